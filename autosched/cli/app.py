@@ -1,0 +1,117 @@
+"""The commands and families put together, and the one place where an error becomes a line on stderr."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from autosched.cli.best import best
+from autosched.cli.doctor import doctor
+from autosched.cli.errors import InputError
+from autosched.cli.problem_options import for_family
+from autosched.cli.space import space
+from autosched.cli.tune import tune
+from autosched.cli.verify import verify
+from measurements.store import StoreError
+from search_spaces.family import families
+
+# Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class _Group(TyperGroup):
+    """Commands whose unknown names are answered with the known ones."""
+
+    noun = "command"
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is None:
+            raise InputError(f"unknown {self.noun} {cmd_name!r}: use one of {', '.join(self.list_commands(ctx))}")
+        return found
+
+
+class _FamilyGroup(_Group):
+    noun = "family"
+
+
+def build() -> typer.Typer:
+    """The whole command line; one subcommand for every family of ``search_spaces.family.families()``."""
+    app = typer.Typer(
+        name="autosched",
+        cls=_Group,
+        add_completion=False,
+        context_settings=_SETTINGS,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(invoke_without_command=True)(_root)
+    app.command("doctor")(doctor)
+    for command in (space, tune, best, verify):
+        _add_families(app, command)
+    return app
+
+
+def _root(
+    ctx: typer.Context, show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False
+) -> int:
+    """Search-based auto-scheduler for GPU kernels.
+
+    Exit status: 0 done; 1 the answer is no; 2 bad usage or bad input; 130 stopped by Ctrl-C.
+    """
+    if show_version:
+        print(f"autosched {version('autosched')}")
+        raise typer.Exit(0)
+    if ctx.invoked_subcommand is None:
+        raise InputError("name a command: see 'autosched --help'")
+    return 0
+
+
+def _add_families(app: typer.Typer, command: Callable[..., int]) -> None:
+    name = command.__name__
+    group = typer.Typer(cls=_FamilyGroup, context_settings=_SETTINGS)
+
+    def without_family(ctx: typer.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            known = ", ".join(f.name for f in families())
+            raise InputError(f"{name} needs a family ({known}): see 'autosched {name} --help'")
+
+    group.callback(invoke_without_command=True)(without_family)
+    for family in families():
+        group.command(family.name, context_settings=_SETTINGS)(for_family(command, family))
+    app.add_typer(group, name=name, help=_first_line(command))
+
+
+def _first_line(command: Callable[..., int]) -> str:
+    return (command.__doc__ or "").strip().partition("\n")[0]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = build()(given or ["--help"], prog_name="autosched", standalone_mode=False)
+        sys.stdout.flush()
+    except _UsageError as error:
+        return _complain(_usage_line(error))
+    except (InputError, StoreError) as error:
+        return _complain(str(error))
+    except BrokenPipeError:  # the reader of a pipe went away (`autosched ... | head`): nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return int(status or 0)
+
+
+def _usage_line(error: Any) -> str:
+    text = " ".join(error.format_message().split()).rstrip(".")
+    where = f": see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
+    return f"{text[:1].lower()}{text[1:]}{where}"
+
+
+def _complain(sentence: str) -> int:
+    print("autosched: " + " ".join(sentence.split()), file=sys.stderr)
+    return 2

@@ -1,0 +1,130 @@
+"""``autosched best``: what the database knows to be fastest."""
+
+import json as json_text
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched import report
+from autosched.cli.devices import DeviceOption
+from autosched.cli.errors import InputError, listed
+from autosched.cli.output import print_json, stdout_console
+from autosched.cli.problem_options import maybe_problem
+from measurements.record import Record
+from measurements.store import Store
+from search_spaces.devices import UnknownDevice
+from search_spaces.devices import device as device_row
+from search_spaces.family import Family
+from search_spaces.problem import Problem
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest schedule of one problem on one device, and out of how many trials of its provenance."""
+
+    problem: Problem
+    record: Record
+    trials: int
+    ok: int
+
+    def to_json(self) -> dict[str, Any]:
+        assert self.record.seconds is not None  # Store.best gives ok records only
+        rate = self.problem.flops / self.record.seconds
+        return {**self.record.to_json(), "flops_per_second": rate, "trials": self.trials, "ok": self.ok}
+
+
+def best(
+    family: Family,
+    given: Mapping[str, Any],
+    db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")] = None,
+    device: DeviceOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """The best schedule of a problem, or of every problem in the database where none is given.
+
+    Times of different devices and provenances are never compared: without --device there is one answer for each device
+    in the database, and measured times go before replayed before estimated ones. Exit status 1 if there is none.
+    """
+    if db is None:
+        raise InputError(f"best needs --db: autosched best {family.name} ... --db best.db")
+    problem = maybe_problem(family, given)
+    store = Store.open(db, create=False)
+    _check_device(store, device)
+    found = _find(store, family, problem, device)
+    if json:
+        print_json({"database": store.name, "best": [b.to_json() for b in found]})
+    if not found:
+        what = report.one_line(problem) if problem is not None else family.name
+        where = f" on {device}" if device is not None else ""
+        print(f"autosched: {store.name} holds no schedule that works for {what}{where}: tune it first", file=sys.stderr)
+        return 1
+    if not json:
+        console = stdout_console()
+        if problem is None:
+            _show_table(console, found)
+        else:
+            _show_each(console, found)
+    return 0
+
+
+def _check_device(store: Store, name: str | None) -> None:
+    """A name that is neither a row nor in the database is a typing error, not an empty answer."""
+    if name is None:
+        return
+    stored = {summary.device for summary in store.problems()}
+    if name in stored:
+        return
+    try:
+        device_row(name)
+    except UnknownDevice as error:
+        here = f"; {store.name} holds {listed(sorted(stored))}" if stored else ""
+        raise InputError(f"{error}{here}") from error
+
+
+def _find(store: Store, family: Family, problem: Problem | None, device: str | None) -> list[Best]:
+    found = []
+    summaries = store.problems()
+    counts = {(s.problem_key, s.device, s.provenance): (s.trials, s.ok) for s in summaries}
+    for key, where in dict.fromkeys((s.problem_key, s.device) for s in summaries if s.ok):
+        if device not in (None, where) or json_text.loads(key).get("family") != family.name:
+            continue
+        if problem is not None and key != problem.key():
+            continue
+        one = family.problem_from_json(json_text.loads(key))
+        record = store.best(one, where)
+        if record is not None:
+            found.append(Best(one, record, *counts[key, where, record.provenance]))
+    return found
+
+
+def _show_each(console: Console, found: Sequence[Best]) -> None:
+    for i, b in enumerate(found):
+        if i:
+            console.print()
+        console.print(f"{report.one_line(b.problem)} on {b.record.device}")
+        trials = f"{report.count(b.trials)} {b.record.provenance}, {report.count(b.ok)} of them ok"
+        console.print(report.facts([*report.record_facts(b.problem, b.record), ("trials", trials)]))
+        console.print()
+        console.print(report.decisions(b.record.schedule, console.width))
+
+
+def _show_table(console: Console, found: Sequence[Best]) -> None:
+    names = report.telling_fields([b.problem for b in found])
+    rates = ("time", "rate", "trials")
+    made = report.table(*names, "device", *rates, "provenance", right=(*rates, *names))
+    for b in found:
+        fields, seconds = b.problem.to_json(), b.record.seconds
+        assert seconds is not None
+        made.add_row(
+            *(str(fields[name]) for name in names),
+            b.record.device,
+            report.time(seconds),
+            report.flop_rate(b.problem, seconds),
+            report.count(b.trials),
+            b.record.provenance.value,
+        )
+    console.print(made)

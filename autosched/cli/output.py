@@ -1,0 +1,43 @@
+"""Where text goes: answers to stdout, everything about the run to stderr, one JSON document to stdout with --json."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+PIPED_WIDTH = 120  # columns of a file or a pipe, unless COLUMNS says otherwise
+
+
+def stdout_console() -> Console:
+    """A console on stdout that colours and wraps nothing but what the caller asks for."""
+    return _console(stderr=False)
+
+
+def stderr_console() -> Console:
+    """The same on stderr."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    width = None if terminal or "COLUMNS" in os.environ else PIPED_WIDTH
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False, width=width)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Exactly one JSON document on stdout. Numbers that JSON has no text for (infinities, NaN) become null."""
+    print(json.dumps(_finite(document), indent=2, allow_nan=False), flush=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(v) for v in value]
+    return value

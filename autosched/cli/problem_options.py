@@ -1,0 +1,107 @@
+"""Problem options of the command line, made from a family's own ``options``: a new family needs no change here."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from autosched.cli.errors import InputError, bad_input, listed
+from search_spaces.family import Family, Option
+from search_spaces.problem import Problem
+
+_PREFIX = "problem_"  # keeps names such as a matmul's "out" apart from the command's own parameters
+
+Command = Callable[..., int]
+
+
+def for_family(command: Command, family: Family) -> Command:
+    """``command(family, given, **its own options)`` as a function whose signature also holds the problem options.
+
+    ``given`` maps the name of each problem option to its value, None where the user left it out. Ctrl-C inside
+    ``command`` ends it with status 130.
+    """
+
+    def run(**options: Any) -> int:
+        given = {o.name: options.pop(_PREFIX + o.name) for o in family.options}
+        try:
+            return command(family, given, **options)
+        except KeyboardInterrupt:
+            print("autosched: stopped", file=sys.stderr)
+            return 130
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
+    parameters = [*(_parameter(o) for o in family.options), *own]
+    # typer reads both: the signature for order and defaults, the annotations for types
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__doc__ = f"{family.summary}\n\n{inspect.getdoc(command)}"
+    return run
+
+
+def problem_from(family: Family, given: Mapping[str, Any]) -> Problem:
+    """The problem the user described. Raises InputError for a missing or impossible option."""
+    missing = [o.flags[-1] for o in family.options if o.default is None and given[o.name] is None]
+    if missing:
+        raise InputError(f"{family.name} needs {listed(missing)}: see 'autosched space {family.name} --help'")
+    with bad_input():
+        return family.problem_from_options({o.name: _or_default(o, given[o.name]) for o in family.options})
+
+
+def maybe_problem(family: Family, given: Mapping[str, Any]) -> Problem | None:
+    """As ``problem_from``, but None where no problem option was given at all."""
+    return None if all(v is None for v in given.values()) else problem_from(family, given)
+
+
+def _or_default(option: Option, value: Any) -> Any:
+    return option.default if value is None else value
+
+
+def whole_number(text: str) -> int:
+    """Parser of integer options."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
+    """Parser of options with listed values."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise typer.BadParameter(f"{text!r} is not known, use {listed(choices, 'or')}")
+        return text
+
+    return parse
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    if option.default is None:
+        note = " (required)"
+    elif option.default == "":
+        note = ""
+    else:
+        note = f" (default {option.default})"
+    parser: Callable[[str], Any] = str
+    metavar = "TEXT"
+    if option.type is int:
+        parser, metavar = whole_number, "N"
+    elif option.choices:
+        parser, metavar = one_of(option.choices), "|".join(option.choices)
+    declared = typer.Option(
+        *option.flags,
+        parser=parser,
+        metavar=metavar,
+        help=option.help + note,
+        show_default=False,
+        rich_help_panel="Problem",
+    )
+    # the default is None and not the option's own, so that a command can tell "left out" from "given"
+    return inspect.Parameter(
+        _PREFIX + option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[option.type | None, declared],
+    )

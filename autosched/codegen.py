@@ -1,0 +1,52 @@
+"""From (Problem, Schedule) to a Kernel: an include, a Config of named constants, one entry. Algorithms are in .cuh files."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from measurements.kernel import Kernel
+from search_spaces.devices import Device
+from search_spaces.family import KernelConfig, family
+from search_spaces.problem import Operand, Problem
+from search_spaces.schedule import Schedule
+
+
+@cache
+def include_dir() -> str:
+    """The folder that ``#include <autosched/...>`` is found in."""
+    return str(resources.files("autosched").joinpath("include"))
+
+
+def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+    """The kernel of one schedule. Raises ValueError with the rule's reason if the schedule cannot compute ``problem``."""
+    row = family(problem.family)
+    config = row.config(problem, schedule, device)
+    name = f"autosched_{row.name}"
+    return Kernel(
+        name=name,
+        source=_source(name, row.header, row.entry, config),
+        include_dirs=(include_dir(),),
+        arguments=config.arguments,
+        grid=(config.blocks, 1, 1),
+        block=(config.threads, 1, 1),
+        dynamic_shared_bytes=config.dynamic_shared_bytes,
+    )
+
+
+def _source(name: str, header: str, entry: str, config: KernelConfig) -> str:
+    members = "\n".join(f"  {line}" for line in config.members)
+    parameters = ", ".join(_parameter(operand) for operand in config.arguments)
+    return (
+        f"#include <{header}>\n\n"
+        f"struct Config {{\n{members}\n}};\n\n"
+        f'extern "C" __global__ void __launch_bounds__({config.threads}, {config.min_blocks})\n'
+        f"{name}({parameters}) {{\n"
+        f"  {entry}<Config>({', '.join(config.call)});\n"
+        f"}}\n"
+    )
+
+
+def _parameter(operand: Operand) -> str:
+    const = "const " if operand.role == "input" else ""
+    return f"{const}{operand.dtype.c_name}* __restrict__ {operand.name}"

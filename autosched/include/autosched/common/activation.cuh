@@ -1,0 +1,21 @@
+// Element-wise ends of a matmul, in f32. NaN stays NaN.
+#pragma once
+
+namespace autosched {
+
+enum class Activation { none, relu, gelu, silu };
+
+template <Activation Kind>
+__device__ __forceinline__ float activate(float x) {
+  if constexpr (Kind == Activation::relu) {
+    return x < 0.0f ? 0.0f : x;
+  } else if constexpr (Kind == Activation::gelu) {
+    return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+  } else if constexpr (Kind == Activation::silu) {
+    return x / (1.0f + expf(-x));
+  } else {
+    return x;
+  }
+}
+
+}  // namespace autosched

@@ -1,0 +1,28 @@
+// The unit of every memory access: 1 to 16 bytes, aligned to their own size.
+#pragma once
+
+namespace autosched {
+
+// Storage types of 16-bit floats: bits only; arithmetic happens in f32 after a conversion of ptx/convert.cuh.
+struct f16 {
+  unsigned short bits;
+};
+struct bf16 {
+  unsigned short bits;
+};
+
+template <int Bytes>
+struct alignas(Bytes) Packet {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "a packet is 1, 2, 4, 8 or 16 bytes");
+  unsigned word[Bytes / 4];
+};
+template <>
+struct alignas(2) Packet<2> {
+  unsigned short half;
+};
+template <>
+struct alignas(1) Packet<1> {
+  unsigned char byte;
+};
+
+}  // namespace autosched

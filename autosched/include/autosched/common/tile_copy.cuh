@@ -1,0 +1,113 @@
+// The cooperative copy of one operand tile from global to shared memory.
+//
+// Threads form a grid of Threads / Columns rows by Columns columns (the copy's wg_map) over the tile as it lies in
+// global memory: `minor` runs along contiguous memory, `major` across it. Every thread moves Vector elements at a
+// time, round robin, until the tile is covered. Vector divides the array's contiguous extent, so that a vector is
+// wholly inside the array or wholly outside; outside is zero.
+#pragma once
+#include <autosched/common/numeric.cuh>
+#include <autosched/ptx/cp_async.cuh>
+#include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+
+namespace autosched {
+
+// Tile: TileMajor x TileMinor elements of T of an array with ArrayMajor x ArrayMinor, contiguous along minor.
+// MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: elements that the layout keeps
+// together and aligned, at most Vector.
+template <class T_, class Layout, int TileMajor, int TileMinor, int ArrayMajor, int ArrayMinor, bool MinorIsColumn,
+          int Threads, int Columns, int Vector, int StoreVector, bool Async>
+struct TileCopy {
+  using T = T_;
+  static constexpr bool async = Async;
+  static constexpr int bytes = Vector * int(sizeof(T));
+  static constexpr int major_step = Threads / Columns, minor_step = Columns * Vector;
+  static constexpr int major_passes = TileMajor / major_step, minor_passes = TileMinor / minor_step;
+  static_assert(Threads % Columns == 0 && TileMajor % major_step == 0 && TileMinor % minor_step == 0,
+                "rule copy_map: threads x vector must divide the tile");
+  static_assert(ArrayMinor % Vector == 0, "rule copy_alignment: the vector must divide the array's contiguous extent");
+  static_assert(bytes <= 16, "rule copy_width: a thread moves at most 16 bytes at a time");
+  static_assert(!Async || (bytes >= 4 && StoreVector == Vector),
+                "rule copy_async: cp.async moves 4, 8 or 16 bytes that stay together in shared memory");
+
+  const T* source;     // this thread's first vector of the current tile
+  int major, minor;    // this thread's first coordinates inside the tile
+  int major_origin, minor_origin;  // where the current tile starts in the array
+  Packet<bytes> staged[Async ? 1 : major_passes * minor_passes];
+
+  __device__ __forceinline__ TileCopy(const T* array, int major_origin_, int minor_origin_)
+      : major(int(threadIdx.x) / Columns),
+        minor(int(threadIdx.x) % Columns * Vector),
+        major_origin(major_origin_),
+        minor_origin(minor_origin_) {
+    source = array + static_cast<long long>(major_origin + major) * ArrayMinor + minor_origin + minor;
+  }
+
+  // On to the next tile along major or minor.
+  __device__ __forceinline__ void advance_major() {
+    major_origin += TileMajor;
+    source += static_cast<long long>(TileMajor) * ArrayMinor;
+  }
+  __device__ __forceinline__ void advance_minor() {
+    minor_origin += TileMinor;
+    source += TileMinor;
+  }
+
+  __device__ __forceinline__ bool inside(int i, int j) const {
+    const bool major_ok = ArrayMajor % TileMajor == 0 || major_origin + major + i * major_step < ArrayMajor;
+    const bool minor_ok = ArrayMinor % TileMinor == 0 || minor_origin + minor + j * minor_step < ArrayMinor;
+    return major_ok && minor_ok;
+  }
+  __device__ __forceinline__ const T* address(int i, int j) const {
+    return source + static_cast<long long>(i) * major_step * ArrayMinor + j * minor_step;
+  }
+  __device__ __forceinline__ unsigned offset(int i, int j, int element) const {
+    const int a = major + i * major_step, b = minor + j * minor_step + element;
+    return unsigned(MinorIsColumn ? Layout::offset(a, b) : Layout::offset(b, a)) * unsigned(sizeof(T));
+  }
+
+  // Starts cp.async for the current tile; visible after the group's wait and a barrier.
+  __device__ __forceinline__ void start(unsigned tile_address) const {
+#pragma unroll
+    for (int i = 0; i < major_passes; ++i) {
+#pragma unroll
+      for (int j = 0; j < minor_passes; ++j) {
+        const bool ok = inside(i, j);
+        const T* from = ok ? address(i, j) : source;  // not read when nothing is copied
+        if constexpr (bytes == 16) {
+          ptx::cp_async_cg(tile_address + offset(i, j, 0), from, ok ? bytes : 0);
+        } else {
+          ptx::cp_async_ca<bytes>(tile_address + offset(i, j, 0), from, ok ? bytes : 0);
+        }
+      }
+    }
+  }
+
+  // Loads the current tile into registers ...
+  __device__ __forceinline__ void load() {
+#pragma unroll
+    for (int i = 0; i < major_passes; ++i) {
+#pragma unroll
+      for (int j = 0; j < minor_passes; ++j) {
+        Packet<bytes>& packet = staged[i * minor_passes + j];
+        packet = Packet<bytes>{};
+        if (inside(i, j)) packet = ptx::ld_global_nc<bytes>(address(i, j));
+      }
+    }
+  }
+  // ... and stores them to shared memory.
+  __device__ __forceinline__ void store(unsigned tile_address) const {
+#pragma unroll
+    for (int i = 0; i < major_passes; ++i) {
+#pragma unroll
+      for (int j = 0; j < minor_passes; ++j) {
+#pragma unroll
+        for (int e = 0; e < Vector; e += StoreVector) {
+          ptx::st_shared(tile_address + offset(i, j, e), slice<T, StoreVector>(staged[i * minor_passes + j], e));
+        }
+      }
+    }
+  }
+};
+
+}  // namespace autosched

@@ -1,0 +1,65 @@
+// CUDA-core arithmetic as a warp-wide intrinsic: a ThreadsM x ThreadsN warp, every thread with an
+// ElementsM x ElementsN block of the output and one multiply-add per element and k.
+#pragma once
+#include <autosched/common/numeric.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+
+namespace autosched {
+
+template <class T, int ThreadsM, int ThreadsN, int ElementsM, int ElementsN>
+struct Fma {
+  static_assert(ThreadsM * ThreadsN == 32, "a warp has 32 threads");
+  static constexpr int m = ThreadsM * ElementsM, n = ThreadsN * ElementsN, k = 1;
+  static constexpr int b_group = 1;        // fragments of B that one load fills
+  static constexpr bool opaque = false;    // accumulator coordinates are known
+  static constexpr int c_registers = ElementsM * ElementsN;
+  static constexpr int c_run = ElementsN;  // accumulators that are neighbours along n
+  struct FragmentA {
+    float x[ElementsM];
+  };
+  struct FragmentB {
+    float x[ElementsN];
+  };
+  struct FragmentC {
+    float x[c_registers];
+  };
+
+  __device__ static __forceinline__ int c_row(int lane, int run) { return lane / ThreadsN * ElementsM + run; }
+  __device__ static __forceinline__ int c_col(int lane, int) { return lane % ThreadsN * ElementsN; }
+
+  // Operand gives: Layout, and `vector`, the elements along m (or n) that lie together in shared memory.
+  template <class Operand>
+  __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int depth, int lane) {
+    constexpr int vector = Operand::vector < ElementsM ? Operand::vector : ElementsM;
+#pragma unroll
+    for (int e = 0; e < ElementsM; e += vector) {
+      const int at = Operand::Layout::offset(row + lane / ThreadsN * ElementsM + e, depth);
+      const auto packet = ptx::ld_shared<vector * int(sizeof(T))>(tile + unsigned(at) * unsigned(sizeof(T)));
+#pragma unroll
+      for (int i = 0; i < vector; ++i) a.x[e + i] = get_element<T>(packet, i);
+    }
+  }
+  template <class Operand, int Group>
+  __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int lane) {
+    constexpr int vector = Operand::vector < ElementsN ? Operand::vector : ElementsN;
+#pragma unroll
+    for (int e = 0; e < ElementsN; e += vector) {
+      const int at = Operand::Layout::offset(depth, col + lane % ThreadsN * ElementsN + e);
+      const auto packet = ptx::ld_shared<vector * int(sizeof(T))>(tile + unsigned(at) * unsigned(sizeof(T)));
+#pragma unroll
+      for (int i = 0; i < vector; ++i) b->x[e + i] = get_element<T>(packet, i);
+    }
+  }
+  template <class A, class B>
+  __device__ static __forceinline__ void multiply(FragmentC& c, const FragmentA& a, const FragmentB& b) {
+#pragma unroll
+    for (int i = 0; i < ElementsM; ++i) {
+#pragma unroll
+      for (int j = 0; j < ElementsN; ++j) {
+        c.x[i * ElementsN + j] = fmaf(a.x[i], b.x[j], c.x[i * ElementsN + j]);
+      }
+    }
+  }
+};
+
+}  // namespace autosched

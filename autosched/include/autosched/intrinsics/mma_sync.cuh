@@ -1,0 +1,96 @@
+// ldmatrix + mma.sync (PTX ISA 9.7.14.5). T is f16 or bf16 (m16n8k16) or float, multiplied as tf32 (m16n8k8).
+#pragma once
+#include <autosched/common/numeric.cuh>
+#include <autosched/ptx/ldmatrix.cuh>
+#include <autosched/ptx/mma.cuh>
+
+namespace autosched {
+
+template <class T>
+struct MmaSync {
+  static constexpr int m = 16, n = 8, k = sizeof(T) == 4 ? 8 : 16;
+  static constexpr int half_k = k / 2;         // columns of one 8-row matrix of ldmatrix
+  static constexpr int b_group = 2;            // ldmatrix.x4 fills two fragments of B
+  static constexpr bool opaque = false;
+  static constexpr int c_registers = 4;
+  static constexpr int c_run = 2;
+  struct FragmentA {
+    unsigned x[4];
+  };
+  struct FragmentB {
+    unsigned x[2];
+  };
+  struct FragmentC {
+    float x[4];
+  };
+
+  __device__ static __forceinline__ int c_row(int lane, int run) { return lane / 4 + 8 * run; }
+  __device__ static __forceinline__ int c_col(int lane, int) { return lane % 4 * 2; }
+
+  template <int Count>
+  __device__ static __forceinline__ void round_operands(unsigned (&x)[Count]) {
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int i = 0; i < Count; ++i) x[i] = ptx::cvt_rna_tf32(x[i]);
+    }
+  }
+
+  // Matrices in order: (rows 0-7, first half of k), (rows 8-15, first), (rows 0-7, second), (rows 8-15, second).
+  // Operand::transposed: the 16-byte rows in shared memory run along m, and ldmatrix.trans turns them.
+  template <class Operand>
+  __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int depth, int lane) {
+    static_assert(!Operand::transposed || sizeof(T) == 2, "rule layout_a: ldmatrix.trans moves 16-bit elements only");
+    const int matrix = lane / 8, r = lane % 8;
+    if constexpr (Operand::transposed) {
+      const int at = Operand::Layout::offset(row + matrix % 2 * 8, depth + matrix / 2 * 8 + r);
+      ptx::ldmatrix_x4_trans(a.x, tile + unsigned(at) * unsigned(sizeof(T)));
+    } else {
+      const int at = Operand::Layout::offset(row + matrix % 2 * 8 + r, depth + matrix / 2 * half_k);
+      ptx::ldmatrix_x4(a.x, tile + unsigned(at) * unsigned(sizeof(T)));
+    }
+    round_operands(a.x);
+  }
+
+  // Fills b[0] (columns col..col+7) and, with a Group of 2, b[1] (the next eight columns).
+  template <class Operand, int Group>
+  __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int lane) {
+    const int matrix = lane / 8 % (2 * Group), r = lane % 8;
+    int at;
+    if constexpr (Operand::transposed) {
+      at = Operand::Layout::offset(depth + matrix % 2 * 8 + r, col + matrix / 2 * 8);
+    } else {
+      at = Operand::Layout::offset(depth + matrix % 2 * half_k, col + matrix / 2 * 8 + r);
+    }
+    const unsigned address = tile + unsigned(at) * unsigned(sizeof(T));
+    if constexpr (Group == 2) {
+      unsigned x[4];
+      if constexpr (Operand::transposed) {
+        ptx::ldmatrix_x4_trans(x, address);
+      } else {
+        ptx::ldmatrix_x4(x, address);
+      }
+      round_operands(x);
+      b[0].x[0] = x[0], b[0].x[1] = x[1], b[1].x[0] = x[2], b[1].x[1] = x[3];
+    } else {
+      if constexpr (Operand::transposed) {
+        ptx::ldmatrix_x2_trans(b->x, address);
+      } else {
+        ptx::ldmatrix_x2(b->x, address);
+      }
+      round_operands(b->x);
+    }
+  }
+
+  template <class A, class B>
+  __device__ static __forceinline__ void multiply(FragmentC& c, const FragmentA& a, const FragmentB& b) {
+    if constexpr (__is_same(T, f16)) {
+      ptx::mma_m16n8k16_f16(c.x, a.x, b.x);
+    } else if constexpr (__is_same(T, bf16)) {
+      ptx::mma_m16n8k16_bf16(c.x, a.x, b.x);
+    } else {
+      ptx::mma_m16n8k8_tf32(c.x, a.x, b.x);
+    }
+  }
+};
+
+}  // namespace autosched

@@ -1,0 +1,36 @@
+// cvt: PTX ISA 9.7.9.21. Sixteen-bit floats are passed as their bits.
+#pragma once
+
+namespace autosched::ptx {
+
+__device__ __forceinline__ float cvt_f32_f16(unsigned short x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+// bf16 is the upper half of an f32: the conversion is a shift and exact.
+__device__ __forceinline__ float cvt_f32_bf16(unsigned short x) {
+  float y;
+  asm("mov.b32 %0, {0, %1};" : "=f"(y) : "h"(x));
+  return y;
+}
+__device__ __forceinline__ unsigned short cvt_rn_f16_f32(float x) {
+  unsigned short y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ unsigned short cvt_rn_bf16_f32(float x) {
+  unsigned short y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+// Round to nearest, ties away from zero, to the 10 mantissa bits of tf32.
+__device__ __forceinline__ unsigned cvt_rna_tf32(unsigned f32_bits) {
+  unsigned y;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(__uint_as_float(f32_bits)));
+  return y;
+}
+__device__ __forceinline__ unsigned bits_of(float x) { return __float_as_uint(x); }
+__device__ __forceinline__ float float_of(unsigned bits) { return __uint_as_float(bits); }
+
+}  // namespace autosched::ptx

@@ -1,0 +1,76 @@
+// ld.global / st.global / atom / fence: PTX ISA 9.7.9 and 9.7.13.
+#pragma once
+#include <autosched/common/packet.cuh>
+
+namespace autosched::ptx {
+
+// Read-only data (ld.global.nc): nothing may write it while the kernel runs.
+template <int Bytes>
+__device__ __forceinline__ Packet<Bytes> ld_global_nc(const void* address) {
+  Packet<Bytes> p;
+  if constexpr (Bytes == 16) {
+    asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])
+                 : "l"(address));
+  } else if constexpr (Bytes == 8) {
+    asm volatile("ld.global.nc.v2.b32 {%0, %1}, [%2];" : "=r"(p.word[0]), "=r"(p.word[1]) : "l"(address));
+  } else if constexpr (Bytes == 4) {
+    asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(p.word[0]) : "l"(address));
+  } else if constexpr (Bytes == 2) {
+    asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(p.half) : "l"(address));
+  } else {
+    unsigned value;
+    asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(value) : "l"(address));
+    p.byte = static_cast<unsigned char>(value);
+  }
+  return p;
+}
+
+// Data another block has written (ld.global.cg): read at L2, which all SMs share.
+template <int Bytes>
+__device__ __forceinline__ Packet<Bytes> ld_global_cg(const void* address) {
+  Packet<Bytes> p;
+  if constexpr (Bytes == 16) {
+    asm volatile("ld.global.cg.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])
+                 : "l"(address)
+                 : "memory");
+  } else if constexpr (Bytes == 8) {
+    asm volatile("ld.global.cg.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(p.word[0]), "=r"(p.word[1])
+                 : "l"(address)
+                 : "memory");
+  } else {
+    static_assert(Bytes == 4, "ld.global.cg is used for 4, 8 and 16 bytes");
+    asm volatile("ld.global.cg.b32 %0, [%1];" : "=r"(p.word[0]) : "l"(address) : "memory");
+  }
+  return p;
+}
+
+template <int Bytes>
+__device__ __forceinline__ void st_global(void* address, const Packet<Bytes>& p) {
+  if constexpr (Bytes == 16) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(p.word[0]), "r"(p.word[1]),
+                 "r"(p.word[2]), "r"(p.word[3])
+                 : "memory");
+  } else if constexpr (Bytes == 8) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(p.word[0]), "r"(p.word[1]) : "memory");
+  } else if constexpr (Bytes == 4) {
+    asm volatile("st.global.b32 [%0], %1;" ::"l"(address), "r"(p.word[0]) : "memory");
+  } else if constexpr (Bytes == 2) {
+    asm volatile("st.global.b16 [%0], %1;" ::"l"(address), "h"(p.half) : "memory");
+  } else {
+    asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(static_cast<unsigned>(p.byte)) : "memory");
+  }
+}
+
+__device__ __forceinline__ unsigned atomic_add(unsigned* address, unsigned value) {
+  unsigned old;
+  asm volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+  return old;
+}
+
+// Orders this thread's writes before its later ones for every thread of the device (__threadfence).
+__device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
+}  // namespace autosched::ptx

@@ -1,0 +1,213 @@
+"""Time of a launch from its counts and a device row: an analytic model, no fitting.
+
+The model, in SM cycles. One block runs ``iterations`` steps; a step has four costs that different pipes pay:
+
+- math: flops over the rate of the unit;
+- issue: warp instructions over four schedulers;
+- shared: wavefronts, one a cycle, spills included (local memory goes through the same 128-byte wide L1);
+- load: bytes from L2 over the smaller of the SM's port and its fair share of the L2 bandwidth.
+
+Pipes overlap the better, the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
+``e = 1 / (1 + 2 * warps per scheduler)``, as if each warp kept two instructions in flight.
+
+``r`` blocks live on an SM together (``devices.occupancy``), each in turn waiting and using the pipes:
+
+- busy: ``b = mix(math, issue, shared, load)`` cycles of the pipes for a step of one block;
+- waiting: ``z`` = barriers, plus with one stage all of ``latency + load``, as nothing overlaps inside the block; with s
+  stages, s - 1 loads are in flight (Little's law) and only ``(latency + load) / (s - 1) - mix(math, issue, shared)``
+  is waited for, if positive.
+
+A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job
+bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
+``mix(math, issue, shared)`` of a block alone.
+
+An SM works off ``ceil(blocks / sm_count)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and
+tail. Every group of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully
+exposed. DRAM is a floor for the whole launch that overlaps almost fully with the rest; the launch itself costs a
+constant. All terms grow with the counts, so more conflicts, bytes, instructions or spills are never predicted faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.devices import Device, occupancy
+from search_spaces.work import Unit, Work
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# A published wmma matmul reaches at most 0.21x of cuBLAS on H100 where mma.sync reaches 0.65-0.8x (repository
+# blackwell-tensorcore-kernels): fragment loads and stores through opaque layouts. This rate puts a well tuned wmma
+# kernel at about that figure.
+WMMA_FRACTION = 0.4
+SM_PORT_BYTES = 64.0  # per cycle, L2 to one SM (A100 white paper: 64 bytes/clk/SM)
+L2_LATENCY = 270.0  # cycles (arXiv 2402.13499, memory latency tables: 260-280)
+DRAM_LATENCY = 700.0  # cycles from SM to DRAM and back (same source: 480-740 beyond L2)
+DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
+DRAM_EXPOSED = 0.1  # part of the shorter of SM time and DRAM time that does not overlap
+BARRIER = 20.0  # cycles that a block-wide barrier stalls, plus one per warp of the block
+BLOCK_START = 700.0  # cycles to launch a block and set up its addresses, and to retire it
+LAUNCH_SECONDS = 2e-6  # an empty kernel
+SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What the model finds for n launches: one array [n] per quantity; cycles are those of one SM.
+
+    ``occupancy`` blocks per SM; ``waves`` blocks over the blocks that run at a time; ``math``, ``issue``, ``shared``
+    and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``sm_seconds``,
+    ``dram_seconds``, ``seconds`` of the launch.
+    """
+
+    occupancy: IntArray
+    waves: FloatArray
+    math: FloatArray
+    issue: FloatArray
+    shared: FloatArray
+    load: FloatArray
+    step: FloatArray
+    sm_seconds: FloatArray
+    dram_seconds: FloatArray
+    seconds: FloatArray
+
+
+def predict(work: Work, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> float:
+    """Seconds of one launch. ``registers`` and ``spill_bytes`` (stores plus loads) per thread as the compiler reports.
+
+    Without ``registers``, the estimate in ``work`` counts, and what it asks beyond the device's limits counts as
+    spilled. Raises ValueError where the block does not fit on the device or a count is negative, NaN or infinite.
+    """
+    given = None if registers is None else [registers]
+    return float(analyse([work], device, registers=given, spill_bytes=[spill_bytes]).seconds[0])
+
+
+def analyse(
+    works: Sequence[Work],
+    device: Device,
+    *,
+    registers: Sequence[int] | IntArray | None = None,
+    spill_bytes: Sequence[int] | IntArray | None = None,
+) -> Analysis:
+    """``predict`` for n launches at once, with what led to the times. Raises ValueError as ``predict`` does."""
+    w = _Counts(works)
+    warps = -(-w.threads // device.warp_size)
+    spilled = np.zeros(len(works)) if spill_bytes is None else np.asarray(spill_bytes, dtype=np.float64)
+    if not (np.isfinite(spilled) & (spilled >= 0)).all():
+        raise ValueError("spill_bytes must be zero or more bytes per thread")
+    if registers is None:
+        limit = _largest_registers(device, warps)
+        excess = np.maximum(w.registers - limit, 0)
+        spilled = spilled + 4.0 * excess
+        used = np.minimum(w.registers, limit)
+    else:
+        used = np.asarray(registers, dtype=np.int64)
+    resident = np.asarray(occupancy(device, w.threads, used, w.shared_bytes), dtype=np.int64)
+    if (resident < 1).any():
+        i = int(np.flatnonzero(resident < 1)[0])
+        raise ValueError(
+            f"a block of {w.threads[i]} threads, {used[i]} registers a thread and {w.shared_bytes[i]} bytes of shared "
+            f"memory does not fit on {device.name}: choose a smaller tile or fewer stages"
+        )
+
+    clock = np.where(w.tensor, device.tensor_clock_hz, device.clock_hz)
+    active = np.minimum(w.blocks, device.sm_count)
+    port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / clock / active)  # bytes per cycle for one SM
+    spill_words = spilled / 4.0 * warps * w.iterations  # warp accesses of one block
+    math = w.flops / _rates(works, device)
+    issue = (w.instructions + spill_words) / device.schedulers_per_sm
+    shared = w.shared_wavefronts + SPILL_WAVEFRONTS * spill_words
+    load = w.load_bytes / port
+    store = w.store_bytes / port
+    moved = np.maximum((w.load_bytes + w.store_bytes) * w.blocks, 1.0)
+    latency = L2_LATENCY + (DRAM_LATENCY - L2_LATENCY) * np.minimum(w.dram_bytes / moved, 1.0)
+    barriers = w.barriers * (BARRIER + warps)
+
+    def step(together: IntArray) -> FloatArray:
+        """Cycles in which ``together`` blocks on an SM each make one step."""
+        n = w.iterations
+        pipes = np.stack([math / n, issue / n, shared / n, load / n])
+        busy = _mix(pipes, together * warps / device.schedulers_per_sm)
+        alone = _mix(pipes[:3], warps / device.schedulers_per_sm)
+        arrival = latency + load / n
+        late = np.maximum(arrival / np.maximum(w.stages - 1, 1) - alone, 0.0)
+        wait = np.where(w.stages == 1, arrival, late) + barriers
+        queued = wait + alone + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
+        longest: FloatArray = np.maximum(together * busy, queued)
+        return longest
+
+    per_sm = -(-w.blocks // device.sm_count)
+    resident = np.minimum(resident, per_sm)
+    full, rest = per_sm // resident, per_sm % resident
+    fill = BLOCK_START + np.where(w.stages == 1, 0.0, latency + load / w.iterations)
+    full_step = step(resident)
+    cycles = full * (w.iterations * full_step + resident * store) + fill * (1.0 + (full - 1) / resident)
+    cycles += np.where(rest > 0, w.iterations * step(np.maximum(rest, 1)) + rest * store + fill / resident, 0.0)
+    sm_seconds = cycles / clock
+    dram_seconds = w.dram_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
+    seconds = (
+        np.maximum(sm_seconds, dram_seconds) + DRAM_EXPOSED * np.minimum(sm_seconds, dram_seconds) + LAUNCH_SECONDS
+    )
+    waves = w.blocks / (device.sm_count * resident)
+    return Analysis(resident, waves, math, issue, shared, load, full_step, sm_seconds, dram_seconds, seconds)
+
+
+class _Counts:
+    """The fields of n works as arrays, checked."""
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        table = np.array(
+            [
+                (
+                    *(w.blocks, w.threads, w.shared_bytes, w.registers, w.iterations, w.stages),
+                    *(w.flops, w.instructions, w.shared_wavefronts, w.load_bytes, w.store_bytes, w.dram_bytes),
+                    w.barriers_per_iteration,
+                )
+                for w in works
+            ],
+            dtype=np.float64,
+        ).reshape(len(works), 13)
+        if not (np.isfinite(table) & (table >= 0)).all():
+            raise ValueError("every count of a Work must be finite and not negative")
+        if (table[:, [0, 1, 4, 5]] < 1).any():
+            raise ValueError("a Work needs at least one block, thread, iteration and stage")
+        integers = table[:, :6].astype(np.int64)
+        self.blocks, self.threads, self.shared_bytes, self.registers, self.iterations, self.stages = integers.T
+        self.flops, self.instructions, self.shared_wavefronts = table[:, 6], table[:, 7], table[:, 8]
+        self.load_bytes, self.store_bytes, self.dram_bytes = table[:, 9], table[:, 10], table[:, 11]
+        self.barriers = table[:, 12]
+        self.tensor = np.array([w.unit != "fma" for w in works], dtype=np.bool_)
+
+
+def unit_rate(device: Device, unit: Unit, operand_dtype: str) -> float:
+    """Flops per cycle that one SM reaches with a unit. Raises ValueError for a type that the unit does not multiply."""
+    if unit == "fma":
+        return device.fma_flops_per_cycle
+    rate = device.tensor_rate(operand_dtype) * device.mma_sync_fraction
+    return rate * WMMA_FRACTION if unit == "wmma" else rate
+
+
+def _rates(works: Sequence[Work], device: Device) -> FloatArray:
+    kinds = {(w.unit, w.operand_dtype) for w in works}
+    rates = {kind: unit_rate(device, *kind) for kind in kinds}
+    return np.array([rates[w.unit, w.operand_dtype] for w in works], dtype=np.float64)
+
+
+def _largest_registers(device: Device, warps: IntArray) -> IntArray:
+    """The most registers per thread with which one block of so many warps is launchable."""
+    rounded = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
+    units = device.registers_per_block // rounded // device.register_allocation_unit
+    per_thread = units * device.register_allocation_unit // device.warp_size
+    return np.minimum(per_thread, device.max_registers_per_thread)
+
+
+def _mix(pipes: FloatArray, warps_per_scheduler: FloatArray) -> FloatArray:
+    """Cycles of pipes [p, n] that overlap the better, the more warps there are."""
+    exposed = 1.0 / (1.0 + 2.0 * warps_per_scheduler)
+    mixed: FloatArray = (1.0 - exposed) * pipes.max(axis=0) + exposed * pipes.sum(axis=0)
+    return mixed

@@ -1,0 +1,197 @@
+#include "counting.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace autosched::emulator {
+namespace {
+
+constexpr unsigned banks = 32;
+constexpr unsigned bank_bytes = 4;
+constexpr unsigned sector_bytes = 32;
+
+struct Totals {
+  const char* instruction = nullptr;
+  int bytes = 0;
+  std::uint64_t requests = 0;
+  std::uint64_t cost = 0;   // wavefronts or sectors
+  std::uint64_t ideal = 0;  // wavefronts without conflicts
+};
+
+// Distinct 4-byte words per bank; the largest number of any bank is what the phase costs.
+class Phase {
+ public:
+  void add(std::uint64_t address, unsigned bytes) {
+    for (std::uint64_t word = address / bank_bytes; word <= (address + bytes - 1) / bank_bytes; ++word) {
+      const unsigned bank = word % banks;
+      bool known = false;
+      for (unsigned i = 0; i < count_[bank]; ++i) known = known || words_[bank][i] == word;
+      if (!known) words_[bank][count_[bank]++] = word;
+    }
+  }
+  unsigned wavefronts() const { return *std::max_element(count_, count_ + banks); }
+
+ private:
+  unsigned count_[banks] = {};
+  std::uint64_t words_[banks][64];  // 32 lanes, each of at most 2 words of one bank when misaligned
+};
+
+struct Request {
+  std::uint32_t mask = 0;
+  std::uint64_t address[warp_size];
+};
+
+void add_shared(Totals& totals, const Request& request) {
+  const auto bytes = static_cast<unsigned>(totals.bytes);
+  const unsigned lanes = bytes == 16 ? 8 : bytes == 8 ? 16 : 32;
+  ++totals.requests;
+  for (unsigned first = 0; first < warp_size; first += lanes) {
+    Phase phase;
+    bool any = false;
+    for (unsigned lane = first; lane < first + lanes; ++lane) {
+      if ((request.mask >> lane & 1u) == 0) continue;
+      phase.add(request.address[lane], bytes);
+      any = true;
+    }
+    if (!any) continue;
+    totals.cost += phase.wavefronts();
+    ++totals.ideal;
+  }
+}
+
+void add_global(Totals& totals, const Request& request) {
+  std::uint64_t sectors[2 * warp_size];
+  unsigned count = 0;
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    if ((request.mask >> lane & 1u) == 0) continue;
+    const std::uint64_t address = request.address[lane];
+    sectors[count++] = address / sector_bytes;
+    sectors[count++] = (address + static_cast<unsigned>(totals.bytes) - 1) / sector_bytes;
+  }
+  std::sort(sectors, sectors + count);
+  ++totals.requests;
+  totals.cost += static_cast<std::uint64_t>(std::unique(sectors, sectors + count) - sectors);
+}
+
+// The requests of one warp at one site that wait for more lanes.
+struct Stream {
+  std::uint32_t visits[warp_size] = {};
+  std::uint32_t first = 0;  // visit number of open[head]
+  std::uint32_t head = 0;
+  std::vector<Request> open;
+  bool listed = false;
+};
+
+class Counter {
+ public:
+  explicit Counter(void (*add)(Totals&, const Request&)) : add_(add) {}
+
+  void visit(SiteIndex site, const char* instruction, int bytes, std::uint64_t address) {
+    const unsigned warp = self->warp, lane = self->lane;
+    Totals& totals = of(site, instruction, bytes);
+    std::vector<Stream>& streams = streams_[warp];
+    if (site >= streams.size()) streams.resize(site + 64u);
+    Stream& stream = streams[site];
+    const std::uint32_t position = stream.head + stream.visits[lane]++ - stream.first;
+    if (position == stream.open.size()) {
+      stream.open.emplace_back();
+      if (!stream.listed) {
+        stream.listed = true;
+        listed_[warp].push_back(site);
+      }
+    }
+    Request& request = stream.open[position];
+    request.mask |= 1u << lane;
+    request.address[lane] = address;
+    // Lanes visit in order, so requests fill up in order too.
+    if (position == stream.head && request.mask == full_mask(warp)) {
+      add_(totals, request);
+      ++stream.head;
+      ++stream.first;
+      if (stream.head == stream.open.size()) {
+        stream.open.clear();
+        stream.head = 0;
+      }
+    }
+  }
+
+  Totals& of(SiteIndex site, const char* instruction, int bytes) {
+    if (site >= totals_.size()) totals_.resize(site + 64u);
+    Totals& totals = totals_[site];
+    if (totals.instruction == nullptr) {
+      totals.instruction = instruction;
+      totals.bytes = bytes;
+    }
+    return totals;
+  }
+
+  void realign(unsigned warp) {
+    for (const SiteIndex site : listed_[warp]) {
+      Stream& stream = streams_[warp][site];
+      for (std::size_t i = stream.head; i < stream.open.size(); ++i) add_(totals_[site], stream.open[i]);
+      stream.open.clear();
+      stream.head = stream.first = 0;
+      std::fill(std::begin(stream.visits), std::end(stream.visits), 0u);
+      stream.listed = false;
+    }
+    listed_[warp].clear();
+  }
+
+  const std::vector<Totals>& totals() const { return totals_; }
+
+ private:
+  static std::uint32_t full_mask(unsigned warp) {
+    return warps[warp].lanes == warp_size ? ~0u : (1u << warps[warp].lanes) - 1u;
+  }
+
+  void (*add_)(Totals&, const Request&);
+  std::vector<Totals> totals_;
+  std::vector<Stream> streams_[max_warps];
+  std::vector<SiteIndex> listed_[max_warps];
+};
+
+Counter shared_counter(add_shared);
+Counter global_counter(add_global);
+
+}  // namespace
+
+void count_shared(SiteIndex site, const char* instruction, int bytes, unsigned address) {
+  shared_counter.visit(site, instruction, bytes, address);
+}
+
+void count_global(SiteIndex site, const char* instruction, int bytes, const void* address) {
+  global_counter.visit(site, instruction, bytes, reinterpret_cast<std::uintptr_t>(address));
+}
+
+void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases) {
+  Totals& totals = shared_counter.of(site, instruction, bytes);
+  ++totals.requests;
+  for (unsigned p = 0; p < phases; ++p) {
+    Phase phase;
+    for (unsigned row = 0; row < 8; ++row) phase.add(rows[p * 8 + row], 16);
+    totals.cost += phase.wavefronts();
+    ++totals.ideal;
+  }
+}
+
+void realign_warp(unsigned warp) {
+  shared_counter.realign(warp);
+  global_counter.realign(warp);
+}
+
+void report_counts() {
+  for (std::size_t i = 0; i < shared_counter.totals().size(); ++i) {
+    const Totals& t = shared_counter.totals()[i];
+    if (t.requests != 0) {
+      report_shared(static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost, t.ideal);
+    }
+  }
+  for (std::size_t i = 0; i < global_counter.totals().size(); ++i) {
+    const Totals& t = global_counter.totals()[i];
+    if (t.requests != 0) report_global(static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost);
+  }
+}
+
+}  // namespace autosched::emulator

@@ -1,0 +1,120 @@
+// The state of the emulated machine: one launch, one resident block, its warps and threads.
+#pragma once
+#include <autosched_emulator/runtime.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "clocks.hpp"
+#include "fiber.hpp"
+#include "report.hpp"
+
+namespace autosched::emulator {
+
+// Bytes on their way into shared memory.
+struct AsyncCopy {
+  unsigned shared;
+  int bytes;
+  unsigned group;
+  SiteIndex site;
+  unsigned char data[16];
+};
+
+// What a fence.acq_rel.gpu covers: everything that happened before it.
+struct Fence {
+  Epoch epoch = 0;         // of the fencing thread's warp
+  std::uint16_t count = 0;  // fences of that thread so far, this one included
+  Epoch seen[max_warps];
+};
+
+// A warp-wide operation that a lane has reached.
+struct Collective {
+  const char* name;        // identity of the instruction
+  bool aligned;            // .aligned: all lanes execute the same instruction at the same place
+  bool needs_all_32;       // else a block's last, partial warp may execute it
+};
+
+enum class State { runnable, gathering, at_barrier, exited };
+
+struct Thread {
+  BuiltIns built_ins{};
+  Fiber fiber;
+  unsigned linear = 0, warp = 0, lane = 0;
+  Who who = 0;
+  State state = State::exited;
+  SiteIndex site = 0;  // of the last instruction
+
+  const Collective* collective = nullptr;  // while gathering
+  void* arguments = nullptr;
+  unsigned barrier = 0;  // while at_barrier
+
+  std::vector<AsyncCopy> copies;
+  unsigned group = 0;  // the open cp.async group
+
+  std::uint16_t fences = 0;
+  Fence last_fences[2];  // newest first
+};
+
+struct Warp {
+  unsigned lanes = 0;    // that exist
+  unsigned arrived = 0;  // lanes in state gathering
+};
+
+struct Launch {
+  unsigned threads = 0;
+  unsigned dynamic_shared_bytes = 0;
+  bool check = true;  // shadow memory: races and initialisation
+};
+
+extern Launch launch;
+extern Clocks clocks;
+extern std::vector<Thread> threads;
+extern Warp warps[max_warps];
+extern unsigned warp_count;
+extern Thread* self;
+extern unsigned block_index;  // linear, of the running block
+
+// "thread (1, 0, 0) of block (0, 0, 0)" or "warp 1 of block ..." of a thread of block `block`.
+std::string describe(Who who, unsigned block);
+inline std::string describe_self() { return describe(self->who, block_index); }
+// The block to which an epoch belongs.
+unsigned block_of_epoch(Epoch epoch);
+// The first epoch after a finished block.
+Epoch end_of_block(unsigned block);
+
+// Gathers all lanes of the warp at one operation; the last one executes it for all: arguments[lane].
+// Lanes go on when they are runnable after `execute`.
+void gather(const Collective& collective, Site site, void* arguments, void (*execute)(void* const* arguments));
+// Lets others run before this thread goes on: for instructions by which a thread may wait for another.
+void yield();
+
+// Runs the whole grid. Returns false where the launch was ended by a deadlock.
+bool run_grid(void (*entry)(void** arguments), void** arguments, const Stacks& stacks);
+
+// Shared memory (shared_memory.cpp).
+void reserve_shared(char* static_begin, char* static_end);
+void start_block_shared();
+void end_block_shared();
+enum class Access { read, write };
+// Checks a warp-wide access and returns its bytes, or nullptr where they are out of bounds.
+unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
+                                        const char* instruction);
+
+// Global memory (global_memory.cpp).
+struct BufferSpec {
+  enum class Role { input, output, workspace } role;
+  std::string name;
+  std::size_t bytes;
+  unsigned element_bytes;
+  bool zeroed;
+};
+// Reserves the buffers with guard zones; returns their addresses.
+std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
+void start_block_global();
+// Checks a read of global memory for cp.async; false where it is out of bounds.
+bool check_global_read(const void* address, int bytes, SiteIndex site);
+void check_after_launch();
+// "64 bytes after the end of `a`", for an address near a buffer; empty elsewhere.
+std::string locate_global(const void* address);
+
+}  // namespace autosched::emulator

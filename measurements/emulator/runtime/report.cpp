@@ -1,0 +1,180 @@
+#include "report.hpp"
+
+#include <unistd.h>
+
+#include <bit>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <unordered_map>
+#include <vector>
+
+namespace autosched::emulator {
+namespace {
+
+int output = STDOUT_FILENO;
+
+// A line under construction; too long a text is cut, the line stays valid JSON.
+class Line {
+ public:
+  Line(const char* event) { raw("{\"event\": \"").raw(event).raw("\""); }
+  Line& text(const char* key, const char* value) {
+    raw(", \"").raw(key).raw("\": \"");
+    for (const char* p = value; *p != 0 && size_ + 64 < sizeof buffer_; ++p) {
+      const auto c = static_cast<unsigned char>(*p);
+      if (c == '"' || c == '\\') {
+        buffer_[size_++] = '\\';
+        buffer_[size_++] = static_cast<char>(c);
+      } else if (c < 0x20) {
+        buffer_[size_++] = ' ';
+      } else {
+        buffer_[size_++] = static_cast<char>(c);
+      }
+    }
+    return raw("\"");
+  }
+  Line& number(const char* key, std::uint64_t value) {
+    char digits[24];
+    std::snprintf(digits, sizeof digits, "%llu", static_cast<unsigned long long>(value));
+    return raw(", \"").raw(key).raw("\": ").raw(digits);
+  }
+  Line& site(SiteIndex index) {
+    const SourceSite& s = source_site(index);
+    return text("file", s.file).number("line", s.line).text("function", s.function);
+  }
+  void write() {
+    raw("}\n");
+    for (std::size_t done = 0; done < size_;) {
+      const ssize_t n = ::write(output, buffer_ + done, size_ - done);
+      if (n <= 0) _exit(3);
+      done += static_cast<std::size_t>(n);
+    }
+  }
+
+ private:
+  Line& raw(const char* s) {
+    for (; *s != 0 && size_ < sizeof buffer_; ++s) buffer_[size_++] = *s;
+    return *this;
+  }
+  char buffer_[8192];
+  std::size_t size_ = 0;
+};
+
+struct Counted {
+  Kind kind;
+  SiteIndex site;
+  std::uint64_t count;
+};
+std::vector<Counted> findings;
+
+std::vector<SourceSite> sites = {{"", "", 0}};
+std::unordered_map<std::uintptr_t, SiteIndex> site_of_key;
+
+// Direct-mapped cache in front of the map.
+struct CacheEntry {
+  std::uintptr_t key = 0;
+  SiteIndex index = 0;
+};
+CacheEntry cache[1024];
+
+}  // namespace
+
+SiteIndex site_index(Site site) {
+  // A source_location is one pointer to a constant of the kernel: an identity that costs nothing to make.
+  static_assert(sizeof(Site) == sizeof(std::uintptr_t));
+  const auto key = std::bit_cast<std::uintptr_t>(site);
+  CacheEntry& entry = cache[(key >> 3) % 1024];
+  if (entry.key == key) return entry.index;
+  auto [found, is_new] = site_of_key.try_emplace(key, static_cast<SiteIndex>(0));
+  if (is_new && sites.size() < 65536) {
+    found->second = static_cast<SiteIndex>(sites.size());
+    sites.push_back({site.file_name(), site.function_name(), site.line()});
+  }
+  entry = {key, found->second};
+  return found->second;
+}
+
+const SourceSite& source_site(SiteIndex index) { return sites[index]; }
+unsigned site_count() { return static_cast<unsigned>(sites.size()); }
+
+std::string place(SiteIndex index) {
+  if (index == 0) return "an unknown line";
+  return std::string(sites[index].file) + ":" + std::to_string(sites[index].line);
+}
+
+const char* kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::out_of_bounds_global: return "out_of_bounds_global";
+    case Kind::out_of_bounds_shared: return "out_of_bounds_shared";
+    case Kind::misaligned_access: return "misaligned_access";
+    case Kind::uninitialized_shared_read: return "uninitialized_shared_read";
+    case Kind::uninitialized_global_read: return "uninitialized_global_read";
+    case Kind::shared_race: return "shared_race";
+    case Kind::global_race: return "global_race";
+    case Kind::async_read_before_wait: return "async_read_before_wait";
+    case Kind::barrier_not_reached: return "barrier_not_reached";
+    case Kind::missing_lanes: return "missing_lanes";
+    case Kind::write_to_input: return "write_to_input";
+    case Kind::read_only_load_of_written: return "read_only_load_of_written";
+    case Kind::lost_write: return "lost_write";
+    case Kind::unwritten_output: return "unwritten_output";
+    case Kind::workspace_not_zero: return "workspace_not_zero";
+    case Kind::invalid_argument: return "invalid_argument";
+    case Kind::unrounded_tf32: return "unrounded_tf32";
+  }
+  return "";
+}
+
+void finding(Kind kind, SiteIndex site, const char* format, ...) {
+  for (Counted& f : findings) {
+    if (f.kind == kind && f.site == site) {
+      ++f.count;
+      return;
+    }
+  }
+  char message[2048];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  Line("finding")
+      .number("id", findings.size())
+      .text("kind", kind_name(kind))
+      .site(site)
+      .text("message", message)
+      .write();
+  findings.push_back({kind, site, 1});
+}
+
+void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
+                   std::uint64_t wavefronts, std::uint64_t ideal) {
+  Line("shared")
+      .site(site)
+      .text("instruction", instruction)
+      .number("bytes", static_cast<std::uint64_t>(bytes))
+      .number("requests", requests)
+      .number("wavefronts", wavefronts)
+      .number("ideal", ideal)
+      .write();
+}
+
+void report_global(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors) {
+  Line("global")
+      .site(site)
+      .text("instruction", instruction)
+      .number("bytes", static_cast<std::uint64_t>(bytes))
+      .number("requests", requests)
+      .number("sectors", sectors)
+      .write();
+}
+
+void report_end(const char* status, SiteIndex site, const char* message) {
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    if (findings[i].count > 1) Line("count").number("id", i).number("count", findings[i].count).write();
+  }
+  Line("end").text("status", status).site(site).text("message", message).write();
+}
+
+void report_to(int file_descriptor) { output = file_descriptor; }
+
+}  // namespace autosched::emulator

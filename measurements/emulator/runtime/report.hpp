@@ -1,0 +1,60 @@
+// What a launch has to say, as JSON lines that are written the moment they are known: a later crash or a timeout
+// loses nothing.
+#pragma once
+#include <autosched_emulator/runtime.hpp>
+#include <cstdint>
+#include <string>
+
+namespace autosched::emulator {
+
+// Index of a source site; 0 stands for no site.
+using SiteIndex = std::uint16_t;
+
+struct SourceSite {
+  const char* file;
+  const char* function;
+  unsigned line;
+};
+
+SiteIndex site_index(Site site);
+const SourceSite& source_site(SiteIndex index);
+unsigned site_count();
+// "file:line", for messages.
+std::string place(SiteIndex index);
+
+// The names are those of FindingKind in measurements/emulator/findings.py.
+enum class Kind {
+  out_of_bounds_global,
+  out_of_bounds_shared,
+  misaligned_access,
+  uninitialized_shared_read,
+  uninitialized_global_read,
+  shared_race,
+  global_race,
+  async_read_before_wait,
+  barrier_not_reached,
+  missing_lanes,
+  write_to_input,
+  read_only_load_of_written,
+  lost_write,
+  unwritten_output,
+  workspace_not_zero,
+  invalid_argument,
+  unrounded_tf32,
+};
+const char* kind_name(Kind kind);
+
+// Writes the finding when it is the first of its kind at its site, else counts it. printf-style message.
+void finding(Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 3, 4)));
+
+void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
+                   std::uint64_t wavefronts, std::uint64_t ideal);
+void report_global(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors);
+// The last words: status is "done", "stopped" (after a deadlock), "crashed" or "timeout". Also writes the counts of
+// the findings. Allocates nothing, as signal handlers call it.
+void report_end(const char* status, SiteIndex site, const char* message);
+
+// Where the lines go.
+void report_to(int file_descriptor);
+
+}  // namespace autosched::emulator

@@ -1,0 +1,86 @@
+"""What came of one candidate. A failure is a status with a reason, never a time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+
+class Status(StrEnum):
+    OK = "ok"
+    COMPILE_ERROR = "compile_error"
+    COMPILE_TIMEOUT = "compile_timeout"
+    OUT_OF_RESOURCES = "out_of_resources"  # registers, shared memory or device memory
+    LAUNCH_ERROR = "launch_error"
+    TIMEOUT = "timeout"
+    WRONG_RESULT = "wrong_result"
+    CRASHED = "crashed"
+    UNRECORDED = "unrecorded"  # replay: the recording does not hold this schedule
+
+
+class Provenance(StrEnum):
+    """Where a time comes from; times of different provenance are never ranked together."""
+
+    MEASURED = "measured"
+    REPLAYED = "replayed"
+    ESTIMATED = "estimated"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a launch takes: median and quartiles over ``count`` timed repeats (estimates have count 0)."""
+
+    median: float
+    p25: float
+    p75: float
+    count: int
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Self:
+        """Statistics of repeated timings; at least one."""
+        if len(seconds) == 1:
+            return cls(seconds[0], seconds[0], seconds[0], 1)
+        p25, median, p75 = statistics.quantiles(seconds, n=4, method="inclusive")
+        return cls(median, p25, p75, len(seconds))
+
+    @classmethod
+    def estimate(cls, seconds: float) -> Self:
+        return cls(seconds, seconds, seconds, 0)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What ptxas allots to the compiled kernel; bytes but for ``registers`` (per thread)."""
+
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    static_shared_bytes: int
+    dynamic_shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """``timing`` is there exactly when ``status`` is ok. ``error`` is the largest error over its tolerance, if checked."""
+
+    status: Status
+    provenance: Provenance
+    reason: str = ""
+    timing: Timing | None = None
+    error: float | None = None
+    resources: Resources | None = None
+    compile_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.status is Status.OK) != (self.timing is not None):
+            raise ValueError(f"a measurement has a timing exactly when it is ok, got {self.status} with {self.timing}")
+        if self.status is not Status.OK and not self.reason:
+            raise ValueError(f"a measurement that is not ok says why, got {self.status} without a reason")
+
+    @property
+    def ok(self) -> bool:
+        return self.status is Status.OK

@@ -1,0 +1,106 @@
+"""NVRTC, the CUDA runtime compiler, through ``cuda.bindings.nvrtc``. It needs no GPU and no driver."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
+OPTIONS = ("-std=c++17", "--ptxas-options=-v")
+
+
+class NvrtcMissing(RuntimeError):
+    """NVRTC is not installed. The message is one line that says how to get it."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"NVRTC was not found ({detail}): pip install 'autosched[cuda13]', or cuda12 for older drivers")
+
+
+@dataclass(frozen=True)
+class CompilerOutput:
+    """``cubin`` is None when the compilation failed. ``log`` holds the messages of NVRTC and, with -v, of ptxas."""
+
+    cubin: bytes | None
+    log: str
+    seconds: float
+
+
+def compile_source(
+    source: str, arch: str, include_dirs: Sequence[str], options: Sequence[str] = OPTIONS
+) -> CompilerOutput:
+    """Compile CUDA C++ for ``arch`` (for example "sm_90a"). Raises NvrtcMissing. Takes whatever time NVRTC takes."""
+    nvrtc = _nvrtc()
+    arguments = [f"--gpu-architecture={arch}", *options, *(f"--include-path={folder}" for folder in include_dirs)]
+    started = time.perf_counter()
+    program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), 0, [], [])
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
+        seconds = time.perf_counter() - started
+        log = _text(nvrtc, program)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            return CompilerOutput(None, log or f"nvrtc: error: {status.name}", seconds)
+        cubin = bytearray(_call(nvrtc, "nvrtcGetCUBINSize", program))
+        _call(nvrtc, "nvrtcGetCUBIN", program, cubin)
+        return CompilerOutput(bytes(cubin), log, seconds)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+@cache
+def toolchain_version() -> str:
+    """For example "nvrtc 13.0.88": part of every compile's identity. Raises NvrtcMissing."""
+    major, minor = _call(_nvrtc(), "nvrtcVersion")
+    version = f"{major}.{minor}"
+    for wheel in ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{major}"):
+        try:
+            exact = importlib.metadata.version(wheel)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if exact.startswith(f"{version}."):  # else the library came from elsewhere, a system's CUDA toolkit
+            return f"nvrtc {exact}"
+    return f"nvrtc {version}"
+
+
+@cache
+def supported_sms() -> tuple[int, ...]:
+    """Compute capabilities that this NVRTC compiles for, such as 80, 89, 90; ascending. Raises NvrtcMissing."""
+    nvrtc = _nvrtc()
+    count = _call(nvrtc, "nvrtcGetNumSupportedArchs")
+    return tuple(sorted(_call(nvrtc, "nvrtcGetSupportedArchs")[:count]))
+
+
+@cache
+def _nvrtc() -> ModuleType:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise NvrtcMissing(f"cuda-bindings: {_first_line(error)}") from None
+    try:
+        nvrtc.nvrtcVersion()
+    except Exception as error:  # the bindings load libnvrtc late, and differ in what they raise when it is missing
+        raise NvrtcMissing("libnvrtc does not load: " + _first_line(error)) from None
+    module: ModuleType = nvrtc
+    return module
+
+
+def _call(nvrtc: ModuleType, name: str, *arguments: Any) -> Any:
+    """Call a function of the bindings: they return (status, results...). A bad status raises RuntimeError."""
+    status, *results = getattr(nvrtc, name)(*arguments)
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise RuntimeError(f"{name} failed with {status.name}")
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _text(nvrtc: ModuleType, program: Any) -> str:
+    log = bytearray(_call(nvrtc, "nvrtcGetProgramLogSize", program))
+    _call(nvrtc, "nvrtcGetProgramLog", program, log)
+    return log.rstrip(b"\0 \n").decode(errors="replace")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,144 @@
+"""One row of the record store: a trial of one schedule of one problem on one device, and everything needed to trust it
+later. Plain text and numbers, so that a record of a family that this version does not know can still be listed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
+from search_spaces.family import problem_from_json
+from search_spaces.problem import Problem
+from search_spaces.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was tried, on what, with what, and what came of it.
+
+    ``problem_key`` is ``Problem.key()``, canonical JSON. ``device`` is the name that look-ups compare to the letter,
+    ``fingerprint`` JSON text of everything known about the device. ``kernel_digest`` is None where no source could be
+    generated. ``toolchain`` and ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is none.
+    ``created`` is in UTC. ``id`` is the row, None before it is stored.
+    Raises ValueError for a time that is not a positive finite number, and for a ``created`` without a time zone. An
+    error that is NaN is kept as infinity: worse than every tolerance.
+    """
+
+    problem_key: str
+    schedule: Schedule
+    device: str
+    fingerprint: str
+    space_version: str
+    kernel_digest: str | None
+    measurement: Measurement
+    toolchain: str
+    driver: str
+    autosched_version: str
+    created: datetime
+    sampler: str
+    seed: int
+    id: int | None = None
+
+    def __post_init__(self) -> None:
+        timing, error = self.measurement.timing, self.measurement.error
+        if timing is not None:
+            seconds = (timing.median, timing.p25, timing.p75)
+            if not all(0 < s < math.inf for s in seconds):
+                raise ValueError(f"a time must be a positive finite number of seconds, got {seconds}")
+            if not timing.p25 <= timing.median <= timing.p75:
+                raise ValueError(f"a median must lie between its quartiles, got p25, median, p75 = {seconds}")
+        if self.created.tzinfo is None:
+            raise ValueError(f"created must have a time zone, got {self.created.isoformat()}: use datetime.now(UTC)")
+        object.__setattr__(self, "created", self.created.astimezone(UTC))
+        if error is not None and math.isnan(error):
+            object.__setattr__(self, "measurement", dataclasses.replace(self.measurement, error=math.inf))
+
+    @property
+    def problem(self) -> Problem:
+        """The problem itself. Raises ValueError for a family or a form that this version does not know."""
+        return problem_from_json(json.loads(self.problem_key))
+
+    @property
+    def status(self) -> Status:
+        return self.measurement.status
+
+    @property
+    def provenance(self) -> Provenance:
+        return self.measurement.provenance
+
+    @property
+    def ok(self) -> bool:
+        return self.measurement.ok
+
+    @property
+    def seconds(self) -> float | None:
+        """The median time; None where the trial failed."""
+        return None if self.measurement.timing is None else self.measurement.timing.median
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON values; an error that is infinite is the text "inf", which JSON has no number for."""
+        m = self.measurement
+        return {
+            "id": self.id,
+            "problem": json.loads(self.problem_key),
+            "family": self.schedule.family,
+            "schedule": self.schedule.to_json(),
+            "device": self.device,
+            "fingerprint": json.loads(self.fingerprint),
+            "space_version": self.space_version,
+            "kernel_digest": self.kernel_digest,
+            "provenance": m.provenance.value,
+            "status": m.status.value,
+            "reason": m.reason,
+            "timing": None if m.timing is None else dataclasses.asdict(m.timing),
+            "error": m.error if m.error is None or math.isfinite(m.error) else "inf",
+            "resources": None if m.resources is None else dataclasses.asdict(m.resources),
+            "compile_seconds": m.compile_seconds,
+            "toolchain": self.toolchain,
+            "driver": self.driver,
+            "autosched_version": self.autosched_version,
+            "created": self.created.isoformat(),
+            "sampler": self.sampler,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The record whose ``to_json()`` was ``data``. Raises ValueError for a missing or malformed field."""
+        try:
+            return cls(
+                problem_key=canonical_json(data["problem"]),
+                schedule=Schedule.from_json(data["family"], data["schedule"]),
+                device=data["device"],
+                fingerprint=canonical_json(data["fingerprint"]),
+                space_version=data["space_version"],
+                kernel_digest=data["kernel_digest"],
+                measurement=Measurement(
+                    status=Status(data["status"]),
+                    provenance=Provenance(data["provenance"]),
+                    reason=data["reason"],
+                    timing=None if data["timing"] is None else Timing(**data["timing"]),
+                    error=None if data["error"] is None else float(data["error"]),
+                    resources=None if data["resources"] is None else Resources(**data["resources"]),
+                    compile_seconds=data["compile_seconds"],
+                ),
+                toolchain=data["toolchain"],
+                driver=data["driver"],
+                autosched_version=data["autosched_version"],
+                created=datetime.fromisoformat(data["created"]),
+                sampler=data["sampler"],
+                seed=data["seed"],
+                id=data.get("id"),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is not the JSON of a record: {type(error).__name__} {error}") from error
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value that equal values share, as ``Problem.key()`` has it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

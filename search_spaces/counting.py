@@ -1,0 +1,137 @@
+"""The result of an elimination: exact counts, and the configuration that each rank stands for.
+
+A step is one grouped table. Each of its rows assigns some parameters and leads on to one group in each of its child
+steps; it stands for the product of their totals. Unranking walks from the last step to the first: a rank inside a
+group picks the row by the running totals, and what remains of the rank is split among the row's children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.parameters import IntArray, Value
+from search_spaces.tables import Codes
+
+Counts = npt.NDArray[Any]  # int64, or Python ints (dtype object) where a total may pass 62 bits
+
+_SAFE = 2**62
+
+
+@dataclass(frozen=True)
+class Step:
+    """``starts[g]`` is the first row of group g. ``running`` holds the counts of the rows summed up to and including
+    each row, over all groups; None where every row counts one."""
+
+    values: Mapping[str, Codes]
+    starts: IntArray
+    running: Counts | None
+    totals: Counts
+    children: tuple[tuple[int, Codes], ...]
+    is_root: bool
+
+    @classmethod
+    def make(
+        cls,
+        values: Mapping[str, Codes],
+        starts: IntArray,
+        rows: int,
+        children: tuple[tuple[Step, int, Codes], ...],
+        is_root: bool,
+    ) -> Self:
+        """Sum the counts of the groups. ``children`` holds (step, its index, group per row)."""
+        below = tuple((index, groups) for _, index, groups in children)
+        ends = np.append(starts[1:], rows)
+        if all(step.counts_one for step, _, _ in children):
+            return cls(values, starts, None, ends - starts, below, is_root)
+        weights = [step.totals[groups] for step, _, groups in children]
+        if _fits(rows, weights):
+            product: Counts = np.ones(rows, dtype=np.int64)
+        else:
+            product = np.ones(rows, dtype=object)
+        for weight in weights:
+            product = product * weight
+        running = np.cumsum(product)
+        last = running[ends - 1]
+        totals = last.copy()
+        totals[1:] -= last[:-1]
+        return cls(values, starts, running, totals, below, is_root)
+
+    @property
+    def counts_one(self) -> bool:
+        """True where every group stands for one configuration."""
+        return self.totals.dtype != object and bool((self.totals == 1).all())
+
+
+def _fits(rows: int, weights: Sequence[Counts]) -> bool:
+    """True where the sum over the rows of the product of the weights surely stays inside int64."""
+    bound = rows
+    for weight in weights:
+        bound *= int(weight.max(initial=0))
+    if bound < _SAFE:
+        return True
+    if any(weight.dtype == object for weight in weights):
+        return False
+    product = np.ones(rows)
+    for weight in weights:
+        product *= weight
+    return float(product.sum()) < _SAFE
+
+
+@dataclass(frozen=True)
+class CountTree:
+    """All steps of an elimination, children before parents, and the domains of the parameters."""
+
+    steps: tuple[Step, ...]
+    domains: Mapping[str, tuple[Value, ...]]
+
+    @classmethod
+    def empty(cls) -> Self:
+        return cls((), {})
+
+    @property
+    def count(self) -> int:
+        """Number of legal configurations."""
+        count = 1 if self.steps else 0
+        for step in self.steps:
+            if step.is_root:
+                count *= int(step.totals[0])
+        return count
+
+    def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> dict[str, IntArray]:
+        """Codes of the configurations with these ranks, each in [0, count). Raises ValueError for one outside."""
+        rest = np.array([int(r) for r in ranks], dtype=object)
+        count = self.count
+        if any(not 0 <= r < count for r in rest):
+            raise ValueError(f"a rank must lie in 0..{count - 1}: the space has {count} legal configurations")
+        at: dict[int, tuple[IntArray, Counts]] = {}
+        for index, step in enumerate(self.steps):
+            if step.is_root:
+                total = int(step.totals[0])
+                at[index] = np.zeros(len(rest), dtype=np.int64), rest % total
+                rest = rest // total
+        codes: dict[str, IntArray] = {}
+        for index in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[index]
+            group, rank = at.pop(index)
+            if step.totals.dtype != object:
+                rank = rank.astype(np.int64)
+            if step.running is None:
+                row, rank = step.starts[group] + rank, np.zeros(len(rank), dtype=np.int64)
+            else:
+                first = step.starts[group]
+                target = rank + np.where(first > 0, step.running[first - 1], 0)
+                row = np.searchsorted(step.running, target, side="right")
+                rank = target - np.where(row > 0, step.running[row - 1], 0)
+            for name, values in step.values.items():
+                codes[name] = values[row].astype(np.int64)
+            for child, groups in step.children:
+                below = groups[row].astype(np.int64)
+                total = self.steps[child].totals[below]
+                at[child] = below, rank % total
+                rank = rank // total
+        return {name: codes[name] for name in self.domains}

@@ -1,0 +1,257 @@
+"""Automatic data movement: from a region of global memory, a shared layout and a thread count to a good copy.
+
+A copy deals a tile out to the threads of a block by a wg_map whose "subgroups" are threads: a grid of rows x columns,
+columns along the contiguous global memory, each thread with a vector of neighbours, round-robin. TVM's auto memory
+planning samples the layout of the buffer; here the thread binding and the vector width that go with a layout are
+derived: widest legal accesses, whole sectors on the global side, fewest bank conflicts on the shared side. The same
+plans serve the way back (shared to global): addresses, sectors and conflicts are those of the forward copy.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.bank_conflicts import Traffic, copy_traffic, fragment_traffic
+from search_spaces.intrinsics import WARP, Access, Operand, Refusal, TensorIntrinsic
+from search_spaces.shared_layout import Axis, SharedLayout
+from search_spaces.wg_map import WgMap
+
+SECTOR_BYTES = 32  # what global memory moves at the least (CUDA C++ Best Practices Guide, "Coalesced access")
+WIDEST_BYTES = 16  # of one lane's load, store or cp.async
+ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
+
+Method = Literal["cp.async", "ld.global"]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A tile of a matrix in global memory.
+
+    ``shape`` is (rows, cols); ``axis`` is the index that is contiguous in memory; lines start at multiples of
+    ``alignment`` elements (what divides the base address and the pitch); elements have ``element_bytes`` bytes.
+    Raises ValueError for sizes that are not positive.
+    """
+
+    shape: tuple[int, int]
+    axis: Axis
+    alignment: int
+    element_bytes: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("rows", self.shape[0]), ("cols", self.shape[1]), ("alignment", self.alignment)):
+            if value < 1:
+                raise ValueError(f"region: {name} must be at least 1, not {value}")
+        if self.axis not in ("rows", "cols"):
+            raise ValueError(f"region: axis must be 'rows' or 'cols', not {self.axis!r}")
+        if self.element_bytes not in (1, 2, 4, 8, 16):
+            raise ValueError(f"region: element_bytes must be 1, 2, 4, 8 or 16, not {self.element_bytes}")
+
+    @property
+    def lines(self) -> int:
+        return self.shape[0] if self.axis == "cols" else self.shape[1]
+
+    @property
+    def line(self) -> int:
+        """Elements of a contiguous line."""
+        return self.shape[1] if self.axis == "cols" else self.shape[0]
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """A way to copy a region to shared memory.
+
+    ``map`` deals (line, position in the line) out to threads; ``vector`` elements are loaded at a time, and stored in
+    pieces of ``store`` elements (fewer where the layout tears the vector apart). ``sectors`` is the expected number of
+    32-byte sectors that all requests of the tile touch, ``stores`` the traffic on shared memory.
+    """
+
+    region: Region
+    layout: SharedLayout
+    method: Method
+    vector: int
+    columns: int
+    rows: int
+    store: int
+    sectors: float
+    stores: Traffic
+
+    @property
+    def threads(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def map(self) -> WgMap:
+        """The wg_map over (lines, positions) of the region, threads as its subgroups."""
+        return WgMap((self.rows, self.columns), (1, self.vector))
+
+    @property
+    def requests(self) -> int:
+        """Warp instructions on the global side."""
+        return self.region.lines * self.region.line // (self.vector * WARP)
+
+    @property
+    def sectors_per_request(self) -> float:
+        return self.sectors / self.requests
+
+    @property
+    def order(self) -> tuple[float, int, int, bool, int]:
+        """Plans sort by it, best first: sectors, shared cycles, wide vectors, no registers, many columns."""
+        return self.sectors, self.stores.wavefronts, -self.vector, self.method != "cp.async", -self.columns
+
+    def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(row, col) that each thread moves, each of shape (threads, rounds, vector)."""
+        origins = self.map.all_offsets((self.region.lines, self.region.line))
+        line = np.broadcast_to(origins[..., :1], (*origins.shape[:2], self.vector))
+        position = origins[..., 1:] + np.arange(self.vector)
+        return (line, position) if self.region.axis == "cols" else (position, line)
+
+    def execute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """The shared buffer (``layout.size`` elements, padding zero) after the copy of ``tile``, (rows, cols)."""
+        if tile.shape != self.region.shape:
+            raise ValueError(f"the tile must have shape {self.region.shape}, not {tile.shape}")
+        rows, cols = self.positions()
+        shared = np.zeros(self.layout.size, dtype=tile.dtype)
+        shared[self.layout(rows, cols)] = tile[rows, cols]
+        return shared
+
+
+@lru_cache(maxsize=2**14)
+def copy_plan(
+    region: Region, layout: SharedLayout, threads: int, vector: int, columns: int, method: Method
+) -> CopyPlan | Refusal:
+    """The plan with these choices, or the reason why it is not legal."""
+    if layout.shape != region.shape:
+        return Refusal(f"layout has shape {layout.shape}, but the region to copy has {region.shape}")
+    vector_bytes = vector * region.element_bytes
+    if vector < 1 or vector & (vector - 1) or vector_bytes > WIDEST_BYTES:
+        return Refusal(
+            f"a vector of {vector} elements is {vector_bytes} bytes; it must be a power of two up to {WIDEST_BYTES}"
+        )
+    if region.alignment % vector:
+        return Refusal(
+            f"a vector of {vector} elements needs lines that start at multiples of {vector} elements in global memory, "
+            f"but they start at multiples of {region.alignment}"
+        )
+    if columns < 1 or threads % WARP or threads % columns or (WARP % columns and columns % WARP):
+        return Refusal(
+            f"{threads} threads in {columns} columns must be whole warps and whole rows, and a warp a whole number of "
+            "rows or a part of one"
+        )
+    rows = threads // columns
+    if region.line % (columns * vector):
+        return Refusal(
+            f"{columns} columns of {vector} elements do not divide lines of {region.line} elements: threads would "
+            "share or miss parts of the tile"
+        )
+    if region.lines % rows:
+        return Refusal(f"{rows} rows of threads do not divide the {region.lines} lines of the tile")
+    together = layout.contiguity(region.axis)
+    if method == "cp.async" and (vector_bytes not in ASYNC_BYTES or together < vector):
+        return Refusal(
+            f"cp.async moves 4, 8 or 16 bytes that stay together, but a vector of {vector} elements is {vector_bytes} "
+            f"bytes and layout {layout.text} keeps {together} elements of a line together"
+        )
+    return CopyPlan(
+        region=region,
+        layout=layout,
+        method=method,
+        vector=vector,
+        columns=columns,
+        rows=rows,
+        store=min(vector, together),
+        sectors=_sectors(region, vector, columns),
+        stores=copy_traffic(layout, region.element_bytes, region.axis, vector, columns, threads),
+    )
+
+
+def _sectors(region: Region, vector: int, columns: int) -> float:
+    """Expected sectors of all requests: a warp touches segments of one line each.
+
+    A segment of s bytes that starts at any multiple of g bytes (g divides s) touches (s - g) / 32 + 1 sectors on
+    average, and s / 32 where g is at least a sector.
+    """
+    segment = min(columns, WARP) * vector * region.element_bytes
+    step = gcd(region.alignment * region.element_bytes, segment, SECTOR_BYTES)
+    segments = region.lines * region.line * region.element_bytes // segment
+    return segments * ((segment - step) / SECTOR_BYTES + 1)
+
+
+def copy_choices(
+    tile_shape: tuple[int, int],
+    contiguous_axis: Axis,
+    element_bytes: int,
+    layout: SharedLayout,
+    threads: int,
+    global_alignment_elements: int,
+) -> tuple[CopyPlan, ...]:
+    """Every legal copy, best first: fewest sectors, then shared cycles, then the widest vector.
+
+    Empty where ``threads`` cannot share the tile evenly. Raises ValueError for a malformed region.
+    """
+    return _choices(Region(tile_shape, contiguous_axis, global_alignment_elements, element_bytes), layout, threads)
+
+
+@lru_cache(maxsize=2**12)
+def _choices(region: Region, layout: SharedLayout, threads: int) -> tuple[CopyPlan, ...]:
+    vectors = [v for v in (1, 2, 4, 8, 16) if v * region.element_bytes <= WIDEST_BYTES]
+    columns = [c for c in range(1, min(threads, region.line) + 1) if threads % c == 0 and region.line % c == 0]
+    methods: tuple[Method, ...] = ("cp.async", "ld.global")
+    plans = (copy_plan(region, layout, threads, v, c, m) for v in vectors for c in columns for m in methods)
+    return tuple(sorted((p for p in plans if isinstance(p, CopyPlan)), key=lambda plan: plan.order))
+
+
+@dataclass(frozen=True)
+class LayoutChoice:
+    """A layout that a copy and an intrinsic both accept: how each uses it and what that costs per tile.
+
+    ``loads`` is the traffic of reading every fragment of the tile once; ``wavefronts`` counts those of all readers.
+    """
+
+    layout: SharedLayout
+    access: Access
+    copy: CopyPlan
+    loads: Traffic
+    readers: int
+
+    @property
+    def wavefronts(self) -> int:
+        return self.copy.stores.wavefronts + self.readers * self.loads.wavefronts
+
+    @property
+    def conflicts(self) -> int:
+        """Cycles lost to bank conflicts."""
+        return self.wavefronts - self.copy.stores.ideal - self.readers * self.loads.ideal
+
+
+def layout_choices(
+    layouts: Iterable[SharedLayout],
+    region: Region,
+    intrinsic: TensorIntrinsic,
+    operand: Operand,
+    threads: int,
+    method: Method | None = None,
+    readers: int = 1,
+) -> tuple[LayoutChoice, ...]:
+    """All of ``layouts`` that some copy of ``region`` by ``threads`` and the intrinsic accept, by conflicts.
+
+    Each comes with its best copy (of ``method`` if given); the order is cycles lost to conflicts, all cycles, then
+    size. ``readers`` warps read the tile, so the intrinsic's conflicts count that often. Layouts that are illegal on
+    the tile are left out. Raises ValueError if a layout's shape is not the region's.
+    """
+    choices = []
+    for layout in layouts:
+        if layout.shape != region.shape:
+            raise ValueError(f"layout {layout.text} has shape {layout.shape}, but the region has {region.shape}")
+        access = intrinsic.requirement(operand, layout, region.element_bytes)
+        if isinstance(access, Refusal) or layout.why_illegal():
+            continue
+        plans = [p for p in _choices(region, layout, threads) if method in (None, p.method)]
+        if plans:
+            loads = fragment_traffic(intrinsic, operand, layout, region.element_bytes)
+            choices.append(LayoutChoice(layout, access, plans[0], loads, readers))
+    return tuple(sorted(choices, key=lambda c: (c.conflicts, c.wavefronts, c.layout.size, c.layout.text)))

@@ -1,0 +1,260 @@
+"""From a schedule to the constants of ``autosched/kernels/matmul.cuh``, its arguments and its launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from search_spaces.devices import Device
+from search_spaces.dtypes import F32, U32
+from search_spaces.family import KernelConfig
+from search_spaces.intrinsics import Access, Refusal, TensorIntrinsic, intrinsic
+from search_spaces.matmul.problem import Matmul
+from search_spaces.matmul.space import (
+    contiguous_extent,
+    copy_shape,
+    lawful_space,
+    parse_layout,
+    raster_group,
+    row_major,
+    tile_shape,
+)
+from search_spaces.problem import Operand
+from search_spaces.schedule import Schedule
+from search_spaces.shared_layout import Pad, SharedLayout
+from search_spaces.wg_map import WgMap
+
+
+@dataclass(frozen=True)
+class OperandPlan:
+    """One operand of one schedule: its tile, where it lies, how it is copied and how it is read.
+
+    ``copy_map`` is the wg_map of the copy, threads as subgroups, over the tile as it lies in global memory
+    (lines x contiguous elements); ``store_vector`` is the part of a thread's vector that stays together in shared
+    memory.
+    """
+
+    name: str
+    row_major: bool
+    extent: int
+    layout: SharedLayout
+    stage_bytes: int
+    access: Access
+    copy: str
+    copy_map: WgMap
+    store_vector: int
+
+    @property
+    def vector(self) -> int:
+        return self.copy_map.sg_data[1]
+
+    @property
+    def copy_tile(self) -> tuple[int, int]:
+        """(lines, contiguous elements) of the tile in global memory."""
+        return copy_shape(self.name, self.row_major, self.layout.shape)
+
+
+@dataclass(frozen=True)
+class MatmulPlan:
+    """What follows from one schedule: the maps, the layouts, the launch. Everything after the space reads this."""
+
+    problem: Matmul
+    schedule: Schedule
+    intrinsic: TensorIntrinsic
+    tile: tuple[int, int, int]
+    wg_map: WgMap
+    a: OperandPlan
+    b: OperandPlan
+    threads: int
+    registers: int
+    shared_bytes: int
+    accumulators: int
+    store_vector: int
+
+    @property
+    def tiles(self) -> tuple[int, int, int]:
+        """Tiles along m, n and k."""
+        p, (m, n, k) = self.problem, self.tile
+        return -(-p.m // m), -(-p.n // n), -(-p.k // k)
+
+    @property
+    def split_k(self) -> int:
+        return self.schedule.integer("split_k")
+
+    @property
+    def stages(self) -> int:
+        return self.schedule.integer("stages")
+
+    @property
+    def blocks(self) -> int:
+        tiles_m, tiles_n, _ = self.tiles
+        return tiles_m * tiles_n * self.split_k * self.problem.batch
+
+    @property
+    def fragments(self) -> tuple[int, int]:
+        """Fragments of out that one subgroup owns along m and n."""
+        layout_m, layout_n = self.wg_map.sg_layout
+        return self.tile[0] // (layout_m * self.intrinsic.m), self.tile[1] // (layout_n * self.intrinsic.n)
+
+
+@lru_cache(maxsize=4096)
+def plan(problem: Matmul, schedule: Schedule, device: Device) -> MatmulPlan:
+    """The plan of a schedule. Raises ValueError with the broken law's name and reason if it cannot compute ``problem``."""
+    matmul_space = lawful_space(problem, device)
+    for violation in matmul_space.explain(schedule):
+        raise ValueError(f"{violation.rule}: {violation.reason}")
+    facts = matmul_space.describe(schedule)
+    m, n, k = (schedule.integer(f"tile_{axis}") for axis in "mnk")
+    row = intrinsic(schedule.text("intrinsic"))
+    sg_layout = (schedule.integer("sg_layout_m"), schedule.integer("sg_layout_n"))
+    wg_map = WgMap(sg_layout, (schedule.integer("sg_data_m"), schedule.integer("sg_data_n")))
+    wg_map.verify((m, n))
+    a, b = (_operand_plan(problem, schedule, row, name, tile_shape(name, m, n, k), facts) for name in ("a", "b"))
+    return MatmulPlan(
+        problem=problem,
+        schedule=schedule,
+        intrinsic=row,
+        tile=(m, n, k),
+        wg_map=wg_map,
+        a=a,
+        b=b,
+        threads=facts["threads"],
+        registers=facts["registers"],
+        shared_bytes=facts["shared_bytes"],
+        accumulators=facts["accumulators"],
+        store_vector=_widest(problem.n, 16 // problem.out_dtype.bytes),
+    )
+
+
+def _widest(extent: int, most: int) -> int:
+    """The largest power of two up to ``most`` that divides ``extent``."""
+    return min(most, extent & -extent)
+
+
+def _operand_plan(
+    problem: Matmul,
+    schedule: Schedule,
+    row: TensorIntrinsic,
+    name: str,
+    shape: tuple[int, int],
+    facts: dict[str, int],
+) -> OperandPlan:
+    layout = parse_layout(schedule.text(f"layout_{name}"), *shape)
+    if isinstance(layout, str):
+        raise ValueError(layout)
+    access = row.requirement("a" if name == "a" else "b", layout, problem.input_dtype.bytes)
+    if isinstance(access, Refusal):
+        raise ValueError(access.reason)
+    is_row_major = row_major(problem, name)
+    vector, columns = schedule.integer(f"vector_{name}"), schedule.integer(f"copy_columns_{name}")
+    copy_map = WgMap((facts["threads"] // columns, columns), (1, vector))
+    copy_map.verify(copy_shape(name, is_row_major, shape))
+    return OperandPlan(
+        name=name,
+        row_major=is_row_major,
+        extent=contiguous_extent(problem, name),
+        layout=layout,
+        stage_bytes=facts[f"stage_bytes_{name}"],
+        access=access,
+        copy=schedule.text(f"copy_{name}"),
+        copy_map=copy_map,
+        store_vector=min(vector, layout.contiguity("cols" if is_row_major else "rows")),
+    )
+
+
+def workspaces(p: MatmulPlan) -> tuple[Operand, ...]:
+    """Partial sums of split-K in the order of the accumulators, and one arrival counter for every tile of out."""
+    if p.split_k == 1:
+        return ()
+    tiles = p.tiles[0] * p.tiles[1] * p.problem.batch
+    return (
+        Operand("partials", "workspace", F32, (tiles, p.split_k, p.accumulators, p.threads)),
+        Operand("counters", "workspace", U32, (tiles,), zeroed=True),
+    )
+
+
+def config(problem: Matmul, schedule: Schedule, device: Device) -> KernelConfig:
+    """Constants, arguments and launch of ``schedule``. Raises ValueError if it breaks a law."""
+    p = plan(problem, schedule, device)
+    raster = schedule.text("raster")
+    constants = {
+        **{name: getattr(problem, name) for name in ("m", "n", "k", "batch")},
+        **{name: schedule.integer(name) for name in ("tile_m", "tile_n", "tile_k")},
+        **{name: schedule.integer(name) for name in ("sg_layout_m", "sg_layout_n", "sg_data_m", "sg_data_n")},
+        **{name: schedule.integer(name) for name in ("stages", "k_unroll", "split_k")},
+        "store_vector": p.store_vector,
+        "raster_group": raster_group(raster),
+    }
+    switches = {
+        "epilogue_shared": schedule["epilogue"] == "shared",
+        "batch_inner": schedule["batch_mapping"] == "inner",
+        "has_bias": problem.has_bias,
+    }
+    members = (
+        f"using Out = {problem.out_dtype.c_name};",
+        f"using Intrinsic = {_intrinsic_type(p.intrinsic, problem)};",
+        *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
+        *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
+        f"static constexpr autosched::Raster raster_order = autosched::Raster::{raster.partition('_')[0]};",
+        f"static constexpr autosched::Activation activation = autosched::Activation::{problem.activation};",
+        *_operand_members(p.a, problem),
+        *_operand_members(p.b, problem),
+    )
+    arguments = (*problem.operands(), *workspaces(p))
+    names = {operand.name for operand in arguments}
+    return KernelConfig(
+        members=members,
+        arguments=arguments,
+        call=tuple(n if n in names else "nullptr" for n in ("a", "b", "bias", "out", "partials", "counters")),
+        blocks=p.blocks,
+        threads=p.threads,
+        min_blocks=schedule.integer("min_blocks"),
+        dynamic_shared_bytes=p.shared_bytes,
+    )
+
+
+def _intrinsic_type(row: TensorIntrinsic, problem: Matmul) -> str:
+    element = problem.input_dtype.c_name
+    if row.unit == "mma":
+        return f"autosched::MmaSync<{element}>"
+    if row.unit == "wmma":
+        return f"autosched::Wmma<{element}>"
+    layout = row.c.layout
+    if layout is None:
+        raise ValueError(f"{row.name} must say how its accumulators are distributed")
+    (threads_m, threads_n), (each_m, each_n) = layout.thread_tile, layout.element_tile
+    return f"autosched::Fma<{element}, {threads_m}, {threads_n}, {each_m}, {each_n}>"
+
+
+def layout_type(layout: SharedLayout) -> str:
+    """The C++ type of a layout, see autosched/common/shared_layout.cuh."""
+    rows, cols = layout.shape
+    steps = [
+        f"autosched::Pad<{s.elements}, {s.lines}>"
+        if isinstance(s, Pad)
+        else f"autosched::Swizzle<{s.bits}, {s.base}, {s.shift}>"
+        for s in layout.steps
+    ]
+    return f"autosched::SharedLayout<{', '.join([str(rows), str(cols), str(layout.transposed).lower(), *steps])}>"
+
+
+def _operand_members(operand: OperandPlan, problem: Matmul) -> tuple[str, ...]:
+    access = operand.access
+    lines = [
+        f"using T = {problem.input_dtype.c_name};",
+        f"using Layout = {layout_type(operand.layout)};",
+        f"static constexpr bool row_major = {str(operand.row_major).lower()};",
+        f"static constexpr int stage_bytes = {operand.stage_bytes};",
+        f"static constexpr bool copy_async = {str(operand.copy == 'cp.async').lower()};",
+        f"static constexpr int copy_vector = {operand.vector};",
+        f"static constexpr int copy_columns = {operand.copy_map.sg_layout[1]};",
+        f"static constexpr int copy_store = {operand.store_vector};",
+    ]
+    if access.mode in ("rows", "trans"):
+        lines.append(f"static constexpr bool transposed = {str(access.mode == 'trans').lower()};")
+    elif access.mode in ("row", "col"):
+        lines.append(f"static constexpr autosched::ptx::Major order = autosched::ptx::Major::{access.mode};")
+        lines.append(f"static constexpr unsigned leading_dimension = {access.leading_dimension};")
+    else:
+        lines.append(f"static constexpr int vector = {access.vector};")
+    return (f"struct {operand.name.upper()} {{", *(f"  {line}" for line in lines), "};")

@@ -1,0 +1,57 @@
+"""Uniform random ranks that are the same on every machine and with every numpy.
+
+Only the raw 64-bit output of PCG64 is used (numpy guarantees it for a seed); turning words into bounded integers is
+done here, by rejection, so that every rank is exactly equally likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+_WORDS = 4096
+
+
+def _words(seed: int) -> Iterator[int]:
+    generator = np.random.PCG64(seed)
+    while True:
+        yield from generator.random_raw(_WORDS).tolist()
+
+
+def _below(bound: int, words: Iterator[int]) -> int:
+    """A uniform integer in [0, bound), from the leading bits of as many words as it takes."""
+    bits = (bound - 1).bit_length()
+    count = -(-bits // 64)
+    while True:
+        drawn = 0
+        for _ in range(count):
+            drawn = drawn << 64 | next(words)
+        drawn >>= 64 * count - bits
+        if drawn < bound:
+            return drawn
+
+
+def draw_ranks(count: int, n: int, seed: int, replace: bool = False) -> list[int]:
+    """``n`` uniform ranks in [0, count); without ``replace`` all different, and at most ``count`` of them.
+
+    The first ranks of a longer draw are those of a shorter one. Raises ValueError for a negative ``n`` or ``seed``,
+    or an empty range.
+    """
+    if n < 0:
+        raise ValueError(f"cannot draw {n} samples: use a number from 0 up")
+    if isinstance(seed, bool) or seed < 0:
+        raise ValueError(f"seed {seed} is negative: use an integer from 0 up")
+    if count < 1:
+        raise ValueError("cannot draw from an empty range")
+    words = _words(seed)
+    if replace:
+        return [_below(count, words) for _ in range(n)]
+    # The first n steps of a Fisher-Yates shuffle of range(count), of which only the moved entries are held.
+    moved: dict[int, int] = {}
+    ranks = []
+    for i in range(min(n, count)):
+        j = i + _below(count - i, words)
+        ranks.append(moved.get(j, j))
+        moved[j] = moved.get(i, i)
+    return ranks

@@ -1,0 +1,34 @@
+"""What a kernel asks of the machine, per thread block: the common ground of families and cost models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Unit = Literal["fma", "wmma", "mma"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Counts for one launch of one schedule; nothing in it is a time.
+
+    Per-block numbers include the waste of partial tiles: a block computes its whole tile. ``shared_wavefronts`` are
+    cycles of the 128-byte-wide shared memory, conflicts included. ``load_bytes`` and ``store_bytes`` go between L2
+    and the SM in 32-byte sectors, ``dram_bytes`` between DRAM and L2 for the whole launch.
+    """
+
+    blocks: int
+    threads: int  # per block
+    shared_bytes: int  # per block, dynamic
+    registers: int  # per thread, estimated before compiling
+    unit: Unit  # which pipe does the arithmetic
+    operand_dtype: str  # "f16", "bf16", "tf32" or "f32": what the unit multiplies
+    flops: float  # per block
+    instructions: float  # warp instructions issued per block (math, loads, address arithmetic), roughly
+    shared_wavefronts: float  # per block
+    load_bytes: float  # per block
+    store_bytes: float  # per block
+    dram_bytes: float  # per launch
+    iterations: int  # steps of the main loop, per block
+    stages: int  # loads in flight ahead of the arithmetic; 1 means they do not overlap
+    barriers_per_iteration: int

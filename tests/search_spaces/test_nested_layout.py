@@ -1,0 +1,354 @@
+"""NestedLayout: the document's examples digit for digit, then the laws of a distribution."""
+
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces.attribute_text import AttributeSyntaxError
+from search_spaces.nested_layout import NestedLayout
+
+# "A full example": vector<64x64xf16>
+EXAMPLE = NestedLayout(
+    subgroup_tile=(2, 1),
+    batch_tile=(2, 4),
+    outer_tile=(1, 1),
+    thread_tile=(16, 4),
+    element_tile=(1, 4),
+    subgroup_strides=(1, 0),
+    thread_strides=(1, 16),
+)
+
+
+@st.composite
+def strides_of(draw, tile):
+    strides, taken = [0] * len(tile), 1
+    for d in draw(st.permutations([d for d, n in enumerate(tile) if n > 1])):
+        strides[d] = taken * draw(st.sampled_from([1, 1, 1, 2, 3]))
+        taken = strides[d] * tile[d]
+    return tuple(strides)
+
+
+@st.composite
+def layouts(draw, min_rank=0, max_rank=3):
+    rank = draw(st.integers(min_rank, max_rank))
+    tile = st.lists(st.sampled_from([1, 1, 2, 3]), min_size=rank, max_size=rank).map(tuple)
+    subgroup, batch, outer, thread, element = (draw(tile) for _ in range(5))
+    return NestedLayout(
+        subgroup, batch, outer, thread, element, draw(strides_of(subgroup)), draw(strides_of(thread))
+    )
+
+
+def linear_tile(layout):
+    return np.arange(math.prod(layout.shape)).reshape(layout.shape)
+
+
+class TestDocument:
+    def test_order_of_subgroups(self):
+        layout = NestedLayout((4, 2), (1, 1), (1, 1), (1, 1), (1, 1), (1, 4), (0, 0))
+        virtual = [[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1], [3, 0], [3, 1]]
+        assert layout.subgroup_ids(virtual).tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
+        assert layout.subgroup_ids(virtual, hardware_subgroups=4).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+        assert layout.virtual_subgroup_ids([0, 4, 1, 5, 2, 6, 3, 7]).tolist() == virtual
+
+    def test_folding_onto_four_subgroups(self):
+        layout = NestedLayout((4, 2), (1, 1), (1, 1), (1, 1), (1, 1), (1, 4), (0, 0))
+        folded = layout.fold_subgroups(4)
+        assert folded == NestedLayout((4, 1), (1, 2), (1, 1), (1, 1), (1, 1), (1, 0), (0, 0))
+        assert folded.distribute([[0, 0], [1, 1], [2, 2], [3, 3]], subgroup_size=1).reshape(4, 2).tolist() == [
+            [0, 0],
+            [1, 1],
+            [2, 2],
+            [3, 3],
+        ]
+
+    def test_outer_duplicates_the_thread_layout(self):
+        layout = NestedLayout((1, 1), (1, 1), (2, 1), (2, 5), (1, 1), (0, 0), (5, 1))
+        assert layout.owners()[1].tolist() == [
+            [0, 1, 2, 3, 4],
+            [5, 6, 7, 8, 9],
+            [0, 1, 2, 3, 4],
+            [5, 6, 7, 8, 9],
+        ]
+
+    def test_shapes(self):
+        assert EXAMPLE.shape == (64, 64)
+        assert EXAMPLE.packed_shape == (2, 1, 2, 4, 1, 1, 16, 4, 1, 4)
+        assert EXAMPLE.distributed_packed_shape == (2, 4, 1, 1, 1, 4)
+        assert EXAMPLE.distributed_shape == (2, 16)
+        assert (EXAMPLE.subgroups, EXAMPLE.threads, EXAMPLE.elements_per_thread) == (2, 64, 32)
+
+    @pytest.mark.parametrize(("subgroup", "part"), [(0, 0), (1, 1), (2, 0), (3, 1)])
+    @pytest.mark.parametrize(("thread", "virtual"), [(0, (0, 0)), (1, (1, 0)), (16, (0, 1))])
+    def test_64x64_example(self, subgroup, part, thread, virtual):
+        tile = np.arange(64 * 64).reshape(64, 64)
+        # rows as subgroup x batch x outer x thread x element, then columns
+        nested = tile.reshape(2, 2, 1, 16, 1, 1, 4, 1, 4, 4)
+        expected = nested[part, :, :, virtual[0], :, 0, :, :, virtual[1], :]  # batch, outer, element of each
+        held = EXAMPLE.distribute(tile, subgroups=4, subgroup_size=64)[subgroup, thread]
+        assert held.shape == (2, 4, 1, 1, 1, 4)
+        assert (held == expected.transpose(0, 3, 1, 4, 2, 5)).all()
+        assert (EXAMPLE.indices(subgroup, thread) @ [64, 1] == held.ravel()).all()
+
+    def test_ids_from_one_number(self):
+        subgroup, thread = EXAMPLE.virtual_ids(3 * 64 + 16 + 5, subgroup_size=64)
+        assert (subgroup.tolist(), thread.tolist()) == ([1, 0], [5, 1])
+
+
+class TestLaws:
+    @given(layouts())
+    @settings(deadline=None, max_examples=100)
+    def test_packed_order_defines_the_coordinates(self, layout):
+        """Brute force over subgroup, batch, outer, thread, element of every dimension."""
+        coordinates = layout.coordinates()
+        for subgroup in range(layout.subgroups):
+            for thread in range(layout.threads):
+                place = 0
+                for held in np.ndindex(layout.distributed_packed_shape):
+                    expected = []
+                    for d in range(layout.rank):
+                        tiles = [tile[d] for tile in layout.tiles]
+                        s = 0 if tiles[0] == 1 else subgroup // layout.subgroup_strides[d] % tiles[0]
+                        t = 0 if tiles[3] == 1 else thread // layout.thread_strides[d] % tiles[3]
+                        b, o, e = held[d], held[layout.rank + d], held[2 * layout.rank + d]
+                        expected.append((((s * tiles[1] + b) * tiles[2] + o) * tiles[3] + t) * tiles[4] + e)
+                    assert coordinates[subgroup, thread, place].tolist() == expected
+                    place += 1
+
+    @given(layouts(), st.integers(0, 5))
+    @settings(deadline=None, max_examples=100)
+    def test_undistribute_inverts_distribute(self, layout, surplus):
+        tile = linear_tile(layout)
+        held = layout.distribute(tile, layout.subgroups + surplus, layout.threads, replicate_threads=True)
+        assert held.shape == (layout.subgroups + surplus, layout.threads, *layout.distributed_packed_shape)
+        assert (layout.undistribute(held, replicate_threads=True) == tile).all()
+        for subgroup in range(layout.subgroups, layout.subgroups + surplus):
+            assert (held[subgroup] == held[subgroup % layout.subgroups]).all()
+
+    @given(layouts())
+    @settings(deadline=None, max_examples=100)
+    def test_distribution_is_a_partition(self, layout):
+        """Each element has equally many holders (one without gaps), and no thread holds one twice."""
+        linear = layout.distribute(linear_tile(layout), None, layout.threads, replicate_threads=True)
+        holders = layout.subgroups * layout.threads // math.prod(layout.subgroup_tile + layout.thread_tile)
+        assert (np.bincount(linear.ravel(), minlength=math.prod(layout.shape)) == holders).all()
+        per_thread = np.sort(linear.reshape(layout.subgroups, layout.threads, -1), axis=-1)
+        assert (np.diff(per_thread, axis=-1) > 0).all()
+
+    @given(layouts())
+    @settings(deadline=None, max_examples=100)
+    def test_ids_invert(self, layout):
+        for ids, virtual, inverse in (
+            (layout.subgroups, layout.virtual_subgroup_ids, layout.subgroup_ids),
+            (layout.threads, layout.virtual_thread_ids, layout.thread_ids),
+        ):
+            once = virtual(np.arange(ids))
+            lowest = inverse(once)
+            assert (virtual(lowest) == once).all()
+            assert (lowest <= np.arange(ids)).all()
+
+    @given(layouts())
+    @settings(deadline=None, max_examples=100)
+    def test_owners_point_back(self, layout):
+        tile = linear_tile(layout)
+        held = layout.distribute(tile, None, layout.threads, replicate_threads=True)
+        subgroup, thread, place = layout.owners()
+        assert (held.reshape(layout.subgroups, layout.threads, -1)[subgroup, thread, place] == tile).all()
+
+    @given(layouts(), st.data())
+    @settings(deadline=None, max_examples=100)
+    def test_selecting_all_dimensions_transposes(self, layout, data):
+        order = data.draw(st.permutations(range(layout.rank)))
+        moved = layout.select(order).coordinates()
+        whole = layout.coordinates()
+        assert {tuple(c) for c in moved[0, 0]} == {tuple(c[order]) for c in whole[0, 0]}
+        assert layout.select(order).select(np.argsort(order).tolist()) == layout
+
+    @given(layouts(min_rank=1), st.data())
+    @settings(deadline=None, max_examples=100)
+    def test_projection_drops_coordinates(self, layout, data):
+        kept = data.draw(st.lists(st.integers(0, layout.rank - 1), unique=True, max_size=layout.rank))
+        projected = layout.select(kept)
+        for subgroup in range(layout.subgroups):
+            for thread in range(min(layout.threads, 8)):
+                whole = {tuple(c[kept]) for c in layout.indices(subgroup, thread)}
+                assert {tuple(c) for c in projected.indices(subgroup, thread)} == whole
+
+    @given(layouts(max_rank=2))
+    @settings(deadline=None, max_examples=100)
+    def test_append_adds_leading_dimensions(self, layout):
+        ones = (1,) * 1
+        bigger = layout.append(ones, (3,), ones, ones, (2,), (0,), (0,))
+        assert bigger.shape == (6, *layout.shape)
+        held = bigger.coordinates().reshape(layout.subgroups, layout.threads, -1, bigger.rank)
+        inner = layout.coordinates()
+        for subgroup, thread in np.ndindex(held.shape[:2]):
+            assert {tuple(c[1:]) for c in held[subgroup, thread]} == {tuple(c) for c in inner[subgroup, thread]}
+
+    @given(layouts(max_rank=2), st.data())
+    @settings(deadline=None, max_examples=100)
+    def test_fold_gives_a_subgroup_the_tiles_of_all_that_map_to_it(self, layout, data):
+        count = data.draw(st.sampled_from([n for n in range(1, layout.subgroups + 1) if layout.subgroups % n == 0]))
+        try:
+            folded = layout.fold_subgroups(count)
+        except ValueError as error:
+            assert "order the strides" in str(error)
+            return
+        assert folded.shape == layout.shape
+        whole = layout.coordinates()
+        parts = folded.coordinates(subgroups=count)
+        for subgroup in range(count):
+            expected = {tuple(c) for x in range(subgroup, layout.subgroups, count) for c in whole[x, 0]}
+            assert {tuple(c) for c in parts[subgroup, 0]} == expected
+
+    @given(layouts())
+    @settings(deadline=None, max_examples=100)
+    def test_text_round_trip(self, layout):
+        assert NestedLayout.parse(str(layout)) == layout
+        assert NestedLayout.parse(layout.dialect_text()) == layout
+        assert NestedLayout.parse(str(layout).replace(" ", "").replace("<", " :\n<\t")) == layout
+
+
+class TestComparison:
+    def test_batch_and_outer_are_one_level_to_the_owners(self):
+        batched = NestedLayout((1, 1), (2, 2), (1, 1), (8, 4), (1, 2), (0, 0), (4, 1))
+        outers = NestedLayout((1, 1), (1, 1), (2, 2), (8, 4), (1, 2), (0, 0), (4, 1))
+        mixed = NestedLayout((1, 1), (1, 2), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
+        assert batched.same_distribution(outers)
+        assert not batched.same_distribution(mixed)
+        assert batched.same_owners(mixed)
+        assert not batched.needs_shared_memory(mixed)
+
+    def test_the_documents_rule_is_on_the_safe_side(self):
+        batch = NestedLayout((1, 1), (4, 1), (1, 1), (1, 32), (1, 1), (0, 0), (0, 1))
+        element = NestedLayout((1, 1), (1, 1), (1, 1), (1, 32), (4, 1), (0, 0), (0, 1))
+        assert batch.needs_shared_memory(element)
+        assert batch.same_owners(element)
+
+    def test_other_threads_are_another_distribution(self):
+        rows = NestedLayout((1, 1), (1, 1), (1, 1), (8, 4), (1, 1), (0, 0), (4, 1))
+        columns = NestedLayout((1, 1), (1, 1), (1, 1), (8, 4), (1, 1), (0, 0), (1, 8))
+        assert not rows.same_owners(columns)
+        assert rows.needs_shared_memory(columns)
+        assert not rows.same_owners(rows.select((1, 0)))
+
+    @given(layouts(max_rank=2), st.data())
+    @settings(deadline=None, max_examples=100)
+    def test_without_shared_memory_nothing_moves(self, layout, data):
+        """IREE's rule says no shared memory => the owners are the same."""
+        batches, outers = [], []
+        for total in (b * o for b, o in zip(layout.batch_tile, layout.outer_tile, strict=True)):
+            batches.append(data.draw(st.sampled_from([n for n in range(1, total + 1) if total % n == 0])))
+            outers.append(total // batches[-1])
+        fields = {
+            "subgroup_tile": layout.subgroup_tile,
+            "thread_tile": layout.thread_tile,
+            "element_tile": layout.element_tile,
+            "subgroup_strides": layout.subgroup_strides,
+            "thread_strides": layout.thread_strides,
+        }
+        other = NestedLayout(batch_tile=tuple(batches), outer_tile=tuple(outers), **fields)
+        assert not layout.needs_shared_memory(other)
+        assert layout.same_owners(other)
+
+
+def fields(**changes):
+    plain = {
+        "subgroup_tile": (2, 1),
+        "batch_tile": (1, 1),
+        "outer_tile": (1, 1),
+        "thread_tile": (8, 4),
+        "element_tile": (1, 2),
+        "subgroup_strides": (1, 0),
+        "thread_strides": (4, 1),
+    }
+    return plain | changes
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"outer_tile": (1,)}, r"outer_tile has 1 entries but subgroup_tile has 2"),
+            ({"batch_tile": (0, 1)}, r"batch_tile\[0\] is 0: it must be at least 1"),
+            ({"thread_strides": (-1, 1)}, r"thread_strides\[0\] is -1: it must be at least 0"),
+            ({"element_tile": (1, 2.0)}, r"element_tile\[1\] is 2.0: give an integer"),
+            ({"element_tile": (1, True)}, r"element_tile\[1\] is True: give an integer"),
+            ({"element_tile": "12"}, r"element_tile is '12': give a sequence"),
+            ({"subgroup_strides": (1, 3)}, r"subgroup_strides\[1\] is 3 but subgroup_tile\[1\] is 1"),
+            ({"subgroup_strides": (0, 0)}, r"subgroup_strides\[0\] is 0 but subgroup_tile\[0\] is 2"),
+            ({"thread_strides": (2, 1)}, r"thread_strides\[0\] is 2, not a multiple of 4 .*would overlap"),
+            ({"thread_strides": (1, 1)}, r"would overlap"),
+        ],
+    )
+    def test_construction(self, changes, message):
+        with pytest.raises(ValueError, match=message):
+            NestedLayout(**fields(**changes))
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"shape": (16,)}, r"shape \[16\] has rank 1 but the layout has rank 2"),
+            ({"shape": (16, 16)}, r"shape\[1\] is 16 but .* is 1 \* 1 \* 1 \* 4 \* 2 = 8"),
+            ({"subgroup_size": 64}, r"thread_tile \[8, 4\] has 32 threads but subgroup_size is 64"),
+            ({"subgroup_size": 48, "replicate_threads": True}, r"repeats every 32 threads: it must be a multiple"),
+            ({"subgroups": 1}, r"subgroups is 1 but the layout uses 2"),
+        ],
+    )
+    def test_verify(self, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            NestedLayout(**fields()).verify(**arguments)
+
+    def test_verify_accepts_what_fits(self):
+        layout = NestedLayout(**fields())
+        layout.verify((16, 8), subgroup_size=32, subgroups=3)
+        layout.verify((16, 8), subgroup_size=64, replicate_threads=True)
+
+    def test_gaps_need_replication(self):
+        scale = NestedLayout((1,), (1,), (1,), (8,), (1,), (0,), (4,))  # one row scale per four threads
+        with pytest.raises(ValueError, match="thread_tile .* has 8 threads but subgroup_size is 32"):
+            scale.distribute(np.arange(8))
+        with pytest.raises(ValueError, match="leave gaps, so thread ids up to 31 are needed"):
+            scale.verify(subgroup_size=8)
+        held = scale.distribute(np.arange(8), replicate_threads=True)
+        assert held.reshape(32).tolist() == [t // 4 for t in range(32)]
+
+    def test_differing_copies_are_refused(self):
+        layout = NestedLayout(**fields())
+        held = layout.distribute(np.arange(128.0).reshape(16, 8), subgroups=4)
+        held[3, 5] += 1
+        with pytest.raises(ValueError, match="subgroup 3 thread 5 holds a copy that differs"):
+            layout.undistribute(held)
+        held[3, 5] = held[1, 5] = np.nan
+        assert np.isnan(layout.undistribute(held)).sum() == 2
+
+    def test_misshapen_distributed_array(self):
+        with pytest.raises(ValueError, match=r"give \[subgroups, threads, 1, 1, 1, 1, 1, 2\]"):
+            NestedLayout(**fields()).undistribute(np.zeros((2, 32, 2)))
+
+    def test_ids(self):
+        layout = NestedLayout(**fields())
+        with pytest.raises(ValueError, match="thread_id is -1: ids start at 0"):
+            layout.virtual_thread_ids([-1])
+        with pytest.raises(ValueError, match=r"a virtual subgroup id lies outside the tile \[2, 1\]"):
+            layout.subgroup_ids([2, 0])
+        with pytest.raises(ValueError, match="the last axis must have the rank 2"):
+            layout.subgroup_ids([0, 0, 0])
+        with pytest.raises(ValueError, match="must be a multiple of the hardware's"):
+            NestedLayout(**fields(subgroup_tile=(3, 1))).subgroup_ids([0, 0], hardware_subgroups=2)
+        with pytest.raises(ValueError, match=r"dimensions \[0, 0\] must be distinct and below the rank 2"):
+            layout.select([0, 0])
+
+    def test_a_split_dimension_does_not_fold(self):
+        layout = NestedLayout((2, 4), (1, 1), (1, 1), (1, 1), (1, 1), (4, 1), (0, 0))
+        with pytest.raises(ValueError, match=r"subgroup_tile\[1\] is 4 with stride 1: 2 subgroups would hold"):
+            layout.fold_subgroups(2)
+
+    def test_text_that_is_no_layout_names_the_law(self):
+        text = str(NestedLayout(**fields())).replace("[4, 1]", "[2, 1]")
+        with pytest.raises(ValueError, match="would overlap") as caught:
+            NestedLayout.parse(text)
+        assert not isinstance(caught.value, AttributeSyntaxError)

@@ -1,15 +1,21 @@
 """Times, rates, schedules and tables as people read them."""
 
+import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
 from rich.table import Table
 
-from measurements.measurement import Provenance
+from measurements.measurement import Provenance, Resources
+from measurements.record import Record
+from search_spaces.dtypes import FLOAT_DTYPES
+from search_spaces.family import problem_from_json
 from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_GAP = 2  # spaces between columns
 _RATE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 PROVENANCE_NOTE = {
@@ -70,9 +76,28 @@ def size(number_of_bytes: int) -> str:
 
 
 def one_line(problem: Problem) -> str:
-    """The problem's fields in one line: ``matmul m=4096 n=4096 k=4096 a=f16 ...``."""
-    fields = {k: v for k, v in problem.to_json().items() if k != "family"}
-    return f"{problem.family} " + " ".join(f"{k}={v}" for k, v in fields.items())
+    """``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``: required fields, types, and all that is not default."""
+    shown = problem.to_json()
+    return f"{problem.family} " + " ".join(f"{name}={shown[name]}" for name in telling_fields([problem]))
+
+
+def read_problem(key: str) -> Problem | None:
+    """The problem that a record's ``problem_key`` stands for; None for a family or form that this version lacks."""
+    try:
+        return problem_from_json(json.loads(key))
+    except ValueError:
+        return None
+
+
+def telling_fields(problems: Sequence[Problem]) -> list[str]:
+    """Fields that say which of ``problems`` (of one family) is meant: those without a default, types, and those where
+    one of the problems is not as by default."""
+    names = []
+    for field in dataclasses.fields(problems[0]):
+        values = {getattr(p, field.name) for p in problems}
+        if values != {field.default} or values & FLOAT_DTYPES.keys():
+            names.append(field.name)
+    return names
 
 
 def reasons(counts: Mapping[str, int]) -> str:
@@ -104,15 +129,52 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Table:
     return made
 
 
-def decisions(schedule: Schedule, columns: int = 2) -> Table:
-    """A schedule's parameters and values, read down the columns."""
+def decisions(schedule: Schedule, width: int) -> Table:
+    """A schedule's parameters and values, read down as many columns as fit into ``width`` characters."""
     pairs = [(name, str(value)) for name, value in schedule.items]
-    height = -(-len(pairs) // columns)
-    made = Table.grid(padding=(0, 2, 0, 0))
-    for _ in range(columns):
+    for columns in (4, 3, 2, 1):
+        height = -(-len(pairs) // columns)
+        stacks = [pairs[i : i + height] for i in range(0, len(pairs), height)]
+        needed = sum(max(len(n) for n, _ in s) + max(len(v) for _, v in s) + 2 * _GAP for s in stacks)
+        if needed <= width:
+            break
+    made = Table.grid(padding=(0, _GAP, 0, 0))
+    for _ in stacks:
         made.add_column(no_wrap=True, style="dim")
         made.add_column(overflow="fold")
     for row in range(height):
-        cells = (pairs[i] if i < len(pairs) else ("", "") for i in range(row, height * columns, height))
-        made.add_row(*(text for pair in cells for text in pair))
+        made.add_row(*(text for s in stacks for text in (s[row] if row < len(s) else ("", ""))))
     return made
+
+
+def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
+    """What is known about a schedule that works: its time and where that comes from, its error, its resources."""
+    timing, resources = record.measurement.timing, record.measurement.resources
+    if timing is None:
+        raise ValueError(f"trial {record.id} has no time: its status is {record.status}")
+    rows = [("time", f"{time(timing.median)}, {flop_rate(problem, timing.median)}")]
+    rows.append(("provenance", f"{record.provenance.value}: {PROVENANCE_NOTE[record.provenance]}"))
+    if timing.count > 1:
+        rows.append(("quartiles", f"{time(timing.p25)} to {time(timing.p75)} over {count(timing.count)} repeats"))
+    error = record.measurement.error
+    rows.append(("numbers", "not checked" if error is None else f"right: largest error {error:.2g} of its tolerance"))
+    if resources is not None:
+        rows.append(("resources", _resources(resources)))
+    tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)
+    rows.append(("compiled by", tools or "unknown"))
+    when = record.created.strftime("%Y-%m-%d %H:%M UTC")
+    rows.append(("found", f"{when}, trial {record.id}, {record.sampler} sampler, seed {record.seed}"))
+    return rows
+
+
+def _resources(used: Resources) -> str:
+    spills = used.spill_store_bytes + used.spill_load_bytes
+    shared = used.static_shared_bytes + used.dynamic_shared_bytes
+    spilled = f"{count(spills)} bytes of spills" if spills else "no spills"
+    return f"{used.registers} registers, {spilled}, {size(shared)} shared memory"
+
+
+def percent(part: int, whole: int) -> str:
+    """``12.3 %``; anything above nothing shows as at least ``< 0.1 %``."""
+    share = 100.0 * (part / whole)
+    return "< 0.1 %" if 0 < share < 0.1 else f"{share:.1f} %"

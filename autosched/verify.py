@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -12,8 +13,9 @@ from autosched.codegen import generate
 from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite, emulate
 from measurements.verification import check
 from search_spaces.devices import Device
+from search_spaces.dtypes import FloatArray
 from search_spaces.family import family
-from search_spaces.problem import Problem
+from search_spaces.problem import Array, Problem
 from search_spaces.schedule import Schedule
 
 EMULATED_FLOPS = 2.0 * 256**3  # a problem up to this size is emulated as it is, a larger one is cut to a few tiles
@@ -22,20 +24,40 @@ TIME_LIMIT = 60.0  # seconds that the emulation of one candidate may take
 
 @dataclass(frozen=True)
 class Verification:
-    """``problem`` is the one that was emulated. ``worst`` is the largest error over its tolerance (at most 1 passes),
-    ``max_abs_error`` the largest absolute error; both None where the kernel did not finish."""
+    """``problem`` is the one that was emulated, perhaps a cut of the one asked for.
+
+    ``status`` is "ok", "wrong_result", "findings", "timeout", "crashed" or "compile_error"; ``worst`` the largest error
+    over its tolerance (at most 1 passes), ``max_abs_error`` the largest absolute error; both None where the kernel did
+    not finish.
+    """
 
     problem: Problem
     schedule: Schedule
-    ok: bool
     status: str
     reason: str
     worst: float | None
     max_abs_error: float | None
-    findings: tuple[Finding, ...]
-    shared_sites: tuple[SharedSite, ...]
-    global_sites: tuple[GlobalSite, ...]
-    seconds: float
+    emulation: Emulation
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.emulation.findings
+
+    @property
+    def shared_sites(self) -> tuple[SharedSite, ...]:
+        return self.emulation.shared_sites
+
+    @property
+    def global_sites(self) -> tuple[GlobalSite, ...]:
+        return self.emulation.global_sites
+
+    @property
+    def seconds(self) -> float:
+        return self.emulation.compile_seconds + self.emulation.run_seconds
 
 
 def emulated_problem(problem: Problem, schedule: Schedule) -> Problem:
@@ -46,18 +68,22 @@ def emulated_problem(problem: Problem, schedule: Schedule) -> Problem:
 def verify_one(
     problem: Problem, schedule: Schedule, device: Device, *, seed: int = 0, time_limit: float = TIME_LIMIT
 ) -> Verification:
-    """Emulate one schedule. Raises ValueError if it breaks a law, HostCompilerMissing without a host compiler."""
+    """Emulate one schedule on inputs drawn from ``seed``.
+
+    Raises ValueError if the schedule breaks a law, HostCompilerMissing without a host compiler.
+    """
     small = emulated_problem(problem, schedule)
-    kernel = generate(small, schedule, device)
     inputs = small.random_inputs(seed)
-    run = emulate(kernel, inputs, time_limit=time_limit)
+    run = emulate(generate(small, schedule, device), inputs, time_limit=time_limit)
     if run.status not in ("ok", "findings"):
-        return _verification(small, schedule, run, False, run.status, run.reason, None, None)
-    outcome = check(small, inputs, run.outputs)
-    largest = _max_abs_error(small, inputs, run)
-    reason = "; ".join([*(f"{f.kind}: {f.message}" for f in run.findings[:3]), *([outcome.reason] if not outcome.ok else [])])
-    status = "ok" if outcome.ok and not run.findings else "findings" if run.findings else "wrong_result"
-    return _verification(small, schedule, run, status == "ok", status, reason, outcome.worst, largest)
+        return Verification(small, schedule, run.status, run.reason, None, None, run)
+    reference = small.reference(inputs)
+    outcome = check(small, inputs, run.outputs, reference=reference)
+    status = "wrong_result" if not outcome.ok else run.status
+    reason = "; ".join(text for text in (outcome.reason, run.reason) if text)
+    return Verification(
+        small, schedule, status, reason, outcome.worst, _max_abs_error(small, reference, run.outputs), run
+    )
 
 
 def verify(
@@ -69,43 +95,18 @@ def verify(
     workers: int | None = None,
     time_limit: float = TIME_LIMIT,
 ) -> Iterator[Verification]:
-    """``verify_one`` for each schedule, several at a time (``workers``: default one per CPU), in their order."""
-    with ThreadPoolExecutor(max_workers=workers or None) as pool:
-        yield from pool.map(
-            lambda s: verify_one(problem, s, device, seed=seed, time_limit=time_limit), schedules
-        )
+    """``verify_one`` for each schedule, ``workers`` at a time (default: one per CPU), in their order."""
+    with ThreadPoolExecutor(max_workers=workers or os.cpu_count()) as pool:
+        yield from pool.map(lambda s: verify_one(problem, s, device, seed=seed, time_limit=time_limit), schedules)
 
 
-def _max_abs_error(problem: Problem, inputs: dict[str, np.ndarray], run: Emulation) -> float:
+def _max_abs_error(
+    problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]
+) -> float:
+    """Over all outputs; infinite where one is NaN and its reference is not."""
     worst = 0.0
-    references = problem.reference(inputs)
     for operand in problem.operands():
         if operand.role == "output":
-            error = np.abs(operand.dtype.load(run.outputs[operand.name]) - references[operand.name])
-            worst = max(worst, float(np.max(np.where(np.isnan(error), np.inf, error))))
+            error = np.abs(operand.dtype.load(outputs[operand.name]) - reference[operand.name])
+            worst = max(worst, float(np.where(np.isnan(error), np.inf, error).max()))
     return worst
-
-
-def _verification(
-    problem: Problem,
-    schedule: Schedule,
-    run: Emulation,
-    ok: bool,
-    status: str,
-    reason: str,
-    worst: float | None,
-    largest: float | None,
-) -> Verification:
-    return Verification(
-        problem=problem,
-        schedule=schedule,
-        ok=ok,
-        status=status,
-        reason=reason,
-        worst=worst,
-        max_abs_error=largest,
-        findings=run.findings,
-        shared_sites=run.shared_sites,
-        global_sites=run.global_sites,
-        seconds=run.seconds,
-    )

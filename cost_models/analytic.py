@@ -19,7 +19,8 @@ Pipes overlap the better, the more warps there are: ``mix(pipes) = (1 - e) * max
 
 A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job
 bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
-``mix(math, issue, shared)`` of a block alone.
+``mix(math, issue, shared)`` of a block alone, and z is at least ``b * (sqrt(r - 1) - 1)``, where the second bound has
+its minimum. The latency grows from that of L2 to that of DRAM with the bytes of a step that come from DRAM.
 
 An SM works off ``ceil(blocks / sm_count)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and
 tail. Every group of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully
@@ -48,6 +49,7 @@ WMMA_FRACTION = 0.4
 SM_PORT_BYTES = 64.0  # per cycle, L2 to one SM (A100 white paper: 64 bytes/clk/SM)
 L2_LATENCY = 270.0  # cycles (arXiv 2402.13499, memory latency tables: 260-280)
 DRAM_LATENCY = 700.0  # cycles from SM to DRAM and back (same source: 480-740 beyond L2)
+MISSED_BYTES = 1024.0  # of a step, at which half the steps wait for DRAM: a step waits for its slowest sector
 DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
 DRAM_EXPOSED = 0.1  # part of the shorter of SM time and DRAM time that does not overlap
 BARRIER = 20.0  # cycles that a block-wide barrier stalls, plus one per warp of the block
@@ -124,8 +126,8 @@ def analyse(
     shared = w.shared_wavefronts + SPILL_WAVEFRONTS * spill_words
     load = w.load_bytes / port
     store = w.store_bytes / port
-    moved = np.maximum((w.load_bytes + w.store_bytes) * w.blocks, 1.0)
-    latency = L2_LATENCY + (DRAM_LATENCY - L2_LATENCY) * np.minimum(w.dram_bytes / moved, 1.0)
+    missed = w.dram_bytes / w.blocks / w.iterations
+    latency = L2_LATENCY + (DRAM_LATENCY - L2_LATENCY) * missed / (missed + MISSED_BYTES)
     barriers = w.barriers * (BARRIER + warps)
 
     def step(together: IntArray) -> FloatArray:
@@ -137,7 +139,9 @@ def analyse(
         arrival = latency + load / n
         late = np.maximum(arrival / np.maximum(w.stages - 1, 1) - alone, 0.0)
         wait = np.where(w.stages == 1, arrival, late) + barriers
-        queued = wait + alone + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
+        # below the minimum of the balanced-job bound more waiting would seem to help, so it starts there
+        wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))
+        queued = alone + wait + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
         longest: FloatArray = np.maximum(together * busy, queued)
         return longest
 

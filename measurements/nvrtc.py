@@ -18,7 +18,9 @@ class NvrtcMissing(RuntimeError):
     """NVRTC is not installed. The message is one line that says how to get it."""
 
     def __init__(self, detail: str) -> None:
-        super().__init__(f"NVRTC was not found ({detail}): pip install 'autosched[cuda13]', or cuda12 for older drivers")
+        super().__init__(
+            f"NVRTC was not found ({detail}): pip install 'autosched[cuda13]', or cuda12 for older drivers"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """The record store: one append-only table of trials, in SQLite (a path) or any database SQLAlchemy knows (a URL).
 
-Every append is a transaction of its own. SQLite keeps its default rollback journal and full synchronisation rather
-than write-ahead logging: at rest a database is exactly one file that can be copied, committed to a repository, or put
-on a network or a read-only file system, and a killed process leaves at most a journal that the next opening rolls back.
-No connection is held between calls, so a store may be used from several threads and processes, and needs no closing.
+Every append is a transaction of its own. While a store is open for writing, an SQLite file is in write-ahead mode: a
+commit then waits for no disk, readers and writers do not block each other, a killed process loses nothing it had
+committed, and a power cut loses at most the last seconds and damages nothing. The last writer to close turns the file
+back, so that at rest a database is exactly one file that can be copied, committed to a repository, or read from a
+read-only folder. Where write-ahead mode is not to be had (some network file systems), every commit is synchronised.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ import json
 import os
 import sqlite3
 import statistics
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import NullPool, StaticPool
+from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Record
@@ -100,11 +103,22 @@ class ProblemSummary:
 
 
 class Store:
-    """The trials in one database. Make one with ``Store.open``."""
+    """The trials in one database, for any number of threads. Make one with ``Store.open``, end it with ``close``."""
 
-    def __init__(self, engine: Engine, name: str) -> None:
+    def __init__(self, engine: Engine, name: str, written_file: Path | None = None) -> None:
         self._engine = engine
+        self._close = weakref.finalize(self, _let_go, engine, written_file)
         self.name = name
+
+    def close(self) -> None:
+        """Let go of the database; done at exit, too. Harmless when repeated."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
 
     @classmethod
     def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
@@ -116,29 +130,31 @@ class Store:
         """
         text = str(url_or_path)
         if "://" not in text:
-            return cls._open_file(Path(text), create)
+            return cls._open_file(text, create)
         try:
             url = make_url(text)
         except (ArgumentError, ValueError):
             raise StoreError("the database URL cannot be parsed: write dialect://user:password@host/name") from None
         if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
-            return cls._open_file(Path(str(url.database)), create)
+            return cls._open_file(str(url.database), create)
         return cls._open_url(url, create)
 
     @classmethod
-    def _open_file(cls, path: Path, create: bool) -> Self:
-        if "\0" in str(path):
+    def _open_file(cls, text: str, create: bool) -> Self:
+        if "\0" in text:
             raise StoreError("the path of the database holds a zero byte: choose another path")
+        path = Path(os.path.realpath(text))  # the journal stands next to the file itself, not next to a link to it
         _check_place(path, create)
         created = _create_empty(path) if create else False
-        store = cls(_sqlite_engine(path), str(path))
+        store = cls(_file_engine(path, write_ahead=False), str(path))
         try:
             store._prepare(create)
         except BaseException:
             if created and path.stat().st_size == 0:
                 path.unlink()
             raise
-        return store
+        # only now, so that the tables are in the file itself, where ``_look_at`` sees them
+        return cls(_file_engine(path, write_ahead=True), str(path), path) if create else store
 
     @classmethod
     def _open_url(cls, url: URL, create: bool) -> Self:
@@ -261,6 +277,8 @@ class Store:
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[Connection]:
+        if not self._close.alive:
+            raise StoreError(f"the database {self.name} has been closed: open it again")
         try:
             with self._engine.execution_options(autosched_write=write).begin() as connection:
                 yield connection
@@ -364,13 +382,38 @@ def _create_empty(path: Path) -> bool:
     return True
 
 
-def _sqlite_engine(path: Path) -> Engine:
-    uri = f"{path.absolute().as_uri()}?mode=rw"  # never creates
-
+def _file_engine(path: Path, *, write_ahead: bool) -> Engine:
     def connect() -> sqlite3.Connection:
-        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = _connect(path, BUSY_SECONDS)
+        if write_ahead:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
+            except BaseException:
+                connection.close()
+                raise
+        return connection
 
-    return _begin_explicitly(sa.create_engine("sqlite://", creator=connect, poolclass=NullPool))
+    return _begin_explicitly(
+        sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool if write_ahead else NullPool)
+    )
+
+
+def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    """A connection to an existing file, which it never makes."""
+    mode = "mode=rw"
+    if not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
+        mode = "mode=ro&immutable=1"  # a file in write-ahead mode could not be read without making files next to it
+    uri = f"{path.absolute().as_uri()}?{mode}"
+    return sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+
+
+def _let_go(engine: Engine, written_file: Path | None) -> None:
+    """Close the connections; the last one out folds the write-ahead log into the file and leaves that mode."""
+    engine.dispose()
+    if written_file is not None and written_file.is_file():
+        with suppress(sqlite3.Error), closing(_connect(written_file, 0.0)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")  # refused while another process has it open
 
 
 def _begin_explicitly(engine: Engine) -> Engine:

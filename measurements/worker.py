@@ -1,9 +1,9 @@
 """A supervised child process that answers requests: one JSON document per line, over pipes.
 
-Whatever may hang, crash or poison its process (a compiler, a GPU) runs in a ``Worker``. A worker that overruns its time
-is killed for real, with every process of its group, and the next request starts a new one. The child's standard output
-is moved away before the module is imported, so prints of libraries and handlers land on standard error and cannot garble
-the answers. When the parent goes, in whatever way, the child's input ends and the child ends its process group.
+Whatever may hang, crash or poison its process (a compiler, a GPU) runs in a ``Worker``. A worker that overruns its
+time is killed for real, with every process of its group, and the next request starts a new one. The child's standard
+output is moved away before the module is imported, so prints of libraries and handlers land on standard error and
+cannot garble the answers. When the parent goes, in whatever way, the child's input ends and the child ends its group.
 
 A worker module calls ``serve(handle)`` when it runs as ``__main__``.
 """
@@ -25,7 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-_BOOTSTRAP = "import sys; sys.path.extend(sys.argv[2:]); from measurements.worker import run_child; run_child(sys.argv[1])"
+_BOOTSTRAP = (
+    "import sys; sys.path.extend(sys.argv[2:]); from measurements.worker import run_child; run_child(sys.argv[1])"
+)
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
 _STDERR_TAIL = 8192
 _ANSWER_LIMIT = 1 << 28  # bytes: whatever is longer is no answer
@@ -43,7 +45,7 @@ class WorkerTimeout(WorkerError):
 
 
 class WorkerDied(WorkerError):
-    """The process ended or stopped making sense. ``returncode`` is negative for a signal, ``stderr`` the last output."""
+    """The process ended or stopped making sense. ``returncode`` is negative for a signal; ``stderr`` is its end."""
 
     def __init__(self, message: str, returncode: int | None, stderr: str) -> None:
         super().__init__(message)
@@ -141,6 +143,11 @@ class Worker:
             if not isinstance(result, dict):
                 raise self._died("answered something that is not a JSON object")
             return result
+
+    def stop(self) -> None:
+        """Kill the child and its process group, and collect it; the next request starts a new one."""
+        with self._using:
+            self._reap()
 
     def kill(self) -> None:
         """Kill the child and its process group now; a request under way raises WorkerDied."""
@@ -322,7 +329,7 @@ def _fd(pipe: IO[bytes] | None) -> int:
 
 
 def _kill_group(pid: int) -> None:
-    """Kill every process of the group that ``pid`` leads; the leader is not collected yet, so the id is still its own."""
+    """Kill the group that ``pid`` leads; the leader must not be collected yet, so that the id is still its own."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -9,35 +9,36 @@ ties together never meet in a table: their counts multiply.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from search_spaces.columns import Columns
 from search_spaces.counting import CountTree, Step
 from search_spaces.parameters import IntArray, Parameter, Value
+from search_spaces.planning import Action, Elimination, Estimate, Evaluated, Plan, bits
 from search_spaces.rules import Attribute, Rule
-from search_spaces.tables import UNIT, Codes, Join, Relation, code_type, concatenate, group_starts, keys, product
-from search_spaces.tables import sorted_order as order_of
+from search_spaces.tables import (
+    UNIT,
+    Codes,
+    Join,
+    Relation,
+    code_type,
+    concatenate,
+    group_starts,
+    keys,
+    product,
+    sorted_order,
+)
 
 RELATION_ROWS = 1 << 17  # attributes and rules with at most this many input combinations become relations
 CHUNK_ROWS = 1 << 17  # rows made at a time by a join: small enough for the cache
+SAMPLED_ROWS = 1 << 12
 TABLE_ROWS = 1 << 26  # rows that a table may keep
 
 
 class TooTightlyTied(ValueError):
     """The rules tie so many parameters together that counting needs too large a table."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """An attribute or rule that is evaluated on the rows of a table once they hold its inputs."""
-
-    name: str
-    needs: tuple[str, ...]
-    attribute: Attribute | None = None
-    rule: Rule | None = None
 
 
 class Constraints:
@@ -46,48 +47,30 @@ class Constraints:
     def __init__(self, parameters: Sequence[Parameter], attributes: Sequence[Attribute]) -> None:
         """``attributes`` must stand after the attributes they need."""
         self.parameters = tuple(parameters)
-        self._attributes = {a.name: a for a in attributes}
+        self.attributes = {a.name: a for a in attributes}
+        self._order = {name: i for i, name in enumerate([p.name for p in parameters] + list(self.attributes))}
         self._domains: dict[str, tuple[Value, ...]] = {p.name: p.values for p in parameters}
         self._definitions: dict[str, Relation | None] = {}
         self._rules: dict[str, Relation | None] = {}
-        self.order = {name: i for i, name in enumerate([p.name for p in parameters] + list(self._attributes))}
-
-    def domain(self, name: str) -> tuple[Value, ...] | None:
-        """The values of a parameter or of an attribute with a relation; None for an attribute without one."""
-        if name in self._attributes:
-            self.definition(name)
-        return self._domains.get(name)
 
     def needed(self, needs: Iterable[str]) -> tuple[str, ...]:
         """The attributes among ``needs`` and those they are computed from, in an order to compute them."""
         wanted = set(needs)
-        for name in reversed(self._attributes):
+        for name in reversed(self.attributes):
             if name in wanted:
-                wanted.update(self._attributes[name].needs)
-        return tuple(name for name in self._attributes if name in wanted)
+                wanted.update(self.attributes[name].needs)
+        return tuple(name for name in self.attributes if name in wanted)
 
-    def attribute(self, name: str) -> Attribute:
-        return self._attributes[name]
-
-    def _inputs(self, needs: tuple[str, ...]) -> tuple[Relation, Columns] | None:
-        """Every combination of the inputs, or None where they are too many or not known yet."""
-        domains: dict[str, tuple[Value, ...]] = {}
-        rows = 1
-        for name in sorted(needs, key=self.order.__getitem__):
-            domain = self.domain(name)
-            if domain is None:
-                return None
-            domains[name] = domain
-            rows *= len(domain)
-            if rows > RELATION_ROWS:
-                return None
-        relation = product({name: len(domain) for name, domain in domains.items()})
-        return relation, Columns.coded(relation.columns, domains, relation.length)
+    def domain(self, name: str) -> tuple[Value, ...] | None:
+        """The values of a parameter or of an attribute with a relation; None for an attribute without one."""
+        if name in self.attributes:
+            self.definition(name)
+        return self._domains.get(name)
 
     def definition(self, name: str) -> Relation | None:
         """The relation between an attribute and its inputs, or None where it is left to the tables."""
         if name not in self._definitions:
-            attribute = self._attributes[name]
+            attribute = self.attributes[name]
             found = self._inputs(attribute.needs)
             self._definitions[name] = None
             if found is not None:
@@ -99,25 +82,31 @@ class Constraints:
         return self._definitions[name]
 
     def relation(self, rule: Rule) -> Relation | None:
-        """The combinations that a rule allows, or None where it is left to the tables."""
+        """The combinations that a rule allows (without columns where it allows all), or None where it is left to the
+        tables."""
         if rule.name not in self._rules:
             found = self._inputs(rule.needs)
             self._rules[rule.name] = None
             if found is not None:
                 inputs, columns = found
-                self._rules[rule.name] = inputs.take(np.flatnonzero(rule.evaluate(columns)))
+                allowed = rule.evaluate(columns)
+                self._rules[rule.name] = UNIT if bool(allowed.all()) else inputs.take(np.flatnonzero(allowed))
         return self._rules[rule.name]
 
-
-@dataclass(frozen=True)
-class _Plan:
-    """How one variable would be eliminated: the actions in order, and the estimated rows of the largest table."""
-
-    actions: tuple[Relation | Evaluation | str, ...]  # join it, evaluate it, or join the domain of this variable
-    keeps: tuple[str, ...]
-    peak: float
-    result: float
-    touches: int  # variables of the table, as a bit mask
+    def _inputs(self, needs: tuple[str, ...]) -> tuple[Relation, Columns] | None:
+        """Every combination of the inputs, or None where they are too many or not known yet."""
+        domains: dict[str, tuple[Value, ...]] = {}
+        rows = 1
+        for name in sorted(needs, key=self._order.__getitem__):
+            domain = self.domain(name)
+            if domain is None:
+                return None
+            domains[name] = domain
+            rows *= len(domain)
+            if rows > RELATION_ROWS:
+                return None
+        relation = product({name: len(domain) for name, domain in domains.items()})
+        return relation, Columns.coded(relation.columns, domains, relation.length)
 
 
 def eliminate(constraints: Constraints, rules: Sequence[Rule]) -> CountTree:
@@ -125,225 +114,210 @@ def eliminate(constraints: Constraints, rules: Sequence[Rule]) -> CountTree:
 
     Raises TooTightlyTied where a table would keep more than TABLE_ROWS rows.
     """
-    return _Elimination(constraints, rules).run()
+    return _Tables(constraints, rules).run()
 
 
-class _Elimination:
+class _Tables:
+    """The relations and evaluations that are left, and the steps done. Relation i of the plan is ``_relations[i]``."""
+
     def __init__(self, constraints: Constraints, rules: Sequence[Rule]) -> None:
-        self._constraints = constraints
-        self._attributes = constraints.needed(name for rule in rules for name in rule.needs)
-        self._relations: list[Relation] = []
-        self._evaluations: list[Evaluation] = []
-        self._domains: dict[str, tuple[Value, ...]] = {p.name: p.values for p in constraints.parameters}
-        self._parameters = {p.name for p in constraints.parameters}
-        for name in self._attributes:
-            definition, attribute = constraints.definition(name), constraints.attribute(name)
-            if definition is None:
-                self._evaluations.append(Evaluation(name, attribute.needs, attribute=attribute))
-            else:
-                self._relations.append(definition)
-                self._domains[name] = constraints.domain(name) or ()
+        self._c = constraints
+        relations: list[Relation] = []
+        evaluations: list[tuple[Attribute | Rule, str | None]] = []
+        needs: set[str] = set()
         for rule in rules:
             relation = constraints.relation(rule)
+            if relation is UNIT:
+                continue
+            needs.update(rule.needs)
             if relation is None:
-                self._evaluations.append(Evaluation(rule.name, rule.needs, rule=rule))
+                evaluations.append((rule, None))
             else:
-                self._relations.append(relation)
-        names = [p.name for p in constraints.parameters] + list(self._attributes)
-        self._bit = {name: 1 << i for i, name in enumerate(names)}
-        self._waiting = list(names)  # variables not eliminated yet, in declared order
-        self._undefined = {name for name in self._attributes if name not in self._domains}
+                relations.append(relation)
+        self._parameters = {p.name: p.values for p in constraints.parameters}
+        self._domains: dict[str, tuple[Value, ...]] = dict(self._parameters)
+        attributes = constraints.needed(needs)
+        for name in attributes:
+            definition = constraints.definition(name)
+            if definition is None:
+                evaluations.append((constraints.attributes[name], name))
+            else:
+                relations.append(definition)
+                self._domains[name] = constraints.domain(name) or ()
+        self._names = [*self._parameters, *attributes]
+        self._index = {name: i for i, name in enumerate(self._names)}
+        self._relations = dict(enumerate(relations))
+        self._evaluations = dict(enumerate(evaluations))
+        self._facts = [(self._mask(r.columns), r) for r in relations]
+        self._projected: dict[tuple[int, int], float] = {}
         self._steps: list[Step] = []
-        self._plans: dict[str, _Plan] = {}
+        estimates = self._estimates() if evaluations else []
+        self._plan = Plan(
+            sizes={self._index[name]: float(len(domain)) for name, domain in self._domains.items()},
+            relations={i: Estimate(self._mask(r.columns), float(r.length)) for i, r in self._relations.items()},
+            evaluations={
+                i: Evaluated(self._mask(e.needs), 0 if output is None else self._mask([output]), estimates[i])
+                for i, (e, output) in self._evaluations.items()
+            },
+            waiting=(1 << len(self._names)) - 1,
+            undefined=self._mask(name for name in self._names if name not in self._domains),
+            facts=self._combinations,
+        )
 
     def run(self) -> CountTree:
-        order: list[tuple[str, int]] = []
-        if any(relation.length == 0 for relation in self._relations):
+        if any(relation.length == 0 for relation in self._relations.values()):
             return CountTree.empty()
-        while self._waiting:
-            for name in self._waiting:
-                if name not in self._plans and name not in self._undefined:
-                    self._plans[name] = self._plan(name)
-            chosen = min(self._plans, key=lambda n: (self._plans[n].peak, self._plans[n].result, self._bit[n]))
-            plan = self._plans[chosen]
-            table = self._table(plan)
-            if table.length == 0:
+        while self._plan.waiting:
+            step = self._plan.next()
+            pieces = list(self._pieces(UNIT, step.actions))
+            if not pieces:
                 return CountTree.empty()
-            order.append((chosen, table.length))
-            self._finish(plan, table)
-        return CountTree(tuple(self._steps), {p.name: p.values for p in self._constraints.parameters})
+            self._finish(step, pieces)
+        return CountTree(tuple(self._steps), self._parameters)
 
-    # -- planning ------------------------------------------------------------------------------------------------
+    def _estimates(self) -> list[float]:
+        """For each evaluation, in a sample of the raw product: the distinct values, or the share that is allowed."""
+        rows = SAMPLED_ROWS
+        words = np.random.PCG64(0).random_raw((len(self._parameters), rows))
+        table = Relation({name: ((word>>np.uint64(32)) % np.uint64(len(v))).astype(np.int64) for word, (name, v) in zip(words, self._parameters.items(), strict=True)}, rows)
+        result = [0.0] * len(self._evaluations)
+        domains = dict(self._domains)
+        for name in self._names[len(self._parameters):]:
+            for i, (e, output) in self._evaluations.items():
+                if output == name:
+                    columns = Columns.coded({n: table.columns[n] for n in e.needs}, domains, rows)
+                    distinct, codes = np.unique(e.evaluate(columns), return_inverse=True)
+                    domains[name] = tuple(distinct.tolist())
+                    result[i] = float(len(distinct))
+                    table = Relation({**table.columns, name: codes}, rows)
+                    break
+            else:
+                d = next(r for m, r in self._facts if name in r.columns and r is self._c.definition(name))
+                table = Join(table, d, {n: len(domains[n]) for n in table.columns}).rows(0, rows)
+        for i, (e, output) in self._evaluations.items():
+            if output is None:
+                columns = Columns.coded({n: table.columns[n] for n in e.needs}, domains, rows)
+                result[i] = max(1/rows, float(np.mean(e.evaluate(columns))))
+        return result
 
     def _mask(self, names: Iterable[str]) -> int:
         mask = 0
         for name in names:
-            mask |= self._bit[name]
+            mask |= 1 << self._index[name]
         return mask
 
-    def _plan(self, variable: str) -> _Plan:
-        """Join the smallest estimated table first; filter with whatever lies inside the columns at hand."""
-        sizes = {name: float(len(domain)) for name, domain in self._domains.items()}
-        inside = list(self._relations)
-        joins = [r for r in inside if variable in r.columns]
-        evaluations = [e for e in self._evaluations if variable in e.needs]
-        required = {variable}
-        waiting = list(evaluations)
-        while waiting:  # an attribute that only a table can give brings its inputs into this table
-            for name in waiting.pop().needs:
-                required.add(name)
-                if name in self._undefined and all(e.name != name or e.attribute is None for e in evaluations):
-                    extra = next(e for e in self._evaluations if e.attribute is not None and e.name == name)
-                    evaluations.append(extra)
-                    waiting.append(extra)
-        covered = {name for r in joins for name in r.columns} | self._undefined
-        crosses = sorted(required - covered, key=self._bit.__getitem__)
-        bound: set[str] = set()
-        actions: list[Relation | Evaluation | str] = []
-        used: set[int] = set()
-        rows, peak = 1.0, 1.0
+    def _combinations(self, mask: int, product: Callable[[int], float]) -> float:
+        """Domain sizes multiplied, and reduced by what single relations say about the variables they share with it."""
+        left, size = mask, 1.0
+        parts = []
+        for i, (variables, relation) in enumerate(self._facts):
+            shared = variables & mask
+            if shared & (shared - 1):
+                key = i, shared
+                count = self._projected.get(key)
+                if count is None:
+                    columns = {self._names[v]: len(self._domains[self._names[v]]) for v in bits(shared)}
+                    (made,), bound = keys((relation,), columns)
+                    count = float(np.count_nonzero(np.bincount(made)) if bound < 1<<22 else len(np.unique(made)))
+                    self._projected[key] = count
+                ratio = count / product(shared)
+                if ratio < 1.0:
+                    parts.append((ratio, i, shared, count))
+        for ratio, i, shared, count in sorted(parts):
+            fresh = shared & left
+            if fresh == shared:
+                size *= count
+                left &= ~shared
+            elif fresh:
+                k = (i, shared & ~fresh)
+                given = self._projected.get(k)
+                if given is None:
+                    o = shared & ~fresh
+                    columns = {self._names[v]: len(self._domains[self._names[v]]) for v in bits(o)}
+                    (made,), bound = keys((self._facts[i][1],), columns)
+                    given = self._projected[k] = float(np.count_nonzero(np.bincount(made)) if bound < 1<<22 else len(np.unique(made)))
+                size *= min(count / given, product(fresh))
+                left &= ~shared
+        return size * product(left)
 
-        def estimate(names: Iterable[str], length: float) -> float:
-            grown = rows * length
-            for name in names:
-                if name in bound:
-                    grown /= sizes[name]
-            return grown
-
-        while True:
-            for evaluation in self._evaluations:
-                if id(evaluation) in used or not bound.issuperset(evaluation.needs):
-                    continue
-                if evaluation.rule is not None:
-                    rows *= 0.5
-                elif evaluation in evaluations:
-                    bound.add(evaluation.name)
-                    sizes[evaluation.name] = max(1.0, rows**0.5)
-                else:
-                    continue
-                used.add(id(evaluation))
-                actions.append(evaluation)
-                break
-            else:
-                filters = [r for r in inside if id(r) not in used and bound.issuperset(r.columns)]
-                if filters:
-                    for r in filters:
-                        rows = min(rows, estimate(r.columns, r.length))
-                        used.add(id(r))
-                        actions.append(r)
-                    continue
-                open_joins = [r for r in joins if id(r) not in used]
-                open_crosses = [name for name in crosses if name not in bound]
-                choices: list[tuple[float, Relation | str]] = [(estimate(r.columns, r.length), r) for r in open_joins]
-                choices += [(rows * sizes[name], name) for name in open_crosses]
-                if not choices:
-                    break
-                grown, action = min(choices, key=lambda choice: choice[0])
-                actions.append(action)
-                rows = max(grown, 1e-9)
-                peak = max(peak, rows)
-                if isinstance(action, str):
-                    bound.add(action)
-                else:
-                    bound.update(action.columns)
-                    used.add(id(action))
-        later = {name for r in self._relations if id(r) not in used for name in r.columns}
-        for evaluation in self._evaluations:
-            if id(evaluation) not in used:
-                later.update(evaluation.needs)
-        keeps = tuple(sorted(bound & later, key=self._bit.__getitem__))
-        result = rows
-        groups = 1.0
-        for name in keeps:
-            groups *= sizes[name]
-        return _Plan(tuple(actions), keeps, peak, min(result, groups), self._mask(bound))
-
-    # -- tables --------------------------------------------------------------------------------------------------
-
-    def _table(self, plan: _Plan) -> Relation:
-        made = list(self._pieces(UNIT, plan.actions))
-        kept = sum(piece.length for piece in made)
-        if kept > TABLE_ROWS:
-            raise TooTightlyTied(
-                f"the rules tie {', '.join(made[0].columns)} so tightly that counting needs a table of {kept} rows: "
-                "split the rules into ones with fewer inputs, or state them on attributes with fewer distinct values"
-            )
-        return concatenate(made)
-
-    def _pieces(self, table: Relation, actions: Sequence[Relation | Evaluation | str]) -> Iterable[Relation]:
-        """Run the actions on a table, in pieces where a join would make more than CHUNK_ROWS rows."""
-        for i, action in enumerate(actions):
-            if isinstance(action, Evaluation):
-                table = self._evaluate(table, action)
+    def _pieces(self, table: Relation, actions: Sequence[Action]) -> Iterator[Relation]:
+        """Run the actions on a table, in pieces where a join would make more than CHUNK_ROWS rows; none is empty."""
+        for i, (kind, index) in enumerate(actions):
+            if not table.length:
+                return
+            if kind == "evaluate":
+                table = self._evaluate(table, *self._evaluations[index])
                 continue
-            right = self._domain_relation(action) if isinstance(action, str) else action
-            sizes = {name: len(self._domains[name]) for name in (*table.columns, *right.columns)}
-            join = Join(table, right, sizes)
+            right = self._relations[index] if kind == "join" else self._domain(self._names[index])
+            join = Join(table, right, {name: len(self._domains[name]) for name in table.columns})
             total = int(join.counts.sum())
             if total <= CHUNK_ROWS:
                 table = join.rows(0, table.length)
                 continue
-            ends = np.cumsum(join.counts)
-            cuts = np.searchsorted(ends, np.arange(CHUNK_ROWS, total, CHUNK_ROWS)).tolist()
+            cuts = np.searchsorted(np.cumsum(join.counts), np.arange(CHUNK_ROWS, total, CHUNK_ROWS)).tolist()
             edges = sorted({0, *cuts, table.length})
             for start, stop in zip(edges[:-1], edges[1:], strict=True):
                 yield from self._pieces(join.rows(start, stop), actions[i + 1 :])
             return
-        yield table
+        if table.length:
+            yield table
 
-    def _domain_relation(self, name: str) -> Relation:
+    def _domain(self, name: str) -> Relation:
         size = len(self._domains[name])
         return Relation({name: np.arange(size, dtype=code_type(size))}, size)
 
-    def _evaluate(self, table: Relation, evaluation: Evaluation) -> Relation:
-        domains = {name: self._domains[name] for name in evaluation.needs}
-        columns = Columns.coded({name: table.columns[name] for name in evaluation.needs}, domains, table.length)
-        if evaluation.rule is not None:
-            allowed = evaluation.rule.evaluate(columns)
-            return table if bool(allowed.all()) else table.take(np.flatnonzero(allowed))
-        assert evaluation.attribute is not None
-        values = evaluation.attribute.evaluate(columns)
-        codes = self._codes_of(evaluation.name, values)
-        return Relation({**table.columns, evaluation.name: codes}, table.length, table.steps)
+    def _evaluate(self, table: Relation, what: Attribute | Rule, output: str | None) -> Relation:
+        domains = {name: self._domains[name] for name in what.needs}
+        columns = Columns.coded({name: table.columns[name] for name in what.needs}, domains, table.length)
+        result = what.evaluate(columns)
+        if output is None:
+            return table if bool(result.all()) else table.take(np.flatnonzero(result))
+        return Relation({**table.columns, output: self._codes(output, result)}, table.length, table.steps)
 
-    def _codes_of(self, name: str, values: IntArray) -> Codes:
-        """Codes of an attribute first met in a table; its domain grows with every piece of the table."""
-        known = self._domains.get(name, ())
+    def _codes(self, attribute: str, values: IntArray) -> Codes:
+        """Codes of an attribute first met in a table; its domain grows with every piece of that table."""
+        known = self._domains.get(attribute, ())
         distinct, inverse = np.unique(values, return_inverse=True)
         code = {value: i for i, value in enumerate(known)}
-        new = [v for v in distinct.tolist() if v not in code]
-        self._domains[name] = known + tuple(new)
-        code.update({value: len(known) + i for i, value in enumerate(new)})
+        for value in distinct.tolist():
+            code.setdefault(value, len(code))
+        self._domains[attribute] = tuple(code)
         return np.array([code[v] for v in distinct.tolist()], dtype=np.uint32)[inverse]
 
-    def _finish(self, plan: _Plan, table: Relation) -> None:
+    def _finish(self, step: Elimination, pieces: list[Relation]) -> None:
         """Group the table by the columns still needed, keep the groups for unranking, and put them in its place."""
-        used = {id(action) for action in plan.actions}
-        sizes = {name: len(self._domains[name]) for name in plan.keeps}
-        (key,), bound = keys((table,), sizes)
-        order = order_of(key, bound)
+        kept = sum(piece.length for piece in pieces)
+        if kept > TABLE_ROWS:
+            raise TooTightlyTied(
+                f"the rules tie {', '.join(pieces[0].columns)} so tightly that counting needs a table of {kept} rows: "
+                "split them into rules with fewer inputs, or state them on attributes with fewer distinct values"
+            )
+        table = concatenate(pieces)
+        pieces.clear()
+        keeps = [self._names[i] for i in bits(step.keeps)]
+        (key,), bound = keys((table,), {name: len(self._domains[name]) for name in keeps})
+        order = sorted_order(key, bound)
         if order is not None:
             table, key = table.take(order), key[order]
         starts = group_starts(key)
-        gone = [name for name in table.columns if name not in plan.keeps]
-        step = Step.make(
-            {name: table.columns[name] for name in gone if name in self._parameters},
-            starts,
-            table.length,
-            tuple((self._steps[s], s, groups) for s, groups in table.steps.items()),
-            is_root=not plan.keeps,
-        )
+        gone = [name for name in table.columns if name not in keeps]
         index = len(self._steps)
-        self._steps.append(step)
-        self._relations = [r for r in self._relations if id(r) not in used]
-        self._evaluations = [e for e in self._evaluations if id(e) not in used]
-        if plan.keeps:
-            columns = {name: table.columns[name][starts] for name in plan.keeps}
+        self._steps.append(
+            Step.make(
+                {name: table.columns[name] for name in gone if name in self._parameters},
+                starts,
+                table.length,
+                tuple((self._steps[s], s, groups) for s, groups in table.steps.items()),
+                is_root=not keeps,
+            )
+        )
+        for kind, used in step.actions:
+            if kind == "join":
+                del self._relations[used]
+        result = max(self._relations, default=-1) + 1
+        if keeps:
             groups = np.arange(len(starts), dtype=code_type(len(starts)))
-            self._relations.append(Relation(columns, len(starts), {index: groups}))
-        self._waiting = [name for name in self._waiting if name not in gone]
-        self._undefined -= set(table.columns)
-        # Plans that share a variable with this table have changed; the others stand.
-        self._plans = {
-            name: p for name, p in self._plans.items() if name not in gone and not p.touches & plan.touches
-        }
+            columns = {name: table.columns[name][starts] for name in keeps}
+            self._relations[result] = Relation(columns, len(starts), {index: groups})
+        defined = {i: float(len(self._domains[self._names[i]])) for i, _ in step.outputs}
+        self._plan.take(step, result, float(len(starts)), defined)

@@ -172,39 +172,40 @@ def _why_not_aligned(layout: SharedLayout, elements: int, element_bytes: int) ->
 
 @dataclass(frozen=True)
 class Fragment:
-    """The part of an operand that the 32 lanes of a warp hold in registers.
+    """An operand as the lanes of a warp (or, with 128 ``lanes``, of a warpgroup) hold it in registers.
 
-    ``layout`` distributes ``shape`` over the lanes, or is None where the instruction keeps it secret (wmma).
-    ``registers`` counts 32-bit registers of one lane. A lane's r-th value in the instruction's own order is element
-    ``register_order[r]`` of the NestedLayout's distributed order (batch, outer, element); () means the same order.
+    ``layout`` distributes ``shape`` over warps and their lanes, or is None where the instruction keeps it secret
+    (wmma) or reads shared memory itself (0 registers). ``registers`` counts 32-bit registers of one lane. A lane's
+    r-th value in the instruction's own order is element ``register_order[r]`` of the NestedLayout's distributed order
+    (batch, outer, element); () means the same order.
     """
 
     shape: tuple[int, int]
     registers: int
     layout: NestedLayout | None = None
     register_order: tuple[int, ...] = ()
+    lanes: int = WARP
 
     def __post_init__(self) -> None:
+        if self.lanes < WARP or self.lanes % WARP:
+            raise ValueError(f"fragment: lanes must be whole warps of {WARP}, not {self.lanes}")
         if self.layout is None:
             if self.register_order:
                 raise ValueError("fragment: register_order orders the values of a layout, and this one has none")
             return
-        # A and B of the fma rows repeat over lanes; every element must have a holder, and equally many.
-        self.layout.verify(self.shape, WARP, 1, replicate_threads=True)
-        rows, cols = self.positions
-        holders = np.bincount((rows * self.shape[1] + cols).ravel(), minlength=self.shape[0] * self.shape[1])
-        if holders.min() != holders.max():
-            raise ValueError(f"fragment: layout must give every element of {self.shape} equally many holders")
+        # Of the fma rows, A and B repeat over lanes.
+        self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
+        if sorted(self.register_order) not in ([], list(range(self.layout.elements_per_thread))):
+            last = self.layout.elements_per_thread - 1
+            raise ValueError(f"fragment: register_order must be a permutation of 0 to {last}")
 
     @cached_property
     def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(row, col) of every value, each of shape (32 lanes, values of a lane in the instruction's order)."""
+        """(row, col) of every value, each of shape (lanes, values of a lane in the instruction's order)."""
         if self.layout is None:
             raise ValueError("fragment: the instruction does not say which lane holds which element")
-        held = self.layout.coordinates(subgroups=1, subgroup_size=WARP, replicate_threads=True)[0]
+        held = self.layout.coordinates(self.lanes // WARP, WARP, replicate_threads=True).reshape(self.lanes, -1, 2)
         order = list(self.register_order or range(held.shape[1]))
-        if sorted(order) != list(range(held.shape[1])):
-            raise ValueError(f"fragment: register_order must be a permutation of 0 to {held.shape[1] - 1}")
         return held[:, order, 0], held[:, order, 1]
 
     @property
@@ -215,18 +216,18 @@ class Fragment:
     @property
     def holders(self) -> int:
         """Lanes that hold a copy of each element."""
-        return WARP * self.values // (self.shape[0] * self.shape[1])
+        return self.lanes * self.values // (self.shape[0] * self.shape[1])
 
     def distribute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """A tile of ``shape`` as the lanes hold it: (32, values), in the instruction's register order."""
+        """A tile of ``shape`` as the lanes hold it: (lanes, values), in the instruction's register order."""
         if tile.shape != self.shape:
             raise ValueError(f"fragment: the tile must have shape {self.shape}, not {tile.shape}")
         return tile[self.positions]
 
     def collect(self, held: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """The tile that lanes hold as (32, values). Raises ValueError if copies of an element differ."""
-        if held.shape != (WARP, self.values):
-            raise ValueError(f"fragment: registers must have shape {(WARP, self.values)}, not {held.shape}")
+        """The tile that lanes hold as (lanes, values). Raises ValueError if copies of an element differ."""
+        if held.shape != (self.lanes, self.values):
+            raise ValueError(f"fragment: registers must have shape {(self.lanes, self.values)}, not {held.shape}")
         tile = np.empty(self.shape, dtype=held.dtype)
         tile[self.positions] = held
         if self.holders > 1 and not np.array_equal(tile[self.positions], held, equal_nan=held.dtype.kind == "f"):
@@ -265,7 +266,7 @@ class TensorIntrinsic:
             if fragment.shape != shape:
                 raise ValueError(f"{self.name}: fragment {which} must have shape {shape}, not {fragment.shape}")
             if fragment.layout is None:
-                if self.unit != "wmma":
+                if self.unit != "wmma" and fragment.registers:
                     raise ValueError(f"{self.name}: fragment {which} needs a layout; only wmma keeps it secret")
                 continue
             bits = 32 if which == "c" or self.operand in ("f32", "tf32") else 16
@@ -325,7 +326,7 @@ class TensorIntrinsic:
     def execute_fragments(
         self, a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], c: npt.NDArray[np.generic]
     ) -> Float32Array:
-        """``reference`` on register files: a, b, c and the result are (32 lanes, values of a lane).
+        """``reference`` on register files: a, b, c and the result are (lanes, values of a lane).
 
         Raises ValueError for wmma, whose fragments are opaque.
         """

@@ -53,7 +53,7 @@ def best(
         raise InputError(f"best needs --db: autosched best {family.name} ... --db best.db")
     problem = maybe_problem(family, given)
     store = Store.open(db, create=False)
-    _check_device(store, device)
+    device = _device_name(store, device)
     found = _find(store, family, problem, device)
     if json:
         print_json({"database": store.name, "best": [b.to_json() for b in found]})
@@ -71,15 +71,13 @@ def best(
     return 0
 
 
-def _check_device(store: Store, name: str | None) -> None:
-    """A name that is neither a row nor in the database is a typing error, not an empty answer."""
-    if name is None:
-        return
+def _device_name(store: Store, name: str | None) -> str | None:
+    """The name as records have it. One that is neither a row nor in the database is a typing error, not an empty answer."""
     stored = {summary.device for summary in store.problems()}
-    if name in stored:
-        return
+    if name is None or name in stored:
+        return name
     try:
-        device_row(name)
+        return device_row(name).name
     except UnknownDevice as error:
         here = f"; {store.name} holds {listed(sorted(stored))}" if stored else ""
         raise InputError(f"{error}{here}") from error

@@ -29,13 +29,13 @@ def _console(*, stderr: bool) -> Console:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Exactly one JSON document on stdout. Numbers that JSON has no text for (infinities, NaN) become null."""
+    """Exactly one JSON document on stdout. Numbers that JSON has none for become the texts "inf", "-inf" and "nan"."""
     print(json.dumps(_finite(document), indent=2, allow_nan=False), flush=True)
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
         return {str(k): _finite(v) for k, v in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

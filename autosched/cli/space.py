@@ -3,24 +3,24 @@
 import json as json_text
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+
 from autosched import report
-from autosched.cli.devices import DeviceOption, named_device
-from autosched.cli.errors import InputError, at_least
+from autosched.cli.devices import DEFAULT_DEVICE, DeviceOption, named_device
+from autosched.cli.errors import InputError, at_least, bad_input
 from autosched.cli.output import print_json, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
 from search_spaces.family import Family
-from search_spaces.problem import Problem
-from search_spaces.rules import Violation
+from search_spaces.parameters import Parameter
 from search_spaces.schedule import Schedule
 from search_spaces.space import Space
 
-_SHOWN_VALUES = 12  # of a parameter in the table; --json gives all
+_SHOWN_VALUES = 12  # of one parameter in the table; --json has all
 
 
 def space(
@@ -28,7 +28,7 @@ def space(
     given: Mapping[str, Any],
     device: DeviceOption = None,
     sample: Annotated[
-        int, typer.Option("--sample", parser=whole_number, metavar="N", help="Also show N random legal schedules.")
+        int, typer.Option("--sample", parser=whole_number, metavar="N", help="Draw N legal schedules uniformly.")
     ] = 0,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the samples.")] = 0,
     explain: Annotated[
@@ -36,42 +36,109 @@ def space(
         typer.Option(
             "--explain",
             metavar="FILE",
-            help="Check one schedule, a JSON object of parameter values ('-': stdin), against every rule; "
-            "exit status 1 if it is illegal.",
+            help="Say which rules one schedule breaks, a JSON object in FILE or on stdin (-). Exit status 1 if any.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Count the legal schedules, list parameters and rules, draw samples.
-
-    Without --device the space is that of the GPU in this machine, or of an h200 where there is none.
-    """
     at_least("--sample", sample, 0)
     at_least("--seed", seed, 0)
     problem, target = problem_from(family, given), named_device(device)
     started = time.perf_counter()
-    whole = family.space(problem, target.device)
+    whole = family.space(problem, target)
     if explain is not None:
-        return _explain(family, whole, _read_schedule(explain), json)
-    legal = whole.count()
+        return _explain(whole, _read_schedule(family, whole, explain), as_json=json)
+    legal, rejects = whole.count(), whole.rejects()
     seconds = time.perf_counter() - started
-    samples = whole.sample(sample, seed) if sample else ()
+    samples = whole.sample(sample, seed) if sample else []
     if json:
+        docs = {rule.name: rule.doc for rule in whole.rules}
         print_json(
             {
                 "problem": problem.to_json(),
-                "device": target.device.name,
+                "device": target.name,
                 "raw": whole.raw_count(),
                 "legal": legal,
                 "seconds": seconds,
                 "parameters": [
-                    {"name": p.name, "kind": p.kind, "values": p.values, "doc": p.doc} for p in whole.parameters
+                    {"name": p.name, "kind": p.kind, "values": list(p.values), "doc": p.doc} for p in whole.parameters
                 ],
-                "rules": _rules_json(whole),
+                "rules": [{"name": r.rule, "rejects": r.count, "doc": docs[r.rule]} for r in rejects],
                 "seed": seed,
                 "samples": [s.to_json() for s in samples],
             }
         )
-    else:
-        _show(problem, target.text, whole, legal, seconds, samples)
+        return 0
+    console = stdout_console()
+    console.print(f"{report.one_line(problem)} on {target.name}")
+    share = f"1 in {report.count(round(whole.raw_count() / legal))}" if legal else "none"
+    console.print(
+        report.facts(
+            [
+                ("all combinations", report.count(whole.raw_count())),
+                ("legal schedules", f"{report.count(legal)}, {share}"),
+                ("counted in", report.duration(seconds)),
+            ]
+        )
+    )
+    console.print()
+    console.print(_parameter_table(whole.parameters))
+    console.print()
+    rules = report.table("rule", "refuses alone", "", fold=("rule",), right=("refuses alone", ""))
+    for r in sorted(rejects, key=lambda r: -r.count):
+        rules.add_row(r.rule, report.count(r.count), report.percent(r.count, r.raw))
+    console.print(rules)
+    for i, schedule in enumerate(samples):
+        console.print()
+        console.print(f"sample {i + 1} of {len(samples)}, seed {seed}")
+        console.print(report.decisions(schedule, console.width))
     return 0
+
+
+space.__doc__ = f"""Count the legal schedules, and show parameters, rules and samples.
+
+The limits are those of --device, by default {DEFAULT_DEVICE}.
+"""
+
+
+def _parameter_table(parameters: Sequence[Parameter]) -> Any:
+    made = report.table("parameter", "values", "", right=("values",), fold=("",))
+    for p in parameters:
+        shown = " ".join(str(v) for v in p.values[:_SHOWN_VALUES])
+        made.add_row(p.name, str(len(p.values)), shown + (" ..." if len(p.values) > _SHOWN_VALUES else ""))
+    return made
+
+
+def _read_schedule(family: Family, whole: Space, place: str) -> Schedule:
+    """The schedule in a file, its parameters in the space's order. Raises InputError."""
+    try:
+        text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")
+        data = json_text.loads(text)
+    except OSError as error:
+        raise InputError(f"--explain cannot read {place} ({error.strerror}): give a file, or - for stdin") from error
+    except ValueError as error:
+        raise InputError(f"--explain: {place} is not JSON ({error}): give an object of parameter values") from error
+    if isinstance(data, dict) and isinstance(data.get("schedule"), dict):
+        data = data["schedule"]  # a record, as `autosched best --json` prints it
+    names = [p.name for p in whole.parameters]
+    if not isinstance(data, dict) or set(data) != set(names):
+        raise InputError(f"--explain: {place} must be an object with exactly the parameters {', '.join(names)}")
+    with bad_input():
+        for p in whole.parameters:
+            p.code(data[p.name])
+    return Schedule(family.name, tuple((name, data[name]) for name in names))
+
+
+def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
+    violations = whole.explain(schedule)
+    if as_json:
+        broken = [{"rule": v.rule, "reason": v.reason} for v in violations]
+        print_json({"schedule": schedule.to_json(), "legal": not violations, "violations": broken})
+    elif violations:
+        made = report.table("broken rule", "why", fold=("why",))
+        for v in violations:
+            made.add_row(v.rule, v.reason)
+        stdout_console().print(made)
+    else:
+        print("legal: no rule refuses this schedule")
+    return 1 if violations else 0

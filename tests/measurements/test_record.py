@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Record
-
 from search_spaces.matmul.problem import Matmul
 from search_spaces.schedule import Schedule
 

@@ -35,11 +35,13 @@ def strides_of(draw, tile):
 @st.composite
 def layouts(draw, min_rank=0, max_rank=3):
     rank = draw(st.integers(min_rank, max_rank))
-    tile = st.lists(st.sampled_from([1, 1, 2, 3]), min_size=rank, max_size=rank).map(tuple)
-    subgroup, batch, outer, thread, element = (draw(tile) for _ in range(5))
-    return NestedLayout(
-        subgroup, batch, outer, thread, element, draw(strides_of(subgroup)), draw(strides_of(thread))
-    )
+    tiles = np.ones((5, rank), dtype=int)
+    if rank:
+        place = st.tuples(st.integers(0, 4), st.integers(0, rank - 1), st.sampled_from([2, 3]))
+        for level, dimension, factor in draw(st.lists(place, max_size=6)):
+            tiles[level, dimension] *= factor
+    subgroup, batch, outer, thread, element = (tuple(tile) for tile in tiles.tolist())
+    return NestedLayout(subgroup, batch, outer, thread, element, draw(strides_of(subgroup)), draw(strides_of(thread)))
 
 
 def linear_tile(layout):

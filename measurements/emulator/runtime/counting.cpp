@@ -165,6 +165,13 @@ void count_global(SiteIndex site, const char* instruction, int bytes, const void
   global_counter.visit(site, instruction, bytes, reinterpret_cast<std::uintptr_t>(address));
 }
 
+void count_shared_warp(SiteIndex site, const char* instruction, int bytes, const unsigned* addresses) {
+  Request request;
+  request.mask = ~0u;
+  std::copy_n(addresses, warp_size, request.address);
+  add_shared(shared_counter.of(site, instruction, bytes), request);
+}
+
 void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases) {
   Totals& totals = shared_counter.of(site, instruction, bytes);
   ++totals.requests;

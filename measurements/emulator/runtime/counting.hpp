@@ -11,6 +11,8 @@ namespace autosched::emulator {
 
 void count_shared(SiteIndex site, const char* instruction, int bytes, unsigned address);
 void count_global(SiteIndex site, const char* instruction, int bytes, const void* address);
+// A request of a whole warp, of `bytes` at addresses[lane].
+void count_shared_warp(SiteIndex site, const char* instruction, int bytes, const unsigned* addresses);
 // One warp-wide request of 8-row phases of 16 bytes a row (ldmatrix, wmma): `phases` times 8 row addresses.
 void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases);
 

@@ -14,13 +14,14 @@ namespace {
 
 int output = STDOUT_FILENO;
 
-// A line under construction; too long a text is cut, the line stays valid JSON.
+// A line under construction. Too long a text is cut, so that the line always ends as JSON must.
 class Line {
  public:
   Line(const char* event) { raw("{\"event\": \"").raw(event).raw("\""); }
   Line& text(const char* key, const char* value) {
     raw(", \"").raw(key).raw("\": \"");
-    for (const char* p = value; *p != 0 && size_ + 64 < sizeof buffer_; ++p) {
+    const std::size_t limit = size_ + longest_text;
+    for (const char* p = value; *p != 0 && size_ < limit; ++p) {
       const auto c = static_cast<unsigned char>(*p);
       if (c == '"' || c == '\\') {
         buffer_[size_++] = '\\';
@@ -56,7 +57,8 @@ class Line {
     for (; *s != 0 && size_ < sizeof buffer_; ++s) buffer_[size_++] = *s;
     return *this;
   }
-  char buffer_[8192];
+  static constexpr std::size_t longest_text = 4096;
+  char buffer_[4 * longest_text];
   std::size_t size_ = 0;
 };
 

@@ -1,0 +1,192 @@
+"""``autosched verify``: run candidates in the emulator and compare every element with the float64 reference."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched import report
+from autosched.cli.devices import DEFAULT_DEVICE, DeviceOption, named_device
+from autosched.cli.errors import InputError, at_least
+from autosched.cli.output import print_json, stderr_console, stdout_console
+from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
+from autosched.cli.progress import Counter as Progress
+from autosched.verify import Verification
+from autosched.verify import verify as emulate_all
+from measurements.emulator import SharedSite, host_compiler
+from measurements.measurement import Status
+from measurements.store import Store
+from search_spaces.devices import Device
+from search_spaces.family import Family
+from search_spaces.problem import Problem
+from search_spaces.schedule import Schedule
+
+DEFAULT_SAMPLE = 20
+_SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
+
+
+def verify(
+    family: Family,
+    given: Mapping[str, Any],
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Verify the schedules stored in this database, fastest first.")
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            parser=whole_number,
+            metavar="N",
+            help=f"How many: drawn from the space (default {DEFAULT_SAMPLE}), or with --db the N fastest (default all).",
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sample and of the inputs.")
+    ] = 0,
+    device: DeviceOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", parser=whole_number, metavar="W", help="Candidates at a time (default one per core)."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    if sample is not None:
+        at_least("--sample", sample, 1)
+    at_least("--seed", seed, 0)
+    if workers is not None:
+        at_least("--workers", workers, 1)
+    target = named_device(device)
+    if db is None:
+        problem = problem_from(family, given)
+        jobs = [(problem, family.space(problem, target).sample(sample or DEFAULT_SAMPLE, seed))]
+        origin = f"sampled with seed {seed}"
+    else:
+        store = Store.open(db, create=False)
+        jobs = _stored(store, family, maybe_problem(family, given), target, sample)
+        origin = f"stored in {store.name}"
+        if not jobs:
+            raise InputError(f"{store.name} holds no schedule for this on {target.name}: tune it first, or leave out --db")
+    host_compiler()
+    started = time.monotonic()
+    console = stdout_console()
+    done: list[tuple[Problem, list[Verification]]] = []
+    for problem, schedules in jobs:
+        if not json:
+            console.print(f"{report.one_line(problem)} on {target.name}, {len(schedules)} schedules {origin}")
+        done.append((problem, _emulate(problem, schedules, target, seed, workers)))
+        if not json:
+            _show(console, done[-1][1])
+    results = [v for _, verifications in done for v in verifications]
+    failed, seconds = sum(not v.ok for v in results), time.monotonic() - started
+    if json:
+        print_json(
+            {
+                "device": target.name,
+                "seed": seed,
+                "passed": len(results) - failed,
+                "failed": failed,
+                "seconds": seconds,
+                "candidates": [_to_json(problem, v) for problem, verifications in done for v in verifications],
+            }
+        )
+    else:
+        verdict = f"{failed} of {len(results)} FAIL" if failed else f"all {len(results)} pass"
+        console.print(f"{verdict}, in {report.duration(seconds)}")
+    return 1 if failed else 0
+
+
+verify.__doc__ = f"""Check candidates without a GPU: numbers, races, bounds, bank conflicts.
+
+Each is run by the emulator on the CPU and compared with a float64 reference, every element within the problem's error
+bound. A problem too large to emulate is cut to a few tiles with the same remainders. The limits are those of --device,
+by default {DEFAULT_DEVICE}. Exit status 1 if one fails.
+"""
+
+
+def _stored(
+    store: Store, family: Family, problem: Problem | None, device: Device, most: int | None
+) -> list[tuple[Problem, list[Schedule]]]:
+    """The stored schedules that worked, per problem, each once, fastest first within each provenance."""
+    if problem is not None:
+        problems = [problem]
+    else:
+        here = [s.problem_key for s in store.problems() if s.device == device.name]
+        problems = [p for p in map(report.read_problem, dict.fromkeys(here)) if p is not None and p.family == family.name]
+    jobs = []
+    for one in problems:
+        records = store.trials(one, device.name, status=Status.OK)
+        ranked = sorted(records, key=lambda r: (list(report.PROVENANCE_NOTE).index(r.provenance), r.seconds or 0.0))
+        schedules = list({r.schedule.key(): r.schedule for r in reversed(ranked)}.values())[::-1]
+        if schedules:
+            jobs.append((one, schedules[:most]))
+    return jobs
+
+
+def _emulate(
+    problem: Problem, schedules: Sequence[Schedule], device: Device, seed: int, workers: int | None
+) -> list[Verification]:
+    results = []
+    with Progress(stderr_console(), "emulated", len(schedules)) as progress:
+        for result in emulate_all(problem, schedules, device, seed=seed, workers=workers):
+            results.append(result)
+            failed = sum(not r.ok for r in results)
+            progress.advance(f"{failed} failed" if failed else "")
+    return results
+
+
+def _show(console: Console, results: Sequence[Verification]) -> None:
+    right = ("#", "error/tolerance", "largest error", "conflicts", "sectors", "time")
+    made = report.table("#", "result", *right[1:5], "findings", "time", right=right, fold=("findings",))
+    for i, v in enumerate(results, 1):
+        made.add_row(
+            str(i),
+            "pass" if v.ok else "FAIL",
+            "-" if v.worst is None else f"{v.worst:.3f}",
+            "-" if v.max_abs_error is None else f"{v.max_abs_error:.1e}",
+            _degree(v.shared_sites),
+            _sectors(v),
+            report.reasons(Counter(str(f.kind) for f in v.findings)) or ("" if v.ok else v.status),
+            f"{v.seconds:.1f} s",
+        )
+    console.print()
+    console.print(made)
+    console.print("conflicts: wavefronts of shared memory over the fewest possible; sectors: 32-byte sectors per request", style="dim")
+    failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
+    for i, v in failures[:_SHOWN_FAILURES]:
+        console.print()
+        console.print(f"{i} fails: {v.reason}")
+        console.print(report.decisions(v.schedule, console.width))
+    if len(failures) > _SHOWN_FAILURES:
+        console.print(f"and {len(failures) - _SHOWN_FAILURES} more, see --json")
+    console.print()
+
+
+def _degree(sites: Sequence[SharedSite]) -> str:
+    ideal = sum(s.ideal for s in sites)
+    return f"{sum(s.wavefronts for s in sites) / ideal:.2f}" if ideal else "-"
+
+
+def _sectors(v: Verification) -> str:
+    requests = sum(s.requests for s in v.global_sites)
+    return f"{sum(s.sectors for s in v.global_sites) / requests:.1f}" if requests else "-"
+
+
+def _to_json(problem: Problem, v: Verification) -> dict[str, Any]:
+    return {
+        "problem": problem.to_json(),
+        "emulated_problem": v.problem.to_json(),
+        "schedule": v.schedule.to_json(),
+        "ok": v.ok,
+        "status": v.status,
+        "reason": v.reason,
+        "error_over_tolerance": v.worst,
+        "max_abs_error": v.max_abs_error,
+        "findings": [asdict(f) for f in v.findings],
+        "shared_sites": [{**asdict(s), "conflict_degree": s.conflict_degree} for s in v.shared_sites],
+        "global_sites": [{**asdict(s), "sectors_per_request": s.sectors_per_request} for s in v.global_sites],
+        "seconds": v.seconds,
+    }

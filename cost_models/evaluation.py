@@ -1,0 +1,133 @@
+"""How good predictions are for a search: it needs the order at the fast end, not the times.
+
+Every function takes ``predicted`` (any number that grows with time) and measured ``seconds``, both of shape [n]. Rows
+that a model predicts alike are taken in the worst order: a model that cannot tell rows apart gets no credit for the
+order in which they happen to be stored. All raise ValueError for empty, unequal, NaN or infinite input, or for times
+that are not positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+_PAIR_CELLS = 1 << 22  # comparisons held in memory at a time
+
+
+def rank_correlation(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
+    """Spearman's rho with average ranks for ties, in -1..1; 0 where either side is constant, as nothing is ordered."""
+    p, s = _checked(predicted, seconds)
+    x, y = _ranks(p), _ranks(s)
+    x, y = x - x.mean(), y - y.mean()
+    scale = float(np.sqrt((x * x).sum() * (y * y).sum()))
+    return float((x * y).sum()) / scale if scale > 0 else 0.0
+
+
+def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> float:
+    """Best time of all over the best time among the k that are predicted fastest, in 0..1; 1 if the best is found."""
+    p, s = _checked(predicted, seconds)
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+    fastest = np.lexsort((-s, p))[:k]
+    return float(s.min() / s[fastest].min())
+
+
+def regret(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int = 1) -> float:
+    """How much slower than the best is what measuring the k predicted fastest would find: 0.05 is 5% slower."""
+    return 1.0 / top_k_recall(predicted, seconds, k) - 1.0
+
+
+def pairwise_accuracy(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
+    """Part of the pairs with different times that are predicted in the right order; a predicted tie counts half.
+
+    0.5 where no two times differ.
+    """
+    p, s = _checked(predicted, seconds)
+    right, pairs, step = 0.0, 0, max(1, _PAIR_CELLS // len(p))
+    for start in range(0, len(p), step):
+        rows = slice(start, start + step)
+        faster = s[rows, None] < s[None, :]
+        right += float((faster & (p[rows, None] < p[None, :])).sum())
+        right += 0.5 * float((faster & (p[rows, None] == p[None, :])).sum())
+        pairs += int(faster.sum())
+    return right / pairs if pairs else 0.5
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Means over ``groups`` problems of ``rows`` rows together; ``recall`` holds (k, top_k_recall)."""
+
+    rows: int
+    groups: int
+    rank_correlation: float
+    pairwise_accuracy: float
+    regret: float  # of the single row predicted fastest
+    recall: tuple[tuple[int, float], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        named = {f"recall_at_{k}": value for k, value in self.recall}
+        return {
+            **{"rows": self.rows, "groups": self.groups, "rank_correlation": self.rank_correlation},
+            **{"pairwise_accuracy": self.pairwise_accuracy, "regret": self.regret, **named},
+        }
+
+
+def evaluate(
+    predicted: npt.ArrayLike,
+    seconds: npt.ArrayLike,
+    groups: Sequence[Any] | npt.NDArray[Any] | None = None,
+    ks: Sequence[int] = (1, 8, 32),
+) -> Quality:
+    """Quality within each group (the rows of one problem), averaged: times of different problems are never compared."""
+    p, s = _checked(predicted, seconds)
+    codes = group_codes(groups, len(p))
+    members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
+
+    def mean(values: list[float]) -> float:
+        return float(np.mean(values))
+
+    return Quality(
+        rows=len(p),
+        groups=len(members),
+        rank_correlation=mean([rank_correlation(p[i], s[i]) for i in members]),
+        pairwise_accuracy=mean([pairwise_accuracy(p[i], s[i]) for i in members]),
+        regret=mean([regret(p[i], s[i]) for i in members]),
+        recall=tuple((k, mean([top_k_recall(p[i], s[i], k) for i in members])) for k in ks),
+    )
+
+
+def group_codes(groups: Sequence[Any] | npt.NDArray[Any] | None, rows: int) -> npt.NDArray[np.int64]:
+    """0, 1, ... per row for the groups in order of first appearance; all 0 without groups. Raises ValueError."""
+    if groups is None:
+        return np.zeros(rows, dtype=np.int64)
+    if len(groups) != rows:
+        raise ValueError(f"groups must name a group for each of {rows} rows, not {len(groups)}")
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(g, len(seen)) for g in groups], dtype=np.int64)
+
+
+def _checked(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    p, s = np.asarray(predicted, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
+    if p.ndim != 1 or p.shape != s.shape or len(p) == 0:
+        raise ValueError(
+            f"predictions and times must be two equal columns of at least one row, not {p.shape}, {s.shape}"
+        )
+    if not np.isfinite(p).all():
+        raise ValueError("predictions must be finite")
+    if not (np.isfinite(s) & (s > 0)).all():
+        raise ValueError("times must be positive and finite: leave failed trials out")
+    return p, s
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Average ranks, from 0."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    middle: FloatArray = (last - counts + last - 1) / 2.0
+    return middle[inverse]

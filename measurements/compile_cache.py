@@ -1,0 +1,140 @@
+"""Compiled kernels on disk, found by content: the same source, headers, options, arch and compiler give the same entry.
+
+An entry is ``entries/KEY.json``, which names a ``cubins/SHA256.cubin``. Both are written to a temporary name and
+renamed, so readers in any process see whole files or none. An entry that does not check is no entry: it is compiled
+again and written over. Nothing is ever evicted; the folder may be deleted whenever no tuning runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measurements.kernel import Kernel
+from measurements.measurement import Resources
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A cubin in the cache. ``digest`` is its SHA-256: kernels with equal digests and launches are the same program.
+
+    ``compile_seconds`` is what compiling took, now or, where ``cached``, when it was first done. ``toolchain`` names
+    compiler and version.
+    """
+
+    path: Path
+    digest: str
+    resources: Resources
+    compile_seconds: float
+    log: str
+    arch: str
+    toolchain: str
+    cached: bool
+
+
+class CompileCache:
+    """Safe for any number of threads and processes. Raises ValueError for a folder that cannot be made or written."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder = default_folder() if folder is None else Path(folder)
+        self._entries, self._cubins = self.folder / "entries", self.folder / "cubins"
+        try:
+            for part in (self._entries, self._cubins):
+                part.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=part):
+                    pass
+        except OSError as error:
+            raise ValueError(
+                f"the compile cache {str(self.folder)!r} cannot be written ({error.strerror}): "
+                "set AUTOSCHED_CACHE_DIR to a folder that can"
+            ) from None
+
+    @staticmethod
+    def key(kernel: Kernel, arch: str, options: Sequence[str], toolchain: str) -> str:
+        """The identity of one compile, as hexadecimal SHA-256."""
+        identity = json.dumps([_FORMAT, kernel.digest, arch, list(options), toolchain])
+        return hashlib.sha256(identity.encode()).hexdigest()
+
+    def load(self, key: str) -> Compiled | None:
+        """The entry of ``key``; None where there is none, or none that is whole."""
+        try:
+            entry = json.loads((self._entries / f"{key}.json").read_bytes())
+            path = self._cubin_path(entry["digest"])
+            if hashlib.sha256(path.read_bytes()).hexdigest() != entry["digest"]:
+                return None
+            return Compiled(
+                path=path,
+                digest=entry["digest"],
+                resources=_resources(entry["resources"]),
+                compile_seconds=float(entry["compile_seconds"]),
+                log=str(entry["log"]),
+                arch=str(entry["arch"]),
+                toolchain=str(entry["toolchain"]),
+                cached=True,
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def store(
+        self,
+        key: str,
+        cubin: bytes,
+        *,
+        resources: Resources,
+        compile_seconds: float,
+        log: str,
+        arch: str,
+        toolchain: str,
+    ) -> Compiled:
+        """Publish an entry, over whatever was there. Raises OSError, for example when the disk is full."""
+        digest = hashlib.sha256(cubin).hexdigest()
+        path = self._cubin_path(digest)
+        _publish(path, cubin)
+        entry = {
+            "digest": digest,
+            "resources": dataclasses.asdict(resources),
+            "compile_seconds": compile_seconds,
+            "log": log,
+            "arch": arch,
+            "toolchain": toolchain,
+        }
+        _publish(self._entries / f"{key}.json", json.dumps(entry, indent=1).encode())
+        return Compiled(path, digest, resources, compile_seconds, log, arch, toolchain, cached=False)
+
+    def _cubin_path(self, digest: str) -> Path:
+        return self._cubins / f"{digest}.cubin"
+
+
+def default_folder() -> Path:
+    """``cubin`` below AUTOSCHED_CACHE_DIR, else below ``autosched`` in the user's cache folder (XDG)."""
+    given = os.environ.get("AUTOSCHED_CACHE_DIR")
+    if given:
+        return Path(given) / "cubin"
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "autosched" / "cubin"
+
+
+def _resources(data: dict[str, int]) -> Resources:
+    resources = Resources(**data)
+    if not all(type(value) is int and value >= 0 for value in dataclasses.astuple(resources)):
+        raise ValueError("resources are counts")
+    return resources
+
+
+def _publish(path: Path, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

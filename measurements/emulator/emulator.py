@@ -1,0 +1,269 @@
+"""Runs a kernel's launch on the CPU and says what is wrong with it; see docs/emulator.md.
+
+The launch runs in a process of its own: a kernel that crashes or never ends is a result, not an accident.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from measurements.emulator.build import CompiledKernel, KernelCompileError, compile_kernel, runner
+from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
+from measurements.kernel import Kernel
+from search_spaces.problem import Array, Operand
+
+ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
+GRACE_SECONDS = 10.0  # for start and report of a runner, which keeps the time limit itself
+
+
+@dataclass(frozen=True, eq=False)
+class EmulationJob:
+    """The arguments of one call of ``emulate``."""
+
+    kernel: Kernel
+    inputs: Mapping[str, Array]
+    time_limit: float = 60.0
+    check: bool = True
+
+
+def emulate(kernel: Kernel, inputs: Mapping[str, Array], *, time_limit: float = 60.0, check: bool = True) -> Emulation:
+    """Compile ``kernel`` for the host and run its launch once.
+
+    ``inputs`` holds an array for each operand of role input, in its storage type and shape. Outputs, and workspaces
+    that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the wall-clock seconds of the launch,
+    without the compile. ``check=False`` leaves out races and initialisation (bounds, alignment, deadlocks and counts
+    stay) and is faster.
+
+    Raises HostCompilerMissing, and ValueError for inputs that do not fit or a launch that no GPU could do. A kernel
+    that does not compile, crashes or does not end is a status of the result.
+    """
+    arrays = _check(kernel, inputs, time_limit)
+    try:
+        compiled = compile_kernel(kernel)
+    except KernelCompileError as error:
+        return Emulation(
+            "compile_error", {}, (), (), (), reason=error.reason, log=error.log, compile_seconds=error.seconds
+        )
+    with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
+        return _run(kernel, arrays, compiled, Path(folder), time_limit, check)
+
+
+def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulation]:
+    """Emulate ``jobs`` on ``workers`` cores; results come in the order of the jobs.
+
+    Jobs are taken from the iterable only a few ahead, so that it may make their inputs as it goes. Raises as
+    ``emulate`` does, at the result of the job in question.
+    """
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
+    running: deque[Future[Emulation]] = deque()
+    with ThreadPoolExecutor(workers, thread_name_prefix="emulator") as pool:
+        try:
+            for job in jobs:
+                running.append(pool.submit(emulate, job.kernel, job.inputs, time_limit=job.time_limit, check=job.check))
+                if len(running) > 2 * workers:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def _check(kernel: Kernel, inputs: Mapping[str, Array], time_limit: float) -> dict[str, Array]:
+    expected = {o.name: o for o in kernel.arguments if o.role == "input"}
+    if set(inputs) != set(expected):
+        raise ValueError(f"inputs must be {sorted(expected)}, not {sorted(inputs)}")
+    if not time_limit > 0:
+        raise ValueError(f"time_limit must be more than 0 s, not {time_limit}")
+    if min(*kernel.grid, *kernel.block) < 1 or kernel.threads > 1024 or math.prod(kernel.grid) >= 2**31:
+        raise ValueError(
+            f"a launch needs 1 to 2^31 - 1 blocks of 1 to 1024 threads, not grid {kernel.grid} x block {kernel.block}"
+        )
+    if kernel.dynamic_shared_bytes < 0:
+        raise ValueError(f"dynamic_shared_bytes must not be negative, not {kernel.dynamic_shared_bytes}")
+    arrays = {}
+    for name, operand in expected.items():
+        array = np.ascontiguousarray(inputs[name])
+        if array.dtype != np.dtype(operand.dtype.storage) or array.shape != operand.shape:
+            raise ValueError(
+                f"input {name} must be {operand.dtype.storage} of shape {operand.shape}, "
+                f"not {array.dtype} of shape {array.shape}"
+            )
+        arrays[name] = array
+    return arrays
+
+
+def _offsets(arguments: tuple[Operand, ...]) -> list[int]:
+    offsets, end = [], 0
+    for operand in arguments:
+        offsets.append(end)
+        end = -(-(end + operand.bytes) // ALIGNMENT) * ALIGNMENT
+    return offsets
+
+
+def _job_text(kernel: Kernel, offsets: list[int], time_limit: float, check: bool) -> str:
+    def numbers(values: tuple[int, int, int]) -> str:
+        return " ".join(map(str, values))
+
+    lines = [
+        f"grid {numbers(kernel.grid)}",
+        f"block {numbers(kernel.block)}",
+        f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
+        f"time_limit {time_limit!r}",
+        f"check {int(check)}",
+    ]
+    for operand, offset in zip(kernel.arguments, offsets, strict=True):
+        name = "".join(operand.name.split()) or "unnamed"
+        lines.append(
+            f"buffer {name} {operand.role} {operand.bytes} {operand.dtype.bytes} {int(operand.zeroed)} {offset}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _write_data(path: Path, kernel: Kernel, arrays: Mapping[str, Array], offsets: list[int]) -> None:
+    with path.open("wb") as file:
+        for operand, offset in zip(kernel.arguments, offsets, strict=True):
+            file.seek(offset)
+            if operand.role == "input":
+                file.write(arrays[operand.name].tobytes())
+            else:
+                file.write((b"\0" if operand.zeroed else b"\xff") * operand.bytes)
+
+
+def _read_outputs(path: Path, kernel: Kernel, offsets: list[int]) -> dict[str, Array]:
+    outputs: dict[str, Array] = {}
+    for operand, offset in zip(kernel.arguments, offsets, strict=True):
+        if operand.role == "output":
+            flat = np.fromfile(path, dtype=operand.dtype.storage, count=operand.size, offset=offset)
+            outputs[operand.name] = flat.reshape(operand.shape)
+    return outputs
+
+
+def _run(
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    compiled: CompiledKernel,
+    folder: Path,
+    time_limit: float,
+    check: bool,
+) -> Emulation:
+    program = runner()
+    offsets = _offsets(kernel.arguments)
+    job, data, report = folder / "job", folder / "data", folder / "report"
+    job.write_text(_job_text(kernel, offsets, time_limit, check))
+    _write_data(data, kernel, arrays, offsets)
+    report.touch()
+    started = time.monotonic()
+    command = [str(program), str(compiled.path), str(job), str(data), str(report)]
+    killed = False
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=time_limit + GRACE_SECONDS,
+            check=False,
+        )
+        code, said = done.returncode, done.stderr
+    except subprocess.TimeoutExpired:  # subprocess.run has killed it
+        killed, code, said = True, 0, ""
+    events = _Events(report.read_text(errors="replace"))
+    if code == 4:  # the library cannot be loaded: it calls a function that the emulator does not have
+        return Emulation("compile_error", {}, (), (), (), reason=said.strip(), log=said)
+    if code not in (0, 2) and code > 0:
+        raise RuntimeError(f"the emulator's runner failed: {said.strip()}")
+    status, reason = events.status(killed, code, time_limit)
+    return Emulation(
+        status=status,
+        outputs=_read_outputs(data, kernel, offsets) if status in ("ok", "findings") else {},
+        findings=tuple(events.findings),
+        shared_sites=tuple(events.shared_sites.values()),
+        global_sites=tuple(events.global_sites.values()),
+        reason=reason,
+        compile_seconds=compiled.seconds,
+        run_seconds=time.monotonic() - started,
+        from_cache=compiled.from_cache,
+    )
+
+
+class _Events:
+    """The runner's report: JSON lines, of which the last may be cut short by a kill."""
+
+    def __init__(self, text: str) -> None:
+        self.findings: list[Finding] = []
+        self.shared_sites: dict[tuple[object, ...], SharedSite] = {}
+        self.global_sites: dict[tuple[object, ...], GlobalSite] = {}
+        self.end: dict[str, Any] | None = None
+        counts: dict[int, int] = {}
+        for line in text.splitlines(keepends=True):
+            if not line.endswith("\n"):
+                continue
+            event = json.loads(line)
+            match event.pop("event"):
+                case "finding":
+                    kind = FindingKind(event["kind"])
+                    self.findings.append(Finding(kind, event["message"], event["file"], event["line"]))
+                case "count":
+                    counts[event["id"]] = event["count"]
+                case "shared":
+                    self._add_shared(SharedSite(**event))
+                case "global":
+                    self._add_global(GlobalSite(**event))
+                case "end":
+                    self.end = event
+        self.findings = [
+            Finding(f.kind, f.message, f.file, f.line, counts.get(i, 1)) for i, f in enumerate(self.findings)
+        ]
+
+    # Instructions of one kind on one line are one site, in the order of their first visits.
+    def _add_shared(self, s: SharedSite) -> None:
+        key = (s.file, s.line, s.function, s.instruction, s.bytes)
+        known = self.shared_sites.get(key)
+        if known is not None:
+            s = dataclasses.replace(
+                s,
+                requests=s.requests + known.requests,
+                wavefronts=s.wavefronts + known.wavefronts,
+                ideal=s.ideal + known.ideal,
+            )
+        self.shared_sites[key] = s
+
+    def _add_global(self, s: GlobalSite) -> None:
+        key = (s.file, s.line, s.function, s.instruction, s.bytes)
+        known = self.global_sites.get(key)
+        if known is not None:
+            s = dataclasses.replace(s, requests=s.requests + known.requests, sectors=s.sectors + known.sectors)
+        self.global_sites[key] = s
+
+    def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
+        """The status and its reason; a crash and a timeout become findings too."""
+        end = self.end or {"status": "timeout" if killed else "crashed", "file": "", "line": 0, "message": ""}
+        if end["status"] == "crashed":
+            message = end["message"] or f"the launch was ended by signal {-code}"
+            self.findings.append(Finding(FindingKind.CRASH, message, end["file"], end["line"]))
+            return "crashed", str(self.findings[-1])
+        if end["status"] == "timeout":
+            message = f"not done after {time_limit:g} s" + (f": {end['message']}" if end["message"] else "")
+            self.findings.append(Finding(FindingKind.TIMEOUT, message, end["file"], end["line"]))
+            return "timeout", str(self.findings[-1])
+        if self.findings:
+            more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
+            return "findings", f"{self.findings[0]}{more}"
+        return "ok", ""

@@ -1,0 +1,127 @@
+"""What the emulator says about a launch: findings, and memory transactions per source site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from search_spaces.problem import Array
+
+
+class FindingKind(StrEnum):
+    """One kind of fault. The runtime (runtime/report.hpp) knows the same names, but for ``crash`` and ``timeout``."""
+
+    OUT_OF_BOUNDS_GLOBAL = "out_of_bounds_global"
+    OUT_OF_BOUNDS_SHARED = "out_of_bounds_shared"
+    MISALIGNED_ACCESS = "misaligned_access"
+    UNINITIALIZED_SHARED_READ = "uninitialized_shared_read"
+    UNINITIALIZED_GLOBAL_READ = "uninitialized_global_read"  # of an output, or of a workspace that is not zeroed
+    SHARED_RACE = "shared_race"
+    GLOBAL_RACE = "global_race"
+    ASYNC_READ_BEFORE_WAIT = "async_read_before_wait"  # of bytes that a cp.async has not written yet
+    BARRIER_NOT_REACHED = "barrier_not_reached"  # ends the launch
+    MISSING_LANES = "missing_lanes"  # a warp-wide instruction without the whole warp; ends the launch
+    WRITE_TO_INPUT = "write_to_input"
+    READ_ONLY_LOAD_OF_WRITTEN = "read_only_load_of_written"  # ld.global.nc of what the same launch has written
+    LOST_WRITE = "lost_write"  # an output element written by two threads, though nobody has read the first value
+    UNWRITTEN_OUTPUT = "unwritten_output"
+    WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a zeroed workspace is zero again after a launch
+    INVALID_ARGUMENT = "invalid_argument"  # of an instruction, such as a thread count that is no multiple of 32
+    UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction that is no tf32 value
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault at a line of the kernel's source. ``message`` describes its first occurrence.
+
+    ``file`` is relative to the include folder; it is empty, and ``line`` 0, where no line can be named.
+    """
+
+    kind: FindingKind
+    message: str
+    file: str
+    line: int
+    count: int = 1
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: " if self.file else ""
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return f"{where}{self.kind}: {self.message}{times}"
+
+
+@dataclass(frozen=True)
+class SharedSite:
+    """Shared-memory requests of one instruction at one place, over the whole launch.
+
+    A request is one instruction of one warp. Accesses of 16 bytes are served in phases of 8 lanes, of 8 bytes in
+    phases of 16 lanes, others of 32; ldmatrix in phases of 8 rows of 16 bytes. A phase takes as many wavefronts as
+    the bank asked for most has distinct 4-byte words to serve; ``ideal`` is one for each phase. wmma is counted as the
+    instructions that nvcc makes of it. ``function`` tells instances of a template apart.
+    """
+
+    file: str
+    line: int
+    function: str
+    instruction: str
+    bytes: int  # of one lane, or of one row
+    requests: int
+    wavefronts: int
+    ideal: int
+
+    @property
+    def conflict_degree(self) -> float:
+        """1.0 without bank conflicts."""
+        return self.wavefronts / self.ideal
+
+
+@dataclass(frozen=True)
+class GlobalSite:
+    """Global-memory requests of one instruction at one place, over the whole launch; a sector is 32 aligned bytes."""
+
+    file: str
+    line: int
+    function: str
+    instruction: str
+    bytes: int  # of one lane
+    requests: int
+    sectors: int
+
+    @property
+    def sectors_per_request(self) -> float:
+        return self.sectors / self.requests
+
+
+EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error"]
+
+
+@dataclass(frozen=True, eq=False)
+class Emulation:
+    """What came of one emulated launch.
+
+    ``status`` is ok where the launch ended and there is nothing to find fault with. ``outputs`` are there for ok and
+    findings, in the operands' storage types and shapes; elements never written hold bytes of 0xFF. ``reason`` is one
+    sentence for every status but ok, ``log`` the compiler's output where that failed. Seconds are host wall-clock
+    time; ``from_cache`` says that the compiled object was there already.
+    """
+
+    status: EmulationStatus
+    outputs: dict[str, Array]
+    findings: tuple[Finding, ...]
+    shared_sites: tuple[SharedSite, ...]
+    global_sites: tuple[GlobalSite, ...]
+    reason: str = ""
+    log: str = ""
+    compile_seconds: float = 0.0
+    run_seconds: float = 0.0
+    from_cache: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def seconds(self) -> float:
+        return self.compile_seconds + self.run_seconds

@@ -1,0 +1,47 @@
+// The rounding of the number formats, bit by bit. NaN becomes the canonical NaN of the target, as cvt gives it.
+#pragma once
+
+namespace autosched::emulator {
+
+inline float from_bits(unsigned bits) { return __builtin_bit_cast(float, bits); }
+inline unsigned to_bits(float x) { return __builtin_bit_cast(unsigned, x); }
+
+inline float f32_of_f16(unsigned short x) {
+  const unsigned sign = (x & 0x8000u) << 16, magnitude = x & 0x7fffu;
+  if (magnitude > 0x7c00u) return from_bits(0x7fffffffu);
+  if (magnitude == 0x7c00u) return from_bits(sign | 0x7f800000u);
+  // As an f32 with the bias of f16 kept, then scaled by 2^112: exact, subnormal values included.
+  return from_bits(sign | to_bits(from_bits(magnitude << 13) * 0x1p112f));
+}
+
+inline float f32_of_bf16(unsigned short x) { return from_bits(static_cast<unsigned>(x) << 16); }
+
+// To nearest, ties to even.
+inline unsigned short f16_of_f32(float x) {
+  const unsigned bits = to_bits(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7fff;
+  if (magnitude >= 0x477ff000u) return static_cast<unsigned short>(sign | 0x7c00u);  // 65520 and more: infinity
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14 an f16 is a multiple of 2^-24; adding 0.5 leaves that multiple, rounded to even, in the mantissa.
+    return static_cast<unsigned short>(sign | (to_bits(from_bits(magnitude) + 0.5f) - 0x3f000000u));
+  }
+  const unsigned nearest_even = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+  return static_cast<unsigned short>(sign | ((nearest_even - 0x38000000u) >> 13));
+}
+
+// To nearest, ties to even.
+inline unsigned short bf16_of_f32(float x) {
+  const unsigned bits = to_bits(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+  return static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+// To nearest, ties away from zero; the result is f32 bits whose low 13 bits are zero.
+inline unsigned tf32_of_f32(unsigned bits) {
+  const unsigned magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7fffffffu;
+  if (magnitude == 0x7f800000u) return bits;
+  return (bits + 0x1000u) & 0xffffe000u;
+}
+
+}  // namespace autosched::emulator

@@ -1,0 +1,194 @@
+// The runner: loads a compiled kernel, runs one launch, writes what it found and the written buffers.
+//
+//   runner KERNEL.so JOB DATA REPORT
+//
+// JOB holds one setting a line; DATA the content of all buffers, which written ones replace; REPORT the JSON lines.
+// The process ends itself at the time limit. A crash of the kernel ends it too, after the report of the crash.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "counting.hpp"
+#include "machine.hpp"
+
+namespace autosched::emulator {
+namespace {
+
+struct Job {
+  std::vector<BufferSpec> buffers;
+  std::vector<std::size_t> offsets;  // in DATA
+  double time_limit = 60;
+};
+
+[[noreturn]] void fail(const std::string& message) {
+  std::fprintf(stderr, "emulator: %s\n", message.c_str());
+  std::exit(1);
+}
+
+Job read_job(const char* path) {
+  std::ifstream file(path);
+  Job job;
+  std::string key;
+  while (file >> key) {
+    if (key == "grid") {
+      file >> grid_size.x >> grid_size.y >> grid_size.z;
+    } else if (key == "block") {
+      file >> block_size.x >> block_size.y >> block_size.z;
+    } else if (key == "dynamic_shared_bytes") {
+      file >> launch.dynamic_shared_bytes;
+    } else if (key == "time_limit") {
+      file >> job.time_limit;
+    } else if (key == "check") {
+      file >> launch.check;
+    } else if (key == "buffer") {
+      std::string role;
+      BufferSpec b{};
+      std::size_t offset = 0;
+      file >> b.name >> role >> b.bytes >> b.element_bytes >> b.zeroed >> offset;
+      b.role = role == "input"    ? BufferSpec::Role::input
+               : role == "output" ? BufferSpec::Role::output
+                                  : BufferSpec::Role::workspace;
+      job.buffers.push_back(b);
+      job.offsets.push_back(offset);
+    } else {
+      fail("unknown setting " + key);
+    }
+    if (!file) fail("bad value of " + key);
+  }
+  launch.threads = block_size.x * block_size.y * block_size.z;
+  if (launch.threads == 0 || launch.threads > max_warps * warp_size) fail("a block has 1 to 1024 threads");
+  warp_count = (launch.threads + warp_size - 1) / warp_size;
+  return job;
+}
+
+void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool reading) {
+  char* p = static_cast<char*>(memory);
+  while (bytes > 0) {
+    const ssize_t n = reading ? pread(fd, p, bytes, static_cast<off_t>(offset))
+                              : pwrite(fd, p, bytes, static_cast<off_t>(offset));
+    if (n <= 0) fail("cannot transfer the buffers");
+    p += n;
+    bytes -= static_cast<std::size_t>(n);
+    offset += static_cast<std::size_t>(n);
+  }
+}
+
+const Stacks* all_stacks = nullptr;
+
+// What the machine was doing, for the last words. No allocation but that of short strings: the alternative is silence.
+void last_words(const char* status, const char* what) {
+  char message[512];
+  if (self != nullptr) {
+    std::snprintf(message, sizeof message, "%s, in %s", what, describe_self().c_str());
+  } else {
+    std::snprintf(message, sizeof message, "%s", what);
+  }
+  report_end(status, self != nullptr ? self->site : SiteIndex{0}, message);
+}
+
+void on_crash(int signal, siginfo_t* info, void*) {
+  char what[384];
+  const bool memory = signal == SIGSEGV || signal == SIGBUS;
+  if (memory && all_stacks->is_guard(info->si_addr)) {
+    std::snprintf(what, sizeof what, "a thread needs more than %zu bytes of stack", Stacks::bytes);
+  } else if (memory) {
+    const std::string where = locate_global(info->si_addr);
+    std::snprintf(what, sizeof what, "%s at %s, not through a ptx function", strsignal(signal),
+                  where.empty() ? "an address outside of every argument" : where.c_str());
+  } else {
+    std::snprintf(what, sizeof what, "%s", strsignal(signal));
+  }
+  last_words("crashed", what);
+  _exit(2);
+}
+
+void on_time_limit(int) {
+  last_words("timeout", "the time limit ended the launch");
+  _exit(2);
+}
+
+void guard_process(double time_limit) {
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  // Fibers overflow their own stacks; the handler needs another one.
+  static char handler_stack[64 * 1024];
+  stack_t alternate{};
+  alternate.ss_sp = handler_stack;
+  alternate.ss_size = sizeof handler_stack;
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action {};
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigaction(signal, &action, nullptr);
+  struct sigaction alarm_action {};
+  alarm_action.sa_handler = on_time_limit;
+  alarm_action.sa_flags = SA_ONSTACK;
+  sigaction(SIGALRM, &alarm_action, nullptr);
+  itimerval timer{};
+  timer.it_value.tv_sec = static_cast<time_t>(time_limit);
+  timer.it_value.tv_usec = static_cast<suseconds_t>((time_limit - static_cast<double>(timer.it_value.tv_sec)) * 1e6);
+  if (timer.it_value.tv_sec == 0 && timer.it_value.tv_usec == 0) timer.it_value.tv_usec = 1;
+  setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+int run(int argc, char** argv) {
+  if (argc != 5) fail("usage: runner KERNEL.so JOB DATA REPORT");
+  const Job job = read_job(argv[2]);
+  const int report = open(argv[4], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int data = open(argv[3], O_RDWR | O_CLOEXEC);
+  if (report < 0 || data < 0) fail("cannot open the job's files");
+  report_to(report);
+
+  void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    return 4;
+  }
+  auto entry = reinterpret_cast<void (*)(void**)>(dlsym(library, "autosched_emulator_entry"));
+  auto static_shared = reinterpret_cast<void (*)(char**, char**)>(dlsym(library, "autosched_emulator_shared"));
+  if (entry == nullptr || static_shared == nullptr) fail("the library holds no kernel");
+
+  char *static_begin, *static_end;
+  static_shared(&static_begin, &static_end);
+  reserve_shared(static_begin, static_end);
+  std::vector<void*> arguments = reserve_buffers(job.buffers);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    transfer(data, arguments[i], job.buffers[i].bytes, job.offsets[i], true);
+  }
+  const Stacks stacks(launch.threads);
+  all_stacks = &stacks;
+  guard_process(job.time_limit);
+  const bool finished = run_grid(entry, arguments.data(), stacks);
+  const itimerval off{};
+  setitimer(ITIMER_REAL, &off, nullptr);
+  if (finished) check_after_launch();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (job.buffers[i].role == BufferSpec::Role::output) {
+      transfer(data, arguments[i], job.buffers[i].bytes, job.offsets[i], false);
+    }
+  }
+  report_counts();
+  report_end(finished ? "done" : "stopped", 0, "");
+  return 0;
+}
+
+}  // namespace
+}  // namespace autosched::emulator
+
+int main(int argc, char** argv) { return autosched::emulator::run(argc, argv); }

@@ -1,0 +1,307 @@
+// Runs the grid: blocks one after another, the threads of a block as fibers that take turns.
+#include <algorithm>
+#include <cstdio>
+
+#include "counting.hpp"
+#include "machine.hpp"
+
+namespace autosched::emulator {
+
+Launch launch;
+Clocks clocks;
+std::vector<Thread> threads;
+Warp warps[max_warps];
+unsigned warp_count = 0;
+Thread* self = nullptr;
+unsigned block_index = 0;
+
+const BuiltIns* current = nullptr;
+Index3 block_size{1, 1, 1}, grid_size{1, 1, 1};
+
+namespace {
+
+constexpr unsigned barriers_per_block = 16;
+
+struct Barrier {
+  unsigned expected = 0;  // threads
+  unsigned arrived = 0;
+  SiteIndex site = 0;  // of the first arrival
+  std::vector<unsigned> waiting;  // warps that go on when it completes
+  Epoch joined[max_warps] = {};
+};
+
+Barrier barriers[barriers_per_block];
+Fiber scheduler;
+void (*entry)(void**) = nullptr;
+void** entry_arguments = nullptr;
+std::vector<Epoch> block_starts;
+
+void leave() { switch_fiber(self->fiber, scheduler); }
+
+[[noreturn]] void run_thread() {
+  entry(entry_arguments);
+  self->state = State::exited;
+  leave();
+  __builtin_unreachable();
+}
+
+// "threads 0-31, 64" of linear thread indices in ascending order.
+std::string list_threads(const std::vector<unsigned>& indices) {
+  std::string text = indices.size() == 1 ? "thread " : "threads ";
+  for (std::size_t i = 0; i < indices.size();) {
+    std::size_t j = i;
+    while (j + 1 < indices.size() && indices[j + 1] == indices[j] + 1) ++j;
+    if (i != 0) text += ", ";
+    text += std::to_string(indices[i]);
+    if (j > i) text += "-" + std::to_string(indices[j]);
+    i = j + 1;
+  }
+  return text;
+}
+
+// What the threads for which `wanted` holds are doing: "threads 32-63 have exited; thread 5 waits at shfl, f.cuh:3".
+template <class Wanted>
+std::string describe_others(Wanted wanted) {
+  std::vector<std::pair<std::string, std::vector<unsigned>>> groups;
+  for (const Thread& t : threads) {
+    if (!wanted(t)) continue;
+    std::string what = t.state == State::exited ? "exited" : std::string("at ") + t.collective->name + ", " + place(t.site);
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == what; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
+    group->second.push_back(t.linear);
+  }
+  std::string text;
+  for (const auto& [what, indices] : groups) {
+    if (!text.empty()) text += "; ";
+    text += list_threads(indices) + ": " + what;
+  }
+  return text.empty() ? "there are no more threads" : text;
+}
+
+// Nobody can go on: says who waits for whom.
+void report_deadlock() {
+  for (unsigned id = 0; id < barriers_per_block; ++id) {
+    const Barrier& b = barriers[id];
+    if (b.arrived == 0) continue;
+    auto waits_here = [id](const Thread& t) { return t.state == State::at_barrier && t.barrier == id; };
+    finding(Kind::barrier_not_reached, b.site,
+            "barrier %u of block %u waits for %u threads and %u have come, the rest never do (%s)", id, block_index,
+            b.expected, b.arrived, describe_others([&](const Thread& t) { return !waits_here(t); }).c_str());
+  }
+  for (unsigned w = 0; w < warp_count; ++w) {
+    for (unsigned lane = 0; lane < warps[w].lanes; ++lane) {
+      const Thread& t = threads[w * warp_size + lane];
+      if (t.state != State::gathering) continue;
+      auto with_me = [&](const Thread& o) {
+        return o.state == State::gathering && o.collective == t.collective &&
+               (!t.collective->aligned || o.site == t.site);
+      };
+      // One finding for each group of lanes: its first lane speaks.
+      bool first = true;
+      for (unsigned l = 0; l < lane; ++l) first = first && !with_me(threads[w * warp_size + l]);
+      if (!first) continue;
+      const std::string others =
+          describe_others([&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
+      const bool barrier = std::string(t.collective->name).starts_with("bar.") && !t.collective->needs_all_32;
+      finding(barrier ? Kind::barrier_not_reached : Kind::missing_lanes, t.site,
+              "%s needs every lane of warp %u of block %u, and some never reach it (%s)", t.collective->name, w,
+              block_index, others.c_str());
+    }
+  }
+}
+
+void start_block(const Stacks& stacks) {
+  clocks.start_block();
+  block_starts.push_back(clocks.first);
+  start_block_shared();
+  start_block_global();
+  for (Barrier& b : barriers) b = Barrier{};
+  const Index3 block{block_index % grid_size.x, block_index / grid_size.x % grid_size.y,
+                     block_index / grid_size.x / grid_size.y};
+  for (unsigned i = 0; i < launch.threads; ++i) {
+    Thread& t = threads[i];
+    t.built_ins.thread = {i % block_size.x, i / block_size.x % block_size.y, i / block_size.x / block_size.y};
+    t.built_ins.block = block;
+    t.linear = i;
+    t.warp = i / warp_size;
+    t.lane = i % warp_size;
+    t.who = who_of(t.warp, t.lane);
+    t.state = State::runnable;
+    t.site = 0;
+    t.copies.clear();
+    t.group = 0;
+    t.fences = 0;
+    t.last_fences[0].count = t.last_fences[1].count = 0;
+    prepare(t.fiber, stacks.at(i), Stacks::bytes, run_thread);
+  }
+  for (unsigned w = 0; w < warp_count; ++w) {
+    warps[w].lanes = std::min(warp_size, launch.threads - w * warp_size);
+    warps[w].arrived = 0;
+  }
+}
+
+// Lets every runnable thread run up to its next wait, until nobody can.
+void run_block() {
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (Thread& t : threads) {
+      if (t.state != State::runnable) continue;
+      self = &t;
+      current = &t.built_ins;
+      switch_fiber(scheduler, t.fiber);
+      progress = true;
+    }
+  }
+  self = nullptr;
+}
+
+// Whether all lanes of the warp that gather are at one and the same operation.
+bool lanes_agree(unsigned w) {
+  const Thread& first = threads[w * warp_size];
+  for (unsigned lane = 1; lane < warps[w].lanes; ++lane) {
+    const Thread& t = threads[w * warp_size + lane];
+    if (t.collective != first.collective || (first.collective->aligned && t.site != first.site)) return false;
+  }
+  return true;
+}
+
+struct BarrierArguments {
+  int id, threads;
+  bool waits;
+};
+
+// A whole warp has reached a barrier.
+void arrive(void* const* arguments) {
+  const auto& call = *static_cast<const BarrierArguments*>(arguments[0]);
+  const unsigned w = self->warp;
+  Warp& warp = warps[w];
+  const bool whole_block = call.threads == all_threads;
+  for (unsigned lane = 1; lane < warp.lanes; ++lane) {
+    const auto& other = *static_cast<const BarrierArguments*>(arguments[lane]);
+    if (other.id != call.id || other.threads != call.threads) {
+      finding(Kind::invalid_argument, self->site, "lanes of warp %u name different barriers or thread counts", w);
+      return;
+    }
+  }
+  if (call.id < 0 || call.id >= static_cast<int>(barriers_per_block) ||
+      (!whole_block && (call.threads <= 0 || call.threads % static_cast<int>(warp_size) != 0))) {
+    finding(Kind::invalid_argument, self->site,
+            "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32", call.id, call.threads);
+    return;
+  }
+  Barrier& b = barriers[call.id];
+  const unsigned expected = whole_block ? launch.threads : static_cast<unsigned>(call.threads);
+  if (b.arrived == 0) {
+    b.expected = expected;
+    b.site = self->site;
+  } else if (b.expected != expected) {
+    finding(Kind::invalid_argument, self->site, "barrier %d is used with %u and with %u threads at a time", call.id,
+            b.expected, expected);
+  }
+  b.arrived += whole_block ? warp.lanes : warp_size;
+  clocks.advance(w);
+  for (unsigned v = 0; v < max_warps; ++v) b.joined[v] = std::max(b.joined[v], clocks.seen[w][v]);
+  if (call.waits) {
+    b.waiting.push_back(w);
+    for (unsigned lane = 0; lane < warp.lanes; ++lane) {
+      Thread& t = threads[w * warp_size + lane];
+      t.state = State::at_barrier;
+      t.barrier = static_cast<unsigned>(call.id);
+    }
+  }
+  if (b.arrived < b.expected) return;
+  for (const unsigned v : b.waiting) {
+    for (unsigned u = 0; u < max_warps; ++u) clocks.seen[v][u] = std::max(clocks.seen[v][u], b.joined[u]);
+    for (unsigned lane = 0; lane < warps[v].lanes; ++lane) threads[v * warp_size + lane].state = State::runnable;
+  }
+  b = Barrier{};
+}
+
+constexpr Collective bar_sync{"bar.sync", true, false};
+constexpr Collective bar_arrive{"bar.arrive", true, false};
+constexpr Collective bar_warp_sync{"bar.warp.sync", false, false};
+
+}  // namespace
+
+std::string describe(Who who, unsigned block) {
+  char text[128];
+  const Index3 b{block % grid_size.x, block / grid_size.x % grid_size.y, block / grid_size.x / grid_size.y};
+  if (lane_of(who) == whole_warp) {
+    std::snprintf(text, sizeof text, "warp %u of block (%u, %u, %u)", warp_of(who), b.x, b.y, b.z);
+  } else {
+    const unsigned i = warp_of(who) * warp_size + lane_of(who);
+    std::snprintf(text, sizeof text, "thread (%u, %u, %u) of block (%u, %u, %u)", i % block_size.x,
+                  i / block_size.x % block_size.y, i / block_size.x / block_size.y, b.x, b.y, b.z);
+  }
+  return text;
+}
+
+unsigned block_of_epoch(Epoch epoch) {
+  return static_cast<unsigned>(std::upper_bound(block_starts.begin(), block_starts.end(), epoch) -
+                               block_starts.begin() - 1);
+}
+
+Epoch end_of_block(unsigned block) {
+  return block + 1 < block_starts.size() ? block_starts[block + 1] : ~Epoch{0};
+}
+
+void gather(const Collective& collective, Site site, void* arguments, void (*execute)(void* const*)) {
+  Thread& me = *self;
+  Warp& warp = warps[me.warp];
+  me.site = site_index(site);
+  me.collective = &collective;
+  me.arguments = arguments;
+  me.state = State::gathering;
+  ++warp.arrived;
+  const unsigned needed = collective.needs_all_32 ? warp_size : warp.lanes;
+  if (warp.arrived == needed && lanes_agree(me.warp)) {
+    void* lane_arguments[warp_size];
+    for (unsigned lane = 0; lane < warp.lanes; ++lane) {
+      Thread& t = threads[me.warp * warp_size + lane];
+      lane_arguments[lane] = t.arguments;
+      t.state = State::runnable;
+    }
+    warp.arrived = 0;
+    realign_warp(me.warp);
+    execute(lane_arguments);
+  }
+  if (me.state != State::runnable) leave();
+}
+
+void yield() { leave(); }
+
+void barrier_sync(int id, int count, Site site) {
+  BarrierArguments arguments{id, count, true};
+  gather(bar_sync, site, &arguments, arrive);
+}
+
+void barrier_arrive(int id, int count, Site site) {
+  BarrierArguments arguments{id, count, false};
+  gather(bar_arrive, site, &arguments, arrive);
+}
+
+void warp_sync(Site site) {
+  gather(bar_warp_sync, site, nullptr, [](void* const*) { clocks.advance(self->warp); });
+}
+
+bool run_grid(void (*kernel)(void**), void** arguments, const Stacks& stacks) {
+  entry = kernel;
+  entry_arguments = arguments;
+  threads.resize(launch.threads);
+  warp_count = (launch.threads + warp_size - 1) / warp_size;
+  const unsigned blocks = grid_size.x * grid_size.y * grid_size.z;
+  for (block_index = 0; block_index < blocks; ++block_index) {
+    start_block(stacks);
+    run_block();
+    for (unsigned w = 0; w < warp_count; ++w) realign_warp(w);
+    if (std::any_of(threads.begin(), threads.end(), [](const Thread& t) { return t.state != State::exited; })) {
+      report_deadlock();
+      return false;
+    }
+    end_block_shared();
+    clocks.end_block();
+  }
+  return true;
+}
+
+}  // namespace autosched::emulator

@@ -1,0 +1,307 @@
+// The block's shared memory and its shadow: who last wrote and who has read each byte, and when.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "counting.hpp"
+#include "machine.hpp"
+
+namespace autosched::emulator {
+namespace {
+
+// The window begins with a reserved kilobyte, as on sm_90; then the kernel's static variables, then dynamic memory.
+constexpr unsigned window_begin = 1024;
+constexpr unsigned dynamic_alignment = 1024;
+
+struct Stamp {
+  Epoch epoch;
+  Who who;
+  SiteIndex site;
+};
+struct Pending {
+  bool active;
+  Who who;
+  SiteIndex site;
+};
+
+char* static_begin = nullptr;
+unsigned static_bytes = 0;
+unsigned dynamic_begin = 0;
+unsigned char* dynamic_memory = nullptr;
+
+// Indexed by window address. A stamp of an earlier block counts as none.
+Stamp* last_write = nullptr;
+Pending* pending = nullptr;
+std::uint32_t* reading_warps = nullptr;  // since the last write; may name warps whose stamp is of an earlier block
+Stamp* last_read[max_warps] = {};        // newest read of each warp; lane 32: several lanes in that epoch
+
+template <class T>
+T* zeroed_array(std::size_t count) {
+  void* p = mmap(nullptr, std::max<std::size_t>(count, 1) * sizeof(T), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) {
+    std::perror("emulator: cannot allot shared memory");
+    std::exit(1);
+  }
+  return static_cast<T*>(p);
+}
+
+unsigned char* locate(unsigned address, int bytes) {
+  const std::uint64_t end = std::uint64_t{address} + static_cast<unsigned>(bytes);
+  if (address >= dynamic_begin && end <= std::uint64_t{dynamic_begin} + launch.dynamic_shared_bytes) {
+    return dynamic_memory + (address - dynamic_begin);
+  }
+  if (address >= window_begin && end <= std::uint64_t{window_begin} + static_bytes) {
+    return reinterpret_cast<unsigned char*>(static_begin) + (address - window_begin);
+  }
+  return nullptr;
+}
+
+std::string describe_address(unsigned address) {
+  char text[128];
+  if (address >= dynamic_begin) {
+    std::snprintf(text, sizeof text, "byte %u of %u bytes of dynamic shared memory", address - dynamic_begin,
+                  launch.dynamic_shared_bytes);
+  } else if (address >= window_begin && address < window_begin + static_bytes) {
+    std::snprintf(text, sizeof text, "byte %u of %u bytes of static shared memory", address - window_begin,
+                  static_bytes);
+  } else {
+    std::snprintf(text, sizeof text, "%lld bytes from the start of dynamic shared memory",
+                  static_cast<long long>(address) - static_cast<long long>(dynamic_begin));
+  }
+  return text;
+}
+
+std::string describe_here(Who who) { return describe(who, block_index); }
+
+void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
+  finding(Kind::shared_race, self->site, "%s %s %s, which %s %s at %s, and no barrier is in between",
+          describe_here(me).c_str(), doing, describe_address(address).c_str(), describe_here(other.who).c_str(), did,
+          place(other.site).c_str());
+}
+
+void shadow_read(unsigned address, int bytes, Who me) {
+  const unsigned warp = warp_of(me);
+  const Stamp mine{clocks.now[warp], me, self->site};
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    const Stamp& write = last_write[a];
+    if (pending[a].active) {
+      finding(Kind::async_read_before_wait, self->site,
+              "%s reads %s, which a cp.async of %s at %s has not written yet: its wait comes later or never",
+              describe_here(me).c_str(), describe_address(a).c_str(), describe_here(pending[a].who).c_str(),
+              place(pending[a].site).c_str());
+      return;
+    }
+    if (write.epoch < clocks.first) {
+      finding(Kind::uninitialized_shared_read, self->site, "%s reads %s, which nobody has written yet",
+              describe_here(me).c_str(), describe_address(a).c_str());
+      return;
+    }
+    if (!clocks.ordered(write.who, write.epoch, me)) {
+      report_race(a, me, "reads", write, "wrote");
+      return;
+    }
+    Stamp& read = last_read[warp][a];
+    const bool others_too = read.epoch == mine.epoch && read.who != me;
+    read = mine;
+    if (others_too) read.who = who_of(warp, whole_warp);
+    reading_warps[a] |= 1u << warp;
+  }
+}
+
+// Reports at most one race; returns whether there was none.
+bool check_write(unsigned address, int bytes, Who me) {
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    if (pending[a].active) {
+      finding(Kind::shared_race, self->site, "%s writes %s while a cp.async of %s at %s is under way to it",
+              describe_here(me).c_str(), describe_address(a).c_str(), describe_here(pending[a].who).c_str(),
+              place(pending[a].site).c_str());
+      return false;
+    }
+    const Stamp& write = last_write[a];
+    if (write.epoch >= clocks.first && !clocks.ordered(write.who, write.epoch, me)) {
+      report_race(a, me, "writes", write, "wrote");
+      return false;
+    }
+    for (std::uint32_t left = reading_warps[a]; left != 0; left &= left - 1) {
+      const Stamp& read = last_read[__builtin_ctz(left)][a];
+      if (read.epoch >= clocks.first && !clocks.ordered(read.who, read.epoch, me)) {
+        report_race(a, me, "writes", read, "read");
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
+  const Stamp mine{clocks.now[warp_of(me)], me, site};
+  std::fill_n(last_write + address, bytes, mine);
+  std::fill_n(reading_warps + address, bytes, 0u);
+}
+
+void shadow_write(unsigned address, int bytes, Who me) {
+  check_write(address, bytes, me);
+  mark_written(address, bytes, me, self->site);
+}
+
+bool check_alignment(unsigned address, int alignment, const char* instruction) {
+  if (address % static_cast<unsigned>(alignment) == 0) return true;
+  finding(Kind::misaligned_access, self->site, "%s: %s of %s is not aligned to %d bytes", describe_self().c_str(),
+          instruction, describe_address(address).c_str(), alignment);
+  return false;
+}
+
+void report_out_of_bounds(unsigned address, int bytes, const char* instruction) {
+  finding(Kind::out_of_bounds_shared, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction,
+          bytes, describe_address(address).c_str());
+}
+
+// The copy reaches shared memory.
+void land(const AsyncCopy& copy) {
+  unsigned char* to = locate(copy.shared, copy.bytes);
+  std::memcpy(to, copy.data, static_cast<std::size_t>(copy.bytes));
+  if (!launch.check) return;
+  for (int i = 0; i < copy.bytes; ++i) pending[copy.shared + static_cast<unsigned>(i)].active = false;
+  mark_written(copy.shared, copy.bytes, self->who, copy.site);
+}
+
+}  // namespace
+
+void reserve_shared(char* begin, char* end) {
+  static_begin = begin;
+  static_bytes = static_cast<unsigned>(end - begin);
+  dynamic_begin = (window_begin + static_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
+  dynamic_memory = zeroed_array<unsigned char>(launch.dynamic_shared_bytes);
+  const std::size_t window = std::size_t{dynamic_begin} + launch.dynamic_shared_bytes;
+  last_write = zeroed_array<Stamp>(window);
+  pending = zeroed_array<Pending>(window);
+  reading_warps = zeroed_array<std::uint32_t>(window);
+  for (unsigned w = 0; w < warp_count; ++w) last_read[w] = zeroed_array<Stamp>(window);
+}
+
+void start_block_shared() {
+  std::memset(dynamic_memory, 0xff, launch.dynamic_shared_bytes);
+  if (static_bytes != 0) std::memset(static_begin, 0xff, static_bytes);
+}
+
+void end_block_shared() {
+  for (Thread& t : threads) {
+    for (const AsyncCopy& copy : t.copies) {
+      for (int i = 0; i < copy.bytes; ++i) pending[copy.shared + static_cast<unsigned>(i)].active = false;
+    }
+  }
+}
+
+unsigned shared_memory() { return dynamic_begin; }
+
+unsigned shared_address_of(const void* variable, Site site) {
+  const char* p = static_cast<const char*>(variable);
+  if (static_begin != nullptr && p >= static_begin && p < static_begin + static_bytes) {
+    return window_begin + static_cast<unsigned>(p - static_begin);
+  }
+  finding(Kind::invalid_argument, site_index(site), "%s: __cvta_generic_to_shared of a pointer that is no __shared__ variable",
+          describe_self().c_str());
+  return 0;
+}
+
+void load_shared(void* to, unsigned address, int bytes, Site site) {
+  self->site = site_index(site);
+  count_shared(self->site, "ld.shared", bytes, address);
+  const unsigned char* from = locate(address, bytes);
+  if (from == nullptr) {
+    report_out_of_bounds(address, bytes, "ld.shared");
+    std::memset(to, 0xff, static_cast<std::size_t>(bytes));
+    return;
+  }
+  check_alignment(address, bytes, "ld.shared");
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  if (launch.check) shadow_read(address, bytes, self->who);
+}
+
+void store_shared(unsigned address, const void* from, int bytes, Site site) {
+  self->site = site_index(site);
+  count_shared(self->site, "st.shared", bytes, address);
+  unsigned char* to = locate(address, bytes);
+  if (to == nullptr) {
+    report_out_of_bounds(address, bytes, "st.shared");
+    return;
+  }
+  check_alignment(address, bytes, "st.shared");
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  if (launch.check) shadow_write(address, bytes, self->who);
+}
+
+void copy_async(unsigned shared, const void* global, int bytes, int source_bytes, Site site) {
+  self->site = site_index(site);
+  count_shared(self->site, "cp.async", bytes, shared);
+  if (source_bytes < 0 || source_bytes > bytes) {
+    finding(Kind::invalid_argument, self->site, "%s: cp.async of %d bytes takes %d bytes from global memory",
+            describe_self().c_str(), bytes, source_bytes);
+    return;
+  }
+  AsyncCopy copy{shared, bytes, self->group, self->site, {}};
+  if (reinterpret_cast<std::uintptr_t>(global) % static_cast<unsigned>(bytes) != 0) {
+    finding(Kind::misaligned_access, self->site, "%s: the global address of a cp.async of %d bytes is not aligned to it",
+            describe_self().c_str(), bytes);
+  }
+  if (source_bytes > 0) {
+    count_global(self->site, "cp.async", source_bytes, global);
+    if (check_global_read(global, source_bytes, self->site)) {
+      std::memcpy(copy.data, global, static_cast<std::size_t>(source_bytes));
+    } else {
+      std::memset(copy.data, 0xff, static_cast<std::size_t>(source_bytes));
+    }
+  }
+  if (locate(shared, bytes) == nullptr) {
+    report_out_of_bounds(shared, bytes, "cp.async");
+    return;
+  }
+  check_alignment(shared, bytes, "cp.async");
+  if (launch.check) {
+    // From now until the wait the bytes may change at any moment.
+    check_write(shared, bytes, self->who);
+    for (int i = 0; i < bytes; ++i) pending[shared + static_cast<unsigned>(i)] = {true, self->who, self->site};
+  }
+  self->copies.push_back(copy);
+}
+
+void commit_group(Site site) {
+  self->site = site_index(site);
+  ++self->group;
+}
+
+void wait_group(int in_flight, Site site) {
+  self->site = site_index(site);
+  // Groups complete in the order of their commits; the open group is not waited for.
+  auto& copies = self->copies;
+  std::size_t landed = 0;
+  while (landed < copies.size() && copies[landed].group + static_cast<unsigned>(in_flight) < self->group) {
+    land(copies[landed++]);
+  }
+  copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(landed));
+}
+
+unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
+                                        const char* instruction) {
+  unsigned char* p = locate(address, bytes);
+  if (p == nullptr) {
+    report_out_of_bounds(address, bytes, instruction);
+    return nullptr;
+  }
+  check_alignment(address, alignment, instruction);
+  if (launch.check) {
+    const Who warp = who_of(self->warp, whole_warp);
+    if (access == Access::read) {
+      shadow_read(address, bytes, warp);
+    } else {
+      shadow_write(address, bytes, warp);
+    }
+  }
+  return p;
+}
+
+}  // namespace autosched::emulator

@@ -1,0 +1,1 @@
+"""Backends: each takes candidates and gives one measurement for every one of them."""

@@ -1,0 +1,77 @@
+"""What every backend offers: candidates in, one measurement out for each, in whatever order they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from measurements.compile import CompileFailure, over_limits
+from measurements.compile_cache import Compiled
+from measurements.kernel import Kernel
+from measurements.measurement import Measurement, Provenance, Status
+from search_spaces.devices import Device
+from search_spaces.problem import Problem
+from search_spaces.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One schedule of one problem, and the kernel generated for it."""
+
+    problem: Problem
+    schedule: Schedule
+    kernel: Kernel
+
+
+class RunnerStopped(RuntimeError):
+    """The backend cannot go on (a GPU no longer answers). Results already given stand; the message is one line."""
+
+
+class Runner(Protocol):
+    """The contract, which one test class checks for every backend.
+
+    ``measure`` gives exactly one (position, measurement) for each candidate, as they are done. Whatever a candidate
+    does (not compiling, hanging, crashing its process, wrong numbers) is a status of its own measurement and touches no
+    other. The result of a candidate does not depend on its place in the sequence. Leaving the iteration early cancels
+    what has not begun; ``close`` from another thread ends it early. Only RunnerStopped, and errors of this machine such
+    as a full disk, are raised.
+    """
+
+    @property
+    def name(self) -> str:
+        """The backend's name on the command line."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the times come from."""
+
+    def describe(self) -> str:
+        """One line for people: which backend, on what, and what its times mean."""
+
+    def fingerprint(self) -> dict[str, str]:
+        """What times may depend on besides the kernel: device, driver, toolchain, model. Stored with every record."""
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        """(position, measurement) of each candidate, once."""
+
+    def close(self) -> None:
+        """End every process that the runner started. Safe to call twice."""
+
+
+def runnable(
+    candidate: Candidate, result: Compiled | CompileFailure, device: Device, provenance: Provenance
+) -> Compiled | Measurement:
+    """What was compiled, if ``device`` can launch it; otherwise the measurement that says why not."""
+    if isinstance(result, CompileFailure):
+        return Measurement(result.status, provenance, result.reason)
+    reason = over_limits(candidate.kernel, result.resources, device)
+    if reason is None:
+        return result
+    return Measurement(
+        Status.OUT_OF_RESOURCES,
+        provenance,
+        reason,
+        resources=result.resources,
+        compile_seconds=result.compile_seconds,
+    )

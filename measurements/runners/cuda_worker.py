@@ -1,0 +1,516 @@
+"""The process that owns one GPU: it loads cubins, proves their numbers, and times them. It needs numpy and cupy alone.
+
+No kernel of cupy's own is compiled here, because those need CUDA headers that a pip installation may lack; copies,
+fills, events, graphs and launches of ready cubins do without. Any operation may hang or take the process down; the
+supervisor then kills it and starts another.
+
+Operations, each a JSON object with "op":
+- ``open`` (gpu, checks): take the GPU with that index; ``checks`` is the cubin of gpu_checks. What the GPU is.
+- ``health``: run known-good kernels; raises if their answers are wrong.
+- ``prepare`` (problem, seed, cold_bytes, arrays): draw inputs, copy them into rotating buffers of ``cold_bytes`` in
+  total, get the float64 reference and tolerance from the .npy files in ``arrays``, or compute them on the GPU where
+  null. Answers ``{"reference": "missing"}`` where that does not work.
+- ``measure`` (data, kernel, rule, limits): verify, time, verify again. A status, a reason, the times.
+- ``compare`` (data, kernels, rounds, library, limits): the same kernels and the vendor's library, interleaved.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from measurements.measurement import Status
+from measurements.runners.cuda_library import library_call
+from measurements.runners.gpu_checks import (
+    GUARD,
+    KERNEL,
+    MODE_ANY,
+    MODE_EQUAL,
+    MODE_ZERO,
+    THREADS,
+    entry_for,
+    initial_report,
+)
+from measurements.timing import StopRule, interleaved
+from measurements.verification import error_text
+from measurements.worker import serve
+from search_spaces.dtypes import DTYPES, DType
+from search_spaces.family import problem_from_json
+from search_spaces.problem import Operand, Problem
+
+_ALIGNMENT = 256  # bytes, of every buffer: what cudaMalloc gives
+_GAP = 256  # guard bytes behind every buffer
+_MAX_COPIES = 2048  # of tiny problems, whose buffers then stay below the wanted size
+_MAX_GRAPH = 4096  # launches in one graph
+_GRAPH_SECONDS = 2e-3  # a replay is long against the resolution of events, half a microsecond
+_BATCH_SECONDS = 10e-3
+_MAX_BATCH = 20
+_WARM_UP_SECONDS = 5e-3
+_LOADS_PER_FLUSH = 64
+_NOT_READY = 600  # cudaErrorNotReady
+_OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
+
+
+class LaunchTimeout(Exception):
+    """A kernel did not end in its time. It is still running: the process is of no more use."""
+
+
+class GpuWorker:
+    """``cp`` is the cupy module. State lives as long as the process: the GPU, and the data of one problem at a time."""
+
+    def __init__(self, cp: Any) -> None:
+        self._cp = cp
+        self._stream: Any = None
+        self._checks: Any = None
+        self._blocks = 0
+        self._clock: Callable[[], float | None] = lambda: None
+        self._data: dict[str, _Data] = {}
+        self._loads = 0
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do one operation. Raises whatever goes wrong outside of a candidate's own doing."""
+        operations = {
+            "open": self._open,
+            "health": self._health,
+            "prepare": self._prepare,
+            "measure": self._measure,
+            "compare": self._compare,
+        }
+        if request["op"] == "open":
+            self._take(int(request["gpu"]))
+        with self._stream:
+            return operations[request["op"]](request)
+
+    # ---- the device ----
+
+    def _take(self, gpu: int) -> None:
+        self._cp.cuda.Device(gpu).use()
+        self._stream = self._cp.cuda.Stream(non_blocking=True)
+
+    def _open(self, request: dict[str, Any]) -> dict[str, Any]:
+        runtime, device = self._cp.cuda.runtime, self._cp.cuda.Device(int(request["gpu"]))
+        properties = runtime.getDeviceProperties(device.id)
+        attributes = {str(k): int(v) for k, v in device.attributes.items()}
+        self._blocks = 8 * attributes["MultiProcessorCount"]
+        if request["checks"] is not None:
+            self._checks = self._cp.RawModule(path=request["checks"])
+        self._clock, driver = _nvml(device.pci_bus_id)
+        return {
+            "name": properties["name"].decode(),
+            "memory_bytes": int(properties["totalGlobalMem"]),
+            "attributes": attributes,
+            "gpus": int(runtime.getDeviceCount()),
+            "driver": driver or "",
+            "cuda_driver": int(runtime.driverGetVersion()),
+            "cuda_runtime": int(runtime.runtimeGetVersion()),
+            "cupy": str(self._cp.__version__),
+        }
+
+    def _health(self, request: dict[str, Any]) -> dict[str, Any]:
+        cp = self._cp
+        slots = _Slots(cp, Operand("health", "input", DTYPES["u32"], (1000,)), 3)
+        pattern = np.arange(1000, dtype=np.uint32) * np.uint32(2654435761)
+        wanted = cp.asarray(pattern)
+        slots.fill(self._stream, wanted)
+        if self._differences(slots, MODE_EQUAL, wanted) != (0, 0):
+            raise RuntimeError("a known-good kernel found differences where there are none")
+        pattern[617] ^= np.uint32(1)
+        if self._differences(slots, MODE_EQUAL, cp.asarray(pattern)) != (3, 0):
+            raise RuntimeError("a known-good kernel did not find the differences that are there")
+        return {}
+
+    # ---- data ----
+
+    def _prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        cp = self._cp
+        key = request["data"]
+        self._data.clear()
+        cp.get_default_memory_pool().free_all_blocks()
+        problem = problem_from_json(request["problem"])
+        try:
+            inputs = {name: cp.asarray(a) for name, a in problem.random_inputs(int(request["seed"])).items()}
+            if request["arrays"] is not None:
+                reference, tolerance = (
+                    {name: cp.asarray(np.load(path)) for name, path in request["arrays"][which].items()}
+                    for which in ("reference", "tolerance")
+                )
+            else:
+                try:
+                    reference, tolerance = problem.reference(inputs), problem.tolerance(inputs)
+                    for arrays in (reference, tolerance):
+                        arrays.update({name: self._on_gpu(problem, name, a) for name, a in arrays.items()})
+                except MemoryError:
+                    raise
+                except Exception as error:  # no cuBLAS, no headers, or a reference that needs numpy
+                    return {"reference": "missing", "why": f"{type(error).__name__}: {error}"}
+            operands = problem.operands()
+            size = sum(o.bytes for o in operands)
+            copies = min(max(math.ceil(int(request["cold_bytes"]) / size), 1), _MAX_COPIES)
+            slots = {o.name: _Slots(cp, o, copies) for o in operands}
+            for name, slot in slots.items():
+                slot.fill(self._stream, inputs.get(name))
+        except MemoryError as error:
+            return {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
+        self._stream.synchronize()
+        self._data[key] = _Data(problem, inputs, reference, tolerance, slots, copies)
+        return {"reference": "ready", "copies": copies}
+
+    def _on_gpu(self, problem: Problem, name: str, array: Any) -> Any:
+        shape = next(o.shape for o in problem.operands() if o.name == name)
+        if not isinstance(array, self._cp.ndarray) or array.dtype != np.float64 or array.shape != shape:
+            raise TypeError(f"the reference of {name} is not a float64 array on the GPU")
+        return self._cp.ascontiguousarray(array)
+
+    # ---- measuring ----
+
+    def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        data, limit = self._data[request["data"]], float(request["launch_limit"])
+        answer: dict[str, Any] = {"seconds": []}
+        with self._outcome(answer):
+            program = self._load(request["kernel"], data)
+            answer["error"] = self._verified(program, data, limit)
+            self._poison(program, data)
+            sampler = self._sampler(program.launch, data.copies, limit, float(request["graph_below"]))
+            rule, began = StopRule(**request["rule"]), time.perf_counter()
+            while not rule.done(answer["seconds"], time.perf_counter() - began):
+                answer["seconds"] += sampler()
+            answer["clock_mhz"] = self._clock()
+            answer["error"] = max(answer["error"], self._right(program, data, "after repeated launches: "))
+            self._undamaged(program, data)
+        return answer
+
+    def _compare(self, request: dict[str, Any]) -> dict[str, Any]:
+        data, limit = self._data[request["data"]], float(request["launch_limit"])
+        arms: list[dict[str, Any]] = []
+        samplers: dict[int, Callable[[], list[float]]] = {}
+        for kernel in request["kernels"]:
+            arm: dict[str, Any] = {"seconds": []}
+            with self._outcome(arm):
+                program = self._load(kernel, data)
+                arm["error"] = self._verified(program, data, limit)
+                sampler = self._sampler(program.launch, data.copies, limit, float(request["graph_below"]))
+                self._undamaged(program, data)
+                samplers[len(arms)] = sampler
+            arms.append(arm)
+            if arm.get("poisoned"):
+                return {"arms": arms, "rounds": 0}
+        if request["library"]:
+            arm = {"seconds": [], "library": "cuBLAS"}
+            arrays = [{name: s.array(i) for name, s in data.slots.items()} for i in range(data.copies)]
+            call = library_call(self._cp, data.problem, arrays)
+            if isinstance(call, str):
+                arm |= {"status": Status.LAUNCH_ERROR.value, "reason": call}
+            else:
+                with self._outcome(arm):
+                    samplers[len(arms)] = self._sampler(call, data.copies, limit, 0.0)
+            arms.append(arm)
+        indices = list(samplers)
+        for order in interleaved(len(indices), int(request["rounds"])):
+            for place in order:
+                times = sorted(samplers[indices[place]]())
+                arms[indices[place]]["seconds"].append(times[len(times) // 2])
+        return {"arms": arms, "rounds": int(request["rounds"]), "clock_mhz": self._clock()}
+
+    @contextmanager
+    def _outcome(self, answer: dict[str, Any]) -> Iterator[None]:
+        """Puts the status and reason of what happens inside into ``answer``, and whether the process is now useless."""
+        cuda = self._cp.cuda
+        poisoned = False
+        try:
+            yield
+            answer["status"] = Status.OK.value
+        except _Wrong as error:
+            answer |= {"status": Status.WRONG_RESULT.value, "reason": str(error), "error": error.worst}
+            poisoned = error.damage
+        except LaunchTimeout as error:
+            answer |= {"status": Status.TIMEOUT.value, "reason": str(error)}
+            poisoned = True
+        except MemoryError as error:
+            answer |= {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
+        except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
+            few = error.status in (_OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES)
+            answer["status"] = (Status.OUT_OF_RESOURCES if few else Status.LAUNCH_ERROR).value
+            answer["reason"] = str(error)
+            poisoned = not few or not self._alive()
+        if poisoned:
+            answer["poisoned"] = True
+        if answer["status"] != Status.OK.value:
+            answer["seconds"] = []
+
+    def _alive(self) -> bool:
+        cuda = self._cp.cuda
+        try:
+            cuda.runtime.deviceSynchronize()
+        except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError):
+            return False
+        return True
+
+    def _load(self, kernel: dict[str, Any], data: _Data) -> _Program:
+        cp = self._cp
+        self._loads += 1
+        if self._loads % _LOADS_PER_FLUSH == 0:
+            cp.clear_memo()  # cupy remembers every module it loads; this lets the GPU's memory go
+        function = cp.RawModule(path=kernel["cubin"]).get_function(kernel["name"])
+        if kernel["shared"]:
+            function.max_dynamic_shared_size_bytes = int(kernel["shared"])
+        slots = []
+        for argument in kernel["arguments"]:
+            if argument["role"] == "workspace":
+                own = _Slots(cp, _operand(argument), data.copies)
+                own.fill(self._stream, None, 0 if own.operand.zeroed else GUARD)
+                slots.append(own)
+            else:
+                slots.append(data.slots[argument["name"]])
+        return _Program(function, tuple(kernel["grid"]), tuple(kernel["block"]), int(kernel["shared"]), slots)
+
+    def _verified(self, program: _Program, data: _Data, limit: float) -> float:
+        """Launch once on poisoned outputs, and check them; the largest error over its tolerance."""
+        self._poison(program, data)
+        program.launch(0)
+        self._wait(limit)
+        try:
+            return self._right(program, data, "")
+        except _Wrong:
+            self._undamaged(program, data)  # what computes wrongly may also write wrongly
+            raise
+
+    def _poison(self, program: _Program, data: _Data) -> None:
+        for slot in program.slots:
+            if slot.operand.role == "output":
+                slot.memory.memset_async(0xFF, slot.operand.bytes, self._stream)  # NaN in every float type
+
+    def _right(self, program: _Program, data: _Data, when: str) -> float:
+        worst = 0.0
+        for slot in program.slots:
+            operand = slot.operand
+            if operand.role != "output":
+                continue
+            wanted, allowed = data.reference[operand.name], data.tolerance[operand.name]
+            found = slot.array(0)
+            report = self._report(
+                entry_for(operand.dtype.name), self._blocks, 1, (found, wanted, allowed, np.uint64(operand.size))
+            )
+            worst = max(worst, float(report[2:3].view(np.float64)[0]))
+            wrong, first = int(report[0]), int(report[1])
+            if wrong:
+                value = self._element(found, first, operand.dtype)
+                bounds = self._element(wanted, first, None), self._element(allowed, first, None)
+                where = tuple(int(i) for i in np.unravel_index(first, operand.shape))
+                text = error_text(operand.name, where, value, *bounds, wrong=wrong, total=operand.size)
+                raise _Wrong(when + text, worst)
+        return worst
+
+    def _element(self, array: Any, index: int, dtype: DType | None) -> float:
+        one = self._cp.asnumpy(array.reshape(-1)[index : index + 1])
+        return float((one if dtype is None else dtype.load(one))[0])
+
+    def _undamaged(self, program: _Program, data: _Data) -> None:
+        """Inputs are as they were, zeroed workspaces zero again, and nothing was written behind any array."""
+        for slot in program.slots:
+            operand = slot.operand
+            if operand.role == "input":
+                inside, behind = self._differences(slot, MODE_EQUAL, data.inputs[operand.name])
+                complaint = f"{inside} bytes of input {operand.name} were changed"
+            elif operand.zeroed:
+                inside, behind = self._differences(slot, MODE_ZERO, None)
+                complaint = f"{inside} bytes of workspace {operand.name} were not left zero"
+            else:
+                inside, behind = self._differences(slot, MODE_ANY, None)
+                complaint = ""
+            if inside:
+                raise _Wrong(complaint, math.inf, damage=True)
+            if behind:
+                raise _Wrong(f"{behind} bytes behind {operand.name} were written", math.inf, damage=True)
+
+    def _differences(self, slots: _Slots, mode: int, wanted: Any) -> tuple[int, int]:
+        """Bytes that differ inside and behind the arrays of all copies."""
+        expected = slots.array(0) if wanted is None else wanted
+        arguments = (
+            slots.array(0),
+            expected,
+            np.uint64(slots.operand.bytes),
+            np.uint64(slots.stride),
+            np.int32(mode),
+            np.int32(GUARD),
+        )
+        blocks = max(1, min(self._blocks, math.ceil(slots.stride / THREADS)))
+        report = self._report(KERNEL.name, blocks, slots.copies, arguments)
+        return int(report[0]), int(report[2])
+
+    def _report(self, entry: str, blocks: int, slots: int, arguments: tuple[Any, ...]) -> Any:
+        report = self._cp.asarray(np.array(initial_report(), dtype=np.uint64))
+        self._checks.get_function(entry)((blocks, slots), (THREADS,), (*arguments, report))
+        return self._cp.asnumpy(report)
+
+    # ---- timing ----
+
+    def _wait(self, limit: float) -> None:
+        """Wait for the stream at most ``limit`` seconds. Raises LaunchTimeout, and CUDA's error if a launch failed."""
+        event = self._cp.cuda.Event(disable_timing=True)
+        event.record(self._stream)
+        began = time.perf_counter()
+        while True:
+            # Not Event.done, which takes a failed event for one that is not ready.
+            status = self._cp.cuda.runtime.eventQuery(event.ptr)
+            if status == 0:
+                return
+            if status != _NOT_READY:
+                event.synchronize()  # raises what the query says
+            passed = time.perf_counter() - began
+            if passed > limit:
+                raise LaunchTimeout(f"a launch did not end within {limit:g} s")
+            if passed > 1e-3:
+                time.sleep(1e-4)
+
+    def _timed(self, limit: float, work: list[Callable[[], None]]) -> list[float]:
+        """Seconds on the GPU of each piece of ``work``, queued without a gap between them."""
+        cuda = self._cp.cuda
+        pairs = [(cuda.Event(), cuda.Event()) for _ in work]
+        for (start, stop), piece in zip(pairs, work, strict=True):
+            start.record(self._stream)
+            piece()
+            stop.record(self._stream)
+        self._wait(limit)
+        return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
+
+    def _sampler(
+        self, launch: Callable[[int], None], copies: int, limit: float, graph_below: float
+    ) -> Callable[[], list[float]]:
+        """A function that times the kernel once more or some times more; the GPU is warm when this returns."""
+        turn = 0
+
+        def next_launch() -> None:
+            nonlocal turn
+            launch(turn % copies)
+            turn += 1
+
+        began, single = time.perf_counter(), math.inf
+        while not turn or (time.perf_counter() - began < _WARM_UP_SECONDS and turn < 200):
+            single = min(single, *self._timed(limit, [next_launch] * 2))
+        single = max(single, 1e-6)
+
+        if single < graph_below:
+            # A graph visits every copy, else the next replay would find the last ones still in the L2.
+            count = min(max(copies, math.ceil(_GRAPH_SECONDS / single)), _MAX_GRAPH)
+            self._stream.begin_capture()
+            for _ in range(count):
+                next_launch()
+            graph = self._stream.end_capture()
+            limit += 10 * count * single
+
+            def replay() -> list[float]:
+                return [self._timed(limit, [lambda: graph.launch(self._stream)])[0] / count]
+
+            replay()
+            return replay
+
+        batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
+        limit += 10 * batch * single
+
+        def launches() -> list[float]:
+            # The first keeps the GPU busy while the others are queued, so it is not counted.
+            return self._timed(limit, [next_launch] * (batch + 1))[1:]
+
+        return launches
+
+
+class _Wrong(Exception):
+    """``damage``: memory that other candidates rely on was written."""
+
+    def __init__(self, reason: str, worst: float, damage: bool = False) -> None:
+        super().__init__(reason)
+        self.worst = worst
+        self.damage = damage
+
+
+class _Slots:
+    """``copies`` of one operand in one allocation, each with a gap of guard bytes behind it."""
+
+    def __init__(self, cp: Any, operand: Operand, copies: int) -> None:
+        self._cp = cp
+        self.operand = operand
+        self.copies = copies
+        self.stride = -(-(operand.bytes + _GAP) // _ALIGNMENT) * _ALIGNMENT
+        self.memory = cp.cuda.alloc(self.stride * copies)
+        self._arrays: dict[int, Any] = {}
+
+    def array(self, copy: int) -> Any:
+        if copy not in self._arrays:
+            storage = np.dtype(self.operand.dtype.storage)
+            pointer = self.memory + copy * self.stride
+            self._arrays[copy] = self._cp.ndarray(self.operand.shape, dtype=storage, memptr=pointer)
+        return self._arrays[copy]
+
+    def fill(self, stream: Any, contents: Any, byte: int = GUARD) -> None:
+        """Guard bytes behind every copy; ``contents`` in it, or ``byte`` throughout where None."""
+        self.memory.memset_async(GUARD, self.stride * self.copies, stream)
+        for copy in range(self.copies):
+            if contents is not None:
+                pointer = self.memory + copy * self.stride
+                pointer.copy_from_device_async(contents.data, self.operand.bytes, stream)
+            elif byte != GUARD:
+                (self.memory + copy * self.stride).memset_async(byte, self.operand.bytes, stream)
+
+
+@dataclass(frozen=True)
+class _Program:
+    function: Any
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    slots: list[_Slots]
+
+    def launch(self, copy: int) -> None:
+        self.function(self.grid, self.block, tuple(s.array(copy) for s in self.slots), shared_mem=self.shared)
+
+
+@dataclass(frozen=True)
+class _Data:
+    problem: Problem
+    inputs: Mapping[str, Any]
+    reference: Mapping[str, Any]
+    tolerance: Mapping[str, Any]
+    slots: dict[str, _Slots]
+    copies: int
+
+
+def _operand(argument: dict[str, Any]) -> Operand:
+    return Operand(
+        argument["name"],
+        argument["role"],
+        DTYPES[argument["dtype"]],
+        tuple(int(n) for n in argument["shape"]),
+        bool(argument["zeroed"]),
+    )
+
+
+def _nvml(pci_bus_id: str) -> tuple[Callable[[], float | None], str | None]:
+    """A reader of the SM clock in MHz, and the driver's version; neither where pynvml is not installed."""
+    try:
+        pynvml = importlib.import_module("pynvml")
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+        version = pynvml.nvmlSystemGetDriverVersion()
+    except Exception:  # pynvml is optional, and raises errors of its own where the driver hides NVML
+        return lambda: None, None
+
+    def clock() -> float | None:
+        try:
+            return float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
+        except pynvml.NVMLError:
+            return None
+
+    return clock, version if isinstance(version, str) else version.decode()
+
+
+if __name__ == "__main__":
+    import cupy
+
+    serve(GpuWorker(cupy).handle)

@@ -1,0 +1,103 @@
+"""CUDA kernels that check results on the GPU itself: wrong numbers, changed inputs, writes past the end.
+
+They stand alone (no headers, no array library that compiles kernels at run time), and they are also the known-good
+kernels that show, after a failure, that the GPU still answers.
+"""
+
+from __future__ import annotations
+
+from measurements.kernel import Kernel
+
+GUARD = 0xA5  # byte that fills the gap behind each array
+MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # what check_bytes wants in the array itself
+REPORT_WORDS = 4
+THREADS = 256
+
+_SOURCE = r"""
+typedef unsigned long long u64;
+
+__device__ double infinity() { return __longlong_as_double(0x7ff0000000000000ll); }
+
+__device__ double value(unsigned short bits, double) {  // IEEE half, without the header
+  const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
+  double x;
+  if (exponent == 0) x = ldexp((double)mantissa, -24);
+  else if (exponent < 31) x = ldexp((double)(mantissa + 1024), exponent - 25);
+  else x = mantissa ? infinity() - infinity() : infinity();
+  return bits & 0x8000 ? -x : x;
+}
+__device__ double value(unsigned short bits, float) { return (double)__uint_as_float((unsigned)bits << 16); }
+__device__ double value(float x, float) { return (double)x; }
+
+// report: [0] elements that are wrong, [1] index of the first, [2] bits of the largest error over its tolerance.
+template <class Stored, class Kind>
+__device__ void check(const Stored* found, const double* wanted, const double* allowed, u64 count, u64* report) {
+  double worst = 0.0;
+  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
+    const double error = fabs(value(found[i], Kind()) - wanted[i]);
+    if (!(error <= allowed[i])) {  // a NaN is not <= anything
+      atomicAdd(report, 1ull);
+      atomicMin(report + 1, i);
+    }
+    double ratio = error == 0.0 ? 0.0 : error / allowed[i];
+    if (ratio != ratio) ratio = infinity();
+    worst = ratio > worst ? ratio : worst;
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    const double other = __shfl_xor_sync(0xffffffffu, worst, lanes);
+    worst = other > worst ? other : worst;
+  }
+  // The order of doubles that are not negative is the order of their bits.
+  if (threadIdx.x % 32 == 0 && worst > 0.0) atomicMax(report + 2, (u64)__double_as_longlong(worst));
+}
+
+extern "C" __global__ void check_f16(const unsigned short* found, const double* wanted, const double* allowed,
+                                     u64 count, u64* report) {
+  check<unsigned short, double>(found, wanted, allowed, count, report);
+}
+extern "C" __global__ void check_bf16(const unsigned short* found, const double* wanted, const double* allowed,
+                                      u64 count, u64* report) {
+  check<unsigned short, float>(found, wanted, allowed, count, report);
+}
+extern "C" __global__ void check_f32(const float* found, const double* wanted, const double* allowed, u64 count,
+                                     u64* report) {
+  check<float, float>(found, wanted, allowed, count, report);
+}
+
+// Slots of `stride` bytes, one per blockIdx.y: an array of `bytes` bytes and a gap that holds the guard byte.
+// mode 0: any contents, 1: equal to `expected`, 2: zero.
+// report: [0] wrong bytes in arrays, [1] offset of the first in its slot, [2] and [3] the same for gaps.
+extern "C" __global__ void check_bytes(const unsigned char* slots, const unsigned char* expected, u64 bytes, u64 stride,
+                                       int mode, int guard, u64* report) {
+  const unsigned char* slot = slots + blockIdx.y * stride;
+  const u64 first = mode == 0 ? bytes : 0;
+  for (u64 i = first + (u64)blockIdx.x * blockDim.x + threadIdx.x; i < stride; i += (u64)gridDim.x * blockDim.x) {
+    const bool in_gap = i >= bytes;
+    const unsigned char wanted = in_gap ? (unsigned char)guard : mode == 1 ? expected[i] : 0;
+    if (slot[i] != wanted) {
+      atomicAdd(report + (in_gap ? 2 : 0), 1ull);
+      atomicMin(report + (in_gap ? 3 : 1), i);
+    }
+  }
+}
+"""
+
+KERNEL = Kernel(
+    name="check_bytes",
+    source=_SOURCE,
+    include_dirs=(),
+    arguments=(),
+    grid=(1, 1, 1),
+    block=(THREADS, 1, 1),
+    dynamic_shared_bytes=0,
+)
+
+
+def entry_for(dtype: str) -> str:
+    """The entry function that checks an output of type "f16", "bf16" or "f32"."""
+    return f"check_{dtype}"
+
+
+def initial_report() -> list[int]:
+    """What the report must hold before a check: counts of zero, and no first index."""
+    return [0, 2**64 - 1, 0, 2**64 - 1]

@@ -1,0 +1,147 @@
+"""What happens around one GPU worker: it is opened, proved, given work, and replaced when it fails.
+
+After every start, so after every failure, a known-good kernel runs before the next candidate does. The supervisor knows
+nothing of CUDA: the worker may be any module that answers the operations of ``cuda_worker``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from measurements.measurement import Status
+from measurements.runners.base import RunnerStopped
+from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds: of taking the GPU and the health check, of preparing a problem's data, of one whole candidate.
+
+    ``retry_pauses`` are the waits between attempts to get a GPU that does not answer; one more attempt than waits.
+    """
+
+    health: float = 60.0
+    prepare: float = 300.0
+    candidate: float = 30.0
+    retry_pauses: tuple[float, ...] = (1.0, 5.0)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``answer`` is the worker's, where it gave one with status ok; ``reason`` says why not."""
+
+    status: Status
+    reason: str
+    answer: Answer
+
+
+class Supervisor:
+    """Owns ``worker``, for use by one thread. ``opening`` is the request that takes the GPU.
+
+    ``info`` is the answer to it, from the first time the GPU was healthy; ``restarts`` counts the replacements since.
+    """
+
+    def __init__(self, worker: Worker, opening: Answer, limits: Limits) -> None:
+        self._worker = worker
+        self._opening = opening
+        self._limits = limits
+        self._healthy_start = 0
+        self._prepared: dict[str, Outcome] = {}
+        self.info: Answer = {}
+
+    @property
+    def restarts(self) -> int:
+        return max(self._worker.starts - 1, 0)
+
+    def ensure_healthy(self) -> Answer:
+        """Start the worker if it is not there, and see that the GPU computes. Raises RunnerStopped, WorkerClosed."""
+        failures: list[str] = []
+        for pause in (*self._limits.retry_pauses, None):
+            try:
+                self._worker.start()
+                if self._worker.starts != self._healthy_start:
+                    self._prepared.clear()
+                    self.info = self._worker.request(self._opening, self._limits.health)
+                    self._worker.request({"op": "health"}, self._limits.health)
+                    self._healthy_start = self._worker.starts
+                return self.info
+            except WorkerClosed:
+                raise
+            except WorkerError as error:
+                failures.append(str(error))
+                self._worker.stop()
+                if pause is not None:
+                    time.sleep(pause)
+        raise RunnerStopped(f"the GPU does not answer after {len(failures)} attempts: {failures[-1]}")
+
+    def run(
+        self, data: str, prepare: Callable[[Answer | None], Answer], request: Answer, limit: float | None = None
+    ) -> Outcome:
+        """Prepare ``data`` if the worker does not hold it, and give it ``request``. Exactly one outcome.
+
+        ``prepare`` makes the request that prepares; it is called with None, and again with the worker's answer if that
+        says that arrays are missing. ``limit`` replaces the candidate's seconds. A worker that dies gets the work a second time, after a health check, since its
+        death may be another's doing; what dies twice has crashed. Raises RunnerStopped and WorkerClosed only.
+        """
+        seconds = self._limits.candidate if limit is None else limit
+        for last_try in (False, True):
+            self.ensure_healthy()
+            try:
+                ready = self._ensure_prepared(data, prepare)
+                if ready.status is not Status.OK:
+                    return ready
+                answer = self._worker.request(request, seconds)
+                break
+            except WorkerClosed:
+                raise
+            except WorkerTimeout:
+                return Outcome(Status.TIMEOUT, f"not measured within {seconds:g} s", {})
+            except WorkerDied as error:
+                if last_try:
+                    return Outcome(Status.CRASHED, str(error), {})
+            except WorkerFailed as error:
+                self._worker.stop()  # it raised where nothing should: what it holds is not to be trusted
+                return Outcome(Status.CRASHED, f"the GPU worker failed: {error}", {})
+        if answer.get("poisoned"):
+            self._worker.stop()
+        return self._judged(answer)
+
+    def close(self) -> None:
+        """End the worker; from any thread."""
+        self._worker.close()
+
+    def _ensure_prepared(self, data: str, prepare: Callable[[Answer | None], Answer]) -> Outcome:
+        known = self._prepared.get(data)
+        if known is not None:
+            return known
+        self._prepared.clear()  # the worker holds the data of one problem at a time
+        try:
+            answer = self._worker.request(prepare(None), self._limits.prepare)
+            if answer.get("reference") == "missing":
+                answer = self._worker.request(prepare(answer), self._limits.prepare)
+        except WorkerTimeout:
+            return Outcome(Status.TIMEOUT, f"the inputs were not ready within {self._limits.prepare:g} s", {})
+        outcome = self._judged({"status": Status.OK.value, **answer})
+        self._prepared[data] = outcome
+        return outcome
+
+    def _judged(self, answer: Answer) -> Outcome:
+        """The outcome that ``answer`` tells, if it makes sense; a worker that answers nonsense is replaced."""
+        try:
+            status = Status(answer["status"])
+            reason = str(answer.get("reason", ""))
+            times = answer.get("seconds", [1.0]) if status is Status.OK else [1.0]
+            if not times or not all(float(t) > 0 and math.isfinite(t) for t in times):
+                raise ValueError("these are no times")
+            if status is not Status.OK and not reason:
+                raise ValueError("a failure needs a reason")
+        except (KeyError, TypeError, ValueError):
+            self._worker.stop()
+            return Outcome(Status.CRASHED, f"the GPU worker's answer makes no sense: {str(answer)[:200]}", {})
+        return Outcome(status, reason, answer)

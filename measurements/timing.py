@@ -1,0 +1,161 @@
+"""Statistics of times: how noisy, when to stop, which of two is faster. Times are seconds; a ratio under 1 is faster.
+
+Medians and quartiles throughout: a GPU's times have a floor and a long tail. Nothing here draws random numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+_IQR_OF_NORMAL = 1.3490  # interquartile range of a normal distribution, in standard deviations
+_MEDIAN_EFFICIENCY = 1.2533  # sqrt(pi / 2): standard error of a median over that of a mean, normal distribution
+
+
+def relative_noise(seconds: Sequence[float]) -> float:
+    """Standard deviation over median, the deviation taken from the quartiles so that outliers do not count.
+
+    Infinite for fewer than two values.
+    """
+    if len(seconds) < 2:
+        return math.inf
+    p25, median, p75 = statistics.quantiles(seconds, n=4, method="inclusive")
+    return (p75 - p25) / _IQR_OF_NORMAL / median if median > 0 else math.inf
+
+
+def median_error(seconds: Sequence[float]) -> float:
+    """Relative standard error of the median of ``seconds``."""
+    return _MEDIAN_EFFICIENCY * relative_noise(seconds) / math.sqrt(max(len(seconds), 1))
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """Repeat until the relative standard error of the median is at most ``target``, or a limit is met.
+
+    At least ``min_repeats`` are taken, unless ``max_seconds`` of measuring have passed after the first.
+    """
+
+    target: float = 0.003
+    min_repeats: int = 7
+    max_repeats: int = 100
+    max_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_repeats <= self.max_repeats:
+            raise ValueError(
+                f"repeats must satisfy 1 <= min_repeats <= max_repeats, not {self.min_repeats} and {self.max_repeats}"
+            )
+        if not (self.target > 0 and self.max_seconds > 0):
+            raise ValueError(f"target and max_seconds must be positive, not {self.target} and {self.max_seconds}")
+
+    def done(self, seconds: Sequence[float], elapsed: float) -> bool:
+        """Whether the repeats so far are enough; ``elapsed`` is the wall time that measuring has taken."""
+        if not seconds:
+            return False
+        if elapsed >= self.max_seconds or len(seconds) >= self.max_repeats:
+            return True
+        return len(seconds) >= self.min_repeats and median_error(seconds) <= self.target
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Median of candidate time over baseline time, with a confidence interval; ``pairs`` is how many were compared."""
+
+    median: float
+    low: float
+    high: float
+    pairs: int
+
+    @classmethod
+    def paired(cls, candidate: Sequence[float], baseline: Sequence[float], confidence: float = 0.95) -> Self:
+        """Of times taken in pairs, one of each per round.
+
+        The interval is the sign test's: order statistics of the ratios whose rank the binomial distribution gives. It
+        assumes no distribution. Below 6 pairs no interval of 95% exists, and it is (0, infinity). Raises ValueError for
+        unequal or empty lists, for times that are not positive, and for a confidence outside (0, 1).
+        """
+        if len(candidate) != len(baseline) or not candidate:
+            raise ValueError(f"pairs need two lists of the same length, not {len(candidate)} and {len(baseline)}")
+        if not all(t > 0 for t in (*candidate, *baseline)):
+            raise ValueError("times must be positive")
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
+        ratios = sorted(c / b for c, b in zip(candidate, baseline, strict=True))
+        n = len(ratios)
+        rank = _sign_test_rank(n, confidence)
+        low, high = (ratios[rank - 1], ratios[n - rank]) if rank else (0.0, math.inf)
+        return cls(statistics.median(ratios), low, high, n)
+
+
+class Verdict(StrEnum):
+    FASTER = "faster"
+    SAME = "same"
+    SLOWER = "slower"
+    AMBIGUOUS = "ambiguous"  # the interval reaches over a border: more rounds are needed
+
+
+def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
+    """What ``ratio`` shows, where less than ``tie`` apart is the same. Every claim holds over the whole interval."""
+    if ratio.high < 1 - tie:
+        return Verdict.FASTER
+    if ratio.low > 1 + tie:
+        return Verdict.SLOWER
+    if ratio.low >= 1 - tie and ratio.high <= 1 + tie:
+        return Verdict.SAME
+    return Verdict.AMBIGUOUS
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``winner`` is a position; ``clear`` says that each other one is shown to be slower or the same.
+
+    ``ratios`` compares every one with the fastest by median.
+    """
+
+    winner: int
+    clear: bool
+    ratios: tuple[Ratio, ...]
+
+
+def choose(times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01) -> Choice:
+    """The winner among interleaved finalists: the simplest of those that are the same as the fastest.
+
+    ``times[i]`` are the times of finalist i, one per round; the lowest ``complexity`` is the simplest. Raises
+    ValueError for no finalists, for lists of different lengths, and for times that are not positive.
+    """
+    if not times or len(times) != len(complexity):
+        raise ValueError(f"every finalist needs times and a complexity, got {len(times)} and {len(complexity)}")
+    fastest = min(range(len(times)), key=lambda i: statistics.median(times[i]))
+    ratios = tuple(Ratio.paired(t, times[fastest]) for t in times)
+    verdicts = [Verdict.SAME if i == fastest else verdict(r, tie) for i, r in enumerate(ratios)]
+    same = [i for i, v in enumerate(verdicts) if v is Verdict.SAME]
+    winner = min(same, key=lambda i: (complexity[i], i != fastest))
+    return Choice(winner, Verdict.AMBIGUOUS not in verdicts, ratios)
+
+
+def interleaved(arms: int, rounds: int) -> list[list[int]]:
+    """The order of the arms in each round: rotated, and every other time reversed, so that each meets each place.
+
+    What runs first in a round finds another clock and temperature than what runs last.
+    """
+    orders = []
+    for r in range(rounds):
+        start = r // 2 % max(arms, 1)
+        order = [(start + i) % arms for i in range(arms)]
+        orders.append(order if r % 2 == 0 else order[::-1])
+    return orders
+
+
+def _sign_test_rank(n: int, confidence: float) -> int:
+    """The largest r with P(Binomial(n, 1/2) < r) <= (1 - confidence) / 2; 0 when there is none."""
+    tail, rank = 0.0, 0
+    for successes in range(n // 2):
+        tail += math.comb(n, successes) / 2**n
+        if tail > (1 - confidence) / 2:
+            break
+        rank = successes + 1
+    return rank

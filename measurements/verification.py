@@ -1,0 +1,95 @@
+"""Are the numbers right? Every element against the float64 reference, within the problem's own bound; NaN never is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces.dtypes import DType, FloatArray
+from search_spaces.problem import Array, Problem
+
+_CHUNK = 1 << 20  # elements compared at a time: the float64 temporaries stay in the cache
+
+
+@dataclass(frozen=True)
+class Check:
+    """``worst`` is the largest error over its tolerance (at most 1 where ``ok``, infinite for NaN); ``reason`` says
+    what is wrong, "" where nothing is."""
+
+    ok: bool
+    worst: float
+    reason: str = ""
+
+
+def check(
+    problem: Problem,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    reference: Mapping[str, FloatArray] | None = None,
+    tolerance: Mapping[str, FloatArray] | None = None,
+) -> Check:
+    """Compare stored ``outputs`` with ``problem.reference(inputs)`` within ``problem.tolerance(inputs)``.
+
+    Both are computed unless given. Arrays are named and shaped as the problem's operands. Raises ValueError for an
+    output that is missing or has another shape or storage type.
+    """
+    reference = problem.reference(inputs) if reference is None else reference
+    tolerance = problem.tolerance(inputs) if tolerance is None else tolerance
+    worst = 0.0
+    for operand in problem.operands():
+        if operand.role != "output":
+            continue
+        if operand.name not in outputs:
+            raise ValueError(f"output {operand.name} is missing")
+        found = outputs[operand.name]
+        if found.shape != operand.shape or found.dtype != np.dtype(operand.dtype.storage):
+            raise ValueError(
+                f"output {operand.name} must be {operand.dtype.storage} of shape {operand.shape}, "
+                f"not {found.dtype} of shape {found.shape}"
+            )
+        result = compare(operand.name, operand.dtype, found, reference[operand.name], tolerance[operand.name])
+        if not result.ok:
+            return result
+        worst = max(worst, result.worst)
+    return Check(True, worst)
+
+
+def compare(name: str, dtype: DType, found: Array, reference: FloatArray, tolerance: FloatArray) -> Check:
+    """Compare one stored array with what it should be; ``reference`` and ``tolerance`` broadcast to its shape."""
+    shape = found.shape
+    flat = np.ascontiguousarray(found).reshape(-1)
+    wanted = np.broadcast_to(reference, shape).reshape(-1)
+    allowed = np.broadcast_to(tolerance, shape).reshape(-1)
+    worst, wrong, first = 0.0, 0, -1
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            error = np.abs(dtype.load(flat[part]) - wanted[part])
+            bad = ~(error <= allowed[part])  # not (error > allowed): NaN must be bad
+            ratio = np.where(error == 0, 0.0, error / allowed[part])
+        worst = max(worst, math.inf if np.isnan(ratio).any() else float(ratio.max(initial=0.0)))
+        count = int(bad.sum())
+        if count and first < 0:
+            first = start + int(bad.argmax())
+        wrong += count
+    if not wrong:
+        return Check(True, worst)
+    value = float(dtype.load(flat[first : first + 1])[0])
+    where = tuple(int(i) for i in np.unravel_index(first, shape))
+    return Check(
+        False, worst, error_text(name, where, value, float(wanted[first]), float(allowed[first]), wrong, flat.size)
+    )
+
+
+def error_text(
+    name: str, where: tuple[int, ...], value: float, wanted: float, allowed: float, wrong: int, total: int
+) -> str:
+    """The sentence about the first of ``wrong`` elements of ``total``."""
+    return (
+        f"{name}{list(where)} is {value:.6g}, should be {wanted:.6g} within {allowed:.2g}; "
+        f"{wrong} of {total} elements are wrong"
+    )

@@ -1,0 +1,160 @@
+"""Generated kernels: their tails are short, rules and static_asserts agree, and every sampled schedule compiles."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from autosched.codegen import generate, include_dir
+from measurements.compile import CompileFailure, CompilePool
+from search_spaces.devices import device
+from search_spaces.matmul import Matmul
+from search_spaces.matmul.space import laws, space
+from search_spaces.schedule import Schedule
+
+H200 = device("h200")
+PROBLEM = Matmul(512, 512, 512)
+GOOD = Schedule.from_json(
+    "matmul",
+    {
+        "tile_m": 128,
+        "tile_n": 128,
+        "tile_k": 32,
+        "intrinsic": "mma_m16n8k16_f16",
+        "sg_layout_m": 2,
+        "sg_layout_n": 2,
+        "sg_data_m": 64,
+        "sg_data_n": 64,
+        "layout_a": "swizzle(2,3,3)",
+        "layout_b": "swizzle(3,3,4)",
+        "copy_a": "cp.async",
+        "copy_b": "cp.async",
+        "vector_a": 8,
+        "vector_b": 8,
+        "copy_columns_a": 4,
+        "copy_columns_b": 16,
+        "stages": 3,
+        "k_unroll": 2,
+        "epilogue": "registers",
+        "min_blocks": 1,
+        "split_k": 1,
+        "raster": "row",
+        "batch_mapping": "outer",
+    },
+)
+
+# (decision, a value that breaks a law, the law, how the C++ says the same)
+BROKEN = [
+    ({"sg_data_m": 48}, "wg_map_m", [("sg_data_m = 64", "sg_data_m = 48")]),
+    ({"sg_data_n": 48}, "wg_map_n", [("sg_data_n = 64", "sg_data_n = 48")]),
+    ({"sg_data_m": 8}, "fragments_m", [("sg_data_m = 64", "sg_data_m = 8")]),
+    ({"tile_k": 8}, "fragments_k", [("tile_k = 32", "tile_k = 8")]),
+    ({"k_unroll": 4}, "k_unroll", [("k_unroll = 2", "k_unroll = 4")]),
+    ({"copy_columns_a": 64}, "copy_map_a", [("copy_columns = 4", "copy_columns = 64")]),
+    ({"copy_columns_b": 1}, "copy_map_b", [("copy_columns = 16", "copy_columns = 1")]),
+    ({"vector_a": 1, "copy_columns_a": 32}, "copy_async_a", [("copy_vector = 8", "copy_vector = 1")]),
+    ({"split_k": 16, "tile_k": 128, "stages": 1}, "split_k", [("split_k = 1", "split_k = 16"), ("k = 512", "k = 96")]),
+    (
+        {"sg_layout_m": 8, "sg_layout_n": 8, "sg_data_m": 16, "sg_data_n": 16},
+        "threads",
+        [("sg_layout_m = 2", "sg_layout_m = 8"), ("sg_layout_n = 2", "sg_layout_n = 8"),
+         ("sg_data_m = 64", "sg_data_m = 16"), ("sg_data_n = 64", "sg_data_n = 16")],
+    ),
+    (
+        {"intrinsic": "wmma_m16n16k16_f16", "layout_a": "pad(8,1)", "layout_b": "pad(8,1)"},
+        "epilogue",
+        [("autosched::MmaSync<", "autosched::Wmma<")],
+    ),
+]  # fmt: skip
+
+
+def static_assert_names() -> set[str]:
+    headers = Path(include_dir()).rglob("*.cuh")
+    return {name for header in headers for name in re.findall(r'"rule (\w+):', header.read_text())}
+
+
+@pytest.mark.parametrize(("changes", "law", "edits"), BROKEN, ids=[f"{law}-{next(iter(c))}" for c, law, _ in BROKEN])
+def test_the_rule_and_the_static_assert_say_the_same(
+    changes: dict[str, int | str], law: str, edits: list[tuple[str, str]]
+) -> None:
+    problem = Matmul(512, 512, 96) if law == "split_k" else PROBLEM
+    broken = GOOD.replace(**changes)
+    violations = {v.rule: v.reason for v in space(problem, H200).explain(broken) if v.rule in _laws()}
+    assert law in violations
+    assert violations[law].strip() and "\n" not in violations[law]
+    with pytest.raises(ValueError, match="|".join(violations)):
+        generate(problem, broken, H200)
+
+    source = generate(PROBLEM, GOOD, H200).source
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new, 1)
+    kernel = generate(PROBLEM, GOOD, H200)
+    with CompilePool(1) as pool:
+        ((_, result),) = pool.compile_many([type(kernel)(**{**vars_of(kernel), "source": source})], H200.arch)
+    assert isinstance(result, CompileFailure)
+    named = re.findall(r"rule (\w+):", result.log)
+    assert any(law.startswith(name) for name in named), result.log
+
+
+def vars_of(kernel: object) -> dict[str, object]:
+    import dataclasses
+
+    return {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}  # type: ignore[arg-type]
+
+
+def _laws() -> set[str]:
+    return {rule.name for rule in laws(PROBLEM, H200)}
+
+
+def test_every_static_assert_names_a_law_or_a_domain() -> None:
+    domains = {"stages", "store_vector", "copy_width"}  # bounded by the parameters' domains or derived
+    for name in static_assert_names() - domains:
+        assert any(law.startswith(name) for law in _laws()), name
+
+
+def test_the_generated_tail_only_instantiates() -> None:
+    source = generate(PROBLEM, GOOD, H200).source
+    assert source.count("#include") == 1
+    assert "asm" not in source and "for" not in source.split("struct Config")[0]
+    entry = source.split('extern "C"')[1]
+    assert entry.count(";") == 1
+
+
+def test_inline_ptx_is_in_the_ptx_folder_alone() -> None:
+    for header in Path(include_dir()).rglob("*.cuh"):
+        if header.parent.name != "ptx":
+            assert "asm" not in header.read_text(), header
+
+
+def sampled_problems() -> list[Matmul]:
+    problems = []
+    for i, dtype in enumerate(("f16", "bf16", "f32")):
+        for j, (order_a, order_b) in enumerate([("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]):
+            sizes = [(256, 256, 256), (131, 70, 99), (17, 33, 77), (1024, 96, 200)][(i + j) % 4]
+            epilogue = ("none", "bias", "relu", "bias+gelu", "silu", "bias+silu")[(i * 4 + j) % 6]
+            out = ("f16", "bf16", "f32")[(i + j) % 3]
+            problems.append(
+                Matmul(*sizes, batch=1 + j % 2, a=dtype, b=dtype, out=out, order_a=order_a, order_b=order_b,
+                       epilogue=epilogue)
+            )  # fmt: skip
+    return problems
+
+
+@pytest.mark.parametrize("name", ["a100", "rtx4090", "h200"])
+def test_sampled_schedules_compile(name: str) -> None:
+    """200 schedules over types, orders, epilogues and odd sizes, on sm_80, sm_89 and sm_90a (67 each and one more)."""
+    target = device(name)
+    kernels = [
+        generate(problem, schedule, target)
+        for problem in sampled_problems()
+        for schedule in space(problem, target).sample(6, seed=7)
+    ]
+    assert len(kernels) >= 67
+    with CompilePool() as pool:
+        results = dict(pool.compile_many(kernels, target.arch))
+    assert sorted(results) == list(range(len(kernels)))
+    failures = [r for r in results.values() if isinstance(r, CompileFailure)]
+    assert not failures, failures[0].reason

@@ -1,0 +1,208 @@
+"""Break the kernels in many ways: the emulator and the reference together must report every one of them.
+
+Each mutation is one edit of one .cuh file, run with a schedule (a golden case) that reaches the edited line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from autosched.codegen import generate, include_dir
+from measurements.emulator import emulate
+from measurements.verification import check
+from search_spaces.devices import device
+from search_spaces.family import problem_from_json
+from search_spaces.schedule import Schedule
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PIPELINED, TRANSPOSED, SPLIT = "mma_f16_pipelined", "mma_bf16_transposed", "mma_tf32_split"
+WMMA, FMA_ODD, FMA_PADS, FMA_TORN = "wmma_f16_padded", "fma_f32_odd", "fma_bf16_pads", "fma_f16_torn"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    case: str
+    header: str  # below include/autosched
+    old: str
+    new: str
+
+
+MATMUL, COPY, MMA = "kernels/matmul.cuh", "common/tile_copy.cuh", "intrinsics/mma_sync.cuh"
+
+MUTATIONS = (
+    Mutation(
+        "no barrier after the wait",
+        PIPELINED,
+        MATMUL,
+        "cp_async_wait_group<Pending>();\n      ptx::barrier_sync();",
+        "cp_async_wait_group<Pending>();",
+    ),
+    Mutation("wait for one group too few", PIPELINED, MATMUL, "C::stages - 2 : 0>", "C::stages - 1 : 0>"),
+    Mutation(
+        "no wait for cp.async",
+        PIPELINED,
+        MATMUL,
+        "if constexpr (any_async) ptx::cp_async_wait_group<Pending>();",
+        "",
+    ),
+    Mutation(
+        "no commit in the loop",
+        PIPELINED,
+        MATMUL,
+        "          loader.load();\n        }\n        Loader::commit();",
+        "          loader.load();\n        }",
+    ),
+    Mutation(
+        "single stage refilled while it is read",
+        TRANSPOSED,
+        MATMUL,
+        "ptx::barrier_sync();  // everybody has read the only stage before it is filled again",
+        "",
+    ),
+    Mutation("first stage to fill is off by one", PIPELINED, MATMUL, "C::stages > 1 ? C::stages - 1 : 0;", "0;"),
+    Mutation("stages wrap too early", PIPELINED, MATMUL, "stage + 1 == C::stages ?", "stage + 2 == C::stages ?"),
+    Mutation("one k-tile too many is loaded", FMA_PADS, MATMUL, "t + ahead < tiles", "t + ahead <= tiles"),
+    Mutation("one k-tile too few is multiplied", PIPELINED, MATMUL, "t < tiles; ++t", "t < tiles - 1; ++t"),
+    Mutation(
+        "register copy stored one stage too late",
+        FMA_PADS,
+        MATMUL,
+        "          loader.store(fill);",
+        "          loader.store(stage);",
+    ),
+    Mutation("warps share a column", PIPELINED, MATMUL, "warp_n = warp % C::sg_layout_n", "warp_n = warp / C::sg_layout_n"),
+    Mutation("fragment rows with the wrong stride", PIPELINED, MATMUL, "i % per_m * I::m;", "i % per_m * I::n;"),
+    Mutation("B is read from A's stage", PIPELINED, MATMUL, "tile + A::stage_bytes, step", "tile, step"),
+    Mutation("k-steps of one intrinsic all alike", PIPELINED, MATMUL, "origin_m(warp_m, i), step * I::k", "origin_m(warp_m, i), 0"),
+    Mutation("column tail stored", FMA_ODD, MATMUL, "if (col + e < C::n)", "if (col + e <= C::n)"),
+    Mutation("row tail stored", FMA_ODD, MATMUL, "if (row >= C::m) continue;", "if (row > C::m) continue;"),
+    Mutation("row tail of the shared epilogue", WMMA, MATMUL, "m0 + row >= C::m", "m0 + row > C::m"),
+    Mutation("column tail of the shared epilogue", WMMA, MATMUL, "n0 + col >= C::n", "n0 + col > C::n"),
+    Mutation(
+        "epilogue overwrites a k-tile still read",
+        WMMA,
+        MATMUL,
+        "ptx::barrier_sync();  // everybody has read the last k-tile",
+        "",
+    ),
+    Mutation(
+        "epilogue read before it is written",
+        TRANSPOSED,
+        MATMUL,
+        "    ptx::barrier_sync();\n    constexpr int vector = C::store_vector;",
+        "    constexpr int vector = C::store_vector;",
+    ),
+    Mutation("epilogue rows too short", WMMA, MATMUL, "epilogue_line = C::tile_n + 8;", "epilogue_line = C::tile_n - 8;"),
+    Mutation(
+        "split counted before all its sums are stored",
+        SPLIT,
+        MATMUL,
+        "ptx::barrier_sync();  // ... of every thread; also: shared memory is free",
+        "",
+    ),
+    Mutation(
+        "counter not reset",
+        SPLIT,
+        MATMUL,
+        "if (threadIdx.x == 0) ptx::st_global(counter, Packet<4>{{0u}});  // ready for the next launch",
+        "",
+    ),
+    Mutation("first split finishes the tile", SPLIT, MATMUL, "!= C::split_k - 1) return", "!= 0) return"),
+    Mutation("splits begin at the wrong k", SPLIT, MATMUL, "split * tiles_k_of_split * C::tile_k;", "split * C::tile_k;"),
+    Mutation("a split's sums left out", SPLIT, MATMUL, "s < C::split_k; ++s", "s < C::split_k - 1; ++s"),
+    Mutation("batch stride of A", SPLIT, MATMUL, "(batch) * C::m * C::k;", "(batch) * C::n * C::k;"),
+    Mutation("batch and tile mixed up", SPLIT, MATMUL, "C::batch_inner ? id / C::batch", "C::batch_inner ? id % C::batch"),
+    Mutation("bias shifted by one", FMA_ODD, MATMUL, "(bias + col)", "(bias + col + 1)"),
+    Mutation("row check of the copy", FMA_PADS, COPY, "major + i * major_step < ArrayMajor", "true"),
+    Mutation("line tail of the copy", PIPELINED, COPY, "minor + j * minor_step < ArrayMinor", "true"),
+    Mutation("zero fill of cp.async", PIPELINED, COPY, "from, ok ? bytes : 0);\n        } else", "from, bytes);\n        } else"),
+    Mutation("out-of-bounds vector read", WMMA, COPY, "if (inside(i, j)) packet =", "packet ="),
+    Mutation("copy without the swizzle", PIPELINED, COPY, "MinorIsColumn ? Layout::offset(a, b)", "MinorIsColumn ? a * Layout::cols + b"),
+    Mutation("copy without the pad", FMA_ODD, COPY, "MinorIsColumn ? Layout::offset(a, b)", "MinorIsColumn ? a * Layout::cols + b"),
+    Mutation("copy threads in one line", PIPELINED, COPY, "major(int(threadIdx.x) / Columns)", "major(int(threadIdx.x) % Columns)"),
+    Mutation("copy does not advance", PIPELINED, COPY, "    source += TileMinor;\n", ""),
+    Mutation("copy advances by the wrong lines", PIPELINED, COPY, "(TileMajor) * ArrayMinor;", "(TileMinor) * ArrayMinor;"),
+    Mutation("torn vector stored in part", FMA_TORN, COPY, "e += StoreVector) {\n          ptx", "e += 2 * StoreVector) {\n          ptx"),
+    Mutation(
+        "swapped fragments of B",
+        PIPELINED,
+        MMA,
+        "b[0].x[1] = x[1], b[1].x[0] = x[2]",
+        "b[0].x[1] = x[2], b[1].x[0] = x[1]",
+    ),
+    Mutation(
+        "swapped quadrants of A",
+        PIPELINED,
+        MMA,
+        "row + matrix % 2 * 8 + r, depth + matrix / 2 * half_k",
+        "row + matrix / 2 * 8 + r, depth + matrix % 2 * half_k",
+    ),
+    Mutation("ldmatrix without .trans", TRANSPOSED, MMA, "ptx::ldmatrix_x4_trans(a.x", "ptx::ldmatrix_x4(a.x"),
+    Mutation("accumulator rows", PIPELINED, MMA, "lane / 4 + 8 * run", "lane / 4 + 4 * run"),
+    Mutation("accumulator columns", PIPELINED, MMA, "lane % 4 * 2", "lane % 4"),
+    Mutation("tf32 through the f16 instruction", SPLIT, MMA, "sizeof(T) == 4 ? 8 : 16;", "16;"),
+    Mutation(
+        "wmma stride",
+        WMMA,
+        "intrinsics/wmma.cuh",
+        "wmma_load_a_m16n16k16_f16<Operand::order>(a.x, address, Operand::leading_dimension)",
+        "wmma_load_a_m16n16k16_f16<Operand::order>(a.x, address, Operand::Layout::cols)",
+    ),
+    Mutation(
+        "wmma of the wrong storage order",
+        WMMA,
+        "intrinsics/wmma.cuh",
+        "wmma_load_b_m16n16k16_f16<Operand::order>",
+        "wmma_load_b_m16n16k16_f16<ptx::Major::col>",
+    ),
+    Mutation("fma lanes swapped", FMA_ODD, "intrinsics/fma.cuh", "row + lane / ThreadsN * ElementsM + e", "row + lane % ThreadsN * ElementsM + e"),
+    Mutation("raster visits a tile twice", PIPELINED, "common/raster.cuh", "first + inside % height, inside / height", "first + inside / height, inside / height"),
+    Mutation("relu upside down", WMMA, "common/activation.cuh", "x < 0.0f ? 0.0f : x", "x > 0.0f ? 0.0f : x"),
+    Mutation("gelu of tanh", TRANSPOSED, "common/activation.cuh", "erff(x * 0.70710678118654752f)", "tanhf(x)"),
+    Mutation("pad after every line", FMA_PADS, "common/shared_layout.cuh", "x / (Line * Lines) * Elements", "x / Line * Elements * 4"),
+    Mutation("high half of a packet", FMA_TORN, "common/numeric.cuh", "p.word[i / 2] >> (16 * (i % 2))", "p.word[i / 2] >> (8 * (i % 2))"),
+)  # fmt: skip
+
+
+def run(case: str, folder: Path | None = None) -> str:
+    """ "ok", or what was found."""
+    data = json.loads((GOLDEN / f"{case}.json").read_text())
+    problem = problem_from_json(data["problem"])
+    kernel = generate(problem, Schedule.from_json(problem.family, data["schedule"]), device(data["device"]))
+    if folder is not None:
+        kernel = dataclasses.replace(kernel, include_dirs=(str(folder),))
+    inputs = problem.random_inputs(3)
+    result = emulate(kernel, inputs, time_limit=30)
+    if result.status != "ok":
+        return f"{result.status}: {result.reason}"
+    outcome = check(problem, inputs, result.outputs)
+    return "ok" if outcome.ok else f"wrong: {outcome.reason}"
+
+
+@pytest.mark.parametrize("case", sorted({m.case for m in MUTATIONS}))
+def test_the_unbroken_kernel_is_clean(case: str) -> None:
+    assert run(case) == "ok"
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
+def test_every_mutation_is_reported(mutation: Mutation, tmp_path: Path) -> None:
+    folder = tmp_path / "include"
+    shutil.copytree(include_dir(), folder)
+    header = folder / "autosched" / mutation.header
+    text = header.read_text()
+    assert text.count(mutation.old) == 1, f"the edit must fit one place of {mutation.header}"
+    header.write_text(text.replace(mutation.old, mutation.new))
+    found = run(mutation.case, folder)
+    assert found != "ok"
+    assert not found.startswith("compile_error") or mutation.name in ("tf32 through the f16 instruction",), found
+
+
+def test_the_list_is_long_enough() -> None:
+    assert len(MUTATIONS) >= 20

@@ -1,0 +1,38 @@
+"""What all tests share: the gpu marker, and the switch that accepts new golden files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write what code generation emits now as the expected")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not any("gpu" in item.keywords for item in items):
+        return
+    available, why_not = _gpu()
+    if not available:
+        skip = pytest.mark.skip(reason=f"no GPU answers: {why_not}")
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(skip)
+
+
+def _gpu() -> tuple[bool, str]:
+    from measurements.runners.cuda import cuda_available
+
+    return cuda_available()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compiled objects of all tests go to one folder for the run, unless the caller names one to keep."""
+    if "AUTOSCHED_CACHE_DIR" not in os.environ:
+        root = tmp_path_factory.getbasetemp()
+        base: Path = root.parent if os.environ.get("PYTEST_XDIST_WORKER") else root
+        os.environ["AUTOSCHED_CACHE_DIR"] = str(base / "autosched-cache")

@@ -1,0 +1,208 @@
+"""Laws of the analytic model, and absolute times of kernels whose speed is published."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cost_models.analytic import LAUNCH_SECONDS, analyse, predict, unit_rate
+from search_spaces.devices import DEVICES, Device, device
+from search_spaces.work import Unit, Work
+
+H200 = device("h200")
+
+
+def matmul(
+    size: int = 4096,
+    tile: tuple[int, int, int] = (128, 128, 32),
+    warp: tuple[int, int] = (64, 32),
+    stages: int = 4,
+    unit: Unit = "mma",
+    registers: int = 128,
+    conflicts: float = 1.0,
+) -> Work:
+    """Counts of an f16 (f32 for fma) matmul of size^3; ``warp`` is a warp's part of the tile."""
+    m, n, k = tile
+    element = 4 if unit == "fma" else 2
+    warps, steps = (m // warp[0]) * (n // warp[1]), size // k
+    stage = (m + n) * k * element
+    flops = 2.0 * m * n * k
+    reads = warps * (warp[0] + warp[1]) * k * element / 128 * conflicts
+    multiplies = flops / 64 if unit == "fma" else flops / 4096
+    return Work(
+        blocks=(size // m) * (size // n),
+        threads=32 * warps,
+        shared_bytes=stage * stages,
+        registers=registers,
+        unit=unit,
+        operand_dtype="f32" if unit == "fma" else "f16",
+        flops=flops * steps,
+        instructions=(multiplies + reads / 2 + stage / 256 + 20 * warps) * steps,
+        shared_wavefronts=(reads + stage / 128) * steps,
+        load_bytes=float(stage * steps),
+        store_bytes=float(m * n * element),
+        dram_bytes=4.5 * size * size * element,
+        iterations=steps,
+        stages=stages,
+        barriers_per_iteration=1 if stages > 1 else 2,
+    )
+
+
+def tflops(work: Work, on: Device = H200, size: int = 4096) -> float:
+    return 2.0 * size**3 / predict(work, on) / 1e12
+
+
+def test_a_good_mma_sync_matmul_is_in_the_published_range() -> None:
+    assert 250 < tflops(matmul(stages=3)) < 550
+    assert 250 < tflops(matmul(tile=(128, 256, 32), warp=(64, 64), registers=200)) < 550
+
+
+def test_units_are_ordered_as_published() -> None:
+    mma, wmma, fma = tflops(matmul()), tflops(matmul(unit="wmma")), tflops(matmul(unit="fma", tile=(128, 128, 16)))
+    assert wmma < 0.65 * mma
+    assert 30 < fma < 67
+    assert fma < 0.5 * wmma
+
+
+def test_an_a100_runs_mma_sync_at_its_full_tensor_rate() -> None:
+    assert 180 < tflops(matmul(), device("a100")) < 312
+
+
+def test_overlapping_loads_pays_and_small_tiles_do_not() -> None:
+    times = [predict(matmul(stages=s), H200) for s in (1, 2, 3)]
+    assert times[0] > 1.15 * times[1] >= 1.15 * times[2]
+    small = matmul(tile=(32, 32, 32), warp=(16, 16), registers=64)
+    assert predict(small, H200) > 2 * predict(matmul(), H200)
+
+
+def test_a_lonely_block_pays_the_latency_of_every_step() -> None:
+    """One warp, one stage: a step cannot be faster than a trip to L2."""
+    lonely = dataclasses.replace(matmul(stages=1), blocks=1, threads=32, flops=1e3, instructions=1e3, load_bytes=1e3)
+    lonely = dataclasses.replace(lonely, shared_wavefronts=1e2, store_bytes=0.0, dram_bytes=0.0)
+    assert predict(lonely, H200) > lonely.iterations * 270 / H200.clock_hz
+
+
+def test_one_block_more_than_a_wave_costs_another_round() -> None:
+    whole = dataclasses.replace(matmul(), blocks=132 * 2)
+    times = [predict(dataclasses.replace(whole, blocks=132 * 2 + more), H200) for more in (0, 1, 132)]
+    assert times[1] > 1.3 * times[0]
+    assert times[2] == pytest.approx(times[1], rel=0.01)
+
+
+@st.composite
+def works(draw: st.DrawFn) -> Work:
+    def count(most: float) -> float:
+        return draw(st.floats(0.0, most, allow_nan=False))
+
+    unit: Unit = draw(st.sampled_from(("fma", "wmma", "mma")))
+    return Work(
+        blocks=draw(st.integers(1, 5000)),
+        threads=32 * draw(st.integers(1, 32)),
+        shared_bytes=draw(st.integers(0, 101376)),
+        registers=draw(st.integers(16, 400)),
+        unit=unit,
+        operand_dtype="f32" if unit == "fma" else draw(st.sampled_from(("f16", "bf16", "tf32"))),
+        flops=count(1e10),
+        instructions=count(1e7),
+        shared_wavefronts=count(1e7),
+        load_bytes=count(1e8),
+        store_bytes=count(1e6),
+        dram_bytes=count(1e10),
+        iterations=draw(st.integers(1, 1000)),
+        stages=draw(st.integers(1, 5)),
+        barriers_per_iteration=draw(st.integers(0, 3)),
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(work=works(), on=st.sampled_from(DEVICES))
+def test_never_below_the_roofline(work: Work, on: Device) -> None:
+    seconds = predict(work, on)
+    clock = on.clock_hz if work.unit == "fma" else on.tensor_clock_hz
+    active = min(work.blocks, on.sm_count)
+    per_sm = work.blocks / active
+    assert math.isfinite(seconds)
+    assert seconds >= LAUNCH_SECONDS
+    assert seconds >= work.dram_bytes / on.dram_bandwidth
+    assert seconds >= per_sm * work.flops / unit_rate(on, work.unit, work.operand_dtype) / clock
+    assert seconds >= per_sm * work.instructions / 4 / clock
+    assert seconds >= per_sm * work.shared_wavefronts / clock
+    assert seconds >= work.blocks * (work.load_bytes + work.store_bytes) / on.l2_bandwidth * (1 - 1e-9)
+
+
+@settings(deadline=None, max_examples=100)
+@given(work=works(), on=st.sampled_from(DEVICES), factor=st.floats(1.0, 8.0))
+@pytest.mark.parametrize("field", ["flops", "instructions", "shared_wavefronts", "load_bytes", "dram_bytes"])
+def test_more_of_anything_is_never_faster(field: str, work: Work, on: Device, factor: float) -> None:
+    more = dataclasses.replace(work, **{field: getattr(work, field) * factor})  # type: ignore[arg-type]
+    assert predict(more, on) >= predict(work, on) * (1 - 1e-9)
+
+
+@settings(deadline=None, max_examples=50)
+@given(work=works(), on=st.sampled_from(DEVICES), spill=st.integers(0, 512))
+def test_spills_and_barriers_are_never_faster(work: Work, on: Device, spill: int) -> None:
+    assert predict(work, on, spill_bytes=spill + 8) >= predict(work, on, spill_bytes=spill)
+    more = dataclasses.replace(work, barriers_per_iteration=work.barriers_per_iteration + 1)
+    assert predict(more, on) >= predict(work, on)
+
+
+def test_a_spill_in_the_main_loop_hurts_much() -> None:
+    assert predict(matmul(), H200, registers=128, spill_bytes=512) > 2 * predict(matmul(), H200, registers=128)
+
+
+def test_an_estimate_beyond_the_device_counts_as_spilled() -> None:
+    greedy = matmul(registers=300)
+    assert predict(greedy, H200) == predict(matmul(registers=255), H200, spill_bytes=4 * 45)
+
+
+def test_registers_of_the_compiler_replace_the_estimate() -> None:
+    assert predict(matmul(registers=250), H200, registers=128) == predict(matmul(registers=128), H200)
+
+
+def test_many_at_once_are_what_each_alone_is() -> None:
+    many = [matmul(), matmul(stages=1), matmul(unit="fma"), matmul(tile=(64, 64, 32), warp=(32, 32))]
+    together = analyse(many, H200)
+    assert together.seconds.tolist() == [predict(work, H200) for work in many]
+    spilled = analyse(many, H200, registers=[64, 96, 128, 128], spill_bytes=[0, 4, 8, 16])
+    alone = [
+        predict(work, H200, registers=r, spill_bytes=s)
+        for work, r, s in zip(many, (64, 96, 128, 128), (0, 4, 8, 16), strict=True)
+    ]
+    assert spilled.seconds.tolist() == alone
+
+
+def test_the_parts_explain_the_whole() -> None:
+    found = analyse([matmul(stages=3)], H200)
+    assert found.occupancy.tolist() == [2]
+    assert found.waves[0] == pytest.approx(1024 / (132 * 2))
+    assert found.math[0] == pytest.approx(2.0 * 128 * 128 * 4096 / (4096 * 0.63))
+    assert np.all(found.seconds >= np.maximum(found.sm_seconds, found.dram_seconds))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"flops": float("nan")}, "finite"),
+        ({"dram_bytes": float("inf")}, "finite"),
+        ({"load_bytes": -1.0}, "not negative"),
+        ({"blocks": 0}, "at least one block"),
+        ({"iterations": 0}, "at least one block"),
+        ({"stages": 0}, "at least one block"),
+        ({"shared_bytes": 300_000}, "does not fit on h200"),
+        ({"threads": 2048}, "does not fit on h200"),
+        ({"unit": "mma", "operand_dtype": "f32"}, "no tensor rate"),
+    ],
+)
+def test_impossible_work_is_refused(change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        predict(dataclasses.replace(matmul(), **change), H200)  # type: ignore[arg-type]
+
+
+def test_registers_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        predict(dataclasses.replace(matmul(), threads=1024), H200, registers=128)
+    with pytest.raises(ValueError, match="spill_bytes"):
+        predict(matmul(), H200, spill_bytes=-4)

@@ -1,0 +1,37 @@
+"""The CUDA that code generation emits for a few schedules, character by character.
+
+``pytest tests/golden --update-golden`` accepts what is emitted now; the diff is the review.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autosched.codegen import generate
+from search_spaces.devices import device
+from search_spaces.family import problem_from_json
+from search_spaces.schedule import Schedule
+
+CASES = sorted(Path(__file__).parent.glob("*.json"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
+def test_emitted_source_is_the_golden_one(case: Path, request: pytest.FixtureRequest) -> None:
+    data = json.loads(case.read_text())
+    problem = problem_from_json(data["problem"])
+    kernel = generate(problem, Schedule.from_json(problem.family, data["schedule"]), device(data["device"]))
+    emitted = (
+        f"// grid {kernel.grid}, block {kernel.block}, {kernel.dynamic_shared_bytes} bytes of dynamic shared memory\n"
+        f"{kernel.source}"
+    )
+    golden = case.with_suffix(".cu")
+    if request.config.getoption("--update-golden"):
+        golden.write_text(emitted)
+    assert emitted == golden.read_text(), f"{golden.name} differs: read the diff, then --update-golden"
+
+
+def test_there_are_golden_cases() -> None:
+    assert len(CASES) >= 4

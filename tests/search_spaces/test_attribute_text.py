@@ -1,0 +1,125 @@
+"""Malformed attributes: the position of the fault and what was expected there."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces.attribute_text import AttributeReader, AttributeSyntaxError, integer_tuple
+from search_spaces.lowering_config import Basis, LoweringConfig
+from search_spaces.nested_layout import NestedLayout
+from search_spaces.wg_map import WgMap
+
+WG_MAP = WgMap((2, 2), (32, 128), order=(0, 1))
+LAYOUT = NestedLayout((2,), (1,), (1,), (32,), (4,), (1,), (1,))
+CONFIG = LoweringConfig(
+    workgroup=(2, 0),
+    thread=(0, 8),
+    lane_basis=Basis.identity((1, 64)),
+    subgroup_basis=Basis.identity((1, 1)),
+    partial_reduction=(0, 512),
+).expand()
+
+
+class TestPositions:
+    @pytest.mark.parametrize(
+        ("text", "position", "expected"),
+        [
+            ("", 0, "'#xetile.wg_map' or '#wg_map' or '#xetile.tile_attr' or '#tile_attr'"),
+            ("#wg_mapping<>", 0, "'#xetile.wg_map' or '#wg_map' or '#xetile.tile_attr' or '#tile_attr'"),
+            ("#wg_map[2, 2]", 7, "'<'"),
+            ("#wg_map<>", 8, "one of the fields sg_layout, sg_data"),
+            ("#wg_map<sg_lay = [2, 2]>", 8, "one of the fields sg_layout, sg_data"),
+            ("#wg_map<sg_layout [2, 2]>", 18, "'='"),
+            ("#wg_map<sg_layout = 2>", 20, "'['"),
+            ("#wg_map<sg_layout = [2, x]>", 24, "an integer"),
+            ("#wg_map<sg_layout = [2 2]>", 23, "',' or ']'"),
+            ("#wg_map<sg_layout = [2, 2]>", 26, "','"),
+            ("#wg_map<sg_layout = [2, 2], sg_layout = [2, 2]>", 28, "the field sg_data"),
+            ("#wg_map<sg_layout = [2, 2], sg_data = [8, 8]", 44, "'>'"),
+            ("#wg_map<sg_layout = [2, 2], sg_data = [8, 8]> x", 46, "the end of the text"),
+            ("#tile_attr<order = [0, 1]>", 11, "'wg'"),
+        ],
+    )
+    def test_wg_map(self, text, position, expected):
+        with pytest.raises(AttributeSyntaxError) as caught:
+            WgMap.parse(text)
+        assert (caught.value.position, caught.value.expected) == (position, expected)
+        assert str(caught.value).startswith(f"at position {position}: expected {expected}, found ")
+
+    @pytest.mark.parametrize(
+        ("text", "position", "expected"),
+        [
+            ("#iree_gpu.lowering_config<[]>", 26, "'{'"),
+            ("#iree_gpu.lowering_config<{workgroup = [1], thread = [1]}>", 56, "','"),
+            ("#iree_gpu.lowering_config<{lane_basis = [1, 2]}>", 41, "'['"),
+            ("#iree_gpu.lowering_config<{lane_basis = [[1], [0], [0]]}>", 49, "']'"),
+            (
+                "#iree_gpu.lowering_config<{reduction = [1]}>",
+                27,
+                "one of the fields workgroup, thread, lane_basis, subgroup_basis, partial_reduction, expand_dims",
+            ),
+            (str(CONFIG).replace("}>", "}"), len(str(CONFIG)) - 1, "'>'"),
+            (str(CONFIG).replace("}>", ", a = [1]}>"), len(str(CONFIG)) - 2, "'}'"),
+        ],
+    )
+    def test_lowering_config(self, text, position, expected):
+        with pytest.raises(AttributeSyntaxError) as caught:
+            LoweringConfig.parse(text)
+        assert (caught.value.position, caught.value.expected) == (position, expected)
+
+    def test_nested_layout(self):
+        with pytest.raises(AttributeSyntaxError) as caught:
+            NestedLayout.parse("NestedLayout : <subgroup_tile = [2, 1")
+        assert (caught.value.position, caught.value.expected) == (37, "',' or ']'")
+        assert str(caught.value) == "at position 37: expected ',' or ']', found the end of the text"
+
+    @pytest.mark.parametrize("value", [WG_MAP, LAYOUT, CONFIG], ids=["wg_map", "nested_layout", "lowering_config"])
+    @given(data=st.data())
+    @settings(deadline=None, max_examples=60)
+    def test_a_cut_text_fails_where_it_was_cut(self, value, data):
+        text = str(value)
+        cut = data.draw(st.integers(0, len(text) - 1))
+        with pytest.raises(AttributeSyntaxError) as caught:
+            type(value).parse(text[:cut])
+        # a cut word or name is reported where it begins
+        assert caught.value.position <= cut
+        assert set(text[caught.value.position : cut]) <= set("abcdefghijklmnopqrstuvwxyz_#.NL")
+
+    @pytest.mark.parametrize("value", [WG_MAP, LAYOUT, CONFIG], ids=["wg_map", "nested_layout", "lowering_config"])
+    @given(data=st.data())
+    @settings(deadline=None, max_examples=100)
+    def test_any_change_is_read_or_refused(self, value, data):
+        """Never an error of another kind, and what is read prints and reads the same again."""
+        text = str(value)
+        at = data.draw(st.integers(0, len(text) - 1))
+        changed = text[:at] + data.draw(st.text(" ,=<>[]{}#-0123456789abx", max_size=2)) + text[at + 1 :]
+        try:
+            read = type(value).parse(changed)
+        except ValueError as error:
+            assert not isinstance(error, UnicodeError)
+            return
+        assert type(value).parse(str(read)) == read
+
+
+class TestReader:
+    def test_a_token_ends_where_its_word_ends(self):
+        reader = AttributeReader("orders order")
+        assert not reader.accept("order")
+        assert reader.word("a name") == "orders"
+        assert reader.accept("order")
+        reader.end()
+
+    def test_numbers(self):
+        assert AttributeReader("[ 1,-2 ,30 ]").integers() == (1, -2, 30)
+        assert AttributeReader("[]").integers() == ()
+        with pytest.raises(AttributeSyntaxError, match="at position 3: expected an integer"):
+            AttributeReader("[1,]").integers()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [(3, "field is 3: give a sequence"), ([1, None], r"field\[1\] is None"), ([2, 0], r"field\[1\] is 0: it must be")],
+)
+def test_integer_tuple(values, message):
+    with pytest.raises(ValueError, match=message):
+        integer_tuple("field", values, 1)

@@ -1,0 +1,153 @@
+"""to_simt, to_simd, to_layout on numpy arrays: what arrives is what the target layout says, by whatever route."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces.conversion import Exchange, exchange, to_layout, to_simd, to_simt
+from search_spaces.nested_layout import NestedLayout
+
+# mma.m16n8k16: the accumulator C, and the same tile read as a row-major copy by 16-byte vectors
+ACCUMULATOR = NestedLayout((1, 1), (1, 4), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
+VECTORS = NestedLayout((1, 1), (2, 1), (1, 1), (8, 4), (1, 8), (0, 0), (4, 1))
+HALVES = NestedLayout((2, 1), (1, 1), (1, 1), (8, 4), (1, 8), (1, 0), (4, 1))
+
+
+def row_major(row, col):
+    return row * 32 + col
+
+
+def padded(row, col):
+    return row * 40 + col
+
+
+def swizzled(row, col):
+    return row * 32 + (col ^ ((row & 3) << 3))
+
+
+@st.composite
+def layout_pairs(draw):
+    """Two layouts of one small tile: each dimension's prime factors are dealt to the five levels anew."""
+    rank = draw(st.integers(1, 2))
+    factors = [draw(st.lists(st.sampled_from([2, 3]), max_size=4)) for _ in range(rank)]
+    pair = []
+    for _ in range(2):
+        tiles = np.ones((5, rank), dtype=int)
+        for d in range(rank):
+            for factor in factors[d]:
+                tiles[draw(st.integers(0, 4)), d] *= factor
+        strides = []
+        for level in (0, 3):
+            order, taken = draw(st.permutations(range(rank))), 1
+            row = [0] * rank
+            for d in order:
+                if tiles[level, d] > 1:
+                    row[d], taken = taken, taken * int(tiles[level, d])
+            strides.append(row)
+        pair.append(NestedLayout(*tiles.tolist(), *strides))
+    return pair
+
+
+def common_threads(a, b):
+    return math.lcm(a.subgroups, b.subgroups), math.lcm(a.threads, b.threads)
+
+
+class TestLaws:
+    @given(layout_pairs())
+    @settings(deadline=None, max_examples=100)
+    def test_converting_equals_distributing_anew(self, pair):
+        source, target = pair
+        subgroups, threads = common_threads(*pair)
+        tile = np.arange(math.prod(source.shape)).reshape(source.shape)
+        held = to_simt(tile, source, subgroups, threads, replicate_threads=True)
+        strides = np.cumprod([1, *[n + 1 for n in source.shape[:0:-1]]])[::-1]  # padded by one in each dimension
+        converted = to_layout(
+            held, source, target, lambda *at: sum(a * s for a, s in zip(at, strides, strict=True)), True
+        )
+        assert (converted.values == to_simt(tile, target, subgroups, threads, replicate_threads=True)).all()
+        assert (to_simd(converted.values, target, replicate_threads=True) == tile).all()
+        in_registers = converted.exchange in (Exchange.NONE, Exchange.REGISTERS)
+        assert (converted.shared_elements == 0) == in_registers
+
+    @given(layout_pairs())
+    @settings(deadline=None, max_examples=100)
+    def test_exchange_by_brute_force(self, pair):
+        source, target = pair
+        subgroups, threads = common_threads(*pair)
+        tile = np.arange(math.prod(source.shape)).reshape(source.shape)
+        has, needs = (
+            layout.distribute(tile, subgroups, threads, replicate_threads=True).reshape(subgroups, threads, -1)
+            for layout in pair
+        )
+        if has.shape == needs.shape and (has == needs).all():
+            expected = Exchange.NONE
+        elif all(set(needs[s, t]) <= set(has[s, t]) for s in range(subgroups) for t in range(threads)):
+            expected = Exchange.REGISTERS
+        elif all(set(needs[s].ravel()) <= set(has[s].ravel()) for s in range(subgroups)):
+            expected = Exchange.SUBGROUP
+        else:
+            expected = Exchange.WORKGROUP
+        assert exchange(source, target, subgroups, threads, replicate_threads=True) is expected
+
+    @given(layout_pairs())
+    @settings(deadline=None, max_examples=100)
+    def test_exchange_agrees_with_the_layouts_own_comparisons(self, pair):
+        source, target = pair
+        how = exchange(source, target, *common_threads(*pair), replicate_threads=True)
+        assert (how is Exchange.NONE) == source.same_distribution(target)
+        if source.same_owners(target):
+            assert how in (Exchange.NONE, Exchange.REGISTERS)
+        if not source.needs_shared_memory(target):
+            assert source.same_owners(target)
+
+
+class TestRoutes:
+    TILE = np.arange(16 * 32, dtype=np.float32).reshape(16, 32)
+
+    @pytest.mark.parametrize(("shared", "size"), [(row_major, 512), (padded, 632), (swizzled, 512)])
+    def test_through_shared_memory(self, shared, size):
+        held = to_simt(self.TILE, ACCUMULATOR)
+        converted = to_layout(held, ACCUMULATOR, VECTORS, shared)
+        assert converted.exchange is Exchange.SUBGROUP
+        assert converted.shared_elements == size
+        assert (converted.values == to_simt(self.TILE, VECTORS)).all()
+        assert converted.values.dtype == np.float32
+
+    def test_between_subgroups(self):
+        held = to_simt(self.TILE, HALVES, subgroups=2)
+        assert exchange(HALVES, VECTORS, 2) is Exchange.WORKGROUP
+        converted = to_layout(held, HALVES, VECTORS, row_major)
+        assert (converted.values == to_simt(self.TILE, VECTORS, subgroups=2)).all()
+        # the other way each subgroup holds all it needs already
+        assert exchange(VECTORS, HALVES, 2) is Exchange.REGISTERS
+
+    def test_registers_are_renamed_without_shared_memory(self):
+        other = NestedLayout((1, 1), (2, 4), (1, 1), (8, 4), (1, 2), (0, 0), (4, 1))
+        mixed = NestedLayout((1, 1), (1, 2), (2, 2), (8, 4), (1, 2), (0, 0), (4, 1))
+        held = to_simt(self.TILE, other)
+        assert to_layout(held, other, mixed).exchange is Exchange.REGISTERS
+        assert (to_layout(held, other, mixed).values == to_simt(self.TILE, mixed)).all()
+        assert to_layout(held, other, other).exchange is Exchange.NONE
+
+
+class TestRefusals:
+    HELD = to_simt(np.arange(512).reshape(16, 32), ACCUMULATOR)
+
+    def test_shared_memory_is_needed(self):
+        with pytest.raises(ValueError, match="give shared, the layout of the shared memory"):
+            to_layout(self.HELD, ACCUMULATOR, VECTORS)
+
+    def test_overlapping_shared_layout(self):
+        with pytest.raises(ValueError, match="shared puts 2 elements at offset 16: it must be injective"):
+            to_layout(self.HELD, ACCUMULATOR, VECTORS, lambda row, col: row * 16 + col)
+
+    def test_negative_offsets(self):
+        with pytest.raises(ValueError, match="shared gives an element the offset -31: offsets start at 0"):
+            to_layout(self.HELD, ACCUMULATOR, VECTORS, lambda row, col: row * 32 - col)
+
+    def test_other_shape(self):
+        with pytest.raises(ValueError, match=r"tile of \[16, 32\] but the target one of \[32, 16\]"):
+            to_layout(self.HELD, ACCUMULATOR, ACCUMULATOR.select([1, 0]), row_major)

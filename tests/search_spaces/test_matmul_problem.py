@@ -1,0 +1,108 @@
+"""The matmul problem: what it refuses, what it computes, and how tight its tolerance is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from search_spaces.dtypes import FLOAT_DTYPES
+from search_spaces.family import family, problem_from_json
+from search_spaces.matmul import EPILOGUES, Matmul
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"m": 0}, "m must be a whole number of at least 1"),
+        ({"n": -4}, "n must be"),
+        ({"k": True}, "k must be"),
+        ({"batch": 0}, "batch must be"),
+        ({"m": 2**31}, "m"),
+        ({"a": "f64", "b": "f64"}, "unknown type 'f64': use one of f16, bf16, f32"),
+        ({"a": "bf16"}, "same type"),
+        ({"acc": "f16"}, "acc must be f32"),
+        ({"out": "i8"}, "unknown type"),
+        ({"order_a": "blocked"}, "order_a must be row or col"),
+        ({"epilogue": "tanh"}, "unknown epilogue 'tanh': use one of"),
+        ({"precision": "exact"}, "precision must be"),
+        ({"precision": "ieee"}, "concerns f32 inputs only"),
+    ],
+)
+def test_bad_problems_are_refused_in_one_line(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Matmul(**{"m": 8, "n": 8, "k": 8, **fields})  # type: ignore[arg-type]
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_options_of_the_command_line_make_the_problem() -> None:
+    row = family("matmul")
+    options = {option.name: option.default for option in row.options} | {"m": 3, "n": 4, "k": 5, "dtype": "bf16"}
+    assert row.problem_from_options(options) == Matmul(3, 4, 5, a="bf16", b="bf16", out="bf16")
+    assert row.problem_from_options(options | {"out": "f32"}) == Matmul(3, 4, 5, a="bf16", b="bf16", out="f32")
+
+
+def test_problem_survives_json_and_equal_problems_have_equal_keys() -> None:
+    problem = Matmul(3, 4, 5, batch=2, a="f32", b="f32", out="f16", order_b="col", epilogue="bias+gelu")
+    assert problem_from_json(problem.to_json()) == problem
+    assert problem_from_json(problem.to_json()).key() == problem.key()
+    assert Matmul(3, 4, 6).key() != Matmul(3, 4, 5).key()
+
+
+@pytest.mark.parametrize(
+    ("order_a", "order_b", "epilogue"),
+    [*itertools.product(("row", "col"), ("row", "col"), ("none",)), *(("row", "col", e) for e in EPILOGUES)],
+)
+def test_reference_is_the_definition_element_by_element(order_a: str, order_b: str, epilogue: str) -> None:
+    problem = Matmul(
+        3, 4, 5, batch=2, a="f32", b="f32", out="f32", order_a=order_a, order_b=order_b, epilogue=epilogue
+    )
+    inputs = problem.random_inputs(0)
+    assert {name: array.shape for name, array in inputs.items()} == {
+        o.name: o.shape for o in problem.operands() if o.role == "input"
+    }
+    out = problem.reference(inputs)["out"]
+    assert out.shape == (2, 3, 4)
+    for batch, i, j in np.ndindex(2, 3, 4):
+        total = float(inputs["bias"][j]) if problem.has_bias else 0.0
+        for k in range(5):
+            a = inputs["a"][batch, i, k] if order_a == "row" else inputs["a"][batch, k, i]
+            b = inputs["b"][batch, k, j] if order_b == "row" else inputs["b"][batch, j, k]
+            total += float(a) * float(b)
+        expected = {
+            "relu": max(total, 0.0),
+            "gelu": 0.5 * total * (1 + math.erf(total / math.sqrt(2))),
+            "silu": total / (1 + math.exp(-total)),
+        }.get(problem.activation, total)
+        assert out[batch, i, j] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", sorted(FLOAT_DTYPES))
+@pytest.mark.parametrize("k", [1, 64, 4096])
+def test_tolerance_admits_rounding_and_refuses_a_missing_product(dtype: str, k: int) -> None:
+    problem = Matmul(8, 24, k, a=dtype, b=dtype, out=dtype)
+    inputs = problem.random_inputs(1)
+    reference, tolerance = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+    out_type = FLOAT_DTYPES[dtype]
+
+    a, b = (out_type.load(inputs[name])[0] for name in "ab")
+    single = np.zeros((8, 24), np.float32)
+    for i in range(k):
+        single += (a[:, i, None] * b[None, i]).astype(np.float32)
+    rounded = out_type.load(out_type.store(single))
+    assert (np.abs(rounded - reference[0]) <= tolerance[0]).all()
+
+    without_last = a[:, : k - 1] @ b[: k - 1]
+    off = np.abs(out_type.load(out_type.store(without_last)) - reference[0]) > tolerance[0]
+    assert off.mean() > 0.3  # a dropped product shows in many elements, whatever k is
+
+
+def test_reference_keeps_nan_and_infinity() -> None:
+    problem = Matmul(2, 2, 2, a="f32", b="f32", out="f32", epilogue="relu")
+    inputs = {"a": np.array([[[np.nan, 0], [1, 1]]], "f4"), "b": np.array([[[1, 1], [np.inf, 1]]], "f4")}
+    out = problem.reference(inputs)["out"][0]
+    assert np.isnan(out[0]).all()
+    assert out[1, 0] == np.inf and out[1, 1] == 2

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -15,13 +16,13 @@ from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-_GAP = 2  # spaces between columns
+GAP = 2  # spaces between columns
 _RATE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 PROVENANCE_NOTE = {
     Provenance.MEASURED: "measured on a GPU",
-    Provenance.REPLAYED: "recorded on a GPU earlier",
-    Provenance.ESTIMATED: "estimated by a model, no GPU",
+    Provenance.REPLAYED: "replayed from a recording made on a GPU",
+    Provenance.ESTIMATED: "estimated by a model, not measured",
 }
 
 
@@ -60,9 +61,20 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def pace(rate: float, seconds_left: float) -> str:
+    """``2.1/s, 14 s left``; ``rate`` is in steps per second."""
+    shown = f"{rate:.1f}/s" if rate >= 0.1 else f"{duration(1 / rate)} each"
+    return f"{shown}, {duration(seconds_left)} left" if seconds_left > 0 else shown
+
+
 def count(number: int) -> str:
     """A whole number with separators, or in powers of ten where it is too long to read."""
-    return f"{number:,}" if number < 10**15 else f"{number:.3e}"
+    return f"{number:,}" if number < 10**15 else f"{number:.2e}"
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 schedule``, ``2 schedules``."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def size(number_of_bytes: int) -> str:
@@ -76,7 +88,7 @@ def size(number_of_bytes: int) -> str:
 
 
 def one_line(problem: Problem) -> str:
-    """``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``: required fields, types, and all that is not default."""
+    """``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``: what is required, types, what is not default."""
     shown = problem.to_json()
     return f"{problem.family} " + " ".join(f"{name}={shown[name]}" for name in telling_fields([problem]))
 
@@ -92,12 +104,19 @@ def read_problem(key: str) -> Problem | None:
 def telling_fields(problems: Sequence[Problem]) -> list[str]:
     """Fields that say which of ``problems`` (of one family) is meant: those without a default, types, and those where
     one of the problems is not as by default."""
-    names = []
-    for field in dataclasses.fields(problems[0]):
-        values = {getattr(p, field.name) for p in problems}
-        if values != {field.default} or values & FLOAT_DTYPES.keys():
-            names.append(field.name)
-    return names
+    return [f.name for f in dataclasses.fields(problems[0]) if _tells(f, {getattr(p, f.name) for p in problems})]
+
+
+def differing_fields(problems: Sequence[Problem]) -> list[str]:
+    """Of the telling fields, those without a default and those that differ among ``problems``."""
+    fields = dataclasses.fields(problems[0])
+    return [
+        f.name for f in fields if f.default is dataclasses.MISSING or len({getattr(p, f.name) for p in problems}) > 1
+    ]
+
+
+def _tells(field: "dataclasses.Field[Any]", values: set[Any]) -> bool:
+    return values != {field.default} or not values.isdisjoint(FLOAT_DTYPES)
 
 
 def reasons(counts: Mapping[str, int]) -> str:
@@ -107,7 +126,7 @@ def reasons(counts: Mapping[str, int]) -> str:
 
 
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
-    """An open table: a line under the head and nothing else. ``right`` aligns numbers, ``fold`` may take several lines."""
+    """An open table with a line under its head. ``right`` aligns numbers, ``fold`` may take several lines."""
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in columns:
         made.add_column(
@@ -135,10 +154,10 @@ def decisions(schedule: Schedule, width: int) -> Table:
     for columns in (4, 3, 2, 1):
         height = -(-len(pairs) // columns)
         stacks = [pairs[i : i + height] for i in range(0, len(pairs), height)]
-        needed = sum(max(len(n) for n, _ in s) + max(len(v) for _, v in s) + 2 * _GAP for s in stacks)
+        needed = sum(max(len(n) for n, _ in s) + max(len(v) for _, v in s) + 2 * GAP for s in stacks)
         if needed <= width:
             break
-    made = Table.grid(padding=(0, _GAP, 0, 0))
+    made = Table.grid(padding=(0, GAP, 0, 0))
     for _ in stacks:
         made.add_column(no_wrap=True, style="dim")
         made.add_column(overflow="fold")
@@ -153,7 +172,7 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     if timing is None:
         raise ValueError(f"trial {record.id} has no time: its status is {record.status}")
     rows = [("time", f"{time(timing.median)}, {flop_rate(problem, timing.median)}")]
-    rows.append(("provenance", f"{record.provenance.value}: {PROVENANCE_NOTE[record.provenance]}"))
+    rows.append(("provenance", PROVENANCE_NOTE[record.provenance]))
     if timing.count > 1:
         rows.append(("quartiles", f"{time(timing.p25)} to {time(timing.p75)} over {count(timing.count)} repeats"))
     error = record.measurement.error
@@ -165,6 +184,13 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     when = record.created.strftime("%Y-%m-%d %H:%M UTC")
     rows.append(("found", f"{when}, trial {record.id}, {record.sampler} sampler, seed {record.seed}"))
     return rows
+
+
+def record_json(problem: Problem, record: Record) -> dict[str, Any]:
+    """A record that has a time, as JSON values, with what the time means in arithmetic."""
+    if record.seconds is None:
+        raise ValueError(f"trial {record.id} has no time: its status is {record.status}")
+    return {**record.to_json(), "flops_per_second": problem.flops / record.seconds}
 
 
 def _resources(used: Resources) -> str:

@@ -47,14 +47,14 @@ IntArray = npt.NDArray[np.int64]
 # kernel at about that figure.
 WMMA_FRACTION = 0.4
 SM_PORT_BYTES = 64.0  # per cycle, L2 to one SM (A100 white paper: 64 bytes/clk/SM)
-L2_LATENCY = 270.0  # cycles (arXiv 2402.13499, memory latency tables: 260-280)
-DRAM_LATENCY = 700.0  # cycles from SM to DRAM and back (same source: 480-740 beyond L2)
+L2_LATENCY = 270.0  # cycles, about what published pointer chases on Ampere to Hopper find (arXiv 2402.13499)
+DRAM_LATENCY = 700.0  # cycles; pointer chases find about 500, a loaded memory system is slower: an assumption
 MISSED_BYTES = 1024.0  # of a step, at which half the steps wait for DRAM: a step waits for its slowest sector
 DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
 DRAM_EXPOSED = 0.1  # part of the shorter of SM time and DRAM time that does not overlap
 BARRIER = 20.0  # cycles that a block-wide barrier stalls, plus one per warp of the block
 BLOCK_START = 700.0  # cycles to launch a block and set up its addresses, and to retire it
-LAUNCH_SECONDS = 2e-6  # an empty kernel
+LAUNCH_SECONDS = 2e-6  # an empty kernel: an assumption, as are the three constants above
 SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
 
 

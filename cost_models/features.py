@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cost_models.analytic import LAUNCH_SECONDS, Analysis, analyse, unit_rate
-from search_spaces.columns import Columns
 from search_spaces.devices import Device
 from search_spaces.family import family
 from search_spaces.problem import Problem
@@ -236,7 +235,7 @@ def features(problem: Problem, schedules: Sequence[Schedule], device: Device) ->
     """
     row = family(problem.family)
     space = row.space(problem, device)
-    names, parts = _schedule_columns(space, problem.family, schedules)
+    names, parts = _schedule_columns(space, schedules)
     works = tuple(row.work(problem, schedule, device) for schedule in schedules)
     batch = Batch(problem, device, works)
     fixed = np.empty((len(schedules), len(FEATURES)), dtype=np.float32)
@@ -265,38 +264,12 @@ def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
     return names, np.array(values, dtype=np.float32)
 
 
-def _schedule_columns(
-    space: Space, family_name: str, schedules: Sequence[Schedule]
-) -> tuple[tuple[str, ...], list[Matrix]]:
+def _schedule_columns(space: Space, schedules: Sequence[Schedule]) -> tuple[list[str], list[Matrix]]:
     """The parameters as they encode themselves, then the space's attributes."""
-    rows = []
-    expected = [p.name for p in space.parameters]
-    for schedule in schedules:
-        if schedule.family != family_name:
-            raise ValueError(f"a schedule of {schedule.family} cannot compute a {family_name} problem")
-        values = schedule.values
-        if values.keys() != set(expected):
-            raise ValueError(f"a {family_name} schedule must decide {', '.join(expected)}, not {', '.join(values)}")
-        rows.append(values)
-    names: list[str] = []
-    parts: list[Matrix] = []
-    arrays: dict[str, npt.NDArray[np.int64]] = {}
-    texts: dict[str, list[str]] = {}
-    for parameter in space.parameters:
-        codes = np.array([parameter.code(values[parameter.name]) for values in rows], dtype=np.int64)
-        names += [f"schedule.{name}" for name in parameter.encoded_names]
-        parts.append(parameter.encode_codes(codes))
-        if parameter.is_text:
-            arrays[parameter.name], texts[parameter.name] = codes, [str(v) for v in parameter.values]
-        else:
-            arrays[parameter.name] = np.array(parameter.values, dtype=np.int64)[codes]
-    columns = Columns(arrays, texts)
-    for attribute in space.attributes:
-        derived = attribute.evaluate(columns)
-        columns = columns.with_integers(attribute.name, derived)
-        names.append(f"attribute.{attribute.name}")
-        parts.append((np.sign(derived) * _log(np.abs(derived).astype(np.float64))).astype(np.float32)[:, None])
-    return tuple(names), parts
+    derived = space.attributes_of(space.columns(schedules))
+    names = [f"schedule.{name}" for name in space.encoded_names] + [f"attribute.{name}" for name in derived]
+    attributes = [np.sign(array) * _log(np.abs(array).astype(np.float64)) for array in derived.values()]
+    return names, [space.encode(schedules), *(column.astype(np.float32)[:, None] for column in attributes)]
 
 
 def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
@@ -306,7 +279,8 @@ def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
         raise ValueError("there are no features to join")
     names = tuple(dict.fromkeys(name for table in tables for name in table.names))
     for table in tables:
-        _require(name for name in names if name not in set(table.names))
+        here = set(table.names)
+        _require(name for name in names if name not in here)
     return names
 
 

@@ -101,7 +101,7 @@ def _call(nvrtc: ModuleType, name: str, *arguments: Any) -> Any:
 def _text(nvrtc: ModuleType, program: Any) -> str:
     log = bytearray(_call(nvrtc, "nvrtcGetProgramLogSize", program))
     _call(nvrtc, "nvrtcGetProgramLog", program, log)
-    return log.rstrip(b"\0 \n").decode(errors="replace")
+    return log.replace(b"\0", b"").decode(errors="replace").strip()  # ptxas messages follow a NUL of NVRTC's own
 
 
 def _first_line(error: Exception) -> str:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from search_spaces.parameters import IntArray, Value
 
+Values = tuple[Value, ...] | IntArray  # what codes stand for; the array form for attributes, which are integers
+
 _DENSE_KEYS = 1 << 22  # up to this many possible combinations a flag per combination is cheaper than a sort
 
 
@@ -29,7 +31,7 @@ class Columns:
         Raises ValueError for columns that are not 1-D integer arrays of one length, or for a code out of range.
         """
         codes: dict[str, npt.NDArray[Any]] = {}
-        values: dict[str, tuple[Value, ...]] = {}
+        values: dict[str, Values] = {}
         integers: dict[str, IntArray] = {}
         for name, given in arrays.items():
             array = np.asarray(given)
@@ -37,7 +39,7 @@ class Columns:
                 raise ValueError(f"column {name} must be a 1-D array of integers, not {array.dtype} {array.shape}")
             array = array.astype(np.int64)
             if texts is not None and name in texts:
-                if array.size and not (0 <= int(array.min()) and int(array.max()) < len(texts[name])):
+                if array.size and (int(array.min()) < 0 or int(array.max()) >= len(texts[name])):
                     raise ValueError(f"column {name} has a code outside 0..{len(texts[name]) - 1}")
                 codes[name], values[name] = array, tuple(texts[name])
             else:
@@ -49,8 +51,8 @@ class Columns:
         self._codes, self._values, self._integers = codes, values, integers
 
     @classmethod
-    def coded(cls, codes: Mapping[str, npt.NDArray[Any]], values: Mapping[str, tuple[Value, ...]], length: int) -> Self:
-        """Columns of codes into ``values[name]``, unchecked and not copied; integers are decoded when first asked for."""
+    def coded(cls, codes: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Values], length: int) -> Self:
+        """Columns of codes into ``values[name]``, neither checked nor copied; integers are decoded on first use."""
         columns = cls({})
         columns._length = length
         columns._codes, columns._values = dict(codes), {name: values[name] for name in codes}
@@ -80,10 +82,8 @@ class Columns:
         if name not in self._codes:
             raise KeyError(f"no column {name!r} here, only {', '.join(self.names)}: list it in `needs`")
         codes = self._codes[name]
-        if self.is_text(name):
-            array = codes.astype(np.int64)
-        else:
-            array = np.array(self._values[name], dtype=np.int64)[codes]
+        array = codes if self.is_text(name) else np.asarray(self._values[name], dtype=np.int64)[codes]
+        array = array.astype(np.int64, copy=False)
         self._integers[name] = array
         return array
 
@@ -92,7 +92,8 @@ class Columns:
         if name not in self._codes:
             distinct, codes = np.unique(self[name], return_inverse=True)
             return codes, [int(v) for v in distinct]
-        return self._codes[name], self._values[name]
+        values = self._values[name]
+        return self._codes[name], values if isinstance(values, tuple) else values.tolist()
 
     def map(
         self, names: str | tuple[str, ...], fn: Callable[..., int | bool | float], dtype: npt.DTypeLike = np.int64
@@ -133,8 +134,8 @@ class Columns:
     def decode(self, name: str) -> list[Value]:
         """The values of a column as Python ints or strs."""
         if self.is_text(name):
-            values = self._values[name]
-            return [values[c] for c in self._codes[name].tolist()]
+            codes, values = self._coded(name)
+            return [values[c] for c in codes.tolist()]
         return [int(v) for v in self[name].tolist()]
 
     def take(self, rows: npt.NDArray[Any]) -> Columns:

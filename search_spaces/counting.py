@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ Counts = npt.NDArray[Any]  # int64, or Python ints (dtype object) where a total 
 _SAFE = 2**62
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """``starts[g]`` is the first row of group g. ``running`` holds the counts of the rows summed up to and including
     each row, over all groups; None where every row counts one."""
@@ -44,7 +45,7 @@ class Step:
         is_root: bool,
     ) -> Self:
         """Sum the counts of the groups. ``children`` holds (step, its index, group per row)."""
-        below = tuple((index, groups) for _, index, groups in children)
+        below = tuple((number, groups) for _, number, groups in children)
         ends = np.append(starts[1:], rows)
         if all(step.counts_one for step, _, _ in children):
             return cls(values, starts, None, ends - starts, below, is_root)
@@ -82,16 +83,13 @@ def _fits(rows: int, weights: Sequence[Counts]) -> bool:
     return float(product.sum()) < _SAFE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CountTree:
-    """All steps of an elimination, children before parents, and the domains of the parameters."""
+    """All steps of an elimination, children before parents (none where nothing is legal), and the parameters' domains.
+    """
 
     steps: tuple[Step, ...]
     domains: Mapping[str, tuple[Value, ...]]
-
-    @classmethod
-    def empty(cls) -> Self:
-        return cls((), {})
 
     @property
     def count(self) -> int:
@@ -104,20 +102,17 @@ class CountTree:
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> dict[str, IntArray]:
         """Codes of the configurations with these ranks, each in [0, count). Raises ValueError for one outside."""
-        rest = np.array([int(r) for r in ranks], dtype=object)
-        count = self.count
-        if any(not 0 <= r < count for r in rest):
-            raise ValueError(f"a rank must lie in 0..{count - 1}: the space has {count} legal configurations")
+        rest = self._checked(ranks)
         at: dict[int, tuple[IntArray, Counts]] = {}
-        for index, step in enumerate(self.steps):
+        for number, step in enumerate(self.steps):
             if step.is_root:
                 total = int(step.totals[0])
-                at[index] = np.zeros(len(rest), dtype=np.int64), rest % total
+                at[number] = np.zeros(len(rest), dtype=np.int64), rest % total
                 rest = rest // total
         codes: dict[str, IntArray] = {}
-        for index in range(len(self.steps) - 1, -1, -1):
-            step = self.steps[index]
-            group, rank = at.pop(index)
+        for number in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[number]
+            group, rank = at.pop(number)
             if step.totals.dtype != object:
                 rank = rank.astype(np.int64)
             if step.running is None:
@@ -131,7 +126,17 @@ class CountTree:
                 codes[name] = values[row].astype(np.int64)
             for child, groups in step.children:
                 below = groups[row].astype(np.int64)
-                total = self.steps[child].totals[below]
-                at[child] = below, rank % total
-                rank = rank // total
-        return {name: codes[name] for name in self.domains}
+                totals = self.steps[child].totals[below]
+                at[child] = below, rank % totals
+                rank = rank // totals
+        nothing = np.zeros(0, dtype=np.int64)
+        return {name: codes.get(name, nothing) for name in self.domains}
+
+    def _checked(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Counts:
+        count = self.count
+        given = ranks if isinstance(ranks, np.ndarray) else np.array([index(r) for r in ranks], dtype=object)
+        if given.ndim != 1 or given.dtype.kind not in "iuO":
+            raise ValueError(f"ranks must be a list of whole numbers, not {given.dtype} {given.shape}")
+        if bool(np.any((given < 0) | (given >= count))):
+            raise ValueError(f"a rank must lie in 0..{count - 1}: the space has {count} legal configurations")
+        return given.astype(np.int64) if count <= _SAFE else given.astype(object)

@@ -36,7 +36,8 @@ class Attribute:
         array = np.asarray(self.compute(columns))
         if array.shape != (len(columns),) or array.dtype.kind not in "iub":
             raise ValueError(
-                f"attribute {self.name} gave {array.dtype} {array.shape}: give one integer for each of {len(columns)} rows"
+                f"attribute {self.name} gave {array.dtype} {array.shape}: give {len(columns)} integers, one for each"
+                " row"
             )
         return array.astype(np.int64, copy=False)
 
@@ -63,7 +64,7 @@ class Rule:
         array = np.asarray(self.allows(columns))
         if array.shape != (len(columns),) or array.dtype != np.bool_:
             raise ValueError(
-                f"rule {self.name} gave {array.dtype} {array.shape}: give one bool for each of {len(columns)} rows"
+                f"rule {self.name} gave {array.dtype} {array.shape}: give {len(columns)} bools, one for each row"
             )
         return array
 

@@ -21,7 +21,7 @@ _KEY_LIMIT = 2**62
 _DENSE_KEYS = 1 << 22  # up to this many keys, an offset per key is cheaper than a binary search per row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Relation:
     """The allowed combinations of some variables, one a row, no row twice.
 

@@ -57,7 +57,8 @@ def build() -> typer.Typer:
 
 
 def _root(
-    ctx: typer.Context, show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False
+    ctx: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> int:
     """Search-based auto-scheduler for GPU kernels.
 

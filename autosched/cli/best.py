@@ -21,6 +21,8 @@ from search_spaces.devices import device as device_row
 from search_spaces.family import Family
 from search_spaces.problem import Problem
 
+_ANSWER = ("device", "time", "rate", "trials", "provenance")
+
 
 @dataclass(frozen=True)
 class Best:
@@ -32,15 +34,16 @@ class Best:
     ok: int
 
     def to_json(self) -> dict[str, Any]:
-        assert self.record.seconds is not None  # Store.best gives ok records only
-        rate = self.problem.flops / self.record.seconds
-        return {**self.record.to_json(), "flops_per_second": rate, "trials": self.trials, "ok": self.ok}
+        return {**report.record_json(self.problem, self.record), "trials": self.trials, "ok": self.ok}
 
 
 def best(
     family: Family,
     given: Mapping[str, Any],
-    db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")] = None,
+    *,
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
+    ] = None,
     device: DeviceOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
@@ -72,7 +75,7 @@ def best(
 
 
 def _device_name(store: Store, name: str | None) -> str | None:
-    """The name as records have it. One that is neither a row nor in the database is a typing error, not an empty answer."""
+    """The name as records have it. One that is neither a row nor in the database is a mistake, not an empty answer."""
     stored = {summary.device for summary in store.problems()}
     if name is None or name in stored:
         return name
@@ -111,18 +114,30 @@ def _show_each(console: Console, found: Sequence[Best]) -> None:
 
 
 def _show_table(console: Console, found: Sequence[Best]) -> None:
-    names = report.telling_fields([b.problem for b in found])
-    rates = ("time", "rate", "trials")
-    made = report.table(*names, "device", *rates, "provenance", right=(*rates, *names))
-    for b in found:
-        fields, seconds = b.problem.to_json(), b.record.seconds
-        assert seconds is not None
-        made.add_row(
-            *(str(fields[name]) for name in names),
-            b.record.device,
-            report.time(seconds),
-            report.flop_rate(b.problem, seconds),
-            report.count(b.trials),
-            b.record.provenance.value,
-        )
+    problems = [b.problem for b in found]
+    differing = report.differing_fields(problems)
+    same = [name for name in report.telling_fields(problems) if name not in differing]
+    first = problems[0].to_json()
+    console.print(f"{problems[0].family} " + " ".join(f"{name}={first[name]}" for name in same))
+    answers = [_answer(b) for b in found]
+    columns = [[str(b.problem.to_json()[name]) for b in found] for name in differing]
+    wide = [max(map(len, (name, *column))) for name, column in zip(differing, columns, strict=True)]
+    answers_wide = sum(max(len(row[i]) for row in (_ANSWER, *answers)) + report.GAP for i in range(len(_ANSWER)))
+    numbers = _ANSWER[1:-1]
+    if sum(w + report.GAP for w in wide) + answers_wide <= console.width:
+        made = report.table(*differing, *_ANSWER, right=(*differing, *numbers))
+        for i, answer in enumerate(answers):
+            made.add_row(*(column[i] for column in columns), *answer)
+    else:
+        made = report.table("problem", *_ANSWER, right=numbers, fold=("problem",))
+        for problem, answer in zip(problems, answers, strict=True):
+            names = [name for name in report.telling_fields([problem]) if name in differing]
+            made.add_row(" ".join(f"{name}={getattr(problem, name)}" for name in names), *answer)
     console.print(made)
+
+
+def _answer(b: Best) -> tuple[str, ...]:
+    seconds = b.record.seconds
+    assert seconds is not None  # Store.best gives ok records only
+    rate = report.flop_rate(b.problem, seconds)
+    return b.record.device, report.time(seconds), rate, report.count(b.trials), b.record.provenance.value

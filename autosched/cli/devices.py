@@ -1,22 +1,39 @@
 """Which device a command is about."""
 
-
 from typing import Annotated
 
 import typer
 
-from autosched.cli.errors import bad_input
-from search_spaces.devices import DEVICES, Device, device
-
-DEFAULT_DEVICE = "h200"  # where nothing is named and no GPU answers
+from autosched.backends import DEFAULT_DEVICE
+from autosched.cli.errors import InputError
+from measurements.runners.cuda import cuda_available, cuda_device
+from search_spaces.devices import DEVICES, Device, UnknownDevice, device
 
 DeviceOption = Annotated[
     str | None,
-    typer.Option("--device", metavar="D", help=f"GPU: {', '.join(d.name for d in DEVICES)}."),
+    typer.Option("--device", metavar="D", help=f"GPU: {', '.join(d.name for d in DEVICES)}, or this machine's."),
 ]
+DEVICE_NOTE = f"Without --device it is about the GPU of this machine, or {DEFAULT_DEVICE} where none answers."
 
 
-def named_device(name: str | None) -> Device:
-    """The row called ``name``, or the default row. Raises InputError that lists the rows."""
-    with bad_input():
-        return device(name or DEFAULT_DEVICE)
+def target(name: str | None) -> Device:
+    """The device called ``name``; by default the GPU of this machine, else the default row. Raises InputError."""
+    if name is None:
+        return gpu_here() or device(DEFAULT_DEVICE)
+    try:
+        return device(name)
+    except UnknownDevice as error:
+        gpu = gpu_here()
+        if gpu is not None and gpu.name == name.lower():
+            return gpu
+        raise InputError(str(error)) from error
+
+
+def gpu_here() -> Device | None:
+    """The GPU of this machine, None where none answers or it is of a kind that no row describes."""
+    if not cuda_available()[0]:
+        return None
+    try:
+        return cuda_device()
+    except UnknownDevice:
+        return None

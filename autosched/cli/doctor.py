@@ -1,5 +1,6 @@
-"""``autosched doctor``: what this machine has, what can run on it, and how to get the rest. Nothing missing is an error."""
+"""``autosched doctor``: what this machine has, what can run on it, and how to get the rest. It never fails."""
 
+import importlib
 import platform
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from autosched import report
 from autosched.cli.output import print_json, stdout_console
 from measurements.compile_cache import default_folder
 from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.runners.cuda import cuda_available
 
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
 _GET_COMPILER = "install g++ or clang++"
@@ -45,8 +47,8 @@ class Gpu:
 class Cuda:
     """What cupy sees. ``gpus`` is empty with a ``reason`` where no GPU answers."""
 
-    cupy: Part
     driver: Part
+    cupy: Part
     gpus: tuple[Gpu, ...]
     reason: str
 
@@ -93,7 +95,7 @@ def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tupl
     console.print(f"autosched {version('autosched')}, {python}")
     console.print()
     gpus = [f"{g.name}, {report.size(g.memory_bytes)}, compute capability {g.compute_capability}" for g in cuda.gpus]
-    rows = [("GPU", text) for text in gpus] or [("GPU", cuda.reason)]
+    rows = [("GPU", text) for text in gpus] or [("GPU", f"none answers: {cuda.reason}")]
     for part in parts:
         rows.append((part.name, ", ".join(text for text in (part.version or "missing", part.note) if text)))
     console.print(report.facts([*rows, ("cache", cache)]))
@@ -127,20 +129,20 @@ def _abilities(cuda: Cuda, nvrtc: Part, compiler: Part) -> tuple[Ability, ...]:
 
 
 def _cuda() -> Cuda:
+    answers, reason = cuda_available()
     driver = _driver()
     try:
-        import cupy
+        cupy = importlib.import_module("cupy")
+    except ModuleNotFoundError:
+        return Cuda(driver, Part("cupy", None, _GET_CUDA), (), reason)
     except Exception as error:  # a broken installation raises whatever its libraries raise
-        detail = "" if isinstance(error, ModuleNotFoundError) else f"{_first_line(error)}; "
-        missing = Part("cupy", None, f"{detail}{_GET_CUDA}")
-        return Cuda(missing, driver, (), "cannot be asked without cupy" if driver.version else "none answers")
+        return Cuda(driver, Part("cupy", None, f"{_first_line(error)}; {_GET_CUDA}"), (), reason)
     here = Part("cupy", str(cupy.__version__))
-    try:
-        runtime = cupy.cuda.runtime
-        gpus = tuple(_gpu(runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
-    except Exception as error:
-        return Cuda(here, driver, (), f"none answers ({_first_line(error)})")
-    return Cuda(here, driver, gpus, "" if gpus else "the driver sees none")
+    if not answers:
+        return Cuda(driver, here, (), reason)
+    runtime = cupy.cuda.runtime
+    gpus = tuple(_gpu(runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
+    return Cuda(driver, here, gpus, "")
 
 
 def _gpu(properties: dict[str, object]) -> Gpu:

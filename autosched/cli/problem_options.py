@@ -12,6 +12,7 @@ from search_spaces.family import Family, Option
 from search_spaces.problem import Problem
 
 _PREFIX = "problem_"  # keeps names such as a matmul's "out" apart from the command's own parameters
+_METAVAR_WIDTH = 20  # longer lists of choices go into the help text
 
 Command = Callable[..., int]
 
@@ -36,7 +37,8 @@ def for_family(command: Command, family: Family) -> Command:
     # typer reads both: the signature for order and defaults, the annotations for types
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
-    run.__doc__ = f"{family.summary}\n\n{inspect.getdoc(command)}"
+    paragraphs = (family.summary, *(inspect.getdoc(command) or "").split("\n\n"))
+    run.__doc__ = "\n\n".join(" ".join(p.split()) for p in paragraphs)  # typer keeps the line breaks of a paragraph
     return run
 
 
@@ -78,6 +80,7 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _parameter(option: Option) -> inspect.Parameter:
+    choices = tuple(c for c in option.choices if c)
     if option.default is None:
         note = " (required)"
     elif option.default == "":
@@ -88,13 +91,13 @@ def _parameter(option: Option) -> inspect.Parameter:
     metavar = "TEXT"
     if option.type is int:
         parser, metavar = whole_number, "N"
-    elif option.choices:
-        parser, metavar = one_of(option.choices), "|".join(option.choices)
+    elif choices:
+        parser, metavar = one_of(choices), "|".join(choices)
     declared = typer.Option(
         *option.flags,
         parser=parser,
-        metavar=metavar,
-        help=option.help + note,
+        metavar=metavar if len(metavar) <= _METAVAR_WIDTH else "NAME",
+        help=option.help + (f": {metavar.replace('|', ', ')}" if len(metavar) > _METAVAR_WIDTH else "") + note,
         show_default=False,
         rich_help_panel="Problem",
     )

@@ -1,9 +1,8 @@
 """How far a run is: a live display on a terminal, now and then a plain line elsewhere. Always on stderr."""
 
 import time
-from collections import Counter as Tally
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -12,33 +11,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from autosched import report
-from measurements.record import Record
-from search_spaces.problem import Problem
+
+if TYPE_CHECKING:
+    from autosched.tuner import Progress as Tuning
+    from autosched.tuner import Start
 
 PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
-
-
-class Pace:
-    """Rate and time left of a run of ``total`` steps, from the clock."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.done = 0
-        self._started = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
-
-    @property
-    def text(self) -> str:
-        """``2.1/s, 14 s left``, or nothing before the first step is done."""
-        if not self.done:
-            return ""
-        rate = self.done / max(self.seconds, 1e-9)
-        shown = f"{rate:.1f}/s" if rate >= 0.1 else f"{report.duration(1 / rate)} each"
-        left = self.total - self.done
-        return f"{shown}, {report.duration(left / rate)} left" if left else f"{shown}"
 
 
 class Counter:
@@ -46,7 +24,7 @@ class Counter:
 
     def __init__(self, console: Console, noun: str, total: int) -> None:
         self._console, self._noun = console, noun
-        self._pace = Pace(total)
+        self._total, self._done, self._started = total, 0, time.monotonic()
         self._live: Progress | None = None
         self._last_line = time.monotonic()
 
@@ -61,7 +39,7 @@ class Counter:
                 transient=True,
                 expand=True,
             )
-            self._task = self._live.add_task(self._noun, total=self._pace.total, note="")
+            self._task = self._live.add_task(self._noun, total=self._total, note="")
             self._live.start()
         return self
 
@@ -71,79 +49,86 @@ class Counter:
 
     def advance(self, note: str = "") -> None:
         """One more step is done."""
-        self._pace.done += 1
-        text = ", ".join(part for part in (self._pace.text, note) if part)
+        self._done += 1
+        rate = self._done / max(time.monotonic() - self._started, 1e-9)
+        pace = report.pace(rate, (self._total - self._done) / rate)
+        text = ", ".join(part for part in (pace, note) if part)
         if self._live is not None:
-            self._live.update(self._task, completed=self._pace.done, note=text)
+            self._live.update(self._task, completed=self._done, note=text)
         elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
             self._last_line = time.monotonic()
-            self._console.print(f"{self._noun} {self._pace.done}/{self._pace.total}, {text}")
+            self._console.print(f"{self._noun} {self._done}/{self._total}, {text}")
 
 
 class TuneDisplay:
-    """Trials done, the best so far, failures by reason, rate and time left. Use it as a context.
+    """Watches a tune: its first lines, then trials done, best so far, failures by reason, rate and time left.
 
-    ``earlier`` trials of the same problem, device and provenance were there before this run; a ``best`` among them may
-    be shown from the start.
+    The first lines go to ``answers``, the rest to ``messages``, which a terminal redraws. Use it as a context.
     """
 
-    def __init__(self, console: Console, problem: Problem, total: int, best: Record | None = None) -> None:
-        self._console, self._problem, self._pace = console, problem, Pace(total)
-        self._best = best
-        self._failures: Tally[str] = Tally()
+    def __init__(self, answers: Console, messages: Console) -> None:
+        self._answers, self._console = answers, messages
+        self._start: Start | None = None
+        self._now: Tuning | None = None
         self._live: Live | None = None
         self._last_line = time.monotonic()
 
     @property
-    def failures(self) -> dict[str, int]:
-        """How many trials of this run ended in each failure."""
-        return dict(self._failures)
+    def has_started(self) -> bool:
+        """Whether the input was found usable."""
+        return self._start is not None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
-            self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self._live is not None:
             self._live.stop()
 
-    def trial(self, record: Record, best: Record | None) -> None:
-        """One more trial is done, ``best`` is the best one now."""
-        self._pace.done += 1
-        if not record.ok:
-            self._failures[record.status.value] += 1
-        better = best is not None and (self._best is None or best.seconds != self._best.seconds)
-        self._best = best
+    def started(self, start: "Start") -> None:
+        """The backend is chosen and the database is open."""
+        self._start = start
+        for line in (*start.lines, f"{report.one_line(start.problem)} on {start.device.name}"):
+            self._answers.print(line, soft_wrap=not self._answers.is_terminal)
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
+            self._live.start()
+
+    def trial(self, progress: "Tuning") -> None:
+        """One more trial is done."""
+        before = self._now.best if self._now is not None else self._start.best if self._start is not None else None
+        better = progress.best is not None and (before is None or progress.best.id != before.id)
+        self._now = progress
         if self._live is None and (better or time.monotonic() - self._last_line >= PLAIN_SECONDS):
             self._last_line = time.monotonic()
-            failed = f", failed {self._failed_text}" if self._failures else ""
-            self._console.print(f"{self._pace.done}/{self._pace.total}  best {self._best_text}{failed}, {self._pace.text}")
+            failed = f"failed {self._failed}" if progress.failures else ""
+            parts = (f"{progress.done}/{progress.trials}", f"best {self._best}", failed, self._pace)
+            self._console.print(", ".join(part for part in parts if part))
 
     @property
-    def _best_text(self) -> str:
-        if self._best is None or self._best.seconds is None:
+    def _best(self) -> str:
+        record = self._now.best if self._now is not None else self._start.best if self._start is not None else None
+        if record is None or record.seconds is None or self._start is None:
             return "none yet"
-        seconds = self._best.seconds
-        rate = report.flop_rate(self._problem, seconds)
-        return f"{report.time(seconds)}, {rate}, {self._best.provenance.value}"
+        rate = report.flop_rate(self._start.problem, record.seconds)
+        return f"{report.time(record.seconds)}, {rate}, {record.provenance.value}, trial {record.id}"
 
     @property
-    def _failed_text(self) -> str:
-        return f"{self._failures.total()}: {report.reasons(self._failures)}" if self._failures else "none"
+    def _failed(self) -> str:
+        counts = self._now.failures if self._now is not None else {}
+        return f"{sum(counts.values())}: {report.reasons(counts)}" if counts else "none"
+
+    @property
+    def _pace(self) -> str:
+        return report.pace(self._now.rate, self._now.seconds_left) if self._now is not None else ""
 
     def _draw(self) -> Table:
+        done, total = (self._now.done, self._now.trials) if self._now else (0, self._start.trials if self._start else 1)
+        bar = Table.grid(padding=(0, 2, 0, 0))
+        bar.add_row(ProgressBar(total=total, completed=done, width=24), f"{done}/{total}", self._pace)
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column()
-        bar = Table.grid(padding=(0, 2, 0, 0))
-        bar.add_row(
-            ProgressBar(total=self._pace.total, completed=self._pace.done, width=24),
-            f"{self._pace.done}/{self._pace.total}",
-            self._pace.text,
-        )
-        grid.add_row("trials", bar)
-        grid.add_row("best", self._best_text)
-        grid.add_row("failed", self._failed_text)
+        for name, value in (("trials", bar), ("best", self._best), ("failed", self._failed)):
+            grid.add_row(name, value)
         return grid

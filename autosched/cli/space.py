@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-
 from autosched import report
-from autosched.cli.devices import DEFAULT_DEVICE, DeviceOption, named_device
+from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.errors import InputError, at_least, bad_input
 from autosched.cli.output import print_json, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
@@ -26,6 +25,7 @@ _SHOWN_VALUES = 12  # of one parameter in the table; --json has all
 def space(
     family: Family,
     given: Mapping[str, Any],
+    *,
     device: DeviceOption = None,
     sample: Annotated[
         int, typer.Option("--sample", parser=whole_number, metavar="N", help="Draw N legal schedules uniformly.")
@@ -43,9 +43,9 @@ def space(
 ) -> int:
     at_least("--sample", sample, 0)
     at_least("--seed", seed, 0)
-    problem, target = problem_from(family, given), named_device(device)
+    problem, where = problem_from(family, given), target(device)
     started = time.perf_counter()
-    whole = family.space(problem, target)
+    whole = family.space(problem, where)
     if explain is not None:
         return _explain(whole, _read_schedule(family, whole, explain), as_json=json)
     legal, rejects = whole.count(), whole.rejects()
@@ -56,8 +56,8 @@ def space(
         print_json(
             {
                 "problem": problem.to_json(),
-                "device": target.name,
-                "raw": whole.raw_count(),
+                "device": where.name,
+                "raw": whole.raw_count,
                 "legal": legal,
                 "seconds": seconds,
                 "parameters": [
@@ -70,12 +70,12 @@ def space(
         )
         return 0
     console = stdout_console()
-    console.print(f"{report.one_line(problem)} on {target.name}")
-    share = f"1 in {report.count(round(whole.raw_count() / legal))}" if legal else "none"
+    console.print(f"{report.one_line(problem)} on {where.name}")
+    share = f"1 in {report.count(round(whole.raw_count / legal))}" if legal else "none"
     console.print(
         report.facts(
             [
-                ("all combinations", report.count(whole.raw_count())),
+                ("all combinations", report.count(whole.raw_count)),
                 ("legal schedules", f"{report.count(legal)}, {share}"),
                 ("counted in", report.duration(seconds)),
             ]
@@ -84,10 +84,14 @@ def space(
     console.print()
     console.print(_parameter_table(whole.parameters))
     console.print()
-    rules = report.table("rule", "refuses alone", "", fold=("rule",), right=("refuses alone", ""))
+    rules = report.table("rule", "refuses alone", "", right=("refuses alone", ""))
     for r in sorted(rejects, key=lambda r: -r.count):
-        rules.add_row(r.rule, report.count(r.count), report.percent(r.count, r.raw))
+        if r.count:
+            rules.add_row(r.rule, report.count(r.count), report.percent(r.count, r.raw))
     console.print(rules)
+    idle = [r.rule for r in rejects if not r.count]
+    if idle:
+        console.print(f"nothing to refuse here: {', '.join(idle)}", style="dim")
     for i, schedule in enumerate(samples):
         console.print()
         console.print(f"sample {i + 1} of {len(samples)}, seed {seed}")
@@ -97,7 +101,7 @@ def space(
 
 space.__doc__ = f"""Count the legal schedules, and show parameters, rules and samples.
 
-The limits are those of --device, by default {DEFAULT_DEVICE}.
+{DEVICE_NOTE}
 """
 
 

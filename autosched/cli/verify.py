@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from autosched import report
-from autosched.cli.devices import DEFAULT_DEVICE, DeviceOption, named_device
+from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.errors import InputError, at_least
 from autosched.cli.output import print_json, stderr_console, stdout_console
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
@@ -26,14 +26,21 @@ from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
 
 DEFAULT_SAMPLE = 20
+_LEGEND = (
+    "error: the largest over its tolerance; largest: the largest error itself",
+    "conflicts: wavefronts of shared memory over the fewest possible",
+    "sectors: of 32 bytes, per global-memory request of a warp",
+)
 _SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
 
 
 def verify(
     family: Family,
     given: Mapping[str, Any],
+    *,
     db: Annotated[
-        str | None, typer.Option("--db", metavar="DB", help="Verify the schedules stored in this database, fastest first.")
+        str | None,
+        typer.Option("--db", metavar="DB", help="Verify the schedules stored in this database, fastest first."),
     ] = None,
     sample: Annotated[
         int | None,
@@ -41,7 +48,7 @@ def verify(
             "--sample",
             parser=whole_number,
             metavar="N",
-            help=f"How many: drawn from the space (default {DEFAULT_SAMPLE}), or with --db the N fastest (default all).",
+            help=f"How many: drawn from the space (default {DEFAULT_SAMPLE}), or the N fastest of --db (default all).",
         ),
     ] = None,
     seed: Annotated[
@@ -50,7 +57,9 @@ def verify(
     device: DeviceOption = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", parser=whole_number, metavar="W", help="Candidates at a time (default one per core)."),
+        typer.Option(
+            "--workers", parser=whole_number, metavar="W", help="Candidates at a time (default one per core)."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
@@ -59,33 +68,36 @@ def verify(
     at_least("--seed", seed, 0)
     if workers is not None:
         at_least("--workers", workers, 1)
-    target = named_device(device)
+    where = target(device)
     if db is None:
         problem = problem_from(family, given)
-        jobs = [(problem, family.space(problem, target).sample(sample or DEFAULT_SAMPLE, seed))]
+        jobs = [(problem, family.space(problem, where).sample(sample or DEFAULT_SAMPLE, seed))]
         origin = f"sampled with seed {seed}"
     else:
         store = Store.open(db, create=False)
-        jobs = _stored(store, family, maybe_problem(family, given), target, sample)
+        jobs = _stored(store, family, maybe_problem(family, given), where, sample)
         origin = f"stored in {store.name}"
         if not jobs:
-            raise InputError(f"{store.name} holds no schedule for this on {target.name}: tune it first, or leave out --db")
+            raise InputError(
+                f"{store.name} holds no schedule for this on {where.name}: tune it first, or leave out --db"
+            )
     host_compiler()
     started = time.monotonic()
     console = stdout_console()
     done: list[tuple[Problem, list[Verification]]] = []
     for problem, schedules in jobs:
         if not json:
-            console.print(f"{report.one_line(problem)} on {target.name}, {len(schedules)} schedules {origin}")
-        done.append((problem, _emulate(problem, schedules, target, seed, workers)))
+            console.print(f"{report.one_line(problem)} on {where.name}")
+            console.print(f"{report.plural(len(schedules), 'schedule')} {origin}")
+        done.append((problem, _emulate(problem, schedules, where, seed, workers)))
         if not json:
-            _show(console, done[-1][1])
+            _show(console, problem, done[-1][1])
     results = [v for _, verifications in done for v in verifications]
     failed, seconds = sum(not v.ok for v in results), time.monotonic() - started
     if json:
         print_json(
             {
-                "device": target.name,
+                "device": where.name,
                 "seed": seed,
                 "passed": len(results) - failed,
                 "failed": failed,
@@ -102,8 +114,8 @@ def verify(
 verify.__doc__ = f"""Check candidates without a GPU: numbers, races, bounds, bank conflicts.
 
 Each is run by the emulator on the CPU and compared with a float64 reference, every element within the problem's error
-bound. A problem too large to emulate is cut to a few tiles with the same remainders. The limits are those of --device,
-by default {DEFAULT_DEVICE}. Exit status 1 if one fails.
+bound. A problem too large to emulate is cut to a few tiles with the same remainders. {DEVICE_NOTE}
+Exit status 1 if one fails.
 """
 
 
@@ -115,7 +127,9 @@ def _stored(
         problems = [problem]
     else:
         here = [s.problem_key for s in store.problems() if s.device == device.name]
-        problems = [p for p in map(report.read_problem, dict.fromkeys(here)) if p is not None and p.family == family.name]
+        problems = [
+            p for p in map(report.read_problem, dict.fromkeys(here)) if p is not None and p.family == family.name
+        ]
     jobs = []
     for one in problems:
         records = store.trials(one, device.name, status=Status.OK)
@@ -138,10 +152,12 @@ def _emulate(
     return results
 
 
-def _show(console: Console, results: Sequence[Verification]) -> None:
-    right = ("#", "error/tolerance", "largest error", "conflicts", "sectors", "time")
-    made = report.table("#", "result", *right[1:5], "findings", "time", right=right, fold=("findings",))
-    for i, v in enumerate(results, 1):
+def _show(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
+    numbers = ("error", "largest", "conflicts", "sectors", "time")
+    faults = [report.reasons(Counter(str(f.kind) for f in v.findings)) or ("" if v.ok else v.status) for v in results]
+    shown = ("findings",) if any(faults) else ()
+    made = report.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
+    for i, (v, fault) in enumerate(zip(results, faults, strict=True), 1):
         made.add_row(
             str(i),
             "pass" if v.ok else "FAIL",
@@ -149,12 +165,15 @@ def _show(console: Console, results: Sequence[Verification]) -> None:
             "-" if v.max_abs_error is None else f"{v.max_abs_error:.1e}",
             _degree(v.shared_sites),
             _sectors(v),
-            report.reasons(Counter(str(f.kind) for f in v.findings)) or ("" if v.ok else v.status),
             f"{v.seconds:.1f} s",
+            *((fault,) if shown else ()),
         )
     console.print()
     console.print(made)
-    console.print("conflicts: wavefronts of shared memory over the fewest possible; sectors: 32-byte sectors per request", style="dim")
+    for line in _LEGEND:
+        console.print(line, style="dim")
+    if any(v.problem != problem for v in results):
+        console.print("too large to emulate whole: each was cut to a few of its tiles, remainders kept", style="dim")
     failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
     for i, v in failures[:_SHOWN_FAILURES]:
         console.print()

@@ -5,34 +5,30 @@ This process never touches CUDA itself, so no GPU failure can reach it.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import importlib.util
 import queue
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from measurements.compile import CompileFailure, CompilePool
 from measurements.compile_cache import Compiled
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners import gpu_checks
 from measurements.runners.base import Candidate, RunnerStopped, runnable
+from measurements.runners.cuda_device import WORKER_MODULE, cuda_available, cuda_device
+from measurements.runners.references import DataSet, References
 from measurements.runners.supervisor import Limits, Outcome, Supervisor
 from measurements.timing import StopRule
-from measurements.worker import Worker, WorkerClosed, WorkerError
-from search_spaces.devices import DEVICES, Device, UnknownDevice, device_of_driver_name
-from search_spaces.problem import Operand, Problem
+from measurements.worker import Worker, WorkerClosed
+from search_spaces.devices import Device
+from search_spaces.problem import Problem
 
-_WORKER_MODULE = "measurements.runners.cuda_worker"
-_INSTALL = "pip install 'autosched[cuda13]'"
+__all__ = ["Arm", "CudaOptions", "CudaRunner", "cuda_available", "cuda_device"]
+
 _WORKER_ENV = {"CUPY_TF32": "1"}  # f32 matmuls of the reference library on tensor cores, as the candidates' are
 
 
@@ -44,8 +40,8 @@ class CudaOptions:
     graph; ``seed`` draws the inputs.
     """
 
-    rule: StopRule = StopRule()
-    limits: Limits = Limits()
+    rule: StopRule = field(default_factory=StopRule)
+    limits: Limits = field(default_factory=Limits)
     launch_limit: float = 5.0
     graph_below: float = 100e-6
     warm_cache: bool = False
@@ -79,7 +75,7 @@ class CudaRunner:
         *,
         gpus: Sequence[int] = (0,),
         options: CudaOptions | None = None,
-        worker_module: str = _WORKER_MODULE,
+        worker_module: str = WORKER_MODULE,
         worker_env: Mapping[str, str] | None = None,
     ) -> None:
         if not gpus or len(set(gpus)) != len(gpus):
@@ -88,7 +84,7 @@ class CudaRunner:
         self.options = options or CudaOptions()
         self._pool = compile_pool
         self._gpus = tuple(gpus)
-        self._references = _References()
+        self._references = References()
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Measurement] = {}
@@ -98,6 +94,7 @@ class CudaRunner:
         self._workers = [Worker(worker_module, env=env) for _ in gpus]
         self._supervisors: dict[int, Supervisor] = {}
         self._threads: list[threading.Thread] = []
+        self._checks: Future[Compiled | CompileFailure] | None = None
 
     def describe(self) -> str:
         cold = "in a warm L2" if self.options.warm_cache else "from a cold L2"
@@ -106,7 +103,8 @@ class CudaRunner:
 
     def fingerprint(self) -> dict[str, str]:
         """Asks the first GPU, if no measurement has yet. Raises RunnerStopped where it does not answer."""
-        answer = self._submit(lambda supervisor: supervisor.ensure_healthy()).wait()
+        known = (s.info for s in self._supervisors.values() if s.info)
+        answer = next(known, None) or self._ask(lambda supervisor: supervisor.ensure_healthy())
         return {
             "device": self.device.name,
             "name": str(answer["name"]),
@@ -137,11 +135,9 @@ class CudaRunner:
                     return
                 yield result
         finally:
-            call.over = True
+            self._forget(call)
             for future in futures:
                 future.cancel()
-            with self._lock:
-                self._calls.discard(call)
 
     def compare(
         self, candidates: Sequence[Candidate], *, rounds: int = 20, library: bool = True, seed: int | None = None
@@ -154,8 +150,8 @@ class CudaRunner:
         if not candidates or rounds < 1 or len({c.problem.key() for c in candidates}) != 1:
             raise ValueError("a comparison needs candidates of one problem and at least one round")
         compiled = [
-            runnable(c, self._pool.compile(c.kernel, self.device.arch), self.device, self.provenance)
-            for c in candidates
+            runnable(c, future.result(), self.device, self.provenance)
+            for c, future in [(c, self._pool.submit(c.kernel, self.device.arch)) for c in candidates]
         ]
         problem = candidates[0].problem
         data = self._data_key(problem, self.options.seed + 1 if seed is None else seed)
@@ -178,7 +174,7 @@ class CudaRunner:
             limit = self.options.limits.candidate * (len(able) + 1)
             return supervisor.run(data.key, partial(self._prepare, data), request, limit)
 
-        outcome: Outcome = self._submit(run).wait()
+        outcome: Outcome = self._ask(run)
         told = outcome.answer.get("arms", [])
         arms = []
         for i, program in enumerate(compiled):
@@ -191,6 +187,7 @@ class CudaRunner:
         return tuple(arms)
 
     def close(self) -> None:
+        """End the workers and every iteration. Safe to call twice and from any thread."""
         with self._lock:
             self._closed = True
             calls = list(self._calls)
@@ -202,8 +199,9 @@ class CudaRunner:
         for _ in self._threads:
             self._tasks.put(None)
         for thread in self._threads:
-            thread.join()
-        self._references.close()
+            thread.join(timeout=10.0)
+        if not any(thread.is_alive() for thread in self._threads):  # none computes a reference any more
+            self._references.close()
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -228,6 +226,7 @@ class CudaRunner:
                 raise RuntimeError("the runner is closed")
             self._calls.add(call)
             if not self._threads:
+                self._checks = self._pool.submit(gpu_checks.KERNEL, self.device.arch)  # ahead of the candidates
                 self._threads = [
                     threading.Thread(target=self._serve_gpu, args=(i,), name=f"gpu {gpu}", daemon=True)
                     for i, gpu in enumerate(self._gpus)
@@ -236,10 +235,24 @@ class CudaRunner:
                     thread.start()
         return call
 
-    def _submit(self, work: Callable[[Supervisor], Any]) -> _Call:
+    def _ask(self, work: Callable[[Supervisor], Any]) -> Any:
+        """What ``work`` returns or raises, done by whichever GPU is free."""
         call = self._call()
-        self._tasks.put(_Task(call, work))
-        return call
+        try:
+            self._tasks.put(_Task(call, work))
+            result = call.results.get()
+        finally:
+            self._forget(call)
+        if result is None:
+            raise RuntimeError("the runner was closed")
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _forget(self, call: _Call) -> None:
+        call.over = True
+        with self._lock:
+            self._calls.discard(call)
 
     def _compiled(
         self, call: _Call, position: int, candidate: Candidate, future: Future[Compiled | CompileFailure]
@@ -272,15 +285,16 @@ class CudaRunner:
             try:
                 supervisor = self._supervisors.get(which) or self._supervise(which)
                 task.call.results.put(task.work(supervisor))
-            except WorkerClosed:
+            except (WorkerClosed, CancelledError):
                 task.call.results.put(None)
             except BaseException as error:
                 task.call.results.put(error)
 
     def _supervise(self, which: int) -> Supervisor:
-        checks = self._pool.compile(gpu_checks.KERNEL, self.device.arch)
-        if isinstance(checks, CompileFailure):
-            raise RunnerStopped(f"the checking kernels do not compile: {checks.reason}")
+        checks = self._checks.result() if self._checks is not None else None
+        if not isinstance(checks, Compiled):
+            reason = "none were compiled" if checks is None else checks.reason
+            raise RunnerStopped(f"the checking kernels do not compile: {reason}")
         opening = {"op": "open", "gpu": self._gpus[which], "checks": str(checks.path)}
         self._supervisors[which] = Supervisor(self._workers[which], opening, self.options.limits)
         return self._supervisors[which]
@@ -315,10 +329,10 @@ class CudaRunner:
                 self._known[identity] = known
         return dataclasses.replace(known, resources=program.resources, compile_seconds=program.compile_seconds)
 
-    def _data_key(self, problem: Problem, seed: int) -> _DataSet:
-        return _DataSet(problem, seed, 0 if self.options.warm_cache else 2 * self.device.l2_bytes)
+    def _data_key(self, problem: Problem, seed: int) -> DataSet:
+        return DataSet(problem, seed, 0 if self.options.warm_cache else 2 * self.device.l2_bytes)
 
-    def _prepare(self, data: _DataSet, answer: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> dict[str, Any]:
         """The request that prepares ``data``; with the reference computed here where the GPU could not."""
         paths = self._references.known(data) if answer is None else self._references.computed(data)
         return {
@@ -331,82 +345,18 @@ class CudaRunner:
         }
 
 
-@dataclass(frozen=True)
-class _DataSet:
-    problem: Problem
-    seed: int
-    cold_bytes: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.problem.key()} seed {self.seed} cold {self.cold_bytes}"
-
-
 class _Call:
-    """One call of ``measure``, or one task. ``results`` holds results, an exception to raise, or None for the end."""
+    """One call of a public method. ``results`` gets results, an exception to raise, or None when the runner closes."""
 
     def __init__(self) -> None:
         self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.over = False
-
-    def wait(self) -> Any:
-        result = self.results.get()
-        if result is None:
-            raise RuntimeError("the runner was closed")
-        if isinstance(result, BaseException):
-            raise result
-        return result
 
 
 @dataclass(frozen=True)
 class _Task:
     call: _Call
     work: Callable[[Supervisor], Any]
-
-
-class _References:
-    """float64 references and tolerances computed on the CPU, kept as files that workers read, for one problem."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._key = ""
-        self._paths: dict[str, dict[str, str]] = {}
-
-    def known(self, data: _DataSet) -> dict[str, dict[str, str]] | None:
-        with self._lock:
-            return self._paths if self._key == data.key else None
-
-    def computed(self, data: _DataSet) -> dict[str, dict[str, str]]:
-        with self._lock:
-            if self._key != data.key:
-                self._drop()
-                inputs = data.problem.random_inputs(data.seed)
-                arrays = {"reference": data.problem.reference(inputs), "tolerance": data.problem.tolerance(inputs)}
-                self._folder = tempfile.TemporaryDirectory(prefix="autosched-reference-")
-                shapes = {o.name: o for o in data.problem.operands()}
-                self._paths = {
-                    which: {name: self._saved(which, shapes[name], array) for name, array in of.items()}
-                    for which, of in arrays.items()
-                }
-                self._key = data.key
-            return self._paths
-
-    def close(self) -> None:
-        with self._lock:
-            self._drop()
-
-    def _saved(self, which: str, operand: Operand, array: Any) -> str:
-        folder = self._folder.name if self._folder is not None else "."
-        path = Path(folder) / f"{which}-{operand.name}.npy"
-        np.save(path, np.ascontiguousarray(np.broadcast_to(array, operand.shape), dtype=np.float64))
-        return str(path)
-
-    def _drop(self) -> None:
-        self._key = ""
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
 
 
 def _kernel_json(candidate: Candidate, program: Compiled) -> dict[str, Any]:
@@ -431,79 +381,3 @@ def _arm(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Out
         return Arm(label, Status.CRASHED, "an arm before this one took the GPU worker down", ())
     arm = told[place]
     return Arm(label, Status(arm["status"]), str(arm.get("reason", "")), tuple(float(t) for t in arm["seconds"]))
-
-
-# ---- what is here ----
-
-
-@cache
-def _probe(gpu: int) -> dict[str, Any] | str:
-    """What the worker says about the GPU, or one line on why there is none."""
-    if importlib.util.find_spec("cupy") is None:
-        return f"cupy is not installed: {_INSTALL}"
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return "no NVIDIA driver is installed (libcuda.so.1 was not found)"
-    with Worker(_WORKER_MODULE) as worker:
-        try:
-            return worker.request({"op": "open", "gpu": gpu, "checks": None}, 60.0)
-        except WorkerError as error:
-            return f"the GPU does not answer: {error}"
-
-
-def cuda_available(gpu: int = 0) -> tuple[bool, str]:
-    """Whether a GPU answers, and one line that says which, or why not. Asked once per process, in a worker."""
-    found = _probe(gpu)
-    return (False, found) if isinstance(found, str) else (True, f"{found['name']} answers")
-
-
-def cuda_device(gpu: int = 0) -> Device:
-    """The GPU with that index as a device row. Raises ValueError where none answers or no row is near enough.
-
-    A product that has no row gets the rates per SM and cycle of a row with the same compute capability, and its own
-    name, counts, clocks and sizes.
-    """
-    found = _probe(gpu)
-    if isinstance(found, str):
-        raise ValueError(found)
-    return device_row(str(found["name"]), found["attributes"])
-
-
-def device_row(name: str, attributes: Mapping[str, int]) -> Device:
-    """The row of the GPU that the driver calls ``name``, with CUDA device attributes named as in ``cudaDeviceAttr``.
-
-    Raises UnknownDevice where no row has its compute capability.
-    """
-    sm = 10 * attributes["ComputeCapabilityMajor"] + attributes["ComputeCapabilityMinor"]
-    own = {"sm_count": attributes["MultiProcessorCount"], "l2_bytes": attributes["L2CacheSize"]}
-    try:
-        row = device_of_driver_name(name)
-        # A slice of a GPU (MIG) bears its name, but not its size.
-        return row if row.sm_count == own["sm_count"] else dataclasses.replace(row, **own)
-    except UnknownDevice:
-        pass
-    siblings = [row for row in DEVICES if row.sm == sm]
-    if not siblings:
-        known = ", ".join(str(s) for s in sorted({row.sm for row in DEVICES}))
-        raise UnknownDevice(f"{name} has compute capability {sm}, and no device row has: known are {known}")
-    near = min(siblings, key=lambda row: abs(row.sm_count - own["sm_count"]))
-    clock = attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
-    transfers = 2.0 * attributes.get("MemoryClockRate", 0) * 1e3  # two per clock
-    bandwidth = transfers * attributes.get("GlobalMemoryBusWidth", 0) / 8 or near.dram_bandwidth
-    rate = own["sm_count"] * clock / (near.sm_count * near.clock_hz)
-    return dataclasses.replace(
-        near,
-        name="_".join(name.lower().removeprefix("nvidia ").split()),
-        driver_names=(name,),
-        clock_hz=clock,
-        tensor_clock_hz=near.tensor_clock_hz / near.clock_hz * clock,
-        dram_bandwidth=bandwidth,
-        l2_bandwidth=max(near.l2_bandwidth * rate, 1.5 * bandwidth),
-        shared_per_block=attributes["MaxSharedMemoryPerBlockOptin"],
-        shared_per_sm=attributes["MaxSharedMemoryPerMultiprocessor"],
-        max_threads_per_sm=attributes["MaxThreadsPerMultiProcessor"],
-        max_blocks_per_sm=attributes["MaxBlocksPerMultiprocessor"],
-        registers_per_sm=attributes["MaxRegistersPerMultiprocessor"],
-        **own,
-    )

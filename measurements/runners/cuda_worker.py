@@ -200,7 +200,7 @@ class GpuWorker:
                 samplers[len(arms)] = sampler
             arms.append(arm)
             if arm.get("poisoned"):
-                return {"arms": arms, "rounds": 0}
+                return {"status": Status.OK.value, "arms": arms, "poisoned": True}
         if request["library"]:
             arm = {"seconds": [], "library": "cuBLAS"}
             arrays = [{name: s.array(i) for name, s in data.slots.items()} for i in range(data.copies)]
@@ -216,7 +216,7 @@ class GpuWorker:
             for place in order:
                 times = sorted(samplers[indices[place]]())
                 arms[indices[place]]["seconds"].append(times[len(times) // 2])
-        return {"arms": arms, "rounds": int(request["rounds"]), "clock_mhz": self._clock()}
+        return {"status": Status.OK.value, "arms": arms, "clock_mhz": self._clock()}
 
     @contextmanager
     def _outcome(self, answer: dict[str, Any]) -> Iterator[None]:

@@ -86,8 +86,9 @@ class Supervisor:
         """Prepare ``data`` if the worker does not hold it, and give it ``request``. Exactly one outcome.
 
         ``prepare`` makes the request that prepares; it is called with None, and again with the worker's answer if that
-        says that arrays are missing. ``limit`` replaces the candidate's seconds. A worker that dies gets the work a second time, after a health check, since its
-        death may be another's doing; what dies twice has crashed. Raises RunnerStopped and WorkerClosed only.
+        says that arrays are missing. ``limit`` replaces the candidate's seconds. A worker that dies gets the work a
+        second time, after a health check, since its death may be another's doing; what dies twice has crashed. Raises
+        RunnerStopped, WorkerClosed, and what ``prepare`` raises.
         """
         seconds = self._limits.candidate if limit is None else limit
         for last_try in (False, True):

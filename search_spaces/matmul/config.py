@@ -99,11 +99,8 @@ class MatmulPlan:
 
 @lru_cache(maxsize=4096)
 def plan(problem: Matmul, schedule: Schedule, device: Device) -> MatmulPlan:
-    """The plan of a schedule. Raises ValueError with the broken law's name and reason if it cannot compute ``problem``."""
-    matmul_space = lawful_space(problem, device)
-    for violation in matmul_space.explain(schedule):
-        raise ValueError(f"{violation.rule}: {violation.reason}")
-    facts = matmul_space.describe(schedule)
+    """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
+    facts = lawful_space(problem, device).describe(schedule)
     m, n, k = (schedule.integer(f"tile_{axis}") for axis in "mnk")
     row = intrinsic(schedule.text("intrinsic"))
     sg_layout = (schedule.integer("sg_layout_m"), schedule.integer("sg_layout_n"))
@@ -174,7 +171,12 @@ def workspaces(p: MatmulPlan) -> tuple[Operand, ...]:
 
 
 def config(problem: Matmul, schedule: Schedule, device: Device) -> KernelConfig:
-    """Constants, arguments and launch of ``schedule``. Raises ValueError if it breaks a law."""
+    """Constants, arguments and launch of ``schedule``.
+
+    Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
+    """
+    for violation in lawful_space(problem, device).explain(schedule):
+        raise ValueError(f"{violation.rule}: {violation.reason}")
     p = plan(problem, schedule, device)
     raster = schedule.text("raster")
     constants = {

@@ -146,16 +146,15 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
         rows, cols = _tile_names(operand)
 
         def compute(c: Columns) -> IntArray:
-            through_registers = c.map(f"copy_{operand}", lambda copy: copy == "ld.global", dtype=np.int64)
-            registers = _ceil_div(c[rows] * c[cols] * element_bytes, 4 * c["threads"])
-            return registers * through_registers
+            through_registers: IntArray = c.map(f"copy_{operand}", lambda copy: copy == "ld.global")
+            return through_registers * _ceil_div(c[rows] * c[cols] * element_bytes, 4 * c["threads"])
 
         return compute
 
     def fragment_registers(operand: str, tile: str, sg_layout: str) -> Callable[[Columns], IntArray]:
         def compute(c: Columns) -> IntArray:
-            size = c.map("intrinsic", lambda name: _extent(intrinsic(name), operand))
-            registers = c.map("intrinsic", lambda name: intrinsic(name).fragment(_operand(operand)).registers)
+            size: IntArray = c.map("intrinsic", lambda name: _extent(intrinsic(name), operand))
+            registers: IntArray = c.map("intrinsic", lambda name: intrinsic(name).fragment(_operand(operand)).registers)
             return c[tile] // (c[sg_layout] * size) * registers
 
         return compute
@@ -257,7 +256,8 @@ def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
 
 def _map_rules() -> tuple[Rule, ...]:
     def divides(c: Columns, axis: str) -> BoolArray:
-        return c[f"tile_{axis}"] % (c[f"sg_layout_{axis}"] * c[f"sg_data_{axis}"]) == 0
+        rest: IntArray = c[f"tile_{axis}"] % (c[f"sg_layout_{axis}"] * c[f"sg_data_{axis}"])
+        return np.equal(rest, 0)
 
     def map_rule(axis: str) -> Rule:
         needs = (f"tile_{axis}", f"sg_layout_{axis}", f"sg_data_{axis}")
@@ -336,9 +336,7 @@ def _code_size_rule() -> Rule:
 
 def _results_per_instruction(c: Columns) -> IntArray:
     """Accumulators of a thread that one instruction updates."""
-    return c.map(
-        "intrinsic", lambda name: 1 if intrinsic(name).unit == "fma" else intrinsic(name).c.registers
-    ).astype(np.int64)
+    return c.map("intrinsic", lambda name: 1 if intrinsic(name).unit == "fma" else intrinsic(name).c.registers)
 
 
 def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
@@ -363,8 +361,9 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
 
     def copy_divides(c: Columns) -> BoolArray:
         rows = c["threads"] // c[columns]
-        step = np.maximum(rows, 1)
-        return (rows > 0) & (c[major] % step == 0) & (c[minor] % (c[columns] * c[vector]) == 0)
+        lines_left: IntArray = c[major] % np.maximum(rows, 1)
+        elements_left: IntArray = c[minor] % (c[columns] * c[vector])
+        return (rows > 0) & np.equal(lines_left, 0) & np.equal(elements_left, 0)
 
     return (
         Rule(

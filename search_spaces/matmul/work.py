@@ -15,7 +15,7 @@ L2_SHARE = 0.8  # of L2 that operands can count on; the rest holds the output an
 
 
 def work(problem: Matmul, schedule: Schedule, device: Device) -> Work:
-    """Raises ValueError if ``schedule`` breaks a law of ``problem``."""
+    """The work of a schedule that keeps the laws of ``problem``."""
     p = plan(problem, schedule, device)
     tile_m, tile_n, tile_k = p.tile
     element = problem.input_dtype.bytes

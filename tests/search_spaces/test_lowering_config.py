@@ -251,7 +251,10 @@ class TestRefusals:
                 {"partial_reduction": (0, 0, 500)},
                 r"partial_reduction\[2\] is 500, not a multiple of .* = 1 \* 64 \* 8 along",
             ),
-            ({"subgroup_basis": Basis((4, 1, 1), (0, 1, 2))}, r"workgroup\[0\] is 2, not a multiple of .* = 4 \* 1 \* 1"),
+            (
+                {"subgroup_basis": Basis((4, 1, 1), (0, 1, 2))},
+                r"workgroup\[0\] is 2, not a multiple of .* = 4 \* 1 \* 1",
+            ),
             ({"partial_reduction": (0, 0, -512)}, r"partial_reduction\[2\] is -512: it must be at least 0"),
             ({"expand_dims": (0, 0, 0)}, "expand_dims holds only zeros"),
             ({"expand_dims": (0, 8, 0)}, r"expand_dims\[1\] is 8: the appended dimension needs thread 8"),

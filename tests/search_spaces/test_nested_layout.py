@@ -1,7 +1,6 @@
 """NestedLayout: the document's examples digit for digit, then the laws of a distribution."""
 
 import math
-from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -95,6 +94,13 @@ class TestDocument:
         assert (held == expected.transpose(0, 3, 1, 4, 2, 5)).all()
         assert (EXAMPLE.indices(subgroup, thread) @ [64, 1] == held.ravel()).all()
 
+    def test_the_documents_modulo_is_wrong_with_gaps(self):
+        """thread_id = sum(stride * virtual) % product(tile) names thread 2, which is virtual thread 1."""
+        gaps = NestedLayout((1,), (1,), (1,), (4,), (1,), (0,), (2,))
+        assert gaps.thread_ids([3]) == 6
+        assert gaps.virtual_thread_ids(6).tolist() == [3]
+        assert gaps.virtual_thread_ids(6 % 4).tolist() == [1]
+
     def test_ids_from_one_number(self):
         subgroup, thread = EXAMPLE.virtual_ids(3 * 64 + 16 + 5, subgroup_size=64)
         assert (subgroup.tolist(), thread.tolist()) == ([1, 0], [5, 1])
@@ -108,8 +114,7 @@ class TestLaws:
         coordinates = layout.coordinates()
         for subgroup in range(layout.subgroups):
             for thread in range(layout.threads):
-                place = 0
-                for held in np.ndindex(layout.distributed_packed_shape):
+                for place, held in enumerate(np.ndindex(layout.distributed_packed_shape)):
                     expected = []
                     for d in range(layout.rank):
                         tiles = [tile[d] for tile in layout.tiles]
@@ -118,7 +123,6 @@ class TestLaws:
                         b, o, e = held[d], held[layout.rank + d], held[2 * layout.rank + d]
                         expected.append((((s * tiles[1] + b) * tiles[2] + o) * tiles[3] + t) * tiles[4] + e)
                     assert coordinates[subgroup, thread, place].tolist() == expected
-                    place += 1
 
     @given(layouts(), st.integers(0, 5))
     @settings(deadline=None, max_examples=100)
@@ -283,6 +287,7 @@ class TestRefusals:
             ({"subgroup_strides": (1, 3)}, r"subgroup_strides\[1\] is 3 but subgroup_tile\[1\] is 1"),
             ({"subgroup_strides": (0, 0)}, r"subgroup_strides\[0\] is 0 but subgroup_tile\[0\] is 2"),
             ({"thread_strides": (2, 1)}, r"thread_strides\[0\] is 2, not a multiple of 4 .*would overlap"),
+            ({"thread_strides": (6, 1)}, r"thread_strides\[0\] is 6, not a multiple of 4"),
             ({"thread_strides": (1, 1)}, r"would overlap"),
         ],
     )
@@ -311,7 +316,7 @@ class TestRefusals:
 
     def test_gaps_need_replication(self):
         scale = NestedLayout((1,), (1,), (1,), (8,), (1,), (0,), (4,))  # one row scale per four threads
-        with pytest.raises(ValueError, match="thread_tile .* has 8 threads but subgroup_size is 32"):
+        with pytest.raises(ValueError, match=r"thread_tile .* has 8 threads but subgroup_size is 32"):
             scale.distribute(np.arange(8))
         with pytest.raises(ValueError, match="leave gaps, so thread ids up to 31 are needed"):
             scale.verify(subgroup_size=8)

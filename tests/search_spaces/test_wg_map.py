@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from search_spaces.nested_layout import NestedLayout
 from search_spaces.wg_map import WgMap
 
-# The C fragment of mma.m16n8k16 (PTX ISA, matrix fragments): thread t holds row t / 4 (and + 8), columns 2 (t % 4), + 1.
+# The C fragment of mma.m16n8k16 (PTX ISA, matrix fragments): thread t holds rows t / 4, + 8, columns 2 (t % 4), + 1.
 MMA_C = NestedLayout((1, 1), (1, 1), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
 
 
@@ -238,7 +238,11 @@ class TestRefusals:
         [
             (WgMap((2, 2), (32, 128)), (128,), r"shape \[128\] has rank 1"),
             (WgMap((2, 2), (32, 128)), (100, 128), r"sg_data\[0\] is 32 but shape\[0\] is 100"),
-            (WgMap((2, 2), (32, 128)), (96, 128), r"sg_layout\[0\] \* sg_data\[0\] is 2 \* 32 = 64 but shape\[0\] is 96"),
+            (
+                WgMap((2, 2), (32, 128)),
+                (96, 128),
+                r"sg_layout\[0\] \* sg_data\[0\] is 2 \* 32 = 64 but shape\[0\] is 96",
+            ),
             (WgMap((1, 3), (8, 8)), (8, 16), r"sg_layout\[1\] \* sg_data\[1\] is 3 \* 8 = 24 but shape\[1\] is 16"),
             # 2 * 48 is a multiple of 32, as the RFC asks, but a sub-tile of 48 does not fit a tile of 32
             (WgMap((2, 1), (48, 8)), (32, 8), r"sg_data\[0\] is 48 but shape\[0\] is 32"),

@@ -92,7 +92,8 @@ const Stacks* all_stacks = nullptr;
 void last_words(const char* status, const char* what) {
   char message[512];
   if (self != nullptr) {
-    std::snprintf(message, sizeof message, "%s, in %s", what, describe_self().c_str());
+    std::snprintf(message, sizeof message, "%s, in %s (the line is that of its last ptx instruction)", what,
+                  describe_self().c_str());
   } else {
     std::snprintf(message, sizeof message, "%s", what);
   }

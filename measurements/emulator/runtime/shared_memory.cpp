@@ -249,7 +249,7 @@ void copy_async(unsigned shared, const void* global, int bytes, int source_bytes
             describe_self().c_str(), bytes);
   }
   if (source_bytes > 0) {
-    count_global(self->site, "cp.async", source_bytes, global);
+    count_global(self->site, "cp.async", bytes, global);
     if (check_global_read(global, source_bytes, self->site)) {
       std::memcpy(copy.data, global, static_cast<std::size_t>(source_bytes));
     } else {

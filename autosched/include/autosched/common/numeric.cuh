@@ -19,10 +19,10 @@ __device__ __forceinline__ float get_element(const Packet<Bytes>& p, int i) {
     } else {
       bits = static_cast<unsigned short>(p.word[i / 2] >> (16 * (i % 2)));
     }
-    if constexpr (__is_same(T, f16)) {
+    if constexpr (is_same<T, f16>) {
       return ptx::cvt_f32_f16(bits);
     } else {
-      static_assert(__is_same(T, bf16), "elements are float, f16 or bf16");
+      static_assert(is_same<T, bf16>, "elements are float, f16 or bf16");
       return ptx::cvt_f32_bf16(bits);
     }
   }
@@ -33,10 +33,10 @@ template <class T>
 __device__ __forceinline__ unsigned round_to(float x) {
   if constexpr (sizeof(T) == 4) {
     return ptx::bits_of(x);
-  } else if constexpr (__is_same(T, f16)) {
+  } else if constexpr (is_same<T, f16>) {
     return ptx::cvt_rn_f16_f32(x);
   } else {
-    static_assert(__is_same(T, bf16), "elements are float, f16 or bf16");
+    static_assert(is_same<T, bf16>, "elements are float, f16 or bf16");
     return ptx::cvt_rn_bf16_f32(x);
   }
 }

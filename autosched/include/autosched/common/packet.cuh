@@ -11,6 +11,11 @@ struct bf16 {
   unsigned short bits;
 };
 
+template <class A, class B>
+inline constexpr bool is_same = false;
+template <class A>
+inline constexpr bool is_same<A, A> = true;
+
 template <int Bytes>
 struct alignas(Bytes) Packet {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "a packet is 1, 2, 4, 8 or 16 bytes");

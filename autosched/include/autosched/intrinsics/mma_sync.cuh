@@ -83,9 +83,9 @@ struct MmaSync {
 
   template <class A, class B>
   __device__ static __forceinline__ void multiply(FragmentC& c, const FragmentA& a, const FragmentB& b) {
-    if constexpr (__is_same(T, f16)) {
+    if constexpr (is_same<T, f16>) {
       ptx::mma_m16n8k16_f16(c.x, a.x, b.x);
-    } else if constexpr (__is_same(T, bf16)) {
+    } else if constexpr (is_same<T, bf16>) {
       ptx::mma_m16n8k16_bf16(c.x, a.x, b.x);
     } else {
       ptx::mma_m16n8k8_tf32(c.x, a.x, b.x);

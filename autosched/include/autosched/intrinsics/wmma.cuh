@@ -8,7 +8,7 @@ namespace autosched {
 template <class T>
 struct Wmma {
   static constexpr int m = 16, n = 16, k = sizeof(T) == 4 ? 8 : 16;
-  static constexpr int operand_registers = __is_same(T, f16) ? 8 : 4;
+  static constexpr int operand_registers = is_same<T, f16> ? 8 : 4;
   static constexpr int b_group = 1;
   static constexpr bool opaque = true;  // accumulators leave only through wmma.store
   static constexpr int c_registers = 8;
@@ -34,9 +34,9 @@ struct Wmma {
   template <class Operand>
   __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int depth, int) {
     const unsigned address = tile + unsigned(Operand::Layout::offset(row, depth)) * unsigned(sizeof(T));
-    if constexpr (__is_same(T, f16)) {
+    if constexpr (is_same<T, f16>) {
       ptx::wmma_load_a_m16n16k16_f16<Operand::order>(a.x, address, Operand::leading_dimension);
-    } else if constexpr (__is_same(T, bf16)) {
+    } else if constexpr (is_same<T, bf16>) {
       ptx::wmma_load_a_m16n16k16_bf16<Operand::order>(a.x, address, Operand::leading_dimension);
     } else {
       ptx::wmma_load_a_m16n16k8_tf32<Operand::order>(a.x, address, Operand::leading_dimension);
@@ -46,9 +46,9 @@ struct Wmma {
   template <class Operand, int Group>
   __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int) {
     const unsigned address = tile + unsigned(Operand::Layout::offset(depth, col)) * unsigned(sizeof(T));
-    if constexpr (__is_same(T, f16)) {
+    if constexpr (is_same<T, f16>) {
       ptx::wmma_load_b_m16n16k16_f16<Operand::order>(b->x, address, Operand::leading_dimension);
-    } else if constexpr (__is_same(T, bf16)) {
+    } else if constexpr (is_same<T, bf16>) {
       ptx::wmma_load_b_m16n16k16_bf16<Operand::order>(b->x, address, Operand::leading_dimension);
     } else {
       ptx::wmma_load_b_m16n16k8_tf32<Operand::order>(b->x, address, Operand::leading_dimension);
@@ -57,9 +57,9 @@ struct Wmma {
   }
   template <class A, class B>
   __device__ static __forceinline__ void multiply(FragmentC& c, const FragmentA& a, const FragmentB& b) {
-    if constexpr (__is_same(T, f16)) {
+    if constexpr (is_same<T, f16>) {
       ptx::wmma_mma_m16n16k16_f16<A::order, B::order>(c.x, a.x, b.x);
-    } else if constexpr (__is_same(T, bf16)) {
+    } else if constexpr (is_same<T, bf16>) {
       ptx::wmma_mma_m16n16k16_bf16<A::order, B::order>(c.x, a.x, b.x);
     } else {
       ptx::wmma_mma_m16n16k8_tf32<A::order, B::order>(c.x, a.x, b.x);

@@ -1,0 +1,116 @@
+"""Which backend tunes: measuring on a GPU of this machine, or estimating for a named one; and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from types import TracebackType
+from typing import Self
+
+from cost_models.analytic import predict
+from measurements.compile import CompilePool, NvrtcMissing
+from measurements.measurement import Resources
+from measurements.runners.base import Candidate, Runner
+from measurements.runners.cuda import CudaRunner, cuda_available, cuda_device
+from measurements.runners.estimate import EstimateRunner
+from search_spaces.devices import Device, UnknownDevice
+from search_spaces.devices import device as device_row
+from search_spaces.family import family
+
+BACKENDS = ("auto", "cuda", "estimate", "replay")
+DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
+
+
+class BackendError(ValueError):
+    """The backend cannot be used here. The message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A runner, the device that its times are for, and one line for people. Closing it ends every process."""
+
+    name: str
+    runner: Runner
+    device: Device
+    line: str
+    pool: CompilePool
+
+    def close(self) -> None:
+        self.runner.close()
+        self.pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def choose(backend: str = "auto", device: str | Device | None = None, *, workers: int | None = None) -> Backend:
+    """The backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
+
+    "auto" measures where a GPU answers that is the device asked for, and estimates elsewhere, for h200 where no device
+    is named. A device is never replaced by a similar one. ``workers`` compilers, by default one per core. Raises
+    ValueError (BackendError, UnknownDevice) for what cannot be used; no process is started then.
+    """
+    if backend not in BACKENDS:
+        raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
+    if backend == "replay":
+        raise BackendError("the backend replay is not available yet: use auto, cuda or estimate")
+    if workers is not None and workers < 1:
+        raise BackendError(f"workers must be at least 1, not {workers}")
+    gpu, no_gpu = _gpu() if backend != "estimate" else (None, "it was asked for")
+    wanted = _wanted(device, gpu)
+    if gpu is not None and wanted not in (None, gpu):
+        no_gpu = f"the GPU of this machine is {gpu.name}, not {wanted.name if wanted else ''}"
+        gpu = None
+    if backend == "cuda" and gpu is None:
+        raise BackendError(f"the backend cuda cannot measure ({no_gpu}): use --backend estimate to go on without it")
+    try:
+        pool = CompilePool(workers=workers)
+    except NvrtcMissing as error:
+        raise BackendError(str(error)) from error
+    runner: Runner
+    if gpu is not None:
+        runner, wanted = CudaRunner(gpu, pool), gpu
+    else:
+        wanted = wanted or device_row(DEFAULT_DEVICE)
+        model = f"the analytic model of autosched {version('autosched')}"
+        runner = EstimateRunner(wanted, pool, Estimate(wanted), model=model, why=no_gpu)
+    return Backend(runner.name, runner, wanted, runner.describe(), pool)
+
+
+def _gpu() -> tuple[Device | None, str]:
+    """The GPU of this machine, or one line on why there is none to use."""
+    answers, why = cuda_available()
+    if not answers:
+        return None, f"no GPU can be used: {why}"
+    try:
+        return cuda_device(), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def _wanted(device: str | Device | None, gpu: Device | None) -> Device | None:
+    """The device asked for. Raises UnknownDevice for a name that is neither a row nor the GPU of this machine."""
+    if device is None or isinstance(device, Device):
+        return device
+    if gpu is not None and device.lower() == gpu.name:
+        return gpu  # with its own clocks and sizes, which may differ from the row's
+    try:
+        return device_row(device)
+    except UnknownDevice as error:
+        here = f" (the GPU of this machine is {gpu.name})" if gpu is not None else ""
+        raise UnknownDevice(f"{error}{here}") from error
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of a compiled candidate on ``device``, by the analytic model."""
+
+    device: Device
+
+    def __call__(self, candidate: Candidate, resources: Resources) -> float:
+        work = family(candidate.problem.family).work(candidate.problem, candidate.schedule, self.device)
+        spilled = resources.spill_store_bytes + resources.spill_load_bytes
+        return predict(work, self.device, registers=resources.registers, spill_bytes=spilled)

@@ -1,0 +1,143 @@
+"""``autosched tune``: search for the fastest schedule and keep every trial."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched import report
+from autosched.backends import BACKENDS
+from autosched.cli.devices import DeviceOption
+from autosched.cli.errors import InputError, at_least
+from autosched.cli.output import print_json, stderr_console, stdout_console
+from autosched.cli.problem_options import one_of, problem_from, whole_number
+from autosched.cli.progress import TuneDisplay
+from autosched.search import SAMPLERS
+from measurements.store import StoreError
+from search_spaces.family import Family
+
+if TYPE_CHECKING:
+    from autosched.tuner import TuneResult
+
+STOPPED = 130  # exit status after Ctrl-C, as shells have it
+
+
+def tune(
+    family: Family,
+    given: Mapping[str, Any],
+    *,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL, made if missing. (required)"),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", parser=whole_number, metavar="N", help="Schedules to try in this run.")
+    ] = 64,
+    device: DeviceOption = None,
+    backend: Annotated[
+        str,
+        typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from."),
+    ] = "auto",
+    sampler: Annotated[
+        str,
+        typer.Option("--sampler", parser=one_of(SAMPLERS), metavar="|".join(SAMPLERS), help="What proposes schedules."),
+    ] = "evolution",
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time (default one per core)."),
+    ] = None,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Search for the fastest schedule, and keep every trial in a database.
+
+    Run it again on the same database and it goes on. Ctrl-C stops it with everything kept (exit status 130). Exit
+    status 1 if no schedule has worked.
+    """
+    if db is None:
+        raise InputError(f"tune needs --db: autosched tune {family.name} ... --db best.db")
+    at_least("--trials", trials, 1)
+    at_least("--seed", seed, 0)
+    if workers is not None:
+        at_least("--workers", workers, 1)
+    problem = problem_from(family, given)
+    from autosched import tuner  # with optuna and xgboost: a second that other commands need not wait
+
+    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())
+    try:
+        with display:
+            result = tuner.tune(
+                problem,
+                trials=trials,
+                database=db,
+                device=device,
+                backend=backend,
+                sampler=sampler,
+                seed=seed,
+                workers=workers,
+                verify=not no_verify,
+                progress=display,
+            )
+    except StoreError:
+        raise
+    except ValueError as error:
+        if display.has_started:  # what the user gave was fine: a bug, to be seen whole
+            raise
+        raise InputError(str(error)) from error
+    if json:
+        print_json(_to_json(result, sampler, seed, db))
+    else:
+        _show(stdout_console(), result, db)
+    if result.stopped:
+        print(f"autosched: the backend stopped: {result.stopped}; everything so far is kept in {db}", file=sys.stderr)
+    if result.interrupted:
+        return STOPPED
+    return 0 if result.best is not None and not result.stopped else 1
+
+
+def _show(console: Console, result: "TuneResult", db: str) -> None:
+    trials = f"{report.count(len(result.trials))} new in {report.duration(result.seconds)}"
+    if result.failures:
+        trials += f", failed {sum(result.failures.values())}: {report.reasons(result.failures)}"
+    rows = [("trials", trials)]
+    if result.earlier:
+        rows.append(("earlier", f"{report.count(result.earlier)} in {db}"))
+    console.print()
+    if result.interrupted:
+        console.print(f"stopped by Ctrl-C, everything so far is kept in {db}; run the same command again to go on")
+    if result.exhausted:
+        console.print("the space holds no further schedule to try")
+    if result.best is None:
+        console.print(report.facts([*rows, ("best", "none: no schedule has worked")]))
+        return
+    console.print(report.facts([*report.record_facts(result.problem, result.best), *rows]))
+    console.print()
+    console.print(report.decisions(result.best.schedule, console.width))
+
+
+def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str, Any]:
+    return {
+        "problem": result.problem.to_json(),
+        "device": result.device.name,
+        "provenance": result.provenance.value,
+        "backend": list(result.lines),
+        "sampler": sampler,
+        "seed": seed,
+        "database": db,
+        "trials": {
+            "new": len(result.trials),
+            "ok": result.ok,
+            "failures": result.failures,
+            "earlier": result.earlier,
+        },
+        "seconds": result.seconds,
+        "exhausted": result.exhausted,
+        "interrupted": result.interrupted,
+        "stopped": result.stopped,
+        "best": None if result.best is None else report.record_json(result.problem, result.best),
+    }

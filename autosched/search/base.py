@@ -1,0 +1,113 @@
+"""What every sampler offers, and the bookkeeping that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from measurements.measurement import Measurement
+from search_spaces.schedule import Schedule
+from search_spaces.space import Space
+
+Matrix = npt.NDArray[np.float32]
+FloatArray = npt.NDArray[np.float64]
+
+_FIRST_DRAW = 256
+
+
+class Sampler(Protocol):
+    """Proposes schedules of one space and learns from what came of them. The contract, which one test class checks:
+
+    - ``ask(n)`` gives at most n schedules, all legal and all different. None has been asked or told before. It gives
+      fewer than n only when there are no others left, and so an empty list means that the space is exhausted.
+    - ``tell`` takes one result: of an asked schedule, in any order and any time later, or of one never asked. The
+      latter is how earlier trials are restored: a new sampler that is told everything an old one was told proposes
+      none of it again, and knows as much. Telling one schedule again is a repeated measurement.
+    - A failure is told like a time. It never counts as a time, and never as a good one.
+    - The same space, seed and calls give the same proposals, on any machine with the same versions. There is no other
+      state: no clock, no global generator, no hash order.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+
+    def ask(self, n: int) -> list[Schedule]:
+        """At most ``n`` schedules to try next. Raises ValueError for a negative n."""
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        """What came of a schedule."""
+
+
+class Guide(Protocol):
+    """What a sampler may know of schedules before any is tried. Rows keep the order of ``schedules``."""
+
+    def features(self, schedules: Sequence[Schedule]) -> Matrix:
+        """One row per schedule for a learned model, float32 [n, d], finite."""
+
+    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray | None:
+        """A rough model's guess of the time, [n]; infinite where it thinks it cannot run. None: there is no guess."""
+
+
+class EncodingGuide:
+    """Knows the space's own encoding and nothing of time."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def features(self, schedules: Sequence[Schedule]) -> Matrix:
+        return self._space.encode(schedules)
+
+    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray | None:
+        return None
+
+
+class Unseen:
+    """The legal schedules that have neither been asked nor told, in one random order."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._seed = seed
+        self._seen: set[str] = set()
+        self._order: list[Schedule] = []
+        self._next = 0
+
+    def check(self, n: int) -> None:
+        """Raises ValueError for a count that nobody can ask for."""
+        if n < 0:
+            raise ValueError(f"cannot ask for {n} schedules: use a number from 0 up")
+
+    def __contains__(self, schedule: Schedule) -> bool:
+        return schedule.key() not in self._seen
+
+    @property
+    def seen(self) -> int:
+        """How many schedules have been asked or told."""
+        return len(self._seen)
+
+    def remove(self, schedule: Schedule) -> None:
+        """Count a schedule as seen."""
+        self._seen.add(schedule.key())
+
+    def draw(self, n: int) -> list[Schedule]:
+        """The next ``n`` of them, which are then seen; fewer where there are no more. Raises ValueError for n < 0."""
+        self.check(n)
+        drawn: list[Schedule] = []
+        while len(drawn) < n:
+            if self._next == len(self._order) and not self._extend():
+                break
+            schedule = self._order[self._next]
+            self._next += 1
+            if schedule in self:
+                self.remove(schedule)
+                drawn.append(schedule)
+        return drawn
+
+    def _extend(self) -> bool:
+        """Make the random order longer. A longer sample of a space begins with the shorter one of the same seed."""
+        before = len(self._order)
+        self._order = self._space.sample(max(_FIRST_DRAW, 2 * before), self._seed)
+        return len(self._order) > before

@@ -1,0 +1,23 @@
+"""Uniform sampling without replacement: the baseline that every other sampler has to beat."""
+
+from __future__ import annotations
+
+from autosched.search.base import Unseen
+from measurements.measurement import Measurement
+from search_spaces.schedule import Schedule
+from search_spaces.space import Space
+
+
+class RandomSampler:
+    """Every legal schedule that is left is equally likely. Learns nothing."""
+
+    name = "random"
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._unseen = Unseen(space, seed)
+
+    def ask(self, n: int) -> list[Schedule]:
+        return self._unseen.draw(n)
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._unseen.remove(schedule)

@@ -1,0 +1,141 @@
+"""A GPU worker without a GPU whose candidates misbehave on demand: what the isolation of runners is tested with.
+
+It answers the operations of ``cuda_worker``; give ``MODULE`` to a CudaRunner as its worker module. What happens to a
+candidate is read from the name of its kernel, words joined by underscores, of which the first says what to do:
+
+- ``time_NS_...``: measured at NS nanoseconds; ``slow_MS_NS_...``: the same, after MS milliseconds of measuring;
+- ``wrong``: wrong numbers; ``error``: a launch that fails cleanly; ``poison``: an illegal access, after which
+  everything fails until the process is replaced;
+- ``hang``, ``spin``: never ends, asleep or busy; ``segfault``, ``abort``, ``exit``: the process dies;
+  ``once_NS_...``: dies the first time, and is measured the second;
+- ``memory``: takes memory until there is none; ``shout_NS_...``: fills standard output, then is measured;
+- ``garbage``: bytes that are no answer; ``nonsense``, ``negative``: answers that mean nothing; ``raise``: an exception;
+- ``unplug``: dies, and the GPU is gone for good.
+
+``once`` and ``unplug`` leave marks in the folder that AUTOSCHED_FAULTS_FOLDER names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import resource
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from measurements.kernel import Kernel
+from measurements.measurement import Status
+from measurements.worker import serve
+from search_spaces.problem import Problem
+
+MODULE = "measurements.runners.faults"
+FOLDER_VARIABLE = "AUTOSCHED_FAULTS_FOLDER"
+_MEMORY = 1 << 28
+
+
+def fault_kernel(name: str, problem: Problem) -> Kernel:
+    """A kernel that compiles in a few milliseconds and bears ``name``, which says what the worker does with it."""
+    source = f'extern "C" __global__ void {name}() {{}}\n'
+    return Kernel(name, source, (), problem.operands(), (1, 1, 1), (32, 1, 1), 0)
+
+
+class FaultyGpu:
+    """State of the pretended GPU: what is prepared, and whether its context is poisoned."""
+
+    def __init__(self) -> None:
+        self._prepared = ""
+        self._poisoned = False
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer like ``cuda_worker``, or fail as the kernel's name says."""
+        operation = request["op"]
+        if operation == "open":
+            return {
+                "name": "no GPU",
+                "memory_bytes": 0,
+                "attributes": {"MultiProcessorCount": 1},
+                "gpus": 1,
+                "driver": "none",
+                "cuda_driver": 0,
+                "cuda_runtime": 0,
+                "cupy": "none",
+            }
+        if _mark("unplugged").exists():
+            raise RuntimeError("no GPU is there")
+        if self._poisoned:
+            raise RuntimeError("the context is poisoned")
+        if operation == "prepare":
+            if request["arrays"] is None:
+                return {"reference": "missing"}
+            self._prepared = request["data"]
+            return {"reference": "ready"}
+        if operation in ("measure", "compare") and request["data"] != self._prepared:
+            raise RuntimeError("measured before it was prepared")
+        if operation == "measure":
+            return self._measure(request["kernel"]["name"])
+        if operation == "compare":
+            arms = [self._measure(kernel["name"]) for kernel in request["kernels"]]
+            for arm in arms:
+                arm["seconds"] = arm["seconds"][:1] * request["rounds"]
+            return {"status": Status.OK.value, "arms": arms}
+        return {}
+
+    def _measure(self, name: str) -> dict[str, Any]:
+        what, *words = name.split("_")
+        if what in ("hang", "spin"):
+            while True:
+                time.sleep(3600 if what == "hang" else 0)
+        if what == "unplug":
+            _mark("unplugged").touch()
+        if what == "segfault":
+            ctypes.string_at(0)
+        if what == "abort":
+            os.abort()
+        if what in ("exit", "unplug"):
+            os._exit(3)
+        if what == "once" and not _mark(name).exists():
+            _mark(name).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "memory":
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+            hoard = []
+            while True:
+                hoard.append(bytearray(1 << 24))
+        if what == "garbage":
+            for fd in range(3, 64):
+                with suppress(OSError):
+                    os.write(fd, b"\x00\xffthis is no answer\n")
+        if what == "shout":
+            print("noise " * 50_000, flush=True)
+        if what == "raise":
+            raise RuntimeError("raised on demand")
+        if what == "poison":
+            self._poisoned = True
+            return {
+                "status": Status.LAUNCH_ERROR.value,
+                "reason": "cudaErrorIllegalAddress: on demand",
+                "seconds": [],
+                "poisoned": True,
+            }
+        if what in ("wrong", "error"):
+            status = Status.WRONG_RESULT if what == "wrong" else Status.LAUNCH_ERROR
+            return {"status": status.value, "reason": f"{what} on demand", "seconds": [], "error": math.inf}
+        if what == "nonsense":
+            return {"status": "splendid"}
+        if what == "negative":
+            return {"status": Status.OK.value, "seconds": [-1.0], "error": 0.0}
+        if what == "slow":
+            time.sleep(int(words.pop(0)) * 1e-3)
+        return {"status": Status.OK.value, "seconds": [int(words[0]) * 1e-9] * 5, "error": 0.5}
+
+
+def _mark(name: str) -> Path:
+    return Path(os.environ.get(FOLDER_VARIABLE, "/nonexistent")) / name
+
+
+if __name__ == "__main__":
+    serve(FaultyGpu().handle)

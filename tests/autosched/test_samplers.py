@@ -1,0 +1,514 @@
+"""The contract of ``Sampler``, as one class of tests that every sampler passes, and what each promises besides."""
+
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosched.search import SAMPLERS, Sampler, sampler
+from autosched.search.base import FloatArray, Matrix, Unseen
+from autosched.search.evolution import EvolutionSampler, Settings
+from autosched.search.guide import AnalyticGuide
+from autosched.search.tpe import OptunaSampler
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from search_spaces.devices import device
+from search_spaces.family import family
+from search_spaces.matmul import Matmul
+from search_spaces.parameters import categorical, ordinal
+from search_spaces.rules import Rule
+from search_spaces.schedule import Schedule
+from search_spaces.space import EmptySpace, Space
+
+
+def toy(size: int = 8) -> Space:
+    """``size`` x ``size`` x 3 combinations, of which those with x <= y and a letter are legal."""
+    numbers = tuple(2**i for i in range(size))
+    return Space(
+        "toy",
+        (ordinal("x", numbers), ordinal("y", numbers), categorical("letter", ("a", "b", "c"))),
+        (),
+        (
+            Rule("order", ("x", "y"), lambda c: c["x"] <= c["y"], lambda v: f"{v['x']} is more than {v['y']}"),
+            Rule(
+                "no_small_c",
+                ("x", "letter"),
+                lambda c: c.map(("x", "letter"), lambda x, letter: x > 2 or letter != "c", dtype=np.bool_),
+                lambda v: f"c needs more than {v['x']}",
+            ),
+        ),
+    )
+
+
+TOY = toy()
+EVERYTHING = frozenset(s.key() for s in TOY.sample(10**6, 0))
+
+
+def seconds(schedule: Schedule) -> float:
+    """A time that is smallest, 1 us, at x = 8, y = 32, letter b."""
+    distance = abs(math.log2(schedule.integer("x")) - 3) + abs(math.log2(schedule.integer("y")) - 5)
+    return 1e-6 * 1.5 ** (distance + (schedule["letter"] != "b"))
+
+
+def ok(time: float) -> Measurement:
+    return Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 10))
+
+
+def failed() -> Measurement:
+    return Measurement(Status.TIMEOUT, Provenance.MEASURED, reason="too slow")
+
+
+class ToyGuide:
+    """The encoding, and a guess that is right but for the letter; it holds x = 1 to be impossible."""
+
+    def features(self, schedules: Sequence[Schedule]) -> Matrix:
+        return TOY.encode(schedules)
+
+    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+        blind = (s.replace(letter="b") for s in schedules)
+        return np.array([math.inf if s["x"] == 1 else math.log(3 * seconds(s)) for s in blind], dtype=np.float64)
+
+
+class Nearest:
+    """A model for tests: the logarithm of the time of the nearest row that was trained on."""
+
+    def __init__(self, rows: Matrix, times: FloatArray) -> None:
+        assert np.isfinite(rows).all() and np.isfinite(times).all() and (times > 0).all()
+        self.rows, self.times = rows, times
+
+    def predict(self, X: Matrix) -> FloatArray:
+        distances = np.abs(X[:, None, :] - self.rows[None, :, :]).sum(axis=2)
+        return np.log(self.times[distances.argmin(axis=1)])
+
+
+QUICK = Settings(warmup=6, population=24, generations=2)
+MAKERS: dict[str, Callable[[int], Sampler]] = {
+    "random": lambda seed: sampler("random", TOY, seed=seed),
+    "tpe": lambda seed: sampler("tpe", TOY, seed=seed),
+    "optuna_random": lambda seed: OptunaSampler(TOY, seed, optuna.samplers.RandomSampler(seed=seed)),
+    "evolution": lambda seed: sampler("evolution", TOY, seed=seed),
+    "evolution_of_nearest": lambda seed: EvolutionSampler(TOY, seed, fit=Nearest, settings=QUICK),
+    "evolution_guided": lambda seed: EvolutionSampler(TOY, seed, fit=Nearest, guide=ToyGuide(), settings=QUICK),
+    "evolution_of_a_guide_alone": lambda seed: EvolutionSampler(TOY, seed, fit=None, guide=ToyGuide(), settings=QUICK),
+}
+
+
+def outcome(schedule: Schedule) -> Measurement:
+    """Some fail, whatever their time would have been."""
+    return failed() if (schedule["x"], schedule["letter"]) in ((4, "a"), (16, "c")) else ok(seconds(schedule))
+
+
+def run(made: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
+    asked: list[Schedule] = []
+    for _ in range(rounds):
+        batch = made.ask(n)
+        asked += batch
+        for schedule in batch:
+            made.tell(schedule, outcome(schedule))
+    return asked
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+class TestContract:
+    def test_proposals_are_legal_and_never_repeated(self, make: Callable[[int], Sampler]) -> None:
+        asked = run(make(3), 8)
+        assert len(asked) == 40
+        assert all(not TOY.explain(s) for s in asked)
+        assert len({s.key() for s in asked}) == 40
+
+    def test_the_parameters_stand_in_the_order_of_the_space(self, make: Callable[[int], Sampler]) -> None:
+        for schedule in run(make(3), 4):
+            assert schedule.family == "toy"
+            assert list(schedule) == ["x", "y", "letter"]
+
+    def test_nothing_is_asked_twice_without_being_told(self, make: Callable[[int], Sampler]) -> None:
+        made = make(4)
+        asked = [*made.ask(7), *made.ask(7), *made.ask(7)]
+        assert len({s.key() for s in asked}) == 21
+
+    def test_the_same_seed_proposes_the_same(self, make: Callable[[int], Sampler]) -> None:
+        assert run(make(5), 8) == run(make(5), 8)
+
+    def test_another_seed_proposes_something_else(self, make: Callable[[int], Sampler]) -> None:
+        assert run(make(5), 3) != run(make(6), 3)
+
+    def test_the_global_generator_is_neither_used_nor_moved(self, make: Callable[[int], Sampler]) -> None:
+        np.random.seed(1)
+        first = run(make(5), 4)
+        drawn = np.random.random()
+        np.random.seed(1)
+        assert np.random.random() == drawn
+        assert run(make(5), 4) == first
+
+    def test_everything_is_proposed_once_and_then_nothing(self, make: Callable[[int], Sampler]) -> None:
+        made = make(7)
+        keys: list[str] = []
+        while batch := made.ask(16):
+            assert len(batch) == min(16, len(EVERYTHING) - len(keys))
+            for schedule in batch:
+                made.tell(schedule, outcome(schedule))
+            keys += [s.key() for s in batch]
+        assert len(keys) == len(EVERYTHING)
+        assert set(keys) == EVERYTHING
+        assert made.ask(16) == []
+
+    def test_a_restored_sampler_proposes_nothing_it_was_told(self, make: Callable[[int], Sampler]) -> None:
+        told = run(make(8), 6)
+        restored = make(8)
+        for schedule in told:
+            restored.tell(schedule, outcome(schedule))
+        more = run(restored, 4)
+        assert len(more) == 20
+        assert not {s.key() for s in told} & {s.key() for s in more}
+
+    def test_restored_twice_from_the_same_records_it_proposes_the_same(self, make: Callable[[int], Sampler]) -> None:
+        told = run(make(8), 6)
+        proposals = []
+        for _ in range(2):
+            restored = make(8)
+            for schedule in told:
+                restored.tell(schedule, outcome(schedule))
+            proposals.append(run(restored, 3))
+        assert proposals[0] == proposals[1]
+
+    def test_results_may_come_in_any_order_and_more_than_once(self, make: Callable[[int], Sampler]) -> None:
+        made = make(9)
+        batch = made.ask(12)
+        for schedule in reversed(batch):
+            made.tell(schedule, outcome(schedule))
+        for schedule in batch[:4]:
+            made.tell(schedule, outcome(schedule))
+        assert not {s.key() for s in made.ask(12)} & {s.key() for s in batch}
+
+    def test_schedules_that_were_never_asked_may_be_told(self, make: Callable[[int], Sampler]) -> None:
+        made = make(10)
+        others = TOY.sample(30, 99)
+        for schedule in others:
+            made.tell(schedule, outcome(schedule))
+        assert not {s.key() for s in run(made, 3)} & {s.key() for s in others}
+
+    def test_only_failures_do_not_stop_it(self, make: Callable[[int], Sampler]) -> None:
+        made = make(11)
+        total = 0
+        while batch := made.ask(20):
+            for schedule in batch:
+                made.tell(schedule, failed())
+            total += len(batch)
+        assert total == len(EVERYTHING)
+
+    def test_counts(self, make: Callable[[int], Sampler]) -> None:
+        assert make(1).ask(0) == []
+        with pytest.raises(ValueError, match="cannot ask for -1"):
+            make(1).ask(-1)
+
+    def test_it_has_a_name_for_the_records(self, make: Callable[[int], Sampler]) -> None:
+        assert make(1).name in SAMPLERS
+
+    def test_nothing_is_printed(self, make: Callable[[int], Sampler], capfd: pytest.CaptureFixture[str]) -> None:
+        run(make(2), 4)
+        assert capfd.readouterr() == ("", "")
+
+    @settings(deadline=None, max_examples=5)
+    @given(data=st.data())
+    def test_any_sequence_of_calls(self, make: Callable[[int], Sampler], data: st.DataObject) -> None:
+        made = make(data.draw(st.integers(0, 2**31 - 1)))
+        seen: set[str] = set()
+        waiting: list[Schedule] = []
+        for _ in range(data.draw(st.integers(1, 6))):
+            batch = made.ask(data.draw(st.integers(0, 30)))
+            keys = {s.key() for s in batch}
+            assert len(keys) == len(batch)
+            assert keys <= EVERYTHING
+            assert not keys & seen
+            seen |= keys
+            waiting += batch
+            for _ in range(data.draw(st.integers(0, len(waiting)))):
+                schedule = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
+                made.tell(schedule, data.draw(st.sampled_from([failed(), ok(1e-6), ok(3e-5)])))
+
+
+HILL = Space(
+    "hill",
+    tuple(ordinal(name, tuple(range(1, 13))) for name in "abcde"),
+    (),
+    (Rule("product", ("a", "b"), lambda c: c["a"] * c["b"] <= 48, lambda v: f"{v['a']} * {v['b']} is over 48"),),
+)
+
+
+def hill_seconds(schedule: Schedule) -> float:
+    return 1e-6 * 1.3 ** sum(
+        abs(schedule.integer(name) - top) for name, top in zip("abcde", (4, 9, 7, 2, 11), strict=True)
+    )
+
+
+def best_after(made: Sampler, trials: int) -> float:
+    best = math.inf
+    while trials > 0:
+        batch = made.ask(min(8, trials))
+        trials -= len(batch)
+        for schedule in batch:
+            best = min(best, hill_seconds(schedule))
+            made.tell(schedule, ok(hill_seconds(schedule)))
+    return best
+
+
+def median_of_best(name: str, trials: int) -> float:
+    return float(np.median([best_after(sampler(name, HILL, seed=seed), trials) for seed in range(5)]))
+
+
+class TestRandom:
+    def test_every_schedule_is_equally_likely_to_come_first(self) -> None:
+        small = toy(3)
+        total = small.count()
+        first = Counter(sampler("random", small, seed=seed).ask(1)[0].key() for seed in range(150 * total))
+        assert len(first) == total
+        expected = 150.0
+        chi_squared = sum((count - expected) ** 2 / expected for count in first.values())
+        assert chi_squared < total + 6 * math.sqrt(2 * total)
+
+    def test_a_restored_run_goes_on_as_if_it_had_not_stopped(self) -> None:
+        whole = run(sampler("random", TOY, seed=3), 10)
+        restored = sampler("random", TOY, seed=3)
+        for schedule in whole[:20]:
+            restored.tell(schedule, outcome(schedule))
+        assert run(restored, 6) == whole[20:]
+
+    def test_it_draws_beyond_the_first_stretch_of_the_order(self) -> None:
+        large = toy(30)
+        unseen = Unseen(large, 1)
+        drawn = [s.key() for _ in range(10) for s in unseen.draw(100)]
+        assert len(set(drawn)) == 1000
+
+
+class TestTpe:
+    def test_it_finds_faster_schedules_than_chance(self) -> None:
+        assert median_of_best("tpe", 64) < 0.6 * median_of_best("random", 64)
+
+    def test_almost_everything_illegal_is_no_obstacle(self) -> None:
+        sparse = Space(
+            "sparse",
+            tuple(ordinal(name, tuple(range(12))) for name in "abcdef"),
+            (),
+            tuple(
+                Rule(f"equal_{one}{two}", (one, two), lambda c, o=one, t=two: c[o] == c[t], lambda v: "they differ")
+                for one, two in zip("abcde", "bcdef", strict=True)
+            ),
+        )
+        made = sampler("tpe", sparse, seed=1)
+        asked = []
+        while batch := made.ask(5):
+            for schedule in batch:
+                made.tell(schedule, ok(1e-6 * (1 + schedule.integer("a"))))
+            asked += batch
+        assert sorted(s.integer("a") for s in asked) == list(range(12))
+
+    def test_optuna_knows_what_was_told(self) -> None:
+        class Spy(optuna.samplers.RandomSampler):
+            seen: tuple[optuna.trial.FrozenTrial, ...] = ()
+
+            def before_trial(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+                self.seen = tuple(study.get_trials())
+
+        spy = Spy(seed=1)
+        made = OptunaSampler(TOY, 0, spy)
+        told = TOY.sample(10, 2)
+        for schedule in told:
+            made.tell(schedule, outcome(schedule))
+        (asked,) = made.ask(1)
+        made.tell(asked, ok(seconds(asked)))
+        made.ask(1)
+        complete = [t for t in spy.seen if t.state is optuna.trial.TrialState.COMPLETE]
+        pruned = [t for t in spy.seen if t.state is optuna.trial.TrialState.PRUNED]
+        worked = [s for s in [*told, asked] if outcome(s).ok or s == asked]
+        assert [t.value for t in complete] == [math.log(seconds(s)) for s in worked]
+        assert len(pruned) == 11 - len(worked)
+        assert all(t.value is None for t in pruned), "a failure has no value"
+
+
+class TestEvolution:
+    def test_it_finds_faster_schedules_than_chance(self) -> None:
+        assert median_of_best("evolution", 64) < 0.6 * median_of_best("random", 64)
+
+    def test_a_guide_leads_from_the_first_proposal(self) -> None:
+        best = [min(map(seconds, MAKERS["evolution_guided"](seed).ask(8))) for seed in range(10)]
+        chance = [min(map(seconds, MAKERS["random"](seed).ask(8))) for seed in range(10)]
+        assert np.median(best) < np.median(chance)
+        assert max(best) <= 1.5e-6
+
+    def test_the_model_learns_measured_over_guessed_time(self) -> None:
+        trained: list[tuple[Matrix, FloatArray]] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            trained.append((rows, times))
+            return Nearest(rows, times)
+
+        guide = ToyGuide()
+        made = EvolutionSampler(TOY, 1, fit=fit, guide=guide, settings=dataclasses.replace(QUICK, warmup=10))
+        told = [s for s in TOY.sample(10**6, 3) if s["x"] != 1][:10]
+        for schedule in told:
+            made.tell(schedule, ok(seconds(schedule)))
+        made.ask(1)
+        ((rows, times),) = trained
+        assert np.array_equal(rows, TOY.encode(told))
+        assert times == pytest.approx(
+            [seconds(s) / math.exp(g) for s, g in zip(told, guide.log_seconds(told), strict=True)]
+        )
+
+    def test_it_is_trained_whenever_a_fifth_more_records_have_come(self) -> None:
+        sizes: list[int] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            sizes.append(len(rows))
+            return Nearest(rows, times)
+
+        made = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
+        for schedule in TOY.sample(40, 3):
+            made.tell(schedule, ok(seconds(schedule)))
+            made.ask(1)
+        assert sizes == [6, 8, 10, 12, 15, 18, 22, 27, 33, 40]
+
+    def test_failures_are_worse_than_every_time_and_never_better(self) -> None:
+        labels: list[float] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            labels[:] = times.tolist()
+            return Nearest(rows, times)
+
+        made = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
+        told = TOY.sample(30, 3)
+        for schedule in told:
+            made.tell(schedule, outcome(schedule))
+        made.ask(1)
+        slowest = max(seconds(s) for s in told[: len(labels)] if outcome(s).ok)
+        for schedule, label in zip(told, labels, strict=False):
+            expected = seconds(schedule) if outcome(schedule).ok else 2 * slowest
+            assert label == pytest.approx(expected)
+        assert any(not outcome(s).ok for s in told[: len(labels)])
+
+    def test_a_schedule_measured_again_counts_with_its_median(self) -> None:
+        labels: list[float] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            labels[:] = times.tolist()
+            return Nearest(rows, times)
+
+        made = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
+        told = TOY.sample(6, 3)
+        for factor in (1.0, 9.0, 1.2):
+            for schedule in told:
+                made.tell(schedule, ok(factor * seconds(schedule)))
+        made.ask(1)
+        assert labels == pytest.approx([1.2 * seconds(s) for s in told])
+
+    def test_one_batch_is_spread_out(self) -> None:
+        made = EvolutionSampler(
+            TOY, 1, fit=None, guide=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0, distance=2)
+        )
+        batch = made.ask(4)
+        apart = [sum(p != q for p, q in zip(a.items, b.items, strict=True)) for a in batch for b in batch if a != b]
+        assert min(apart) >= 2
+
+    def test_what_the_guide_holds_to_be_impossible_is_not_led_to(self) -> None:
+        made = EvolutionSampler(TOY, 1, fit=None, guide=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0))
+        possible = sum(s["x"] != 1 for s in TOY.sample(10**6, 0))
+        asked = [s for _ in range(4) for s in made.ask(8)]
+        assert len(asked) < possible
+        assert all(s["x"] != 1 for s in asked)
+
+    def test_a_stopped_search_goes_on_as_if_it_had_not_stopped(self) -> None:
+        for make in (MAKERS["evolution_guided"], MAKERS["evolution_of_nearest"]):
+            whole = run(make(3), 12)
+            restored = make(3)
+            for schedule in whole[:35]:
+                restored.tell(schedule, outcome(schedule))
+            assert run(restored, 5) == whole[35:]
+
+
+def test_unknown_names_and_seeds_are_refused_in_one_line() -> None:
+    with pytest.raises(ValueError, match="unknown sampler 'genetic': use one of evolution, random, tpe"):
+        sampler("genetic", TOY, seed=0)
+    for seed in (-1, 2**31, True, 1.5):
+        with pytest.raises(ValueError, match="the seed must be an integer"):
+            sampler("random", TOY, seed=seed)  # type: ignore[arg-type]
+
+
+def test_a_space_with_nothing_legal_says_so() -> None:
+    nothing = Space("toy", TOY.parameters, (), (Rule("never", ("x",), lambda c: c["x"] < 0, lambda v: "never"),))
+    with pytest.raises(EmptySpace, match="never"):
+        sampler("random", nothing, seed=0).ask(1)
+
+
+def test_proposals_do_not_depend_on_the_hash_seed() -> None:
+    """Sets and dicts of texts have another order in every process; no proposal may come from one."""
+    code = f"""
+import sys
+sys.path[:0] = {[p for p in sys.path if p]!r}
+from autosched.search import sampler
+from measurements.measurement import Measurement, Provenance, Timing, Status
+from search_spaces.parameters import categorical, ordinal
+from search_spaces.space import Space
+space = Space("toy", (ordinal("x", tuple(range(20))), categorical("y", tuple("abcdef"))), (), ())
+for name in ("random", "tpe", "evolution"):
+    made = sampler(name, space, seed=1)
+    for _ in range(6):
+        for s in made.ask(6):
+            print(s.key())
+            timing = Timing.estimate(1e-6 * (1 + s.integer("x")))
+            made.tell(s, Measurement(Status.OK, Provenance.MEASURED, timing=timing))
+"""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0].splitlines()) == 108
+
+
+class TestAnalyticGuide:
+    PROBLEM = Matmul(m=96, n=80, k=64)
+    DEVICE = device("h200")
+
+    def test_rows_keep_their_order_and_are_remembered(self) -> None:
+        guide = AnalyticGuide(self.PROBLEM, self.DEVICE)
+        schedules = family("matmul").space(self.PROBLEM, self.DEVICE).sample(8, 1)
+        rows, guess = guide.features(schedules), guide.log_seconds(schedules)
+        assert rows.shape[0] == 8 and rows.dtype == np.float32
+        assert np.isfinite(guess).all()
+        assert np.array_equal(guide.features(schedules[::-1]), rows[::-1])
+        assert np.array_equal(guide.log_seconds(schedules[2:5]), guess[2:5])
+        assert AnalyticGuide(self.PROBLEM, self.DEVICE).log_seconds(schedules).tolist() == guess.tolist()
+
+    def test_nothing_gives_empty_arrays(self) -> None:
+        guide = AnalyticGuide(self.PROBLEM, self.DEVICE)
+        assert guide.log_seconds(()).shape == (0,)
+        assert guide.features(()).shape[0] == 0
+
+    def test_what_does_not_fit_is_infinite_and_spoils_no_other(self) -> None:
+        guide = AnalyticGuide(self.PROBLEM, self.DEVICE)
+        good = family("matmul").space(self.PROBLEM, self.DEVICE).sample(3, 1)
+        illegal = good[0].replace(stages=5, tile_m=256, tile_n=256, tile_k=128)
+        guess = guide.log_seconds([good[0], illegal, good[1]])
+        assert np.isfinite(guess).tolist() == [True, False, True]
+
+    def test_it_leads_a_search_of_matmuls(self) -> None:
+        space = family("matmul").space(self.PROBLEM, self.DEVICE)
+        guide = AnalyticGuide(self.PROBLEM, self.DEVICE)
+        led = sampler("evolution", space, seed=1, guide=guide).ask(8)
+        chance = sampler("random", space, seed=1).ask(8)
+        assert all(not space.explain(s) for s in led)
+        assert np.median(guide.log_seconds(led)) < np.median(guide.log_seconds(chance))

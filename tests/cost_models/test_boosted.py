@@ -1,0 +1,203 @@
+"""The boosted model learns, repeats itself, and refuses what it cannot use."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from cost_models.boosted import BoostedModel, ModelMismatch, Settings, held_out_rows
+from cost_models.evaluation import pairwise_accuracy, rank_correlation, top_k_recall
+from cost_models.features import FEATURE_VERSION
+
+Matrix = npt.NDArray[np.float32]
+Times = npt.NDArray[np.float64]
+QUICK = Settings(rounds=120, patience=20)
+
+
+def kernels(rows: int, seed: int, scale: float = 1e-4) -> tuple[Matrix, Times]:
+    """A synthetic space: six decisions, times with an interaction, a cliff and 1% noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 6, (rows, 6)).astype(np.float32)
+    log = 0.3 * np.abs(x[:, 0] - 3) + 0.2 * np.abs(x[:, 1] - x[:, 2]) + 0.8 * (x[:, 3] > 4) + 0.05 * x[:, 4]
+    return x, scale * np.exp(log + 0.01 * rng.standard_normal(rows))
+
+
+def test_held_out_kernels_are_ordered_well() -> None:
+    x, seconds = kernels(1200, seed=1)
+    model = BoostedModel.fit(x[:300], seconds[:300], settings=QUICK)
+    predicted = model.predict(x[300:])
+    assert rank_correlation(predicted, seconds[300:]) > 0.93
+    assert pairwise_accuracy(predicted, seconds[300:]) > 0.9
+    assert top_k_recall(predicted, seconds[300:], 10) > 0.9
+    assert np.median(np.abs(predicted - np.log(seconds[300:]))) < 0.15
+
+
+def test_noise_stops_the_trees_early() -> None:
+    """Labels that no feature explains: on training error more trees always help, on held-out rows they do not."""
+    rng = np.random.default_rng(3)
+    x = rng.random((200, 4)).astype(np.float32)
+    noise = BoostedModel.fit(x, np.exp(rng.standard_normal(200)), settings=QUICK)
+    y, seconds = kernels(200, seed=4)
+    signal = BoostedModel.fit(y, seconds, settings=QUICK)
+    assert noise.rounds[0] < 30 < signal.rounds[0]
+
+
+def test_the_same_seed_gives_the_same_model() -> None:
+    x, seconds = kernels(120, seed=5)
+    first, second = (BoostedModel.fit(x, seconds, settings=QUICK) for _ in range(2))
+    assert first == second
+    other = BoostedModel.fit(x, seconds, settings=dataclasses.replace(QUICK, seed=1))
+    assert other.trees != first.trees
+
+
+def test_the_unit_of_time_does_not_matter_to_the_order() -> None:
+    x, seconds = kernels(120, seed=6)
+    first = BoostedModel.fit(x, seconds, settings=QUICK)
+    slower = BoostedModel.fit(x, seconds * 1024.0, settings=QUICK)
+    np.testing.assert_allclose(slower.predict(x) - first.predict(x), np.log(1024.0), atol=1e-3)
+
+
+def test_problems_of_different_size_are_learned_together() -> None:
+    """Times of two problems differ by 1000; each is normalised by its own best, so the order is learned from both."""
+    x1, s1 = kernels(150, seed=7)
+    x2, s2 = kernels(150, seed=8, scale=1e-1)
+    groups = ["small"] * 150 + ["large"] * 150
+    model = BoostedModel.fit(np.concatenate([x1, x2]), np.concatenate([s1, s2]), groups, settings=QUICK)
+    test_x, test_s = kernels(500, seed=9)
+    assert rank_correlation(model.predict(test_x), test_s) > 0.9
+    mixed = BoostedModel.fit(np.concatenate([x1, x2]), np.concatenate([s1, s2]), settings=QUICK)
+    assert rank_correlation(model.predict(test_x), test_s) > rank_correlation(mixed.predict(test_x), test_s)
+
+
+def test_members_disagree_most_where_nothing_was_measured() -> None:
+    rng = np.random.default_rng(10)
+    x = rng.random((200, 2)).astype(np.float32)
+    seconds = np.exp(3 * x[:, 0].astype(np.float64))
+    seen = x[:, 0] < 0.5
+    model = BoostedModel.fit(x[seen], seconds[seen], settings=dataclasses.replace(QUICK, members=4))
+    spread = model.spread(x)
+    assert spread.shape == (200,)
+    assert (spread >= 0).all()
+    assert spread.max() > 0
+    alone = BoostedModel.fit(x[seen], seconds[seen], settings=QUICK)
+    assert (alone.spread(x) == 0).all()
+    assert len(model.trees) == 4
+    assert len(set(model.trees)) == 4
+
+
+def test_few_rows_and_equal_times_are_enough() -> None:
+    x, seconds = kernels(4, seed=11)
+    assert BoostedModel.fit(x, seconds, settings=QUICK).predict(x).shape == (4,)
+    same = BoostedModel.fit(x, np.full(4, 2e-3), settings=QUICK)
+    np.testing.assert_allclose(np.exp(same.predict(x)), 2e-3, rtol=1e-5)
+    assert same.predict(np.zeros((0, 6), dtype=np.float32)).shape == (0,)
+
+
+def test_save_and_load_round_trip(tmp_path: Path) -> None:
+    x, seconds = kernels(100, seed=12)
+    model = BoostedModel.fit(x, seconds, names=[f"f{i}" for i in range(6)], settings=QUICK)
+    path = tmp_path / "model.json"
+    model.save(path)
+    model.save(path)  # replaces the file
+    assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
+    back = BoostedModel.load(path)
+    assert back == model
+    np.testing.assert_array_equal(back.predict(x), model.predict(x))
+
+
+def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
+    x, seconds = kernels(30, seed=13)
+    data = BoostedModel.fit(x, seconds, settings=QUICK).to_json()
+    path = tmp_path / "model.json"
+    cases = [
+        ({"feature_version": FEATURE_VERSION + 1}, f"version {FEATURE_VERSION + 1}, this autosched computes"),
+        ({"feature_version": None}, "version None"),
+        ({"format_version": 99}, "format version 99"),
+        ({"format": "something else"}, "no cost model"),
+    ]
+    for change, complaint in cases:
+        path.write_text(json.dumps({**data, **change}))
+        with pytest.raises(ModelMismatch, match=complaint) as error:
+            BoostedModel.load(path)
+        assert "\n" not in str(error.value)
+    for broken in ("", "[]", '{"format": "autosched boosted cost model", "format_version": 1, "feature_version": 1}'):
+        path.write_text(broken)
+        with pytest.raises(ModelMismatch):
+            BoostedModel.load(path)
+    with pytest.raises(OSError, match="absent"):
+        BoostedModel.load(tmp_path / "absent")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    x, seconds = kernels(30, seed=14)
+    model = BoostedModel.fit(x, seconds, settings=QUICK)
+    path = tmp_path / "model.json"
+    model.save(path)
+    before = path.read_bytes()
+    damaged = dataclasses.replace(model, trees=("not json",))
+    with pytest.raises(ValueError, match="Expecting value"):
+        damaged.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
+
+
+def test_rows_of_another_width_are_refused() -> None:
+    x, seconds = kernels(30, seed=15)
+    model = BoostedModel.fit(x, seconds, settings=QUICK)
+    with pytest.raises(ModelMismatch, match="knows 6 features, the rows have 5"):
+        model.predict(x[:, :5])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
+    x, seconds = kernels(30, seed=16)
+    spoiled = x.astype(np.float64)
+    spoiled[3, 2] = bad
+    with pytest.raises(ValueError, match="finite"):
+        BoostedModel.fit(spoiled, seconds, settings=QUICK)
+    model = BoostedModel.fit(x, seconds, settings=QUICK)
+    with pytest.raises(ValueError, match="finite"):
+        model.predict(spoiled)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
+def test_times_that_are_none_are_refused(bad: float) -> None:
+    x, seconds = kernels(30, seed=17)
+    seconds[3] = bad
+    with pytest.raises(ValueError, match="leave failed trials out"):
+        BoostedModel.fit(x, seconds, settings=QUICK)
+
+
+def test_shapes_that_do_not_match_are_refused() -> None:
+    x, seconds = kernels(30, seed=18)
+    with pytest.raises(ValueError, match="a time for each row"):
+        BoostedModel.fit(x, seconds[:-1], settings=QUICK)
+    with pytest.raises(ValueError, match="at least two rows"):
+        BoostedModel.fit(x[:1], seconds[:1], settings=QUICK)
+    with pytest.raises(ValueError, match="name of its own"):
+        BoostedModel.fit(x, seconds, names=["a"] * 6, settings=QUICK)
+    with pytest.raises(ValueError, match="rows and columns"):
+        BoostedModel.fit(x[:, 0], seconds, settings=QUICK)
+    with pytest.raises(ValueError, match="group for each"):
+        BoostedModel.fit(x, seconds, ["g"], settings=QUICK)
+
+
+@pytest.mark.parametrize(
+    "change", [{"rounds": 0}, {"eta": 0.0}, {"subsample": 1.5}, {"held_out": 1.0}, {"members": 0}, {"seed": -1}]
+)
+def test_settings_are_checked(change: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(change))):
+        Settings(**change)  # type: ignore[arg-type]
+
+
+def test_whole_problems_are_held_out_once_there_are_five() -> None:
+    codes = np.repeat(np.arange(10), 7)
+    mask = held_out_rows(codes, 0.2, seed=1)
+    assert mask.sum() == 14
+    assert all(mask[codes == g].all() or not mask[codes == g].any() for g in range(10))
+    few = held_out_rows(np.repeat(np.arange(2), 10), 0.2, seed=1)
+    assert few.sum() == 4
+    assert (held_out_rows(codes, 0.2, seed=1) == mask).all()

@@ -1,0 +1,61 @@
+"""How the emulator's tests run small kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from measurements.emulator import Emulation, emulate
+from measurements.kernel import Kernel
+from search_spaces.problem import Array, Operand
+
+KERNELS = Path(__file__).parent / "kernels"
+INCLUDE = Path(__file__).parents[3] / "autosched" / "include"
+
+RunKernel = Callable[..., Emulation]
+
+
+def make_kernel(
+    source: str,
+    arguments: Sequence[Operand],
+    *,
+    grid: int | tuple[int, int, int] = 1,
+    block: int | tuple[int, int, int] = 32,
+    shared: int = 0,
+) -> Kernel:
+    def three(size: int | tuple[int, int, int]) -> tuple[int, int, int]:
+        return (size, 1, 1) if isinstance(size, int) else size
+
+    return Kernel("kernel", source, (str(INCLUDE), str(KERNELS)), tuple(arguments), three(grid), three(block), shared)
+
+
+def run_kernel(
+    source: str,
+    arguments: Sequence[Operand],
+    inputs: Mapping[str, Array],
+    *,
+    time_limit: float = 20.0,
+    check: bool = True,
+    **launch: int | tuple[int, int, int],
+) -> Emulation:
+    return emulate(make_kernel(source, arguments, **launch), inputs, time_limit=time_limit, check=check)
+
+
+@pytest.fixture(scope="session")
+def run() -> RunKernel:
+    """``run(source, arguments, inputs, grid=, block=, shared=)``: emulates the kernel called ``kernel``."""
+    return run_kernel
+
+
+@pytest.fixture(scope="session")
+def kernel_of() -> Callable[..., Kernel]:
+    """``kernel_of(source, arguments, grid=, block=, shared=)``: that kernel."""
+    return make_kernel
+
+
+@pytest.fixture(scope="session")
+def test_kernel() -> Callable[[str], str]:
+    """The source of a kernel in ``kernels/``."""
+    return lambda name: (KERNELS / f"{name}.cu").read_text()

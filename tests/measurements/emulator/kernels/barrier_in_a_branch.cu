@@ -1,0 +1,8 @@
+// Half of the warps do not come to a barrier of the whole block.
+#include "common.cuh"
+
+extern "C" __global__ void kernel(const float* a, float* o) {
+  const unsigned t = threadIdx.x;
+  st_global(o + t, ld_global_nc<4>(a + t));
+  if (!BROKEN || t < 32) barrier_sync();  // found here
+}

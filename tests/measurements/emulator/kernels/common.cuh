@@ -1,0 +1,19 @@
+// What the test kernels share. A test prepends `#define BROKEN 0` or `1` to a kernel: 1 puts the fault in. The line
+// at which the fault is to be found ends in `// found here`.
+#pragma once
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/convert.cuh>
+#include <autosched/ptx/cp_async.cuh>
+#include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/ldmatrix.cuh>
+#include <autosched/ptx/mma.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+#include <autosched/ptx/shuffle.cuh>
+#include <autosched/ptx/wmma.cuh>
+
+using namespace autosched;
+using namespace autosched::ptx;
+
+
+inline __device__ float load(const float* p) { return float_of(ld_global_nc<4>(p).word[0]); }
+inline __device__ Packet<4> packet(float x) { return {{bits_of(x)}}; }

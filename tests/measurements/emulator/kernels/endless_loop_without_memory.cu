@@ -1,0 +1,9 @@
+// Never ends and never calls anything.
+#include "common.cuh"
+
+extern "C" __global__ void kernel(const float* a, float* o) {
+  const unsigned t = threadIdx.x;
+  st_global(o + t, ld_global_nc<4>(a + t));  // found here
+  while (BROKEN) {
+  }
+}

@@ -1,0 +1,8 @@
+// A pointer is followed without a ptx function, far behind its array.
+#include "common.cuh"
+
+extern "C" __global__ void kernel(const float* a, float* o) {
+  const unsigned t = threadIdx.x;
+  const float x = float_of(ld_global_nc<4>(a + t).word[0]);  // found here
+  st_global(o + t, packet(x + (BROKEN ? *static_cast<const volatile float*>(a + 100000) : 0.0f)));
+}

@@ -1,0 +1,21 @@
+// Every lane accesses the byte offsets of a table, request by request; ~0 sits out. BYTES is the width.
+#include "common.cuh"
+
+extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, unsigned* o) {
+  const unsigned lane = threadIdx.x, s = shared_memory();
+  const unsigned count = ld_global_nc<4>(requests).word[0];
+  for (unsigned i = lane * 16; i < 65536; i += 512) st_shared(s + i, Packet<16>{});
+  warp_sync();
+  for (unsigned r = 0; r < count; ++r) {
+    const unsigned at = ld_global_nc<4>(table + r * 32 + lane).word[0];
+    if (at != ~0u) ld_shared<BYTES>(s + at);  // load
+    warp_sync();
+  }
+  // Each request writes zeros, many lanes perhaps the same ones: a race by the rules, but a request to count.
+  for (unsigned r = 0; r < count; ++r) {
+    const unsigned at = ld_global_nc<4>(table + r * 32 + lane).word[0];
+    if (at != ~0u) st_shared(s + at, Packet<BYTES>{});  // store
+    warp_sync();
+  }
+  st_global(o + lane, Packet<4>{});
+}

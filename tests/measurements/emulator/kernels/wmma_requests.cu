@@ -1,0 +1,14 @@
+// wmma.load of the fragments that start at the byte offsets of a table; the stride comes behind the count.
+#include "common.cuh"
+
+extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, unsigned* o) {
+  const unsigned lane = threadIdx.x, s = shared_memory();
+  const unsigned count = ld_global_nc<4>(requests).word[0], stride = ld_global_nc<4>(requests + 1).word[0];
+  for (unsigned i = lane * 16; i < 65536; i += 512) st_shared(s + i, Packet<16>{});
+  warp_sync();
+  for (unsigned r = 0; r < count; ++r) {
+    unsigned x[REGISTERS];
+    WMMA_LOAD<Major::ORDER>(x, s + ld_global_nc<4>(table + r).word[0], stride);  // load
+  }
+  st_global(o + lane, Packet<4>{});
+}

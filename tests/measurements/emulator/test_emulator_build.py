@@ -1,0 +1,299 @@
+"""Compiling, caching and running: what does not depend on any one instruction."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from measurements.emulator import (
+    Emulation,
+    EmulationJob,
+    HostCompilerMissing,
+    build,
+    cache_folder,
+    emulate,
+    emulate_many,
+    host_compiler,
+)
+from measurements.emulator.build import compile_kernel, runner
+from measurements.kernel import Kernel
+from search_spaces.dtypes import F32
+from search_spaces.problem import Operand
+
+Run = Callable[..., Emulation]
+
+SOURCE = """#include "common.cuh"
+extern "C" __global__ void kernel(const float* a, float* o) {
+  st_global(o + threadIdx.x, packet(SCALE * load(a + threadIdx.x)));
+}
+"""
+ARGUMENTS = (Operand("a", "input", F32, (32,)), Operand("o", "output", F32, (32,)))
+INPUTS = {"a": np.arange(32, dtype=np.float32)}
+
+
+def source(scale: float) -> str:
+    return SOURCE.replace("SCALE", f"{scale}f")
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test's own that holds the runner only."""
+    built = runner()
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    (cache_folder() / built.name).hardlink_to(built)
+    return cache_folder()
+
+
+def test_result_and_times(run: Run) -> None:
+    emulation = run(source(2.0), ARGUMENTS, INPUTS)
+    assert emulation.ok and emulation.reason == "" and emulation.log == ""
+    np.testing.assert_array_equal(emulation.outputs["o"], 2 * INPUTS["a"])
+    assert emulation.outputs["o"].dtype == np.float32
+    assert emulation.seconds == emulation.compile_seconds + emulation.run_seconds > 0
+
+
+def test_compiled_object_is_reused_until_something_changes(
+    empty_cache: Path, kernel_of: Callable[..., Kernel], tmp_path: Path
+) -> None:
+    header = tmp_path / "include" / "own.cuh"
+    header.parent.mkdir()
+    header.write_text("#define SCALE 3.0f\n")
+    base = kernel_of('#include "own.cuh"\n' + SOURCE, ARGUMENTS)
+    kernel = Kernel(
+        base.name, base.source, (*base.include_dirs, str(header.parent)), base.arguments, base.grid, base.block, 0
+    )
+    first, second = emulate(kernel, INPUTS), emulate(kernel, INPUTS)
+    assert (first.from_cache, second.from_cache) == (False, True)
+    np.testing.assert_array_equal(second.outputs["o"], 3 * INPUTS["a"])
+    header.write_text("#define SCALE 4.0f\n")
+    third = emulate(kernel, INPUTS)
+    assert not third.from_cache
+    np.testing.assert_array_equal(third.outputs["o"], 4 * INPUTS["a"])
+
+
+def test_another_compiler_or_flag_is_another_object(
+    empty_cache: Path, kernel_of: Callable[..., Kernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = kernel_of(source(5.0), ARGUMENTS)
+    first = compile_kernel(kernel)
+    monkeypatch.setattr(build, "KERNEL_FLAGS", (*build.KERNEL_FLAGS, "-DANYTHING"))
+    assert compile_kernel(kernel).path != first.path
+
+
+def test_object_does_not_depend_on_where_the_headers_lie(
+    empty_cache: Path, kernel_of: Callable[..., Kernel], tmp_path: Path
+) -> None:
+    base = kernel_of(
+        '#include <own.cuh>\nextern "C" __global__ void kernel(const float* a, float* o) { copy(a, o); }', ARGUMENTS
+    )
+    text = '#pragma once\n#include "common.cuh"\ninline void copy(const float* a, float* o) { st_global(o + 32, packet(1)); }'
+    compiled = []
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "own.cuh").write_text(text)
+        kernel = Kernel(
+            base.name,
+            base.source,
+            (*base.include_dirs, str(tmp_path / place)),
+            base.arguments,
+            base.grid,
+            base.block,
+            0,
+        )
+        compiled.append(compile_kernel(kernel))
+    assert compiled[0].path == compiled[1].path and compiled[1].from_cache
+    found = emulate(kernel, INPUTS).findings
+    assert [(f.file, f.line) for f in found if f.line] == [("own.cuh", 3)]
+
+
+def test_many_threads_compile_one_kernel(empty_cache: Path, kernel_of: Callable[..., Kernel]) -> None:
+    kernel = kernel_of(source(6.0), ARGUMENTS)
+    with ThreadPoolExecutor(4) as pool:
+        paths = {c.path for c in pool.map(lambda _: compile_kernel(kernel), range(4))}
+    assert len(paths) == 1
+    assert sorted(p.suffix for p in empty_cache.iterdir() if not p.name.startswith("runner")) == [".so"]
+
+
+def test_cache_is_pruned_oldest_first(
+    empty_cache: Path, kernel_of: Callable[..., Kernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, age in (("old", 30000), ("older", 40000), ("new", 10)):
+        path = empty_cache / f"{name}.so"
+        path.write_bytes(bytes(1000))
+        os.utime(path, (time.time() - age, time.time() - age))
+    monkeypatch.setattr(build, "CACHE_BYTES", 1)
+    compiled = compile_kernel(kernel_of(source(7.0), ARGUMENTS))
+    assert {p.name for p in empty_cache.glob("*.so")} == {"new.so", compiled.path.name}
+    monkeypatch.setattr(build, "CACHE_BYTES", 10**9)
+
+
+def test_unusable_cache_folder_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(OSError, match="set AUTOSCHED_CACHE_DIR"):
+        cache_folder()
+
+
+def test_cache_follows_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AUTOSCHED_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "autosched" / "emulator"
+
+
+def test_no_compiler_is_one_clear_line(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostCompilerMissing, match="neither g\\+\\+ nor clang\\+\\+") as error:
+        run(source(8.0), ARGUMENTS, INPUTS)
+    assert "\n" not in str(error.value)
+
+
+def test_compiler_is_described() -> None:
+    compiler = host_compiler()
+    assert Path(compiler.path).exists() and compiler.identity
+
+
+def test_compile_error_shows_the_failing_line(run: Run) -> None:
+    emulation = run(source(9.0).replace("packet(", "pocket("), ARGUMENTS, INPUTS)
+    assert emulation.status == "compile_error"
+    assert emulation.reason.startswith("kernel.cu:3:") and "st_global(o + threadIdx.x, pocket(" in emulation.reason
+    assert "\n" not in emulation.reason and "pocket" in emulation.log
+    assert emulation.outputs == {} and emulation.findings == ()
+
+
+def test_failed_static_assert_gives_its_message(run: Run) -> None:
+    text = source(9.0).replace("st_global(", 'static_assert(sizeof(*a) == 2, "rule width: two bytes"); st_global(')
+    assert "rule width: two bytes" in run(text, ARGUMENTS, INPUTS).reason
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ("const float* a", "one parameter for each of its arguments"),
+        ("const float* a, int o", "every parameter of the kernel must be a pointer"),
+    ],
+)
+def test_entry_must_fit_the_arguments(run: Run, parameters: str, message: str) -> None:
+    emulation = run(f'extern "C" __global__ void kernel({parameters}) {{}}', ARGUMENTS, INPUTS)
+    assert emulation.status == "compile_error" and message in emulation.reason
+
+
+def test_unknown_function_is_a_compile_error(run: Run) -> None:
+    text = "void elsewhere();\n" + source(1.0).replace("st_global(", "elsewhere(); st_global(")
+    emulation = run(text, ARGUMENTS, INPUTS)
+    assert emulation.status == "compile_error" and "elsewhere" in emulation.reason
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, r"inputs must be \['a'\], not \[\]"),
+        ({"a": np.zeros(31, np.float32)}, r"input a must be float32 of shape \(32,\), not float32 of shape \(31,\)"),
+        ({"a": np.zeros(32)}, "not float64"),
+    ],
+)
+def test_inputs_are_checked(run: Run, inputs: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(source(1.0), ARGUMENTS, inputs)
+
+
+@pytest.mark.parametrize("launch", [{"block": 1025}, {"block": 0}, {"grid": 0}, {"shared": -1}, {"time_limit": 0}])
+def test_launches_are_checked(run: Run, launch: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"not|must"):
+        run(source(1.0), ARGUMENTS, INPUTS, **launch)
+
+
+def test_kernel_name_is_checked(kernel_of: Callable[..., Kernel]) -> None:
+    base = kernel_of(source(1.0), ARGUMENTS)
+    kernel = Kernel("a b; c", base.source, base.include_dirs, base.arguments, base.grid, base.block, 0)
+    with pytest.raises(ValueError, match="C identifier"):
+        emulate(kernel, INPUTS)
+
+
+def test_emulate_many_keeps_the_order(kernel_of: Callable[..., Kernel]) -> None:
+    scales = [3.5, 1.5, 2.5, 4.5, 5.5, 6.5]
+    taken = []
+
+    def jobs() -> list[EmulationJob]:
+        for scale in scales:
+            taken.append(scale)
+            yield EmulationJob(kernel_of(source(scale), ARGUMENTS), INPUTS)
+
+    results = emulate_many(jobs(), workers=2)
+    first = next(results)
+    assert len(taken) <= 5  # a few ahead, not all
+    outputs = [first.outputs["o"], *(r.outputs["o"] for r in results)]
+    np.testing.assert_array_equal([o[1] for o in outputs], scales)
+
+
+def test_emulate_many_raises_at_the_bad_job(kernel_of: Callable[..., Kernel]) -> None:
+    kernel = kernel_of(source(1.0), ARGUMENTS)
+    results = emulate_many([EmulationJob(kernel, INPUTS), EmulationJob(kernel, {})], workers=2)
+    assert next(results).ok
+    with pytest.raises(ValueError, match="inputs must be"):
+        next(results)
+    with pytest.raises(ValueError, match="workers must be at least 1"):
+        next(emulate_many([], workers=0))
+
+
+def test_fallback_fibers(monkeypatch: pytest.MonkeyPatch, run: Run, test_kernel: Callable[[str], str]) -> None:
+    """The portable context switch, for processors without one of our own, runs collectives and barriers as well."""
+    portable = runner(("-DAUTOSCHED_FIBER_UCONTEXT", "-O0"))
+    assert portable != runner()
+    monkeypatch.setattr("measurements.emulator.emulator.runner", lambda: portable)
+    text = "#define BROKEN 0\n" + test_kernel("missing_barrier_before_overwrite")
+    arguments = (Operand("a", "input", F32, (192,)), Operand("o", "output", F32, (64,)))
+    a = np.arange(192, dtype=np.float32)
+    emulation = run(text, arguments, {"a": a}, block=64, shared=256)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.outputs["o"], np.roll(a.reshape(3, 64).sum(axis=0), 32))
+    broken = run("#define BROKEN 1\n" + test_kernel("shuffle_in_a_branch"), (*arguments,), {"a": a})
+    assert [f.kind for f in broken.findings] == ["missing_lanes"]
+
+
+def test_runner_dies_with_its_parent(kernel_of: Callable[..., Kernel], tmp_path: Path) -> None:
+    """A killed session leaves no emulated launch behind."""
+    runner()
+    script = tmp_path / "parent.py"
+    base = kernel_of('extern "C" __global__ void kernel() { while (true) {} }', ())
+    script.write_text(
+        "from measurements.kernel import Kernel\n"
+        "from measurements.emulator import emulate\n"
+        f"emulate(Kernel('kernel', {base.source!r}, {base.include_dirs!r}, (), (1, 1, 1), (1, 1, 1), 0), {{}})\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+
+    def children() -> list[int]:
+        listing = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        return [int(pid) for pid in listing.read_text().split()] if listing.exists() else []
+
+    def is_runner(pid: int) -> bool:
+        try:
+            return "runner-" in Path(f"/proc/{pid}/cmdline").read_text()
+        except OSError:
+            return False
+
+    try:
+        deadline = time.monotonic() + 30
+        runners: list[int] = []
+        while not runners and time.monotonic() < deadline:
+            runners = [pid for pid in children() if is_runner(pid)]
+            time.sleep(0.02)
+        assert runners
+        parent.kill()
+        parent.wait()
+        while any(map(is_runner, runners)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not any(map(is_runner, runners))
+    finally:
+        parent.kill()
+        parent.wait()

@@ -1,0 +1,483 @@
+"""Each instruction against numpy, on whole launches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from measurements.emulator import Emulation
+from search_spaces.dtypes import BF16, F16, F32, U32, round_to_tf32
+from search_spaces.intrinsics import INTRINSICS, TensorIntrinsic
+from search_spaces.problem import Array, Operand
+
+Run = Callable[..., Emulation]
+
+HEAD = '#include "common.cuh"\n'
+
+
+def entry(body: str, parameters: str = "const float* a, float* o") -> str:
+    return f'{HEAD}extern "C" __global__ void kernel({parameters}) {{\n{body}\n}}\n'
+
+
+def source_and_output(emulation: Emulation) -> Array:
+    assert emulation.ok, emulation.reason or emulation.log
+    return emulation.outputs["o"]
+
+
+def words(name: str, role: str, size: int) -> Operand:
+    return Operand(name, "input" if role == "input" else "output", U32, (size,))
+
+
+def map_words(run: Run, expression: str, x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """o[i] = expression of the word ``x``, elementwise."""
+    source = entry(
+        "const unsigned i = blockIdx.x * 256 + threadIdx.x;\n"
+        "const unsigned x = ld_global_nc<4>(a + i).word[0];\n"
+        f"st_global(o + i, Packet<4>{{{{{expression}}}}});",
+        "const unsigned* a, unsigned* o",
+    )
+    assert x.size % 256 == 0
+    arguments = (words("a", "input", x.size), words("o", "output", x.size))
+    return source_and_output(run(source, arguments, {"a": x}, grid=x.size // 256, block=256)).view(np.uint32)
+
+
+def interesting_floats(bits_kept: int) -> npt.NDArray[np.uint32]:
+    """Random bit patterns, ties of a rounding to ``bits_kept`` mantissa bits, small and large values, infinities."""
+    rng = np.random.default_rng(5)
+    random = rng.integers(0, 2**32, 60 * 256, dtype=np.uint32)
+    ties = random[: 8 * 256] & ~np.uint32(2 ** (23 - bits_kept) - 1) | np.uint32(2 ** (22 - bits_kept))
+    near_f16 = (rng.standard_normal(16 * 256) * 2.0 ** rng.integers(-28, 18, 16 * 256)).astype(np.float32)
+    special = np.array([0, 0x80000000, 0x7F800000, 0xFF800000, 1, 0x7F7FFFFF, 0x477FEFFF, 0x477FF000], np.uint32)
+    return np.concatenate([random, ties, near_f16.view(np.uint32), np.tile(special, 32)])
+
+
+def same_floats(ours: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> None:
+    np.testing.assert_array_equal(ours, expected)  # NaN equals NaN, and signs of zeros are checked apart
+    zero = expected == 0
+    np.testing.assert_array_equal(np.signbit(ours[zero]), np.signbit(expected[zero]))
+
+
+def test_every_f16_and_bf16_converts_to_f32(run: Run) -> None:
+    x = np.arange(65536, dtype=np.uint32)
+    half = map_words(run, "bits_of(cvt_f32_f16(static_cast<unsigned short>(x)))", x).view(np.float32)
+    same_floats(half.astype(np.float64), x.astype(np.uint16).view(np.float16).astype(np.float64))
+    brain = map_words(run, "bits_of(cvt_f32_bf16(static_cast<unsigned short>(x)))", x)
+    np.testing.assert_array_equal(brain, x << 16)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_f32_rounds_to_f16(run: Run) -> None:
+    x = interesting_floats(10)
+    ours = map_words(run, "cvt_rn_f16_f32(float_of(x))", x).astype(np.uint16).view(np.float16)
+    same_floats(ours.astype(np.float64), x.view(np.float32).astype(np.float16).astype(np.float64))
+
+
+def test_f32_rounds_to_bf16(run: Run) -> None:
+    x = interesting_floats(7)
+    ours = map_words(run, "cvt_rn_bf16_f32(float_of(x))", x).astype(np.uint16)
+    np.testing.assert_array_equal(ours, BF16.store(x.view(np.float32)))
+
+
+def test_f32_rounds_to_tf32(run: Run) -> None:
+    x = interesting_floats(10)
+    ours = map_words(run, "cvt_rna_tf32(x)", x).view(np.float32)
+    expected = round_to_tf32(x.view(np.float32))
+    nan = np.isnan(expected)
+    assert np.isnan(ours[nan]).all()
+    np.testing.assert_array_equal(ours[~nan].view(np.uint32), expected[~nan].view(np.uint32))
+
+
+def test_arithmetic_functions(run: Run) -> None:
+    x = np.linspace(0.1, 3, 256, dtype=np.float32)
+    for expression, expected in {
+        "rsqrtf(v)": 1 / np.sqrt(x.astype(np.float64)),
+        "expf(-v)": np.exp(-x.astype(np.float64)),
+        "exp2f(v)": np.exp2(x.astype(np.float64)),
+        "logf(v)": np.log(x.astype(np.float64)),
+        "tanhf(v)": np.tanh(x.astype(np.float64)),
+        "fmaxf(v, 1.0f) + fminf(v, 1.0f)": x + 1.0,
+    }.items():
+        ours = map_words(run, f"[](float v) {{ return bits_of({expression}); }}(float_of(x))", x.view(np.uint32))
+        np.testing.assert_allclose(ours.view(np.float32), expected, rtol=3e-7)
+    fused = map_words(run, "bits_of(fmaf(float_of(x), float_of(x), -1.0f))", x.view(np.uint32)).view(np.float32)
+    np.testing.assert_array_equal(fused, (x.astype(np.float64) ** 2 - 1).astype(np.float32))
+    plain = map_words(run, "bits_of(float_of(x) * float_of(x) - 1.0f)", x.view(np.uint32)).view(np.float32)
+    np.testing.assert_array_equal(plain, x * x - np.float32(1))
+
+
+def test_bit_functions(run: Run) -> None:
+    x = np.random.default_rng(0).integers(0, 2**32, 256, dtype=np.uint32)
+    np.testing.assert_array_equal(map_words(run, "unsigned(__popc(x))", x), [int(v).bit_count() for v in x])
+    np.testing.assert_array_equal(map_words(run, "unsigned(__clz(int(x)))", x), [32 - int(v).bit_length() for v in x])
+    reverse = [int(f"{int(v):032b}"[::-1], 2) for v in x]
+    np.testing.assert_array_equal(map_words(run, "__brev(x)", x), reverse)
+    np.testing.assert_array_equal(map_words(run, "__umulhi(x, x)", x), [int(v) * int(v) >> 32 for v in x])
+
+
+def test_built_in_variables(run: Run) -> None:
+    source = entry(
+        "const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;\n"
+        "const unsigned t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
+        "const unsigned i = block * (blockDim.x * blockDim.y * blockDim.z) + t;\n"
+        "st_global(o + i, Packet<4>{{threadIdx.x | threadIdx.y << 4 | threadIdx.z << 8 |\n"
+        "  blockIdx.x << 12 | blockIdx.y << 16 | blockIdx.z << 20}});",
+        "unsigned* o",
+    )
+    out = source_and_output(run(source, (words("o", "output", 24 * 48),), {}, grid=(2, 3, 4), block=(8, 3, 2)))
+    expected = [
+        tx | ty << 4 | tz << 8 | bx << 12 | by << 16 | bz << 20
+        for bz, by, bx, tz, ty, tx in itertools.product(range(4), range(3), range(2), range(2), range(3), range(8))
+    ]
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+def test_packets_go_through_both_memories(run: Run, size: int) -> None:
+    # A thread moves 16 bytes in pieces of `size`; shared memory holds them in reverse.
+    source = entry(
+        f"constexpr int size = {size};\n"
+        "const char* from = reinterpret_cast<const char*>(a) + threadIdx.x * 16;\n"
+        "char* to = reinterpret_cast<char*>(o) + threadIdx.x * 16;\n"
+        "const unsigned s = shared_memory() + threadIdx.x * 16;\n"
+        "for (int i = 0; i < 16; i += size) st_shared(s + 16 - size - i, ld_global_nc<size>(from + i));\n"
+        "for (int i = 0; i < 16; i += size) st_global(to + i, ld_shared<size>(s + i));",
+        "const unsigned* a, unsigned* o",
+    )
+    x = np.random.default_rng(1).integers(0, 2**32, 128, dtype=np.uint32)
+    arguments = (words("a", "input", 128), words("o", "output", 128))
+    out = source_and_output(run(source, arguments, {"a": x}, shared=512))
+    expected = x.view(np.uint8).reshape(32, 16 // size, size)[:, ::-1].reshape(-1)
+    np.testing.assert_array_equal(out.view(np.uint8), expected)
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_ld_global_cg(run: Run, size: int) -> None:
+    count = size // 4
+    source = entry(
+        f"st_global(o + threadIdx.x * {count}, ld_global_cg<{size}>(a + threadIdx.x * {count}));",
+        "const unsigned* a, unsigned* o",
+    )
+    x = np.arange(32 * count, dtype=np.uint32)
+    arguments = (words("a", "input", x.size), words("o", "output", x.size))
+    np.testing.assert_array_equal(source_and_output(run(source, arguments, {"a": x})), x)
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_cp_async_fills_with_zeros(run: Run, size: int) -> None:
+    # Thread t copies t % (size + 1) bytes of its vector.
+    copy = "cp_async_cg(s, from, bytes)" if size == 16 else f"cp_async_ca<{size}>(s, from, bytes)"
+    source = entry(
+        f"constexpr int size = {size};\n"
+        "const char* from = reinterpret_cast<const char*>(a) + threadIdx.x * size;\n"
+        "const unsigned s = shared_memory() + threadIdx.x * size;\n"
+        "const int bytes = int(threadIdx.x) % (size + 1);\n"
+        f"{copy};\n"
+        "cp_async_commit_group();\n"
+        "cp_async_wait_group<0>();\n"
+        "st_global(reinterpret_cast<char*>(o) + threadIdx.x * size, ld_shared<size>(s));",
+        "const unsigned* a, unsigned* o",
+    )
+    x = np.random.default_rng(2).integers(0, 2**32, 8 * size, dtype=np.uint32)
+    arguments = (words("a", "input", x.size), words("o", "output", x.size))
+    out = source_and_output(run(source, arguments, {"a": x}, shared=512))
+    expected = x.view(np.uint8).reshape(32, size).copy()
+    for t in range(32):
+        expected[t, t % (size + 1) :] = 0
+    np.testing.assert_array_equal(out.view(np.uint8).reshape(32, size), expected)
+
+
+def test_cp_async_pipeline_delivers_group_by_group(run: Run) -> None:
+    # Three stages in flight; the sum over ten tiles needs every wait to mean the right group.
+    source = entry(
+        "const unsigned t = threadIdx.x, s = shared_memory();\n"
+        "for (int i = 0; i < 2; ++i) {\n"
+        "  cp_async_ca<4>(s + (i * 64 + t) * 4, a + i * 64 + t, 4);\n"
+        "  cp_async_commit_group();\n"
+        "}\n"
+        "float sum = 0;\n"
+        "for (int i = 0; i < 10; ++i) {\n"
+        "  cp_async_wait_group<1>();\n"
+        "  barrier_sync();\n"
+        "  if (i + 2 < 10) cp_async_ca<4>(s + ((i + 2) % 3 * 64 + t) * 4, a + (i + 2) * 64 + t, 4);\n"
+        "  cp_async_commit_group();\n"
+        "  sum = sum * 2 + float_of(ld_shared<4>(s + (i % 3 * 64 + (t + 32) % 64) * 4).word[0]);\n"
+        "}\n"
+        "st_global(o + t, packet(sum));"
+    )
+    a = np.random.default_rng(3).integers(0, 9, 640).astype(np.float32)
+    arguments = (Operand("a", "input", F32, (640,)), Operand("o", "output", F32, (64,)))
+    out = source_and_output(run(source, arguments, {"a": a}, block=64, shared=768))
+    weights = 2.0 ** np.arange(9, -1, -1)
+    np.testing.assert_array_equal(out, np.roll(weights @ a.reshape(10, 64), 32))
+
+
+def test_shuffles(run: Run) -> None:
+    lane = np.arange(32)
+    x = np.random.default_rng(4).integers(0, 2**32, 32, dtype=np.uint32)
+    for operand in range(32):
+        source = entry(
+            f"const int n = {operand};\n"
+            "const unsigned lane = threadIdx.x, x = ld_global_nc<4>(a + lane).word[0];\n"
+            "st_global(o + lane, Packet<4>{{shfl_bfly(x, n)}});\n"
+            "st_global(o + 32 + lane, Packet<4>{{shfl_down(x, n)}});\n"
+            "st_global(o + 64 + lane, Packet<4>{{shfl_idx(x, n)}});\n"
+            "st_global(o + 96 + lane, Packet<4>{{shfl_idx(x, int(lane * 7 + n))}});",
+            "const unsigned* a, unsigned* o",
+        )
+        if operand % 5:  # a few are enough; each is a compile
+            continue
+        out = source_and_output(run(source, (words("a", "input", 32), words("o", "output", 128)), {"a": x}))
+        bfly, down, idx, each = out.reshape(4, 32)
+        np.testing.assert_array_equal(bfly, x[lane ^ operand])
+        np.testing.assert_array_equal(down, np.where(lane + operand < 32, x[np.minimum(lane + operand, 31)], x))
+        np.testing.assert_array_equal(idx, x[operand])
+        np.testing.assert_array_equal(each, x[(lane * 7 + operand) % 32])
+
+
+@pytest.mark.parametrize("trans", ["", "_trans"])
+@pytest.mark.parametrize("matrices", [1, 2, 4])
+def test_ldmatrix(run: Run, matrices: int, trans: str) -> None:
+    rng = np.random.default_rng(6)
+    tile = rng.integers(0, 2**16, (32, 8), dtype=np.uint16)
+    order = rng.permutation(32).astype(np.uint32)  # where in shared memory the row of lane l lies
+    source = entry(
+        "const unsigned lane = threadIdx.x, s = shared_memory();\n"
+        "const unsigned row = s + ld_global_nc<4>(order + lane).word[0] * 16;\n"
+        "st_shared(row, ld_global_nc<16>(a + lane * 4));\n"
+        "warp_sync();\n"
+        f"unsigned r[{matrices}];\n"
+        f"ldmatrix_x{matrices}{trans}(r, row);\n"
+        f"for (int i = 0; i < {matrices}; ++i) st_global(o + lane * {matrices} + i, Packet<4>{{{{r[i]}}}});",
+        "const unsigned* a, const unsigned* order, unsigned* o",
+    )
+    arguments = (words("a", "input", 128), words("order", "input", 32), words("o", "output", 32 * matrices))
+    inputs = {"a": tile.view(np.uint32).reshape(-1), "order": order}
+    out = source_and_output(run(source, arguments, inputs, shared=512)).view(np.uint16).reshape(32, matrices, 2)
+    for matrix in range(matrices):
+        m = tile[matrix * 8 : matrix * 8 + 8]
+        m = m.T if trans else m
+        for lane in range(32):
+            row, col = lane // 4, lane % 4 * 2
+            np.testing.assert_array_equal(out[lane, matrix], m[row, col : col + 2])
+
+
+def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> npt.NDArray[np.float32]:
+    """Values of the multiplied type."""
+    x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    if row.operand == "tf32":
+        return round_to_tf32(x)
+    stored = F16 if row.operand == "f16" else BF16
+    return stored.load(stored.store(x)).astype(np.float32)
+
+
+def as_words(row: TensorIntrinsic, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
+    """(..., values) in the 32-bit words that hold them, two 16-bit values to a word."""
+    if row.operand == "tf32":
+        return np.ascontiguousarray(values).view(np.uint32)
+    stored = F16 if row.operand == "f16" else BF16
+    return np.ascontiguousarray(stored.store(values)).view(np.uint32)
+
+
+MMA = [row for row in INTRINSICS.values() if row.unit == "mma"]
+WMMA = [row for row in INTRINSICS.values() if row.unit == "wmma"]
+
+
+@pytest.mark.parametrize("row", MMA, ids=lambda row: row.name)
+def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None:
+    a, b = operand_values(row, (16, row.k), 7), operand_values(row, (row.k, 8), 8)
+    c = np.random.default_rng(9).standard_normal((16, 8)).astype(np.float32)
+    held = [f.distribute(x) for f, x in ((row.a, a), (row.b, b), (row.c, c))]
+    source = entry(
+        "const unsigned lane = threadIdx.x;\n"
+        "unsigned x[4], y[2];\n"
+        "float d[4];\n"
+        "for (int i = 0; i < 4; ++i) x[i] = ld_global_nc<4>(a + lane * 4 + i).word[0];\n"
+        "for (int i = 0; i < 2; ++i) y[i] = ld_global_nc<4>(b + lane * 2 + i).word[0];\n"
+        "for (int i = 0; i < 4; ++i) d[i] = load(c + lane * 4 + i);\n"
+        f"{row.name}(d, x, y);\n"
+        "for (int i = 0; i < 4; ++i) st_global(o + lane * 4 + i, packet(d[i]));",
+        "const unsigned* a, const unsigned* b, const float* c, float* o",
+    )
+    arguments = (
+        words("a", "input", 128),
+        words("b", "input", 64),
+        Operand("c", "input", F32, (128,)),
+        Operand("o", "output", F32, (128,)),
+    )
+    inputs = {
+        "a": as_words(row, held[0]).reshape(-1),
+        "b": as_words(row, held[1]).reshape(-1),
+        "c": held[2].reshape(-1),
+    }
+    out = source_and_output(run(source, arguments, inputs))
+    np.testing.assert_array_equal(out.reshape(32, 4), row.execute_fragments(*held))
+    np.testing.assert_allclose(row.c.collect(out.reshape(32, 4)), a.astype(np.float64) @ b + c, rtol=1e-5, atol=1e-5)
+
+
+def wmma_source(row: TensorIntrinsic, registers: int, loaded: tuple[str, str], multiplied: tuple[str, str]) -> str:
+    """Loads both tiles from shared memory with padded strides, multiplies twice, stores; scales all registers alike."""
+    shape_and_type = row.name.removeprefix("wmma_")
+    shape = shape_and_type.rsplit("_", 1)[0]
+    element_bytes = 4 if row.operand == "tf32" else 2
+    return entry(
+        f"constexpr int k = {row.k}, bytes = {element_bytes}, pad = 32 / bytes;\n"
+        "const unsigned lane = threadIdx.x, sa = shared_memory(), sb = sa + 4096, sd = sb + 4096;\n"
+        # Rows of the arrays as they lie in memory, each to a padded row in shared memory.
+        "auto fill = [&](unsigned to, const unsigned* from, int rows, int row_bytes, int pitch) {\n"
+        "  for (int i = int(lane) * 4; i < rows * row_bytes; i += 128)\n"
+        "    st_shared(to + i / row_bytes * pitch + i % row_bytes, ld_global_nc<4>(from + i / 4));\n"
+        "};\n"
+        f"constexpr int a_line = {row.k if loaded[0] == 'row' else 16}, b_line = {16 if loaded[1] == 'row' else row.k};\n"
+        "fill(sa, a, 16 * k / a_line, a_line * bytes, (a_line + pad) * bytes);\n"
+        "fill(sb, b, 16 * k / b_line, b_line * bytes, (b_line + pad) * bytes);\n"
+        "warp_sync();\n"
+        f"unsigned x[{registers}], y[{registers}];\n"
+        "float d[8];\n"
+        "for (int i = 0; i < 8; ++i) d[i] = 1.0f;\n"
+        f"wmma_load_a_{shape_and_type}<Major::{loaded[0]}>(x, sa, a_line + pad);\n"
+        f"wmma_load_b_{shape_and_type}<Major::{loaded[1]}>(y, sb, b_line + pad);\n"
+        f"for (int i = 0; i < 2; ++i) wmma_mma_{shape_and_type}<Major::{multiplied[0]}, Major::{multiplied[1]}>(d, x, y);\n"
+        "for (int i = 0; i < 8; ++i) d[i] = d[i] * 0.5f;\n"
+        f"wmma_store_d_{shape}_f32(sd, d, 20);\n"
+        "warp_sync();\n"
+        "for (unsigned i = lane; i < 256; i += 32) st_global(o + i, ld_shared<4>(sd + (i / 16 * 20 + i % 16) * 4));",
+        "const unsigned* a, const unsigned* b, float* o",
+    )
+
+
+def emulate_wmma(
+    run: Run, row: TensorIntrinsic, loaded: tuple[str, str], multiplied: tuple[str, str]
+) -> tuple[Array, npt.NDArray[np.float32]]:
+    a, b = operand_values(row, (16, row.k), 10), operand_values(row, (row.k, 16), 11)
+    memory = [as_words(row, x if order == "row" else x.T).reshape(-1) for x, order in zip((a, b), loaded, strict=True)]
+    arguments = (
+        words("a", "input", memory[0].size),
+        words("b", "input", memory[1].size),
+        Operand("o", "output", F32, (16, 16)),
+    )
+    source = wmma_source(row, row.a.registers, loaded, multiplied)
+    out = source_and_output(run(source, arguments, {"a": memory[0], "b": memory[1]}, shared=12288))
+    d = row.reference(a, b, row.reference(a, b, np.ones((16, 16))))
+    return out, d * np.float32(0.5)
+
+
+@pytest.mark.parametrize("orders", list(itertools.product(("row", "col"), repeat=2)), ids="-".join)
+@pytest.mark.parametrize("row", WMMA, ids=lambda row: row.name)
+def test_wmma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic, orders: tuple[str, str]) -> None:
+    out, expected = emulate_wmma(run, row, orders, orders)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("row", WMMA, ids=lambda row: row.name)
+def test_wmma_fragments_of_another_order_give_other_numbers(run: Run, row: TensorIntrinsic) -> None:
+    out, expected = emulate_wmma(run, row, ("row", "col"), ("col", "col"))
+    assert not np.allclose(out, expected, atol=0.1)
+
+
+def test_wmma_fragments_are_not_those_of_mma(run: Run) -> None:
+    # A kernel that reads accumulators where mma.sync holds them is right on some GPUs only, and never here.
+    source = entry(
+        "const unsigned lane = threadIdx.x;\n"
+        "float d[8];\n"
+        "for (int i = 0; i < 8; ++i) {\n"
+        "  const unsigned row = lane / 4 + i / 2 % 2 * 8, col = lane % 4 * 2 + i % 2 + i / 4 * 8;\n"
+        "  d[i] = float(row * 16 + col);\n"
+        "}\n"
+        "wmma_store_d_m16n16k16_f32(shared_memory(), d, 16);\n"
+        "warp_sync();\n"
+        "for (unsigned i = lane; i < 256; i += 32) st_global(o + i, ld_shared<4>(shared_memory() + i * 4));",
+        "float* o",
+    )
+    out = source_and_output(run(source, (Operand("o", "output", F32, (256,)),), {}, shared=1024))
+    assert sorted(out) == list(range(256))
+    assert np.mean(out == np.arange(256)) < 0.1
+
+
+def test_atomics_and_barriers_count_every_thread(run: Run) -> None:
+    source = entry(
+        "const unsigned before = atomic_add(w, 2);\n"
+        "st_global(o + blockIdx.x * 48 + threadIdx.x, Packet<4>{{before}});\n"
+        "barrier_sync();\n"
+        "if (before == 2 * 96 - 2) st_global(w, Packet<4>{{0}});",
+        "unsigned* o, unsigned* w",
+    )
+    arguments = (words("o", "output", 96), Operand("w", "workspace", U32, (1,), zeroed=True))
+    out = source_and_output(run(source, arguments, {}, grid=2, block=48))
+    np.testing.assert_array_equal(np.sort(out), np.arange(0, 192, 2))
+
+
+def test_producers_and_consumers_with_named_barriers(run: Run) -> None:
+    # Warps 0 and 1 fill, warps 2 and 3 read: barrier 1 says "full", barrier 2 "empty".
+    source = entry(
+        "const unsigned t = threadIdx.x, s = shared_memory();\n"
+        "if (t < 64) {\n"
+        "  for (int i = 0; i < 4; ++i) {\n"
+        "    if (i > 0) barrier_sync(2, 128);\n"
+        "    st_shared(s + t * 4, ld_global_nc<4>(a + i * 64 + t));\n"
+        "    barrier_arrive(1, 128);\n"
+        "  }\n"
+        "} else {\n"
+        "  float sum = 0;\n"
+        "  for (int i = 0; i < 4; ++i) {\n"
+        "    barrier_sync(1, 128);\n"
+        "    sum += float_of(ld_shared<4>(s + (127 - t) * 4).word[0]);\n"
+        "    if (i < 3) barrier_arrive(2, 128);\n"
+        "  }\n"
+        "  st_global(o + t - 64, packet(sum));\n"
+        "}"
+    )
+    a = np.arange(256, dtype=np.float32)
+    arguments = (Operand("a", "input", F32, (256,)), Operand("o", "output", F32, (64,)))
+    out = source_and_output(run(source, arguments, {"a": a}, block=128, shared=256))
+    np.testing.assert_array_equal(out, a.reshape(4, 64).sum(axis=0)[::-1])
+
+
+def test_a_thread_may_wait_for_another_of_its_block(run: Run) -> None:
+    source = entry(
+        "if (threadIdx.x == 0) {\n"
+        "  while (ld_global_cg<4>(w).word[0] == 0) {\n"
+        "  }\n"
+        "  st_global(w, Packet<4>{{0}});\n"
+        "} else if (threadIdx.x == 40) {\n"
+        "  atomic_add(w, 1);\n"
+        "}\n"
+        "st_global(o + threadIdx.x, Packet<4>{{threadIdx.x}});",
+        "unsigned* o, unsigned* w",
+    )
+    arguments = (words("o", "output", 64), Operand("w", "workspace", U32, (1,), zeroed=True))
+    emulation = run(source, arguments, {}, block=64)
+    np.testing.assert_array_equal(emulation.outputs["o"], np.arange(64))
+    # The reset is not ordered behind the atomic by anything but the value: that is a race.
+    assert [f.kind for f in emulation.findings] == ["global_race"]
+
+
+def test_static_shared_memory(run: Run) -> None:
+    source = entry(
+        "__shared__ float tile[64];\n"
+        "__shared__ __align__(16) unsigned last[4];\n"
+        "const unsigned t = threadIdx.x;\n"
+        "const unsigned s = static_cast<unsigned>(__cvta_generic_to_shared(tile));\n"
+        "st_shared(s + t * 4, ld_global_nc<4>(a + blockIdx.x * 64 + t));\n"
+        "st_shared(shared_memory() + t * 4, packet(1));\n"
+        "if (t == 0) st_shared(static_cast<unsigned>(__cvta_generic_to_shared(&last[3])), Packet<4>{{2}});\n"
+        "barrier_sync();\n"
+        "const float x = tile[63 - t];\n"
+        "st_global(o + blockIdx.x * 64 + t, packet(x + float_of(ld_shared<4>(shared_memory() + t * 4).word[0])\n"
+        "                                         + float(last[3])));"
+    )
+    a = np.arange(128, dtype=np.float32)
+    arguments = (Operand("a", "input", F32, (128,)), Operand("o", "output", F32, (128,)))
+    out = source_and_output(run(source, arguments, {"a": a}, grid=2, block=64, shared=256))
+    np.testing.assert_array_equal(out, a.reshape(2, 64)[:, ::-1].reshape(-1) + 3)
+
+
+def test_outputs_are_poisoned(run: Run) -> None:
+    emulation = run(
+        entry("if (threadIdx.x == 0) st_global(o, packet(1));", "float* o"), (Operand("o", "output", F32, (4,)),), {}
+    )
+    assert emulation.status == "findings"
+    np.testing.assert_array_equal(emulation.outputs["o"].view(np.uint32), [0x3F800000, *[0xFFFFFFFF] * 3])

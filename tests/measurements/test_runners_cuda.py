@@ -1,0 +1,271 @@
+"""The cuda runner around workers that really hang, crash, poison and lie: nothing lost, nothing doubled, none left."""
+
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from measurements.compile import CompileCache, CompilePool
+from measurements.measurement import Status
+from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.runners.base import Candidate, RunnerStopped
+from measurements.runners.cuda import CudaOptions, CudaRunner
+from measurements.runners.cuda_device import cuda_available, cuda_device, device_row
+from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
+from measurements.runners.references import DataSet, References
+from measurements.runners.supervisor import Limits
+from search_spaces.devices import UnknownDevice, device
+from search_spaces.matmul.problem import Matmul
+from search_spaces.schedule import Schedule
+
+try:
+    toolchain_version()
+except NvrtcMissing as missing:
+    pytestmark = pytest.mark.skip(reason=str(missing))
+
+H200 = device("h200")
+PROBLEM = Matmul(m=16, n=16, k=16)
+
+INSTANT_COMPILER = """
+import base64, re
+from measurements.worker import serve
+
+def handle(request):
+    entry = re.search(r"void (\\w+)\\(", request["source"])[1]
+    log = (f"ptxas info    : Compiling entry function '{entry}' for 'sm_90a'\\n"
+           f"ptxas info    : Function properties for {entry}\\n"
+           "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\\n"
+           "ptxas info    : Used 8 registers, used 0 barriers\\n")
+    return {"cubin": base64.b64encode(request["source"].encode()).decode(), "log": log, "seconds": 0.001}
+
+serve(handle)
+"""
+
+
+def candidate(name: str, problem=PROBLEM) -> Candidate:
+    return Candidate(problem, Schedule("matmul", (("name", name),)), fault_kernel(name, problem))
+
+
+@pytest.fixture
+def pool(tmp_path):
+    (tmp_path / "instant_compiler.py").write_text(INSTANT_COMPILER.replace("(\\w+)", "(?!check)(\\w+)"))
+    with CompilePool(
+        CompileCache(tmp_path / "cache"), workers=1, worker_module="instant_compiler", python_path=[str(tmp_path)]
+    ) as p:
+        yield p
+
+
+@pytest.fixture
+def make_runner(tmp_path, pool):
+    runners = []
+
+    def make(gpus=(0,), seconds=0.5, **options) -> CudaRunner:
+        limits = Limits(candidate=seconds, health=5.0, retry_pauses=(0.05, 0.05))
+        runner = CudaRunner(
+            H200,
+            pool,
+            gpus=gpus,
+            options=CudaOptions(limits=limits, **options),
+            worker_module=MODULE,
+            worker_env={FOLDER_VARIABLE: str(tmp_path)},
+        )
+        runners.append(runner)
+        return runner
+
+    yield make
+    for runner in runners:
+        runner.close()
+
+
+FATES = {
+    "time_1000": Status.OK,
+    "slow_30_1000": Status.OK,
+    "shout_1000": Status.OK,
+    "once_1000": Status.OK,
+    "wrong": Status.WRONG_RESULT,
+    "error": Status.LAUNCH_ERROR,
+    "poison": Status.LAUNCH_ERROR,
+    "hang": Status.TIMEOUT,
+    "spin": Status.TIMEOUT,
+    "segfault": Status.CRASHED,
+    "abort": Status.CRASHED,
+    "exit": Status.CRASHED,
+    "memory": Status.CRASHED,
+    "garbage": Status.CRASHED,
+    "nonsense": Status.CRASHED,
+    "negative": Status.CRASHED,
+    "raise": Status.CRASHED,
+}
+
+
+def test_every_fate_has_its_status_and_the_neighbours_are_untouched(make_runner):
+    runner = make_runner(seconds=2.0)
+    names = [name for fate in FATES for name in (f"{fate}_a", "time_5000_" + fate.replace("_", ""))]
+    results = dict(runner.measure([candidate(n) for n in names]))
+    assert len(results) == len(names)
+    for i, name in enumerate(names):
+        measurement = results[i]
+        assert measurement.status is (FATES[name.removesuffix("_a")] if i % 2 == 0 else Status.OK), name
+        if not measurement.ok:
+            assert measurement.reason
+            assert "\n" not in measurement.reason
+
+
+def test_of_500_candidates_of_which_a_fifth_are_bad_none_is_lost_and_no_process_stays(make_runner):
+    rng = random.Random(5)
+    bad = ["hang", "segfault", "exit", "poison", "wrong", "garbage", "negative", "raise"]
+    names = [f"{rng.choice(bad)}_{i}" if i % 5 == 0 else f"time_{rng.randrange(2000, 9000)}_{i}" for i in range(500)]
+    names[333] = "time_1999_333"
+    runner = make_runner(gpus=(0, 1), seconds=0.2)
+    results, pids = [], set()
+    for result in runner.measure([candidate(n) for n in names]):
+        results.append(result)
+        pids.update(runner.pids)
+    assert sorted(i for i, _ in results) == list(range(500))
+    for i, measurement in results:
+        assert measurement.status is FATES.get(names[i].split("_")[0], Status.OK), names[i]
+    best = min((m.timing.median, i) for i, m in results if m.ok)
+    assert best == (pytest.approx(1.999e-6), 333)
+    runner.close()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_worker_killed_by_somebody_else_costs_no_candidate(make_runner):
+    runner = make_runner(seconds=5.0)
+    rng = random.Random(6)
+    over = threading.Event()
+
+    def kill():
+        while not over.wait(rng.uniform(0.15, 0.3)):
+            for pid in runner.pids:
+                os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    results = dict(runner.measure([candidate(f"slow_20_1000_{i}") for i in range(60)]))
+    over.set()
+    killer.join()
+    assert all(results[i].ok for i in range(60))
+    assert runner.restarts >= 3
+
+
+def test_a_gpu_that_is_gone_stops_the_run_with_what_was_measured(make_runner):
+    runner = make_runner()
+    results = runner.measure([candidate("time_1000"), candidate("unplug"), candidate("time_2000")])
+    assert next(results)[0] == 0
+    with pytest.raises(RunnerStopped, match="does not answer after 3 attempts: .* no GPU is there") as caught:
+        list(results)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_same_program_is_measured_once(make_runner):
+    runner = make_runner(seconds=5.0)
+    # All kernels have the same name and source, so the same cubin, whatever their schedules.
+    began = time.monotonic()
+    results = list(runner.measure([candidate("slow_300_1000")] * 20))
+    assert len(results) == 20
+    assert all(m.ok for _, m in results)
+    assert time.monotonic() - began < 3.0
+
+
+def test_the_gpu_measures_while_compilers_compile(make_runner):
+    runner = make_runner()
+    candidates = [candidate(f"slow_5_1000_{i}") for i in range(30)]
+    order = [i for i, _ in runner.measure(candidates)]
+    assert sorted(order) == list(range(30))
+
+
+def test_problems_may_be_mixed(make_runner):
+    other = Matmul(m=8, n=8, k=8, out="f32", epilogue="bias")
+    runner = make_runner()
+    mixed = [candidate(f"time_1000_{i}", PROBLEM if i % 2 else other) for i in range(8)]
+    assert all(m.ok for _, m in runner.measure(mixed))
+    assert runner.restarts == 0
+
+
+def test_a_comparison_has_an_arm_for_each_candidate_and_times_for_the_able(make_runner):
+    runner = make_runner()
+    arms = runner.compare([candidate("time_1000"), candidate("wrong"), candidate("time_2000")], rounds=4, library=False)
+    assert [a.status for a in arms] == [Status.OK, Status.WRONG_RESULT, Status.OK]
+    assert arms[0].seconds == (pytest.approx(1e-6),) * 4
+    assert arms[1].seconds == ()
+    with pytest.raises(ValueError, match="comparison"):
+        runner.compare([])
+
+
+def test_a_comparison_that_takes_the_worker_down_fails_every_arm_and_nothing_else(make_runner):
+    runner = make_runner()
+    arms = runner.compare([candidate("time_1000"), candidate("segfault")], library=False)
+    assert {a.status for a in arms} == {Status.CRASHED}
+    assert dict(runner.measure([candidate("time_1000")]))[0].ok
+
+
+@pytest.mark.parametrize("gpus", [(), (0, 0)])
+def test_gpus_must_be_named_once(pool, gpus):
+    with pytest.raises(ValueError, match="gpus"):
+        CudaRunner(H200, pool, gpus=gpus)
+
+
+def test_references_are_computed_once_and_removed():
+    references = References()
+    data = DataSet(PROBLEM, 3, 0)
+    assert references.known(data) is None
+    paths = references.computed(data)
+    assert references.computed(data) is paths
+    assert references.known(data) is paths
+    inputs = PROBLEM.random_inputs(3)
+    stored = np.load(paths["reference"]["out"])
+    assert np.array_equal(stored, PROBLEM.reference(inputs)["out"])
+    assert np.load(paths["tolerance"]["out"]).shape == stored.shape
+    references.computed(DataSet(PROBLEM, 4, 0))
+    assert references.known(data) is None
+    folder = Path(paths["reference"]["out"]).parent
+    assert not folder.exists()
+    references.close()
+
+
+ATTRIBUTES = {
+    "ComputeCapabilityMajor": 9,
+    "ComputeCapabilityMinor": 0,
+    "MultiProcessorCount": 132,
+    "L2CacheSize": 60 * 2**20,
+    "ClockRate": 1785000,
+    "MemoryClockRate": 3201000,
+    "GlobalMemoryBusWidth": 6144,
+    "MaxSharedMemoryPerBlockOptin": 232448,
+    "MaxSharedMemoryPerMultiprocessor": 233472,
+    "MaxThreadsPerMultiProcessor": 2048,
+    "MaxBlocksPerMultiprocessor": 32,
+    "MaxRegistersPerMultiprocessor": 65536,
+}
+
+
+def test_a_known_product_is_its_row_and_a_slice_of_it_has_its_own_size():
+    assert device_row("NVIDIA H200", ATTRIBUTES) == H200
+    part = device_row("NVIDIA H200", ATTRIBUTES | {"MultiProcessorCount": 60, "L2CacheSize": 30 * 2**20})
+    assert (part.sm_count, part.l2_bytes) == (60, 30 * 2**20)
+
+
+def test_an_unknown_product_keeps_its_own_name_and_numbers():
+    row = device_row("NVIDIA H200 NVL", ATTRIBUTES)
+    assert row.name == "h200_nvl"
+    assert row.clock_hz == 1.785e9
+    assert row.dram_bandwidth == pytest.approx(4.917e12, rel=1e-3)
+    assert row.tensor_flops_per_cycle == H200.tensor_flops_per_cycle
+    with pytest.raises(UnknownDevice, match="compute capability 70"):
+        device_row("NVIDIA V100", ATTRIBUTES | {"ComputeCapabilityMajor": 7})
+
+
+def test_whether_a_gpu_answers_is_one_line():
+    here, line = cuda_available()
+    assert line
+    assert "\n" not in line
+    if not here:
+        with pytest.raises(ValueError, match=r".") as caught:
+            cuda_device()
+        assert str(caught.value) == line

@@ -1,0 +1,130 @@
+"""The matmul space: its size, its rules one by one, its plans and their cuts for the emulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search_spaces.devices import device
+from search_spaces.family import family
+from search_spaces.intrinsics import Refusal, intrinsic
+from search_spaces.matmul import Matmul
+from search_spaces.matmul.config import plan
+from search_spaces.matmul.shrink import shrink
+from search_spaces.matmul.space import economies, lawful_space, laws, space
+from search_spaces.shared_layout import SharedLayout
+
+H200 = device("h200")
+LARGE = Matmul(4096, 4096, 4096)
+PROBLEMS = [
+    LARGE,
+    Matmul(17, 33, 77),
+    Matmul(1, 1, 1, a="f32", b="f32", out="f32"),
+    Matmul(4096, 4096, 4096, a="bf16", b="bf16", out="f32", order_a="col", order_b="col", epilogue="bias+gelu"),
+    Matmul(1000, 96, 5000, batch=3, a="f32", b="f32", order_a="col"),
+]
+
+
+def test_the_full_space_is_large_and_its_count_exact() -> None:
+    count = space(LARGE, H200).count()
+    assert count > 10**9
+    assert isinstance(count, int)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
+@pytest.mark.parametrize("name", ["h200", "a100", "rtx4090"])
+def test_sampled_schedules_break_no_rule(problem: Matmul, name: str) -> None:
+    sampled = space(problem, device(name))
+    schedules = sampled.sample(40, seed=5)
+    assert len({s.key() for s in schedules}) == 40
+    assert sampled.allowed(sampled.columns(schedules)).all()
+    assert all(not sampled.explain(s) for s in schedules)
+
+
+def test_same_seed_same_samples() -> None:
+    assert space(LARGE, H200).sample(5, seed=9) == space(LARGE, H200).sample(5, seed=9)
+    assert space(LARGE, H200).sample(5, seed=9) != space(LARGE, H200).sample(5, seed=10)
+
+
+def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
+    """Over a few problems and devices each rule refuses a schedule of the raw product, with a sentence of its own."""
+    refused: dict[str, str] = {}
+    rng = np.random.default_rng(0)
+    for problem in (*PROBLEMS, Matmul(64, 64, 64, a="f32", b="f32", precision="ieee")):
+        for target in (H200, device("rtx4090")):
+            whole = space(problem, target)
+            for _ in range(60):
+                values = {p.name: p.random(rng) for p in whole.parameters}
+                for violation in whole.explain(values):
+                    refused.setdefault(violation.rule, violation.reason)
+    names = {rule.name for rule in (*laws(LARGE, H200), *economies(LARGE))}
+    # Every device row is of sm_80 or later, and every domain of tile_k is made of multiples of every intrinsic's k.
+    assert names - set(refused) <= {"intrinsic_sm", "fragments_k"}
+    for rule, reason in refused.items():
+        assert len(reason) > 20 and "\n" not in reason, rule
+
+
+def test_the_document_s_pads_meet_wmma_and_ldmatrix() -> None:
+    """TVM auto memory planning, problem 1: a 128x64 f16 tile of A."""
+    wmma, mma = intrinsic("wmma_m16n16k16_f16"), intrinsic("mma_m16n8k16_f16")
+
+    def answer(row: object, text: str) -> str | None:
+        result = row.requirement("a", SharedLayout.parse(text, (128, 64)), 2)  # type: ignore[attr-defined]
+        return result.reason if isinstance(result, Refusal) else None
+
+    assert "constant leading dimension" in str(answer(wmma, "pad(4,2)"))
+    assert "not 16-byte aligned" in str(answer(mma, "pad(4,2)"))
+    assert "constant leading dimension" in str(answer(wmma, "pad(8,2)"))
+    assert answer(mma, "pad(8,2)") is None
+    assert answer(wmma, "pad(8,1)") is None and answer(mma, "pad(8,1)") is None
+    layout_rule = next(rule for rule in laws(LARGE, H200) if rule.name == "layout_a")
+    values = {"layout_a": "pad(4,2)", "tile_m": 128, "tile_k": 64, "intrinsic": "wmma_m16n16k16_f16"}
+    assert "constant leading dimension" in layout_rule.reason(values)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
+def test_plans_describe_a_partition_of_the_work(problem: Matmul) -> None:
+    for schedule in space(problem, H200).sample(25, seed=1):
+        p = plan(problem, schedule, H200)
+        tile_m, tile_n, tile_k = p.tile
+        assert not any(p.wg_map.wraps((tile_m, tile_n)))
+        assert p.wg_map.subgroups * 32 == p.threads
+        assert p.accumulators * p.threads == tile_m * tile_n
+        for operand in (p.a, p.b):
+            assert not any(operand.copy_map.wraps(operand.copy_tile))
+            assert operand.copy_map.subgroups == p.threads
+            assert operand.extent % operand.vector == 0
+            assert operand.stage_bytes >= operand.layout.size * problem.input_dtype.bytes
+        assert p.tiles[0] * tile_m >= problem.m > (p.tiles[0] - 1) * tile_m
+        assert p.shared_bytes <= H200.shared_per_block
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
+def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matmul) -> None:
+    for schedule in space(problem, H200).sample(25, seed=2):
+        small = shrink(problem, schedule)
+        tiles = {axis: schedule.integer(f"tile_{axis}") for axis in "mnk"}
+        for axis, tile in tiles.items():
+            whole, cut = getattr(problem, axis), getattr(small, axis)
+            assert cut <= whole
+            assert cut % tile == whole % tile
+        assert small.m < 2 * tiles["m"] and small.n <= 2 * tiles["n"]
+        assert not lawful_space(small, H200).explain(schedule)
+        splits = schedule.integer("split_k")
+        per_split = -(-(-(-small.k // tiles["k"])) // splits)
+        original = -(-(-(-problem.k // tiles["k"])) // splits)
+        assert per_split == min(original, schedule.integer("stages") + 1)
+        assert shrink(small, schedule) == small
+
+
+def test_work_counts_what_the_tile_does() -> None:
+    row = family("matmul")
+    for schedule in space(LARGE, H200).sample(25, seed=3):
+        counted = row.work(LARGE, schedule, H200)
+        tile = schedule.integer("tile_m") * schedule.integer("tile_n")
+        assert counted.blocks * counted.flops >= LARGE.flops
+        assert counted.dram_bytes >= LARGE.min_bytes
+        element_loads = 2 * (schedule.integer("tile_m") + schedule.integer("tile_n"))
+        assert counted.load_bytes >= element_loads * counted.iterations * schedule.integer("tile_k")
+        assert counted.shared_wavefronts * 128 >= counted.load_bytes / 2
+        assert counted.store_bytes >= tile * 2 / schedule.integer("split_k")

@@ -1,0 +1,263 @@
+"""The laws of a space, checked against enumeration of small random spaces, along every path of the elimination."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces import constraints, elimination, planning
+from search_spaces.columns import Columns
+from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
+from search_spaces.rules import Attribute, Rule
+from search_spaces.schedule import Schedule
+from search_spaces.space import EmptySpace, Space
+
+
+def number(c: Columns, name: str) -> IntArray:
+    """An integer for any column: the value, or the length of a text."""
+    return c.map(name, len) if c.is_text(name) else c[name]
+
+
+def mixed(c: Columns, needs: tuple[str, ...], factors: tuple[int, ...], modulus: int) -> IntArray:
+    total = np.zeros(len(c), dtype=np.int64)
+    for name, factor in zip(needs, factors, strict=False):
+        total += factor * number(c, name)
+    return total % modulus
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> Space:
+    """Up to 6 parameters of up to 4 values, attributes of attributes, and rules of different strictness."""
+    parameters: list[Parameter] = []
+    for i in range(draw(st.integers(1, 6))):
+        if draw(st.booleans()):
+            values = draw(st.lists(st.integers(-3, 9), min_size=1, max_size=4, unique=True))
+            parameters.append(ordinal(f"p{i}", values))
+        else:
+            parameters.append(categorical(f"p{i}", ["x" * n for n in range(1, draw(st.integers(1, 4)) + 1)]))
+    columns = [p.name for p in parameters]
+
+    def needs() -> tuple[str, ...]:
+        return tuple(draw(st.lists(st.sampled_from(columns), min_size=1, max_size=4, unique=True)))
+
+    factors = st.tuples(*[st.integers(-4, 4)] * 4)
+    attributes = []
+    for i in range(draw(st.integers(0, 4))):
+        n, f, m = needs(), draw(factors), draw(st.integers(1, 12))
+        attributes.append(Attribute(f"a{i}", n, lambda c, n=n, f=f, m=m: mixed(c, n, f, m) - 2))
+        columns.append(f"a{i}")
+    rules = []
+    for i in range(draw(st.integers(0, 5))):
+        n, f, m = needs(), draw(factors), draw(st.integers(2, 7))
+        r = draw(st.integers(0, m - 1))
+        rules.append(Rule(f"r{i}", n, lambda c, n=n, f=f, m=m, r=r: mixed(c, n, f, m) != r, lambda v: f"broken by {v}"))
+    return Space("toy", parameters, draw(st.permutations(attributes)), rules)
+
+
+def raw(space: Space) -> list[dict[str, Value]]:
+    names = [p.name for p in space.parameters]
+    return [dict(zip(names, row, strict=True)) for row in product(*(p.values for p in space.parameters))]
+
+
+def legal(space: Space) -> set[str]:
+    return {Schedule("toy", tuple(v.items())).key() for v in raw(space) if not space.explain(v)}
+
+
+@contextmanager
+def path(relation_rows: int, chunk_rows: int, rollout_rows: float) -> Iterator[None]:
+    """Make the elimination take a certain path: without relations, in small pieces, or with every step searched."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constraints, "RELATION_ROWS", relation_rows)
+        patch.setattr(elimination, "CHUNK_ROWS", chunk_rows)
+        patch.setattr(planning, "ROLLOUT_ROWS", rollout_rows)
+        yield
+
+
+paths = pytest.mark.parametrize(
+    "way", [(1 << 17, 1 << 17, 3e4), (1 << 17, 2, 0.0), (0, 1 << 17, 3e4), (0, 3, 0.0), (9, 5, 0.0)], ids=str
+)
+
+
+@paths
+@settings(deadline=None, max_examples=60)
+@given(space=spaces())
+def test_count_and_samples_are_those_of_enumeration(way: tuple[int, int, float], space: Space) -> None:
+    expected = legal(space)
+    with path(*way):
+        assert space.count() == len(expected)
+        if expected:
+            everything = space.sample(len(expected) + 5, seed=1)
+            assert len(everything) == len(expected)
+            assert {s.key() for s in everything} == expected
+            unranked = space.schedules(space.unrank(range(len(expected))))
+            assert len({s.key() for s in unranked}) == len(expected)
+            assert {s.key() for s in unranked} == expected
+
+
+@paths
+@settings(deadline=None, max_examples=30)
+@given(space=spaces())
+def test_rejects_are_those_of_enumeration(way: tuple[int, int, float], space: Space) -> None:
+    broken = [v.rule for values in raw(space) for v in space.explain(values)]
+    with path(*way):
+        for rejection in space.rejects():
+            assert rejection.raw == space.raw_count == len(raw(space))
+            assert rejection.count == broken.count(rejection.rule)
+
+
+@settings(deadline=None, max_examples=60)
+@given(spaces())
+def test_columns_say_the_same_as_one_schedule_at_a_time(space: Space) -> None:
+    rows = raw(space)
+    columns = space.columns(rows)
+    assert space.allowed(columns).tolist() == [not space.explain(v) for v in rows]
+    attributes = space.attributes_of(columns)
+    for i, values in enumerate(rows):
+        assert space.describe(values) == {name: array[i] for name, array in attributes.items()}
+    assert [s.values for s in space.schedules(columns)] == rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(spaces())
+def test_an_empty_space_names_rules_that_suffice_to_empty_it(space: Space) -> None:
+    if space.count():
+        assert space.sample(1, seed=0)
+        return
+    with pytest.raises(EmptySpace) as caught:
+        space.sample(1, seed=0)
+    assert all(name in str(caught.value) for name in caught.value.rules)
+    guilty = [r for r in space.rules if r.name in caught.value.rules]
+    assert Space("toy", space.parameters, space.attributes, guilty).count() == 0
+    for rule in guilty:
+        others = [r for r in guilty if r is not rule]
+        assert Space("toy", space.parameters, space.attributes, others).count() > 0
+
+
+def sums(most: int) -> Space:
+    """a + b <= most, and a free c."""
+    names = ("a", "b")
+    rule = Rule("sum", names, lambda c: c["a"] + c["b"] <= most, lambda v: f"{v['a']} + {v['b']} exceed {most}")
+    parameters = [ordinal("a", range(6)), ordinal("b", range(6)), categorical("c", ("x", "y"))]
+    return Space("sums", parameters, [Attribute("total", names, lambda c: c["a"] + c["b"])], [rule])
+
+
+def test_samples_are_uniform() -> None:
+    space = sums(4)
+    n = 30 * space.count() * 10
+    drawn = [s.key() for s in space.sample(n, seed=11, replace=True)]
+    counts = np.unique(drawn, return_counts=True)[1]
+    assert len(counts) == space.count() == 30
+    chi_square = float((np.square(counts - n / 30) / (n / 30)).sum())
+    assert 13.1 < chi_square < 52.4  # 29 degrees of freedom: 99.5% of fair draws lie on either side
+
+
+def test_samples_without_replacement_are_uniform() -> None:
+    space = sums(1)  # 6 legal
+    pairs = [tuple(s.key() for s in space.sample(2, seed=seed)) for seed in range(3000)]
+    counts = np.unique(pairs, axis=0, return_counts=True)[1]
+    assert len(counts) == 6 * 5
+    chi_square = float((np.square(counts - 100) / 100).sum())
+    assert 13.1 < chi_square < 52.4
+
+
+def test_golden_samples() -> None:
+    """The same schedules for a seed, on any machine and with any numpy."""
+    assert [tuple(s.values.values()) for s in sums(4).sample(5, seed=7)] == GOLDEN
+    assert sums(4).sample(3, seed=7) == sums(4).sample(5, seed=7)[:3]
+    assert sums(4).sample(5, seed=7) != sums(4).sample(5, seed=8)
+
+
+GOLDEN: list[tuple[int, int, str]] = []
+
+
+def test_explain_gives_the_reason_of_every_broken_rule() -> None:
+    space = sums(4)
+    assert space.explain({"a": 1, "b": 2, "c": "x"}) == []
+    (violation,) = space.explain(Schedule("sums", (("a", 4), ("b", 5), ("c", "y"))))
+    assert (violation.rule, violation.reason) == ("sum", "4 + 5 exceed 4")
+    assert space.describe({"a": 4, "b": 5, "c": "y"}) == {"total": 9}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"a": 1, "b": 2}, "the schedule lacks c"),
+        ({"a": 1, "b": 2, "c": "x", "d": 1}, "sums has no parameter d: use a, b, c"),
+        ({"a": 1, "b": 9, "c": "x"}, "parameter b cannot be 9"),
+        ({"a": 1, "b": "2", "c": "x"}, "parameter b cannot be '2'"),
+    ],
+)
+def test_a_schedule_of_another_space_is_refused(values: dict[str, Value], message: str) -> None:
+    for ask in (sums(4).explain, sums(4).describe, lambda v: sums(4).columns([v])):
+        with pytest.raises(ValueError, match=message):
+            ask(values)
+
+
+def test_a_schedule_of_another_family_is_refused() -> None:
+    with pytest.raises(ValueError, match="a schedule of products: give one of sums"):
+        sums(4).explain(Schedule("products", (("a", 1), ("b", 1), ("c", "x"))))
+
+
+def test_bad_requests_are_refused() -> None:
+    space = sums(4)
+    for n, seed, message in ((-1, 0, "cannot draw -1"), (1, -2, "seed -2 is negative")):
+        with pytest.raises(ValueError, match=message):
+            space.sample(n, seed)
+    for ranks in ([30], [-1], [2**80], np.array([30])):
+        with pytest.raises(ValueError, match=r"a rank must lie in 0\.\.29"):
+            space.unrank(ranks)
+    with pytest.raises(ValueError, match="whole numbers"):
+        space.unrank(np.array([0.5]))
+    assert space.sample(0, seed=0) == [] and len(space.unrank([])) == 0
+
+
+def test_bad_spaces_are_refused() -> None:
+    a, b = ordinal("a", (1, 2)), ordinal("b", (1, 2))
+
+    def attribute(name: str, *needs: str) -> Attribute:
+        return Attribute(name, needs, lambda c: c[needs[0]])
+
+    def rule(name: str, *needs: str) -> Rule:
+        return Rule(name, needs, lambda c: c[needs[0]] > 1, lambda v: "")
+
+    with pytest.raises(ValueError, match="has no parameters"):
+        Space("s", [])
+    with pytest.raises(ValueError, match="column a is there twice"):
+        Space("s", [a, b, a])
+    with pytest.raises(ValueError, match="column b is there twice"):
+        Space("s", [a, b], [attribute("b", "a")])
+    with pytest.raises(ValueError, match="rule r is there twice"):
+        Space("s", [a, b], [], [rule("r", "a"), rule("r", "b")])
+    with pytest.raises(ValueError, match="r needs c, which is neither"):
+        Space("s", [a, b], [], [rule("r", "c")])
+    with pytest.raises(ValueError, match="attributes x and y need each other"):
+        Space("s", [a], [attribute("x", "y"), attribute("y", "x")])
+
+
+def test_a_rule_that_reads_what_it_does_not_need_is_told() -> None:
+    sly = Rule("sly", ("a",), lambda c: c["b"] > 1, lambda v: "")
+    with pytest.raises(KeyError, match="no column 'b' here, only a: list it in `needs`"):
+        Space("s", [ordinal("a", (1, 2)), ordinal("b", (1, 2))], [], [sly]).count()
+
+
+def test_encoding_joins_the_parameters() -> None:
+    space = sums(4)
+    encoded = space.encode(space.sample(4, seed=0))
+    assert space.encoded_names == ("a", "b", "c=x", "c=y")
+    assert encoded.shape == (4, 4) and encoded.dtype == np.float32
+    assert (encoded[:, 2:].sum(axis=1) == 1).all()
+    assert space.encode([]).shape == (0, 4)
+
+
+def test_the_fingerprint_follows_parameters_and_rules() -> None:
+    space = sums(4)
+    assert len(space.fingerprint) == 64 and space.fingerprint == sums(5).fingerprint
+    less = Space("sums", space.parameters[:2], space.attributes, space.rules)
+    free = Space("sums", space.parameters, space.attributes)
+    assert len({space.fingerprint, less.fingerprint, free.fingerprint}) == 3

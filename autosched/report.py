@@ -171,8 +171,8 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     timing, resources = record.measurement.timing, record.measurement.resources
     if timing is None:
         raise ValueError(f"trial {record.id} has no time: its status is {record.status}")
-    rows = [("time", f"{time(timing.median)}, {flop_rate(problem, timing.median)}")]
-    rows.append(("provenance", PROVENANCE_NOTE[record.provenance]))
+    note = PROVENANCE_NOTE[record.provenance]
+    rows = [("time", f"{time(timing.median)}, {flop_rate(problem, timing.median)}, {note}")]
     if timing.count > 1:
         rows.append(("quartiles", f"{time(timing.p25)} to {time(timing.p75)} over {count(timing.count)} repeats"))
     error = record.measurement.error

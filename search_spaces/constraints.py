@@ -143,7 +143,10 @@ class Constraints:
         for name in names:
             key += self._hash(name)
         key.sort()
-        return min(most, _population(1 + int(np.count_nonzero(key[1:] != key[:-1]))))
+        edges = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1], [True])))
+        times = np.bincount(np.diff(edges), minlength=3)  # times[i] combinations were drawn i times
+        unseen = times[1] * (times[1] - 1) / (2 * (times[2] + 1))
+        return float(min(most, len(edges) - 1 + unseen))
 
     def _hash(self, name: str) -> npt.NDArray[np.uint64]:
         """A random word for each value of a variable, spread over the sample; sums of them tell combinations apart."""
@@ -175,22 +178,3 @@ class Constraints:
             return joined.rows(0, SAMPLE_ROWS).columns[name], domain
         distinct, codes = np.unique(self.attributes[name].evaluate(self._sampled(needs)), return_inverse=True)
         return codes, distinct
-
-
-def _population(distinct: int) -> float:
-    """The number of equally likely things of which SAMPLE_ROWS draws show about ``distinct`` different ones.
-
-    Basic arithmetic and square roots only, which every machine rounds alike: the order of elimination depends on it.
-    """
-    distinct = min(distinct, SAMPLE_ROWS - 8)  # where fewer coincide there is no telling
-    low, high = float(distinct), float(SAMPLE_ROWS) ** 2
-    while high > 1.01 * low:
-        middle = sqrt(low * high)
-        missed = 1.0 - 1.0 / middle
-        for _ in range(SAMPLE_ROWS.bit_length() - 1):  # (1 - 1 / middle) ** SAMPLE_ROWS
-            missed *= missed
-        if middle * (1.0 - missed) < distinct:
-            low = middle
-        else:
-            high = middle
-    return high

@@ -1,5 +1,6 @@
 """The commands and families put together, and the one place where an error becomes a line on stderr."""
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,16 +12,19 @@ from typer.core import TyperGroup
 
 from autosched.cli.best import best
 from autosched.cli.doctor import doctor
-from autosched.cli.errors import InputError
+from autosched.cli.errors import BAD_INPUT, NO, InputError
 from autosched.cli.problem_options import for_family
 from autosched.cli.space import space
 from autosched.cli.tune import tune
 from autosched.cli.verify import verify
+from measurements.emulator import HostCompilerMissing
 from measurements.store import StoreError
 from search_spaces.family import families
+from search_spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # not ours to mend
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -99,11 +103,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, StoreError) as error:
+    except (InputError, StoreError, HostCompilerMissing) as error:
         return _complain(str(error))
+    except EmptySpace as error:
+        return _complain(str(error), NO)
     except BrokenPipeError:  # the reader of a pipe went away (`autosched ... | head`): nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return NO
+    except OSError as error:
+        if error.errno is None:  # raised by our own code, with a sentence
+            return _complain(str(error))
+        if error.errno not in _MACHINE_ERRORS:
+            raise
+        place = error.filename or "a file"
+        return _complain(f"{place} cannot be written ({error.strerror}): make room, or change its permissions")
     return int(status or 0)
 
 
@@ -113,6 +126,6 @@ def _usage_line(error: Any) -> str:
     return f"{text[:1].lower()}{text[1:]}{where}"
 
 
-def _complain(sentence: str) -> int:
+def _complain(sentence: str, status: int = BAD_INPUT) -> int:
     print("autosched: " + " ".join(sentence.split()), file=sys.stderr)
-    return 2
+    return status

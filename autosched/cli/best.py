@@ -1,4 +1,9 @@
-"""``autosched best``: what the database knows to be fastest."""
+"""``autosched best``: what the database knows to be fastest.
+
+``--json``: ``database`` and ``best``, a list of records (``measurements.record.Record.to_json``), one for each problem
+and device, each with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and
+``trials`` and ``ok``: how many of its provenance there are, and how many of them have a time.
+"""
 
 import json as json_text
 import sys
@@ -11,7 +16,7 @@ from rich.console import Console
 
 from autosched import report
 from autosched.cli.devices import DeviceOption
-from autosched.cli.errors import InputError, listed
+from autosched.cli.errors import NO, InputError, listed
 from autosched.cli.output import print_json, stdout_console
 from autosched.cli.problem_options import maybe_problem
 from measurements.record import Record
@@ -64,7 +69,7 @@ def best(
         what = report.one_line(problem) if problem is not None else family.name
         where = f" on {device}" if device is not None else ""
         print(f"autosched: {store.name} holds no schedule that works for {what}{where}: tune it first", file=sys.stderr)
-        return 1
+        return NO
     if not json:
         console = stdout_console()
         if problem is None:

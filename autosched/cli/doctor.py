@@ -1,4 +1,9 @@
-"""``autosched doctor``: what this machine has, what can run on it, and how to get the rest. It never fails."""
+"""``autosched doctor``: what this machine has, what can run on it, and how to get the rest. It never fails.
+
+``--json``: ``autosched``, ``python``, ``platform``, ``gpus`` (``name``, ``memory_bytes``, ``compute_capability``),
+``no_gpu_reason``, ``parts`` (``name``, ``version`` or null, ``note``), ``abilities`` (``name``, ``runs``, ``note``) and
+``cache`` (``folder``, ``files``, ``bytes``).
+"""
 
 import importlib
 import platform

@@ -3,6 +3,11 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+# Exit statuses, beside 0 for done
+NO = 1
+BAD_INPUT = 2
+STOPPED = 130  # by Ctrl-C, as shells have it
+
 
 class InputError(ValueError):
     """Bad usage or bad input. The message is one sentence that says what is wrong and what to do."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autosched.cli.errors import InputError, bad_input, listed
+from autosched.cli.errors import STOPPED, InputError, bad_input, listed
 from search_spaces.family import Family, Option
 from search_spaces.problem import Problem
 
@@ -30,7 +30,7 @@ def for_family(command: Command, family: Family) -> Command:
             return command(family, given, **options)
         except KeyboardInterrupt:
             print("autosched: stopped", file=sys.stderr)
-            return 130
+            return STOPPED
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
     parameters = [*(_parameter(o) for o in family.options), *own]

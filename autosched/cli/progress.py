@@ -92,7 +92,7 @@ class TuneDisplay:
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
         if self._console.is_terminal:
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
-            self._live.start()
+            self._live.start(refresh=True)
 
     def trial(self, progress: "Tuning") -> None:
         """One more trial is done."""

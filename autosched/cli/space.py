@@ -1,4 +1,10 @@
-"""``autosched space``: how many schedules there are, what they decide, and what each rule removes."""
+"""``autosched space``: how many schedules there are, what they decide, and what each rule removes.
+
+``--json``: ``problem``, ``device``, ``raw`` and ``legal`` (counts), ``seconds`` (that counting took), ``parameters``
+(``name``, ``kind``, ``values``, ``doc``), ``rules`` (``name``, ``rejects``: how many of the raw combinations it refuses
+alone, ``doc``), ``seed``, and ``samples``, a list of schedules. With ``--explain``: ``schedule``, ``legal`` and
+``violations`` (``rule``, ``reason``).
+"""
 
 import json as json_text
 import sys
@@ -11,7 +17,7 @@ import typer
 
 from autosched import report
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import InputError, at_least, bad_input
+from autosched.cli.errors import NO, InputError, at_least, bad_input
 from autosched.cli.output import print_json, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
 from search_spaces.family import Family
@@ -145,4 +151,4 @@ def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
         stdout_console().print(made)
     else:
         print("legal: no rule refuses this schedule")
-    return 1 if violations else 0
+    return NO if violations else 0

@@ -1,4 +1,10 @@
-"""``autosched tune``: search for the fastest schedule and keep every trial."""
+"""``autosched tune``: search for the fastest schedule and keep every trial.
+
+``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
+``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
+``seconds`` (of the run), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), and ``best``: null, or a record
+as in ``autosched best --json``.
+"""
 
 import sys
 from collections.abc import Mapping
@@ -10,7 +16,7 @@ from rich.console import Console
 from autosched import report
 from autosched.backends import BACKENDS
 from autosched.cli.devices import DeviceOption
-from autosched.cli.errors import InputError, at_least
+from autosched.cli.errors import NO, STOPPED, InputError, at_least
 from autosched.cli.output import print_json, stderr_console, stdout_console
 from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
@@ -20,8 +26,6 @@ from search_spaces.family import Family
 
 if TYPE_CHECKING:
     from autosched.tuner import TuneResult
-
-STOPPED = 130  # exit status after Ctrl-C, as shells have it
 
 
 def tune(
@@ -97,7 +101,7 @@ def tune(
         print(f"autosched: the backend stopped: {result.stopped}; everything so far is kept in {db}", file=sys.stderr)
     if result.interrupted:
         return STOPPED
-    return 0 if result.best is not None and not result.stopped else 1
+    return 0 if result.best is not None and not result.stopped else NO
 
 
 def _show(console: Console, result: "TuneResult", db: str) -> None:
@@ -110,6 +114,7 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
     console.print()
     if result.interrupted:
         console.print(f"stopped by Ctrl-C, everything so far is kept in {db}; run the same command again to go on")
+        console.print()
     if result.exhausted:
         console.print("the space holds no further schedule to try")
     if result.best is None:

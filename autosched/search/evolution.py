@@ -89,7 +89,7 @@ class EvolutionSampler:
     def ask(self, n: int) -> list[Schedule]:
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         self._train()
-        led = int(np.count_nonzero(rng.random(max(n, 0)) < self._led))
+        led = int(max(n, 0) * self._led + rng.random())  # on average exactly that part
         ranked = self._evolved(led, rng) if led else []
         for schedule in ranked:
             self._unseen.remove(schedule)

@@ -149,7 +149,10 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
             command = [compiler.path, *flags, f"-I{INCLUDE}", *map(str, sources), "-o", str(built), "-ldl"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False)
             if done.returncode != 0:
-                raise RuntimeError(f"{compiler.path} cannot compile the emulator's runtime:\n{done.stderr}")
+                raise RuntimeError(
+                    f"{compiler.identity} cannot compile the emulator's runtime, which needs C++20 "
+                    f"(g++ 11, clang++ 16 or newer):\n{done.stderr}"
+                )
             os.replace(built, path)
     return path
 

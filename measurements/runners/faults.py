@@ -25,12 +25,14 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from measurements.kernel import Kernel
 from measurements.measurement import Status
 from measurements.worker import serve
-from search_spaces.problem import Problem
+
+if TYPE_CHECKING:  # the worker itself starts without numpy: tests replace it hundreds of times
+    from measurements.kernel import Kernel
+    from search_spaces.problem import Problem
 
 MODULE = "measurements.runners.faults"
 FOLDER_VARIABLE = "AUTOSCHED_FAULTS_FOLDER"
@@ -39,6 +41,8 @@ _MEMORY = 1 << 28
 
 def fault_kernel(name: str, problem: Problem) -> Kernel:
     """A kernel that compiles in a few milliseconds and bears ``name``, which says what the worker does with it."""
+    from measurements.kernel import Kernel
+
     source = f'extern "C" __global__ void {name}() {{}}\n'
     return Kernel(name, source, (), problem.operands(), (1, 1, 1), (32, 1, 1), 0)
 

@@ -16,13 +16,13 @@ def test_evaluate_gives_the_column() -> None:
 
 @pytest.mark.parametrize("result", [np.array([1]), np.array([0.5, 1.0]), np.array(3)])
 def test_an_attribute_of_the_wrong_shape_or_type_is_refused(result: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="attribute bad gave .*: give 2 integers"):
+    with pytest.raises(ValueError, match=r"attribute bad gave .*: give 2 integers"):
         Attribute("bad", ("tile",), lambda c: result).evaluate(COLUMNS)
 
 
 @pytest.mark.parametrize("result", [np.array([1, 0]), np.array([True]), np.array(True)])
 def test_a_rule_of_the_wrong_shape_or_type_is_refused(result: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="rule bad gave .*: give 2 bools"):
+    with pytest.raises(ValueError, match=r"rule bad gave .*: give 2 bools"):
         Rule("bad", ("tile",), lambda c: result, lambda v: "").evaluate(COLUMNS)
 
 

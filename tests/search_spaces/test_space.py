@@ -173,7 +173,7 @@ def test_golden_samples() -> None:
     assert sums(4).sample(5, seed=7) != sums(4).sample(5, seed=8)
 
 
-GOLDEN: list[tuple[int, int, str]] = []
+GOLDEN = [(2, 1, "x"), (4, 0, "y"), (3, 1, "x"), (1, 0, "x"), (1, 1, "y")]
 
 
 def test_explain_gives_the_reason_of_every_broken_rule() -> None:

@@ -19,9 +19,9 @@ namespace {
 constexpr std::size_t guard_bytes = std::size_t{64} << 20;
 
 struct Stamp {
-  Epoch epoch;  // 0: none
+  Epoch epoch;           // 0: none
+  std::uint32_t fences;  // of that thread before
   Who who;
-  std::uint16_t fences;  // fences of that thread before
   SiteIndex site;
   bool atomic;
 };
@@ -34,7 +34,8 @@ struct Cell {
 struct Buffer {
   BufferSpec spec;
   char* begin;
-  std::vector<Cell> cells;  // one an element, of outputs and workspaces
+  Cell* cells;  // one an element, of outputs and workspaces
+  std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
 };
 
@@ -46,7 +47,7 @@ struct Release {
   unsigned block;
   Epoch begin;
   Epoch covered[max_warps] = {};
-  std::vector<std::uint16_t> fences;
+  std::vector<std::uint32_t> fences;
 
   bool covers(const Stamp& s) const {
     if (s.epoch < begin || s.epoch >= end_of_block(block)) return false;
@@ -99,19 +100,19 @@ bool ordered(const Stamp& before) {
   return false;
 }
 
-Stamp stamp(bool atomic) { return {clocks.now[self->warp], self->who, self->fences, self->site, atomic}; }
+Stamp stamp(bool atomic) { return {clocks.now[self->warp], self->fences, self->who, self->site, atomic}; }
 
 std::string element(const Buffer& b, const void* address) {
   const auto index = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin) / b.spec.element_bytes;
   return "element " + std::to_string(index) + " of " + b.spec.name;
 }
 std::string element(const Buffer& b, const Cell& cell) {
-  return "element " + std::to_string(&cell - b.cells.data()) + " of " + b.spec.name;
+  return "element " + std::to_string(&cell - b.cells) + " of " + b.spec.name;
 }
 
 void report_race(const Buffer& b, const Cell& cell, const char* doing, const Stamp& other, const char* did) {
   const bool same_block = other.epoch >= clocks.first;
-  finding(Kind::global_race, self->site, "%s %s %s, which %s %s at %s, and nothing orders the two%s",
+  FINDING(global_race, self->site, "%s %s %s, which %s %s at %s, and nothing orders the two%s",
           describe_self().c_str(), doing, element(b, cell).c_str(),
           describe(other.who, block_of_epoch(other.epoch)).c_str(), did, place(other.site).c_str(),
           same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)");
@@ -122,7 +123,7 @@ Buffer* check_access(const void* address, int bytes, const char* instruction) {
   Buffer* b = find(address, bytes);
   if (b == nullptr) {
     const std::string where = locate_global(address);
-    finding(Kind::out_of_bounds_global, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction,
+    FINDING(out_of_bounds_global, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction,
             bytes, where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
@@ -131,7 +132,7 @@ Buffer* check_access(const void* address, int bytes, const char* instruction) {
 
 void check_alignment(const Buffer& b, const void* address, int bytes, const char* instruction) {
   if (reinterpret_cast<std::uintptr_t>(address) % static_cast<unsigned>(bytes) == 0) return;
-  finding(Kind::misaligned_access, self->site, "%s: %s of %d bytes at %s is not aligned to its size",
+  FINDING(misaligned_access, self->site, "%s: %s of %d bytes at %s is not aligned to its size",
           describe_self().c_str(), instruction, bytes, element(b, address).c_str());
 }
 
@@ -143,7 +144,7 @@ Cells cells_of(Buffer& b, const void* address, int bytes) {
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   const std::size_t first = offset / b.spec.element_bytes;
   const std::size_t last = (offset + static_cast<std::size_t>(bytes) - 1) / b.spec.element_bytes;
-  return {b.cells.data() + first, b.cells.data() + last + 1};
+  return {b.cells + first, b.cells + last + 1};
 }
 
 void note_read(Cell& cell) {
@@ -167,12 +168,12 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
     const Stamp& write = cell->write;
     if (write.epoch == 0) {
       if (!b.spec.zeroed) {
-        finding(Kind::uninitialized_global_read, self->site, "%s reads %s, which nobody has written",
+        FINDING(uninitialized_global_read, self->site, "%s reads %s, which nobody has written",
                 describe_self().c_str(), element(b, *cell).c_str());
         return;
       }
     } else if (read_only) {
-      finding(Kind::read_only_load_of_written, self->site,
+      FINDING(read_only_load_of_written, self->site,
               "%s reads %s by ld.global.nc, but %s writes it at %s in the same launch", describe_self().c_str(),
               element(b, *cell).c_str(), describe(write.who, block_of_epoch(write.epoch)).c_str(),
               place(write.site).c_str());
@@ -197,7 +198,7 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic) {
         reported = true;
       } else if (b.spec.role == BufferSpec::Role::output && !atomic && !cell->write_was_read &&
                  (write.who != self->who || write.epoch < clocks.first)) {
-        finding(Kind::lost_write, self->site, "%s writes %s over what %s wrote at %s and nobody has read",
+        FINDING(lost_write, self->site, "%s writes %s over what %s wrote at %s and nobody has read",
                 describe_self().c_str(), element(b, *cell).c_str(),
                 describe(write.who, block_of_epoch(write.epoch)).c_str(), place(write.site).c_str());
         reported = true;
@@ -263,6 +264,16 @@ void synchronize(unsigned* address) {
 
 }  // namespace
 
+void* reserve_zeroed(std::size_t bytes) {
+  void* p = mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) {
+    std::perror("emulator: cannot reserve memory");
+    std::exit(1);
+  }
+  return p;
+}
+
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<void*> addresses;
@@ -279,9 +290,9 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
       std::perror("emulator: cannot allot a buffer");
       std::exit(1);
     }
-    Buffer b{spec, begin, {}};
-    if (b.writable()) b.cells.resize(spec.bytes / spec.element_bytes);
-    buffers.push_back(std::move(b));
+    Buffer b{spec, begin, nullptr};
+    if (b.writable()) b.cells = static_cast<Cell*>(reserve_zeroed(b.elements() * sizeof(Cell)));
+    buffers.push_back(b);
     addresses.push_back(begin);
   }
   return addresses;
@@ -348,7 +359,7 @@ void store_global(void* address, const void* from, int bytes, Site site) {
   Buffer* b = check_access(address, bytes, "st.global");
   if (b == nullptr) return;
   if (!b->writable()) {
-    finding(Kind::write_to_input, self->site, "%s writes %s, which is an input", describe_self().c_str(),
+    FINDING(write_to_input, self->site, "%s writes %s, which is an input", describe_self().c_str(),
             element(*b, address).c_str());
     return;
   }
@@ -367,7 +378,7 @@ unsigned atomic_add_u32(unsigned* address, unsigned value, Site site) {
   Buffer* b = check_access(address, 4, "atom.global.add");
   if (b == nullptr) return ~0u;
   if (!b->writable()) {
-    finding(Kind::write_to_input, self->site, "%s adds to %s, which is an input", describe_self().c_str(),
+    FINDING(write_to_input, self->site, "%s adds to %s, which is an input", describe_self().c_str(),
             element(*b, address).c_str());
     return ~0u;
   }
@@ -375,7 +386,7 @@ unsigned atomic_add_u32(unsigned* address, unsigned value, Site site) {
   if (launch.check) {
     const Cell& cell = *cells_of(*b, address, 4).begin;
     if (cell.write.epoch == 0 && !b->spec.zeroed) {
-      finding(Kind::uninitialized_global_read, self->site, "%s adds to %s, which nobody has written",
+      FINDING(uninitialized_global_read, self->site, "%s adds to %s, which nobody has written",
               describe_self().c_str(), element(*b, address).c_str());
     }
     shadow_write(*b, address, 4, true);
@@ -391,7 +402,7 @@ unsigned atomic_add_u32(unsigned* address, unsigned value, Site site) {
 void fence_gpu(Site site) {
   self->site = site_index(site);
   ++fences_in_block;
-  if (self->fences != 0xffff) ++self->fences;
+  ++self->fences;
   self->last_fences[1] = self->last_fences[0];
   Fence& fence = self->last_fences[0];
   fence.epoch = clocks.now[self->warp];
@@ -408,21 +419,21 @@ void check_after_launch() {
   for (const Buffer& b : buffers) {
     if (b.spec.role == BufferSpec::Role::output && launch.check) {
       std::size_t missing = 0, first = 0;
-      for (std::size_t i = b.cells.size(); i-- > 0;) {
+      for (std::size_t i = b.elements(); i-- > 0;) {
         if (b.cells[i].write.epoch != 0) continue;
         ++missing;
         first = i;
       }
       if (missing != 0) {
-        finding(Kind::unwritten_output, 0,
-                "%zu of %zu elements of %s were never written, the first is element %zu", missing, b.cells.size(), b.spec.name.c_str(), first);
+        FINDING(unwritten_output, 0,
+                "%zu of %zu elements of %s were never written, the first is element %zu", missing, b.elements(), b.spec.name.c_str(), first);
       }
     }
     if (b.spec.role == BufferSpec::Role::workspace && b.spec.zeroed) {
       const char* end = b.begin + b.spec.bytes;
       const char* bad = std::find_if(static_cast<const char*>(b.begin), end, [](char c) { return c != 0; });
       if (bad != end) {
-        finding(Kind::workspace_not_zero, 0, "%s must be zero again after the launch, and %s is not",
+        FINDING(workspace_not_zero, 0, "%s must be zero again after the launch, and %s is not",
                 b.spec.name.c_str(), element(b, bad).c_str());
       }
     }

@@ -22,16 +22,16 @@ struct AsyncCopy {
 
 // What a fence.acq_rel.gpu covers: everything that happened before it.
 struct Fence {
-  Epoch epoch = 0;         // of the fencing thread's warp
-  std::uint16_t count = 0;  // fences of that thread so far, this one included
+  Epoch epoch = 0;          // of the fencing thread's warp
+  std::uint32_t count = 0;  // fences of that thread so far, this one included
   Epoch seen[max_warps];
 };
 
 // A warp-wide operation that a lane has reached.
 struct Collective {
-  const char* name;        // identity of the instruction
-  bool aligned;            // .aligned: all lanes execute the same instruction at the same place
-  bool needs_all_32;       // else a block's last, partial warp may execute it
+  const char* name;
+  bool aligned;  // .aligned: all lanes execute the same instruction at the same place
+  bool barrier;
 };
 
 enum class State { runnable, gathering, at_barrier, exited };
@@ -51,7 +51,7 @@ struct Thread {
   std::vector<AsyncCopy> copies;
   unsigned group = 0;  // the open cp.async group
 
-  std::uint16_t fences = 0;
+  std::uint32_t fences = 0;
   Fence last_fences[2];  // newest first
 };
 
@@ -90,6 +90,9 @@ void yield();
 
 // Runs the whole grid. Returns false where the launch was ended by a deadlock.
 bool run_grid(void (*entry)(void** arguments), void** arguments, const Stacks& stacks);
+
+// Zeros, of which only what is touched takes memory.
+void* reserve_zeroed(std::size_t bytes);
 
 // Shared memory (shared_memory.cpp).
 void reserve_shared(char* static_begin, char* static_end);

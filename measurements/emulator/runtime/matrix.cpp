@@ -26,7 +26,7 @@ float multiplicand(Multiplicand type, const unsigned* registers, unsigned i) {
     case Multiplicand::tf32: break;
   }
   if (unsigned low = registers[i] & 0x1fffu; low != 0 && (registers[i] & 0x7fffffffu) <= 0x7f800000u) {
-    finding(Kind::unrounded_tf32, self->site,
+    FINDING(unrounded_tf32, self->site,
             "an operand holds %08x, which is not a tf32 value: the tensor core drops its low 13 bits", registers[i]);
   }
   return from_bits(registers[i] & 0xffffe000u);
@@ -63,9 +63,9 @@ void execute_shuffle(Shuffle mode, void* const* arguments) {
   }
 }
 
-constexpr Collective shfl_bfly{"shfl.sync.bfly", false, true};
-constexpr Collective shfl_down{"shfl.sync.down", false, true};
-constexpr Collective shfl_idx{"shfl.sync.idx", false, true};
+constexpr Collective shfl_bfly{"shfl.sync.bfly", false, false};
+constexpr Collective shfl_down{"shfl.sync.down", false, false};
+constexpr Collective shfl_idx{"shfl.sync.idx", false, false};
 
 // ldmatrix -------------------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ void execute_ldmatrix(void* const* arguments) {
   }
 }
 
-constexpr Collective ldmatrix_sync{"ldmatrix", true, true};
+constexpr Collective ldmatrix_sync{"ldmatrix", true, false};
 
 // mma.sync -------------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ void execute_mma(void* const* arguments) {
   }
 }
 
-constexpr Collective mma_sync{"mma.sync", true, true};
+constexpr Collective mma_sync{"mma.sync", true, false};
 
 // wmma -----------------------------------------------------------------------------------------------------------
 
@@ -209,17 +209,17 @@ void check_wmma(void* const* arguments, const char* name, unsigned element_bytes
   for (unsigned lane = 1; lane < warp_size; ++lane) {
     const auto& other = of_lane<Arguments>(arguments, lane);
     if (other.address != call.address || other.stride != call.stride) {
-      finding(Kind::invalid_argument, self->site, "%s: lanes 0 and %u of a warp give different addresses or strides",
+      FINDING(invalid_argument, self->site, "%s: lanes 0 and %u of a warp give different addresses or strides",
               name, lane);
       break;
     }
   }
   if (call.stride * element_bytes % 16 != 0) {
-    finding(Kind::invalid_argument, self->site, "%s: the stride of %u elements is not a multiple of 16 bytes", name,
+    FINDING(invalid_argument, self->site, "%s: the stride of %u elements is not a multiple of 16 bytes", name,
             call.stride);
   }
   if (call.address % 32 != 0) {
-    finding(Kind::misaligned_access, self->site, "%s: the address is not aligned to 32 bytes", name);
+    FINDING(misaligned_access, self->site, "%s: the address is not aligned to 32 bytes", name);
   }
 }
 
@@ -313,10 +313,10 @@ void execute_wmma_store(void* const* arguments) {
   }
 }
 
-constexpr Collective wmma_load_a{"wmma.load.a", true, true};
-constexpr Collective wmma_load_b{"wmma.load.b", true, true};
-constexpr Collective wmma_mma_sync{"wmma.mma", true, true};
-constexpr Collective wmma_store{"wmma.store.d", true, true};
+constexpr Collective wmma_load_a{"wmma.load.a", true, false};
+constexpr Collective wmma_load_b{"wmma.load.b", true, false};
+constexpr Collective wmma_mma_sync{"wmma.mma", true, false};
+constexpr Collective wmma_store{"wmma.store.d", true, false};
 
 }  // namespace
 

@@ -62,12 +62,10 @@ class Line {
   std::size_t size_ = 0;
 };
 
-struct Counted {
-  Kind kind;
-  SiteIndex site;
-  std::uint64_t count;
-};
-std::vector<Counted> findings;
+// How often each kind was found, by site; [0, kinds) are those without a site.
+constexpr std::size_t kinds = static_cast<std::size_t>(Kind::unrounded_tf32) + 1;
+std::vector<std::uint64_t> counts;
+std::size_t finding_id(Kind kind, SiteIndex site) { return site * kinds + static_cast<std::size_t>(kind); }
 
 std::vector<SourceSite> sites = {{"", "", 0}};
 std::unordered_map<std::uintptr_t, SiteIndex> site_of_key;
@@ -127,25 +125,24 @@ const char* kind_name(Kind kind) {
   return "";
 }
 
-void finding(Kind kind, SiteIndex site, const char* format, ...) {
-  for (Counted& f : findings) {
-    if (f.kind == kind && f.site == site) {
-      ++f.count;
-      return;
-    }
-  }
+bool count_finding(Kind kind, SiteIndex site) {
+  const std::size_t id = finding_id(kind, site);
+  if (id >= counts.size()) counts.resize((site + std::size_t{16}) * kinds);
+  return ++counts[id] == 1;
+}
+
+void write_finding(Kind kind, SiteIndex site, const char* format, ...) {
   char message[2048];
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
   Line("finding")
-      .number("id", findings.size())
+      .number("id", finding_id(kind, site))
       .text("kind", kind_name(kind))
       .site(site)
       .text("message", message)
       .write();
-  findings.push_back({kind, site, 1});
 }
 
 void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
@@ -171,8 +168,8 @@ void report_global(SiteIndex site, const char* instruction, int bytes, std::uint
 }
 
 void report_end(const char* status, SiteIndex site, const char* message) {
-  for (std::size_t i = 0; i < findings.size(); ++i) {
-    if (findings[i].count > 1) Line("count").number("id", i).number("count", findings[i].count).write();
+  for (std::size_t id = 0; id < counts.size(); ++id) {
+    if (counts[id] > 1) Line("count").number("id", id).number("count", counts[id]).write();
   }
   Line("end").text("status", status).site(site).text("message", message).write();
 }

@@ -44,8 +44,15 @@ enum class Kind {
 };
 const char* kind_name(Kind kind);
 
-// Writes the finding when it is the first of its kind at its site, else counts it. printf-style message.
-void finding(Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 3, 4)));
+// Counts a finding; whether it is the first of its kind at its site.
+bool count_finding(Kind kind, SiteIndex site);
+void write_finding(Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 3, 4)));
+// Reports a finding with a printf-style message. A macro, because a fault may happen a million times: the message is
+// made for the first alone.
+#define FINDING(KIND, SITE, ...)                                                          \
+  do {                                                                                    \
+    if (count_finding(Kind::KIND, SITE)) write_finding(Kind::KIND, SITE, __VA_ARGS__);    \
+  } while (false)
 
 void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
                    std::uint64_t wavefronts, std::uint64_t ideal);

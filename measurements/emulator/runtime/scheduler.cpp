@@ -84,7 +84,7 @@ void report_deadlock() {
     const Barrier& b = barriers[id];
     if (b.arrived == 0) continue;
     auto waits_here = [id](const Thread& t) { return t.state == State::at_barrier && t.barrier == id; };
-    finding(Kind::barrier_not_reached, b.site,
+    FINDING(barrier_not_reached, b.site,
             "barrier %u of block %u waits for %u threads and %u have come, the rest never do (%s)", id, block_index,
             b.expected, b.arrived, describe_others([&](const Thread& t) { return !waits_here(t); }).c_str());
   }
@@ -102,10 +102,11 @@ void report_deadlock() {
       if (!first) continue;
       const std::string others =
           describe_others([&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
-      const bool barrier = std::string(t.collective->name).starts_with("bar.") && !t.collective->needs_all_32;
-      finding(barrier ? Kind::barrier_not_reached : Kind::missing_lanes, t.site,
-              "%s needs every lane of warp %u of block %u, and some never reach it (%s)", t.collective->name, w,
-              block_index, others.c_str());
+      const Kind kind = t.collective->barrier ? Kind::barrier_not_reached : Kind::missing_lanes;
+      if (count_finding(kind, t.site)) {
+        write_finding(kind, t.site, "%s needs every lane of warp %u of block %u, and some never reach it (%s)",
+                      t.collective->name, w, block_index, others.c_str());
+      }
     }
   }
 }
@@ -179,13 +180,13 @@ void arrive(void* const* arguments) {
   for (unsigned lane = 1; lane < warp.lanes; ++lane) {
     const auto& other = *static_cast<const BarrierArguments*>(arguments[lane]);
     if (other.id != call.id || other.threads != call.threads) {
-      finding(Kind::invalid_argument, self->site, "lanes of warp %u name different barriers or thread counts", w);
+      FINDING(invalid_argument, self->site, "lanes of warp %u name different barriers or thread counts", w);
       return;
     }
   }
   if (call.id < 0 || call.id >= static_cast<int>(barriers_per_block) ||
       (!whole_block && (call.threads <= 0 || call.threads % static_cast<int>(warp_size) != 0))) {
-    finding(Kind::invalid_argument, self->site,
+    FINDING(invalid_argument, self->site,
             "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32", call.id, call.threads);
     return;
   }
@@ -195,7 +196,7 @@ void arrive(void* const* arguments) {
     b.expected = expected;
     b.site = self->site;
   } else if (b.expected != expected) {
-    finding(Kind::invalid_argument, self->site, "barrier %d is used with %u and with %u threads at a time", call.id,
+    FINDING(invalid_argument, self->site, "barrier %d is used with %u and with %u threads at a time", call.id,
             b.expected, expected);
   }
   b.arrived += whole_block ? warp.lanes : warp_size;
@@ -217,9 +218,9 @@ void arrive(void* const* arguments) {
   b = Barrier{};
 }
 
-constexpr Collective bar_sync{"bar.sync", true, false};
-constexpr Collective bar_arrive{"bar.arrive", true, false};
-constexpr Collective bar_warp_sync{"bar.warp.sync", false, false};
+constexpr Collective bar_sync{"bar.sync", true, true};
+constexpr Collective bar_arrive{"bar.arrive", true, true};
+constexpr Collective bar_warp_sync{"bar.warp.sync", false, true};
 
 }  // namespace
 
@@ -253,7 +254,8 @@ void gather(const Collective& collective, Site site, void* arguments, void (*exe
   me.arguments = arguments;
   me.state = State::gathering;
   ++warp.arrived;
-  const unsigned needed = collective.needs_all_32 ? warp_size : warp.lanes;
+  // A barrier may be executed by the last, partial warp of a block; other operations need 32 lanes.
+  const unsigned needed = collective.barrier ? warp.lanes : warp_size;
   if (warp.arrived == needed && lanes_agree(me.warp)) {
     void* lane_arguments[warp_size];
     for (unsigned lane = 0; lane < warp.lanes; ++lane) {

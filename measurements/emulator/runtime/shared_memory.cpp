@@ -1,9 +1,6 @@
 // The block's shared memory and its shadow: who last wrote and who has read each byte, and when.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "counting.hpp"
@@ -40,13 +37,7 @@ Stamp* last_read[max_warps] = {};        // newest read of each warp; lane 32: s
 
 template <class T>
 T* zeroed_array(std::size_t count) {
-  void* p = mmap(nullptr, std::max<std::size_t>(count, 1) * sizeof(T), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) {
-    std::perror("emulator: cannot allot shared memory");
-    std::exit(1);
-  }
-  return static_cast<T*>(p);
+  return static_cast<T*>(reserve_zeroed(count * sizeof(T)));
 }
 
 unsigned char* locate(unsigned address, int bytes) {
@@ -78,7 +69,7 @@ std::string describe_address(unsigned address) {
 std::string describe_here(Who who) { return describe(who, block_index); }
 
 void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
-  finding(Kind::shared_race, self->site, "%s %s %s, which %s %s at %s, and no barrier is in between",
+  FINDING(shared_race, self->site, "%s %s %s, which %s %s at %s, and no barrier is in between",
           describe_here(me).c_str(), doing, describe_address(address).c_str(), describe_here(other.who).c_str(), did,
           place(other.site).c_str());
 }
@@ -89,14 +80,14 @@ void shadow_read(unsigned address, int bytes, Who me) {
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     const Stamp& write = last_write[a];
     if (pending[a].active) {
-      finding(Kind::async_read_before_wait, self->site,
+      FINDING(async_read_before_wait, self->site,
               "%s reads %s, which a cp.async of %s at %s has not written yet: its wait comes later or never",
               describe_here(me).c_str(), describe_address(a).c_str(), describe_here(pending[a].who).c_str(),
               place(pending[a].site).c_str());
       return;
     }
     if (write.epoch < clocks.first) {
-      finding(Kind::uninitialized_shared_read, self->site, "%s reads %s, which nobody has written yet",
+      FINDING(uninitialized_shared_read, self->site, "%s reads %s, which nobody has written yet",
               describe_here(me).c_str(), describe_address(a).c_str());
       return;
     }
@@ -116,7 +107,7 @@ void shadow_read(unsigned address, int bytes, Who me) {
 bool check_write(unsigned address, int bytes, Who me) {
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     if (pending[a].active) {
-      finding(Kind::shared_race, self->site, "%s writes %s while a cp.async of %s at %s is under way to it",
+      FINDING(shared_race, self->site, "%s writes %s while a cp.async of %s at %s is under way to it",
               describe_here(me).c_str(), describe_address(a).c_str(), describe_here(pending[a].who).c_str(),
               place(pending[a].site).c_str());
       return false;
@@ -150,13 +141,13 @@ void shadow_write(unsigned address, int bytes, Who me) {
 
 bool check_alignment(unsigned address, int alignment, const char* instruction) {
   if (address % static_cast<unsigned>(alignment) == 0) return true;
-  finding(Kind::misaligned_access, self->site, "%s: %s of %s is not aligned to %d bytes", describe_self().c_str(),
+  FINDING(misaligned_access, self->site, "%s: %s of %s is not aligned to %d bytes", describe_self().c_str(),
           instruction, describe_address(address).c_str(), alignment);
   return false;
 }
 
 void report_out_of_bounds(unsigned address, int bytes, const char* instruction) {
-  finding(Kind::out_of_bounds_shared, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction,
+  FINDING(out_of_bounds_shared, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction,
           bytes, describe_address(address).c_str());
 }
 
@@ -203,7 +194,7 @@ unsigned shared_address_of(const void* variable, Site site) {
   if (static_begin != nullptr && p >= static_begin && p < static_begin + static_bytes) {
     return window_begin + static_cast<unsigned>(p - static_begin);
   }
-  finding(Kind::invalid_argument, site_index(site), "%s: __cvta_generic_to_shared of a pointer that is no __shared__ variable",
+  FINDING(invalid_argument, site_index(site), "%s: __cvta_generic_to_shared of a pointer that is no __shared__ variable",
           describe_self().c_str());
   return 0;
 }
@@ -239,13 +230,13 @@ void copy_async(unsigned shared, const void* global, int bytes, int source_bytes
   self->site = site_index(site);
   count_shared(self->site, "cp.async", bytes, shared);
   if (source_bytes < 0 || source_bytes > bytes) {
-    finding(Kind::invalid_argument, self->site, "%s: cp.async of %d bytes takes %d bytes from global memory",
+    FINDING(invalid_argument, self->site, "%s: cp.async of %d bytes takes %d bytes from global memory",
             describe_self().c_str(), bytes, source_bytes);
     return;
   }
   AsyncCopy copy{shared, bytes, self->group, self->site, {}};
   if (reinterpret_cast<std::uintptr_t>(global) % static_cast<unsigned>(bytes) != 0) {
-    finding(Kind::misaligned_access, self->site, "%s: the global address of a cp.async of %d bytes is not aligned to it",
+    FINDING(misaligned_access, self->site, "%s: the global address of a cp.async of %d bytes is not aligned to it",
             describe_self().c_str(), bytes);
   }
   if (source_bytes > 0) {

@@ -92,9 +92,9 @@ def test_object_does_not_depend_on_where_the_headers_lie(
     empty_cache: Path, kernel_of: Callable[..., Kernel], tmp_path: Path
 ) -> None:
     base = kernel_of(
-        '#include <own.cuh>\nextern "C" __global__ void kernel(const float* a, float* o) { copy(a, o); }', ARGUMENTS
+        '#include <own.cuh>\nextern "C" __global__ void kernel(const float* a, float* o) { store(o); }', ARGUMENTS
     )
-    text = '#pragma once\n#include "common.cuh"\ninline void copy(const float* a, float* o) { st_global(o + 32, packet(1)); }'
+    text = '#pragma once\n#include "common.cuh"\ninline void store(float* o) { st_global(o + 32, packet(1)); }'
     compiled = []
     for place in ("one", "two"):
         (tmp_path / place).mkdir()

@@ -23,7 +23,7 @@ def entry(body: str, parameters: str = "const float* a, float* o") -> str:
     return f'{HEAD}extern "C" __global__ void kernel({parameters}) {{\n{body}\n}}\n'
 
 
-def source_and_output(emulation: Emulation) -> Array:
+def output_of(emulation: Emulation) -> Array:
     assert emulation.ok, emulation.reason or emulation.log
     return emulation.outputs["o"]
 
@@ -42,7 +42,7 @@ def map_words(run: Run, expression: str, x: npt.NDArray[np.uint32]) -> npt.NDArr
     )
     assert x.size % 256 == 0
     arguments = (words("a", "input", x.size), words("o", "output", x.size))
-    return source_and_output(run(source, arguments, {"a": x}, grid=x.size // 256, block=256)).view(np.uint32)
+    return output_of(run(source, arguments, {"a": x}, grid=x.size // 256, block=256)).view(np.uint32)
 
 
 def interesting_floats(bits_kept: int) -> npt.NDArray[np.uint32]:
@@ -127,7 +127,7 @@ def test_built_in_variables(run: Run) -> None:
         "  blockIdx.x << 12 | blockIdx.y << 16 | blockIdx.z << 20}});",
         "unsigned* o",
     )
-    out = source_and_output(run(source, (words("o", "output", 24 * 48),), {}, grid=(2, 3, 4), block=(8, 3, 2)))
+    out = output_of(run(source, (words("o", "output", 24 * 48),), {}, grid=(2, 3, 4), block=(8, 3, 2)))
     expected = [
         tx | ty << 4 | tz << 8 | bx << 12 | by << 16 | bz << 20
         for bz, by, bx, tz, ty, tx in itertools.product(range(4), range(3), range(2), range(2), range(3), range(8))
@@ -149,7 +149,7 @@ def test_packets_go_through_both_memories(run: Run, size: int) -> None:
     )
     x = np.random.default_rng(1).integers(0, 2**32, 128, dtype=np.uint32)
     arguments = (words("a", "input", 128), words("o", "output", 128))
-    out = source_and_output(run(source, arguments, {"a": x}, shared=512))
+    out = output_of(run(source, arguments, {"a": x}, shared=512))
     expected = x.view(np.uint8).reshape(32, 16 // size, size)[:, ::-1].reshape(-1)
     np.testing.assert_array_equal(out.view(np.uint8), expected)
 
@@ -163,7 +163,7 @@ def test_ld_global_cg(run: Run, size: int) -> None:
     )
     x = np.arange(32 * count, dtype=np.uint32)
     arguments = (words("a", "input", x.size), words("o", "output", x.size))
-    np.testing.assert_array_equal(source_and_output(run(source, arguments, {"a": x})), x)
+    np.testing.assert_array_equal(output_of(run(source, arguments, {"a": x})), x)
 
 
 @pytest.mark.parametrize("size", [4, 8, 16])
@@ -183,7 +183,7 @@ def test_cp_async_fills_with_zeros(run: Run, size: int) -> None:
     )
     x = np.random.default_rng(2).integers(0, 2**32, 8 * size, dtype=np.uint32)
     arguments = (words("a", "input", x.size), words("o", "output", x.size))
-    out = source_and_output(run(source, arguments, {"a": x}, shared=512))
+    out = output_of(run(source, arguments, {"a": x}, shared=512))
     expected = x.view(np.uint8).reshape(32, size).copy()
     for t in range(32):
         expected[t, t % (size + 1) :] = 0
@@ -210,32 +210,32 @@ def test_cp_async_pipeline_delivers_group_by_group(run: Run) -> None:
     )
     a = np.random.default_rng(3).integers(0, 9, 640).astype(np.float32)
     arguments = (Operand("a", "input", F32, (640,)), Operand("o", "output", F32, (64,)))
-    out = source_and_output(run(source, arguments, {"a": a}, block=64, shared=768))
+    out = output_of(run(source, arguments, {"a": a}, block=64, shared=768))
     weights = 2.0 ** np.arange(9, -1, -1)
     np.testing.assert_array_equal(out, np.roll(weights @ a.reshape(10, 64), 32))
 
 
 def test_shuffles(run: Run) -> None:
-    lane = np.arange(32)
+    # A block's index is the operand of its shuffles.
+    source = entry(
+        "const unsigned lane = threadIdx.x, x = ld_global_nc<4>(a + lane).word[0];\n"
+        "const int n = int(blockIdx.x);\n"
+        "unsigned* to = o + blockIdx.x * 128 + lane;\n"
+        "st_global(to, Packet<4>{{shfl_bfly(x, n)}});\n"
+        "st_global(to + 32, Packet<4>{{shfl_down(x, n)}});\n"
+        "st_global(to + 64, Packet<4>{{shfl_idx(x, n)}});\n"
+        "st_global(to + 96, Packet<4>{{shfl_idx(x, int(lane * 7 + n))}});",
+        "const unsigned* a, unsigned* o",
+    )
     x = np.random.default_rng(4).integers(0, 2**32, 32, dtype=np.uint32)
-    for operand in range(32):
-        source = entry(
-            f"const int n = {operand};\n"
-            "const unsigned lane = threadIdx.x, x = ld_global_nc<4>(a + lane).word[0];\n"
-            "st_global(o + lane, Packet<4>{{shfl_bfly(x, n)}});\n"
-            "st_global(o + 32 + lane, Packet<4>{{shfl_down(x, n)}});\n"
-            "st_global(o + 64 + lane, Packet<4>{{shfl_idx(x, n)}});\n"
-            "st_global(o + 96 + lane, Packet<4>{{shfl_idx(x, int(lane * 7 + n))}});",
-            "const unsigned* a, unsigned* o",
-        )
-        if operand % 5:  # a few are enough; each is a compile
-            continue
-        out = source_and_output(run(source, (words("a", "input", 32), words("o", "output", 128)), {"a": x}))
-        bfly, down, idx, each = out.reshape(4, 32)
-        np.testing.assert_array_equal(bfly, x[lane ^ operand])
-        np.testing.assert_array_equal(down, np.where(lane + operand < 32, x[np.minimum(lane + operand, 31)], x))
-        np.testing.assert_array_equal(idx, x[operand])
-        np.testing.assert_array_equal(each, x[(lane * 7 + operand) % 32])
+    arguments = (words("a", "input", 32), words("o", "output", 32 * 128))
+    out = output_of(run(source, arguments, {"a": x}, grid=32)).reshape(32, 4, 32)
+    lane = np.arange(32)
+    for n, (bfly, down, idx, each) in enumerate(out):
+        np.testing.assert_array_equal(bfly, x[lane ^ n])
+        np.testing.assert_array_equal(down, np.where(lane + n < 32, x[np.minimum(lane + n, 31)], x))
+        np.testing.assert_array_equal(idx, x[n])
+        np.testing.assert_array_equal(each, x[(lane * 7 + n) % 32])
 
 
 @pytest.mark.parametrize("trans", ["", "_trans"])
@@ -256,7 +256,7 @@ def test_ldmatrix(run: Run, matrices: int, trans: str) -> None:
     )
     arguments = (words("a", "input", 128), words("order", "input", 32), words("o", "output", 32 * matrices))
     inputs = {"a": tile.view(np.uint32).reshape(-1), "order": order}
-    out = source_and_output(run(source, arguments, inputs, shared=512)).view(np.uint16).reshape(32, matrices, 2)
+    out = output_of(run(source, arguments, inputs, shared=512)).view(np.uint16).reshape(32, matrices, 2)
     for matrix in range(matrices):
         m = tile[matrix * 8 : matrix * 8 + 8]
         m = m.T if trans else m
@@ -313,7 +313,7 @@ def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None
         "b": as_words(row, held[1]).reshape(-1),
         "c": held[2].reshape(-1),
     }
-    out = source_and_output(run(source, arguments, inputs))
+    out = output_of(run(source, arguments, inputs))
     np.testing.assert_array_equal(out.reshape(32, 4), row.execute_fragments(*held))
     np.testing.assert_allclose(row.c.collect(out.reshape(32, 4)), a.astype(np.float64) @ b + c, rtol=1e-5, atol=1e-5)
 
@@ -331,7 +331,8 @@ def wmma_source(row: TensorIntrinsic, registers: int, loaded: tuple[str, str], m
         "  for (int i = int(lane) * 4; i < rows * row_bytes; i += 128)\n"
         "    st_shared(to + i / row_bytes * pitch + i % row_bytes, ld_global_nc<4>(from + i / 4));\n"
         "};\n"
-        f"constexpr int a_line = {row.k if loaded[0] == 'row' else 16}, b_line = {16 if loaded[1] == 'row' else row.k};\n"
+        f"constexpr int a_line = {row.k if loaded[0] == 'row' else 16};\n"
+        f"constexpr int b_line = {16 if loaded[1] == 'row' else row.k};\n"
         "fill(sa, a, 16 * k / a_line, a_line * bytes, (a_line + pad) * bytes);\n"
         "fill(sb, b, 16 * k / b_line, b_line * bytes, (b_line + pad) * bytes);\n"
         "warp_sync();\n"
@@ -340,7 +341,8 @@ def wmma_source(row: TensorIntrinsic, registers: int, loaded: tuple[str, str], m
         "for (int i = 0; i < 8; ++i) d[i] = 1.0f;\n"
         f"wmma_load_a_{shape_and_type}<Major::{loaded[0]}>(x, sa, a_line + pad);\n"
         f"wmma_load_b_{shape_and_type}<Major::{loaded[1]}>(y, sb, b_line + pad);\n"
-        f"for (int i = 0; i < 2; ++i) wmma_mma_{shape_and_type}<Major::{multiplied[0]}, Major::{multiplied[1]}>(d, x, y);\n"
+        "for (int i = 0; i < 2; ++i)\n"
+        f"  wmma_mma_{shape_and_type}<Major::{multiplied[0]}, Major::{multiplied[1]}>(d, x, y);\n"
         "for (int i = 0; i < 8; ++i) d[i] = d[i] * 0.5f;\n"
         f"wmma_store_d_{shape}_f32(sd, d, 20);\n"
         "warp_sync();\n"
@@ -360,7 +362,7 @@ def emulate_wmma(
         Operand("o", "output", F32, (16, 16)),
     )
     source = wmma_source(row, row.a.registers, loaded, multiplied)
-    out = source_and_output(run(source, arguments, {"a": memory[0], "b": memory[1]}, shared=12288))
+    out = output_of(run(source, arguments, {"a": memory[0], "b": memory[1]}, shared=12288))
     d = row.reference(a, b, row.reference(a, b, np.ones((16, 16))))
     return out, d * np.float32(0.5)
 
@@ -392,7 +394,7 @@ def test_wmma_fragments_are_not_those_of_mma(run: Run) -> None:
         "for (unsigned i = lane; i < 256; i += 32) st_global(o + i, ld_shared<4>(shared_memory() + i * 4));",
         "float* o",
     )
-    out = source_and_output(run(source, (Operand("o", "output", F32, (256,)),), {}, shared=1024))
+    out = output_of(run(source, (Operand("o", "output", F32, (256,)),), {}, shared=1024))
     assert sorted(out) == list(range(256))
     assert np.mean(out == np.arange(256)) < 0.1
 
@@ -406,7 +408,7 @@ def test_atomics_and_barriers_count_every_thread(run: Run) -> None:
         "unsigned* o, unsigned* w",
     )
     arguments = (words("o", "output", 96), Operand("w", "workspace", U32, (1,), zeroed=True))
-    out = source_and_output(run(source, arguments, {}, grid=2, block=48))
+    out = output_of(run(source, arguments, {}, grid=2, block=48))
     np.testing.assert_array_equal(np.sort(out), np.arange(0, 192, 2))
 
 
@@ -432,7 +434,7 @@ def test_producers_and_consumers_with_named_barriers(run: Run) -> None:
     )
     a = np.arange(256, dtype=np.float32)
     arguments = (Operand("a", "input", F32, (256,)), Operand("o", "output", F32, (64,)))
-    out = source_and_output(run(source, arguments, {"a": a}, block=128, shared=256))
+    out = output_of(run(source, arguments, {"a": a}, block=128, shared=256))
     np.testing.assert_array_equal(out, a.reshape(4, 64).sum(axis=0)[::-1])
 
 
@@ -471,7 +473,7 @@ def test_static_shared_memory(run: Run) -> None:
     )
     a = np.arange(128, dtype=np.float32)
     arguments = (Operand("a", "input", F32, (128,)), Operand("o", "output", F32, (128,)))
-    out = source_and_output(run(source, arguments, {"a": a}, grid=2, block=64, shared=256))
+    out = output_of(run(source, arguments, {"a": a}, grid=2, block=64, shared=256))
     np.testing.assert_array_equal(out, a.reshape(2, 64)[:, ::-1].reshape(-1) + 3)
 
 

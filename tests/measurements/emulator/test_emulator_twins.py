@@ -11,20 +11,14 @@ DEVICE = Path(__file__).parents[3] / "autosched" / "include" / "autosched" / "pt
 HOST = INCLUDE / "autosched" / "ptx"
 
 
-def declarations(path: Path) -> dict[str, int]:
-    """Parameters of each function of a header, by name; functions made by a macro count as named in its calls."""
-    text = re.sub(r"//.*", "", path.read_text())
-    text = re.sub(r"\\\n", " ", text)
+def functions(path: Path) -> set[tuple[str, str]]:
+    """(name, parameters) of a header's functions, without the source site; of those that a macro makes, the name."""
+    text = re.sub(r"//.*", "", path.read_text()).replace("\\\n", " ")
     text = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
-    found = {}
-    for match in re.finditer(
-        r"inline__?\s+[\w<> ]+?\s(\w+)\(([^{;]*?)\)\s*\{|inline\s+[\w<> ]+?\s(\w+)\(([^{;]*?)\)\s*\{", text
-    ):
-        name, parameters = (match[1], match[2]) if match[1] else (match[3], match[4])
-        own = [p for p in parameters.split(",") if p.strip() and not p.strip().startswith("Site ")]
-        found[f"{name}/{len(own)}"] = len(own)
-    for match in re.finditer(r"^AUTOSCHED_\w+\((\w+),", text, flags=re.MULTILINE):
-        found[match[1]] = -1
+    found = {(name, "") for name in re.findall(r"^AUTOSCHED_\w+\((\w+),", text, flags=re.MULTILINE)}
+    for name, parameters in re.findall(r"inline(?:__)?\s+[\w<> ]+?\s(\w+)\(([^{;]*?)\)\s*\{", text):
+        own = [" ".join(p.split()) for p in parameters.split(",") if not p.strip().startswith("Site ")]
+        found.add((name, ", ".join(own)))
     return found
 
 
@@ -35,7 +29,7 @@ def test_every_header_has_a_twin() -> None:
 def test_every_function_has_a_twin_with_the_same_parameters() -> None:
     seen = 0
     for path in sorted(DEVICE.glob("*.cuh")):
-        device, host = declarations(path), declarations(HOST / path.name)
+        device, host = functions(path), functions(HOST / path.name)
         assert device == host, path.name
         seen += len(device)
     assert seen >= 45

@@ -1,0 +1,114 @@
+"""The results of tuning, for programs: the best record of a problem, and its kernel."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autosched import codegen
+from measurements.kernel import Kernel
+from measurements.measurement import Provenance
+from measurements.record import Record
+from measurements.store import Store
+from search_spaces.devices import Device
+from search_spaces.problem import Problem
+
+if TYPE_CHECKING:
+    from autosched.runtime import LoadedKernel
+
+
+class NoSchedule(LookupError):
+    """The database has nothing for this problem on this device. The message is one sentence that says what to do."""
+
+
+class StaleSchedule(UserWarning):
+    """The best schedule was timed with another version of the kernel's code."""
+
+
+class Database:
+    """What has been tuned into a database (a path or SQLAlchemy URL), for reading. It must exist.
+
+    Raises StoreError, a ValueError, as ``Store.open`` does.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._store = Store.open(path, create=False)
+
+    def best(
+        self, problem: Problem, device: str | Device | None = None, provenance: Provenance | None = None
+    ) -> Record | None:
+        """The best record of exactly this problem and device, as ``Store.best`` ranks them; None if there is none.
+
+        Without ``device``: the GPU of this machine where one answers, else the only device that has times of the
+        problem. Raises NoSchedule where there are several, because times of different devices are not compared.
+        """
+        if device is None:
+            device = _gpu() or self._only_device(problem)
+            if device is None:
+                return None
+        return self._store.best(problem, device if isinstance(device, str) else device.name, provenance)
+
+    def kernel(self, problem: Problem) -> LoadedKernel:
+        """The best schedule for the GPU of this machine, compiled and loaded: ``out = kernel(a, b)``.
+
+        Warns StaleSchedule where the kernel's code has changed since it was timed. Raises NoSchedule where nothing was
+        tuned for this problem on this GPU, or its best schedule can no longer be used, and RuntimeUnavailable where
+        kernels cannot be compiled or called.
+        """
+        from autosched.runtime import LoadedKernel, RuntimeUnavailable
+        from measurements.compile import CompileFailure, CompilePool, NvrtcMissing
+        from measurements.runners.cuda import cuda_available, cuda_device
+
+        answers, why = cuda_available()
+        if not answers:
+            raise RuntimeUnavailable(f"kernels run on a GPU only, and none can be used: {why}")
+        gpu = cuda_device()
+        record = self._store.best(problem, gpu.name)
+        if record is None:
+            others = self._store.devices(problem)
+            there = f"only for {', '.join(others)}" if others else "for no device"
+            raise NoSchedule(f"{self._store.name} has this problem {there}: tune it on {gpu.name} first")
+        kernel = current_kernel(problem, record, gpu)
+        try:
+            with CompilePool(workers=1) as pool:
+                compiled = pool.compile(kernel, gpu.arch)
+        except NvrtcMissing as error:
+            raise RuntimeUnavailable(str(error)) from error
+        if isinstance(compiled, CompileFailure):
+            raise NoSchedule(f"the best schedule no longer compiles ({compiled.reason}): tune the problem again")
+        return LoadedKernel(kernel, compiled.path, record)
+
+    def _only_device(self, problem: Problem) -> str | None:
+        devices = self._store.devices(problem)
+        if len(devices) > 1:
+            raise NoSchedule(f"{self._store.name} has this problem for {', '.join(devices)}: say which device is meant")
+        return devices[0] if devices else None
+
+
+def current_kernel(problem: Problem, record: Record, device: Device) -> Kernel:
+    """The kernel of a record as the code of today generates it. Warns StaleSchedule, raises NoSchedule."""
+    try:
+        kernel = codegen.generate(problem, record.schedule, device)
+    except ValueError as error:
+        raise NoSchedule(f"the best schedule is of an older version ({error}): tune the problem again") from error
+    if kernel.digest != record.kernel_digest:
+        warnings.warn(
+            f"the schedule was timed by autosched {record.autosched_version}, whose kernel code was another one: its "
+            "time may not hold, tune the problem again",
+            StaleSchedule,
+            stacklevel=3,
+        )
+    return kernel
+
+
+def _gpu() -> str | None:
+    """The name of the GPU of this machine, None where none can be used."""
+    from measurements.runners.cuda import cuda_available, cuda_device
+
+    if not cuda_available()[0]:
+        return None
+    try:
+        return cuda_device().name
+    except ValueError:
+        return None

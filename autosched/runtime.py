@@ -1,0 +1,168 @@
+"""Calling a tuned kernel on arrays that are already on the GPU, on the caller's current stream."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from measurements.kernel import Kernel
+from measurements.record import Record
+from search_spaces.problem import Operand
+
+ALIGNMENT = 16  # bytes: the widest access of any kernel; what cupy and torch allocate starts at multiples of 256
+
+_ARRAY_TYPES = {"f16": ("float16",), "bf16": ("uint16", "bfloat16"), "f32": ("float32",), "u32": ("uint32",)}
+_TORCH_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
+
+
+class RuntimeUnavailable(RuntimeError):
+    """Kernels cannot be called here. The message is one sentence that says what is missing."""
+
+
+class LoadedKernel:
+    """A compiled kernel, ready on the current GPU. ``record`` says where it comes from.
+
+    Call it with the problem's inputs in order, or by name: dense C-contiguous cupy arrays, torch tensors, or whatever
+    has ``__cuda_array_interface__``, shaped as in memory (a column-major operand is passed transposed). A first
+    dimension of 1 may be left out; left out of the first input, it is left out of the result, too. The result is a new
+    array of the first input's kind, or ``out``, which is written in place. bf16 is torch.bfloat16, or the uint16 of its
+    bits.
+
+    Everything runs on the current stream of cupy, or of torch where the first input is a tensor. Nothing waits for it.
+    """
+
+    def __init__(self, kernel: Kernel, cubin: Path, record: Record) -> None:
+        """Load ``cubin`` on the current GPU. Raises RuntimeUnavailable without cupy."""
+        self.kernel = kernel
+        self.record = record
+        self.inputs = tuple(o for o in kernel.arguments if o.role == "input")
+        self.outputs = tuple(o for o in kernel.arguments if o.role == "output")
+        self._cupy = _cupy()
+        self._gpu = int(self._cupy.cuda.Device().id)
+        self._function = self._cupy.RawModule(path=str(cubin)).get_function(kernel.name)
+        if kernel.dynamic_shared_bytes:
+            self._function.max_dynamic_shared_size_bytes = kernel.dynamic_shared_bytes
+        self._workspaces: dict[int, dict[str, Any]] = {}  # by stream: launches on two streams must not share them
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Launch. Raises ValueError for an array of the wrong place, type, shape, layout or alignment."""
+        given = bind(self.inputs, arrays, named)
+        first = next(iter(given.values()))
+        torch = _torch_of(first)
+        (output,) = self.outputs
+        views = {o.name: self._view(o, given[o.name], torch) for o in self.inputs}
+        lead = views[self.inputs[0].name].shape != self.inputs[0].shape
+        with _stream(self._cupy, torch, first):
+            if out is None:
+                out = self._empty(output, output.shape[1:] if lead else output.shape, torch, first, views)
+            views[output.name] = self._view(output, out, torch)
+            views.update(self._workspace())
+            arguments = tuple(views[o.name] for o in self.kernel.arguments)
+            self._function(self.kernel.grid, self.kernel.block, arguments, shared_mem=self.kernel.dynamic_shared_bytes)
+        return out
+
+    def _view(self, operand: Operand, array: Any, torch: Any) -> Any:
+        """``array`` as a checked cupy array over the same memory."""
+        cp = self._cupy
+        is_tensor = torch is not None and isinstance(array, torch.Tensor)
+        if is_tensor and array.is_cuda:
+            array = array.detach()
+            # torch offers no interface for bfloat16, but one for its bits
+            view = (
+                cp.asarray(array.view(torch.int16)).view(cp.uint16)
+                if array.dtype is torch.bfloat16
+                else cp.asarray(array)
+            )
+        elif not is_tensor and hasattr(array, "__cuda_array_interface__"):
+            view = cp.asarray(array)
+        else:
+            raise ValueError(f"{operand.name} must be an array on the GPU (cupy or torch), not {type(array).__name__}")
+        if view.device.id != self._gpu:
+            raise ValueError(f"{operand.name} is on GPU {view.device.id}, and the kernel on GPU {self._gpu}: move one")
+        check_array(operand, view.shape, view.dtype, view.flags.c_contiguous, view.data.ptr)
+        return view
+
+    def _empty(self, operand: Operand, shape: tuple[int, ...], torch: Any, first: Any, views: Mapping[str, Any]) -> Any:
+        name = operand.dtype.name
+        if torch is not None:
+            return torch.empty(shape, dtype=getattr(torch, _TORCH_TYPES[name]), device=first.device)
+        alike = (views[o.name].dtype for o in self.inputs if o.dtype == operand.dtype)
+        return self._cupy.empty(shape, next(alike, np.dtype(operand.dtype.storage)))
+
+    def _workspace(self) -> dict[str, Any]:
+        cp = self._cupy
+        stream = int(cp.cuda.get_current_stream().ptr)
+        if stream not in self._workspaces:
+            wanted = [o for o in self.kernel.arguments if o.role == "workspace"]
+            self._workspaces[stream] = {
+                o.name: (cp.zeros if o.zeroed else cp.empty)(o.shape, np.dtype(o.dtype.storage)) for o in wanted
+            }
+        return self._workspaces[stream]
+
+
+def bind(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a call by the names of the inputs. Raises TypeError as Python does for a function's arguments."""
+    names = [o.name for o in inputs]
+    if len(arrays) > len(names):
+        raise TypeError(f"the kernel takes {', '.join(names)}, and {len(arrays)} arrays were given")
+    given = dict(zip(names, arrays, strict=False))
+    for name, array in named.items():
+        if name not in names or name in given:
+            raise TypeError(f"the kernel takes {', '.join(names)}, each once: {name} is one too many")
+        given[name] = array
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise TypeError(f"the kernel takes {', '.join(names)}: {', '.join(missing)} is missing")
+    return given
+
+
+def check_array(operand: Operand, shape: tuple[int, ...], dtype: Any, c_contiguous: bool, address: int) -> None:
+    """Raises ValueError for an array that the kernel would misread; ``address`` is that of its first element."""
+    name, wanted = operand.name, operand.shape
+    if dtype.name not in _ARRAY_TYPES[operand.dtype.name]:
+        raise ValueError(f"{name} must hold {operand.dtype.name}, not {dtype.name}: convert it")
+    if shape != wanted and (1, *shape) != wanted:
+        raise ValueError(f"{name} must have the shape {wanted} in memory, not {shape}: the kernel is made for one size")
+    if not c_contiguous:
+        raise ValueError(f"{name} must be dense and C-contiguous: copy it, or pass a column-major operand transposed")
+    if address % ALIGNMENT:
+        raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
+
+
+def _cupy() -> Any:
+    try:
+        return importlib.import_module("cupy")
+    except ImportError as error:
+        raise RuntimeUnavailable(
+            f"kernels are called through cupy ({error}): pip install 'autosched[cuda13]'"
+        ) from error
+
+
+def _torch_of(array: Any) -> Any:
+    """The torch module if ``array`` is a tensor; torch is never imported here."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(array, torch.Tensor) else None
+
+
+class _ForeignStream:
+    """A stream of another library, in the CUDA stream protocol."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
+
+
+def _stream(cp: Any, torch: Any, first: Any) -> Any:
+    """The current stream of the library that the first input belongs to, as a context of cupy."""
+    if torch is None or not first.is_cuda:
+        return cp.cuda.get_current_stream()
+    address = int(torch.cuda.current_stream(first.device).cuda_stream)
+    make: Callable[[Any], Any] | None = getattr(cp.cuda.Stream, "from_external", None)
+    return make(_ForeignStream(address)) if make is not None else cp.cuda.ExternalStream(address)  # cupy before 14

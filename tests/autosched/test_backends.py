@@ -1,0 +1,144 @@
+from collections.abc import Iterator
+
+import pytest
+
+from autosched import backends
+from autosched.backends import BackendError, Estimate, choose
+from cost_models.analytic import predict
+from measurements.compile import NvrtcMissing
+from measurements.kernel import Kernel
+from measurements.measurement import Provenance, Resources
+from measurements.runners.base import Candidate
+from measurements.runners.cuda import CudaRunner
+from search_spaces.devices import Device, UnknownDevice, device
+from search_spaces.family import family
+from search_spaces.matmul import Matmul
+
+H200, A100 = device("h200"), device("a100")
+NO_GPU = "no NVIDIA driver is installed"
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "cuda_available", lambda: (False, NO_GPU))
+
+
+@pytest.fixture
+def an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "cuda_available", lambda: (True, "NVIDIA H200 answers"))
+    monkeypatch.setattr(backends, "cuda_device", lambda: H200)
+
+
+@pytest.fixture
+def an_unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Device:
+        raise UnknownDevice("Brand New has compute capability 110, and no device row has")
+
+    monkeypatch.setattr(backends, "cuda_available", lambda: (True, "Brand New answers"))
+    monkeypatch.setattr(backends, "cuda_device", refuse)
+
+
+def chosen(backend: str = "auto", wanted: str | Device | None = None) -> tuple[str, str, str]:
+    with choose(backend, wanted, workers=1) as found:
+        assert found.line == found.runner.describe()
+        assert found.runner.provenance is (Provenance.MEASURED if found.name == "cuda" else Provenance.ESTIMATED)
+        return found.name, found.device.name, found.line
+
+
+@pytest.mark.usefixtures("no_gpu")
+class TestWithoutGpu:
+    def test_auto_estimates_for_h200_and_says_why(self) -> None:
+        name, target, line = chosen()
+        assert (name, target) == ("estimate", "h200")
+        assert NO_GPU in line and "ESTIMATED" in line
+
+    def test_a_named_device(self) -> None:
+        assert chosen(wanted="A100")[:2] == ("estimate", "a100")
+        assert chosen(wanted=A100)[:2] == ("estimate", "a100")
+
+    def test_cuda_says_what_is_missing(self) -> None:
+        with pytest.raises(BackendError, match=f"{NO_GPU}.*use --backend estimate"):
+            choose("cuda")
+
+
+@pytest.mark.usefixtures("an_h200")
+class TestWithGpu:
+    def test_auto_measures_on_it(self) -> None:
+        name, target, line = chosen()
+        assert (name, target) == ("cuda", "h200")
+        assert "backend cuda" in line
+
+    def test_it_may_be_named(self) -> None:
+        assert chosen("cuda", "H200")[:2] == ("cuda", "h200")
+
+    def test_another_device_is_estimated_and_never_measured_on_this_one(self) -> None:
+        name, target, line = chosen(wanted="a100")
+        assert (name, target) == ("estimate", "a100")
+        assert "the GPU of this machine is h200, not a100" in line
+        with pytest.raises(BackendError, match="the GPU of this machine is h200, not a100"):
+            choose("cuda", "a100")
+
+    def test_estimate_when_asked_for(self) -> None:
+        name, _, line = chosen("estimate")
+        assert name == "estimate"
+        assert "asked for" in line
+
+    def test_a_slice_of_a_gpu_is_itself_and_not_the_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import dataclasses
+
+        part = dataclasses.replace(H200, sm_count=66)
+        monkeypatch.setattr(backends, "cuda_device", lambda: part)
+        with choose("cuda", "h200", workers=1) as found:
+            assert isinstance(found.runner, CudaRunner)
+            assert found.device.sm_count == 66
+
+
+@pytest.mark.usefixtures("an_unknown_gpu")
+class TestUnknownGpu:
+    def test_auto_goes_on_without_it_and_says_so(self) -> None:
+        name, target, line = chosen()
+        assert (name, target) == ("estimate", "h200")
+        assert "no device row has" in line
+
+    def test_cuda_does_not(self) -> None:
+        with pytest.raises(BackendError, match="no device row has"):
+            choose("cuda")
+
+
+@pytest.mark.usefixtures("no_gpu")
+class TestRefusals:
+    def test_names(self) -> None:
+        with pytest.raises(BackendError, match="unknown backend 'opencl': use one of auto, cuda, estimate, replay"):
+            choose("opencl")
+        with pytest.raises(BackendError, match="replay is not available yet"):
+            choose("replay")
+        with pytest.raises(UnknownDevice, match="h200_nvl"):
+            choose(device="h200_nvl")
+        with pytest.raises(BackendError, match="workers must be at least 1, not 0"):
+            choose(workers=0)
+
+    def test_without_nvrtc(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(**_: object) -> None:
+            raise NvrtcMissing("not there")
+
+        monkeypatch.setattr(backends, "CompilePool", refuse)
+        with pytest.raises(BackendError, match="NVRTC was not found"):
+            choose()
+
+
+class TestEstimate:
+    PROBLEM = Matmul(m=96, n=80, k=64)
+
+    @pytest.fixture
+    def candidate(self) -> Iterator[Candidate]:
+        schedule = family("matmul").space(self.PROBLEM, H200).sample(1, 3)[0]
+        yield Candidate(self.PROBLEM, schedule, Kernel("k", "", (), (), (1, 1, 1), (32, 1, 1), 0))
+
+    def test_it_is_the_analytic_model_with_what_the_compiler_allotted(self, candidate: Candidate) -> None:
+        work = family("matmul").work(self.PROBLEM, candidate.schedule, H200)
+        allotted = Resources(40, 24, 16, 0, 0, 0)
+        assert Estimate(H200)(candidate, allotted) == predict(work, H200, registers=40, spill_bytes=40)
+
+    def test_spills_make_it_slower(self, candidate: Candidate) -> None:
+        calm, spilled = Resources(40, 0, 0, 0, 0, 0), Resources(40, 4000, 4000, 0, 0, 0)
+        assert Estimate(H200)(candidate, spilled) > Estimate(H200)(candidate, calm)

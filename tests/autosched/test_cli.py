@@ -1,0 +1,609 @@
+"""What the command line answers: help, exit statuses, one line for every error, one JSON document."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched import tuner
+from autosched.cli import app, main
+from autosched.cli import doctor as doctor_module
+from autosched.tuner import Progress, Start, TuneResult
+from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.record import Record
+from measurements.store import Store
+from search_spaces.devices import device
+from search_spaces.family import Option, families, family
+from search_spaces.matmul import Matmul
+from search_spaces.schedule import Schedule
+
+Run = Callable[..., tuple[int, str, str]]
+
+SMALL = ("-m", "64", "-n", "64", "-k", "64")
+PROBLEM = Matmul(64, 64, 64)
+COMMANDS = ("space", "tune", "best", "verify")
+
+
+def nvrtc_missing() -> bool:
+    try:
+        toolchain_version()
+    except NvrtcMissing:
+        return True
+    return False
+
+
+needs_nvrtc = pytest.mark.skipif(nvrtc_missing(), reason="NVRTC is not installed")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line in an empty folder: (status, stdout, stderr)."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        out = capsys.readouterr()
+        return status, out.out, out.err
+
+    return command
+
+
+def process(*arguments: str, cwd: Path, **more: Any) -> "subprocess.CompletedProcess[str]":
+    """The command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "autosched", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, **more
+    )
+
+
+def schedule(number: int = 0) -> Schedule:
+    return family("matmul").space(PROBLEM, device("h200")).sample(number + 1, 0)[number]
+
+
+def record(
+    seconds: float | None = 2e-6,
+    *,
+    problem: Matmul = PROBLEM,
+    on: str = "h200",
+    provenance: Provenance = Provenance.ESTIMATED,
+    chosen: Schedule | None = None,
+) -> Record:
+    if seconds is None:
+        measurement = Measurement(Status.COMPILE_ERROR, provenance, "does not compile")
+    else:
+        resources = Resources(64, 0, 0, 0, 0, 4096)
+        measurement = Measurement(
+            Status.OK, provenance, timing=Timing(seconds, seconds, seconds, 7), resources=resources
+        )
+    return Record(
+        problem_key=problem.key(),
+        schedule=chosen or schedule(),
+        device=on,
+        fingerprint="{}",
+        space_version="1",
+        kernel_digest="d",
+        measurement=measurement,
+        toolchain="nvrtc 13.0",
+        driver="",
+        autosched_version="0.1.0",
+        created=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+        sampler="random",
+        seed=0,
+    )
+
+
+def database(path: Path, *records: Record) -> Path:
+    store = Store.open(path)
+    for r in records:
+        store.append(r)
+    return path
+
+
+# -- help and errors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",), *((c, "-h") for c in COMMANDS), ("doctor", "-h")])
+def test_help_is_an_answer(run: Run, arguments: tuple[str, ...]) -> None:
+    status, out, err = run(*arguments)
+    assert (status, err) == (0, "")
+    assert "Usage: autosched" in out
+
+
+@pytest.mark.parametrize("name", [f.name for f in families()])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_family_has_its_options_in_every_command(run: Run, command: str, name: str) -> None:
+    status, out, _ = run(command, name, "--help")
+    assert status == 0
+    for option in family(name).options:
+        for flag in option.flags:
+            assert flag in out.split(), flag
+
+
+def test_the_version_is_printed(run: Run) -> None:
+    status, out, _ = run("--version")
+    assert status == 0
+    assert out.startswith("autosched ")
+
+
+BAD = {
+    "unknown command": (("frobnicate",), "doctor, space, tune, best, verify"),
+    "no command but an option": (("--json",), "--json"),
+    "no family": (("tune",), "matmul"),
+    "unknown family": (("tune", "matmull"), "matmul"),
+    "options before the family": (("tune", "--trials", "3", "matmul"), "--trials"),
+    "missing size": (("space", "matmul", "-m", "3"), "-n and -k"),
+    "no size": (("space", "matmul", "-m"), "-m"),
+    "negative size": (("space", "matmul", "-m", "-4", "-n", "4", "-k", "4"), "-4"),
+    "zero size": (("space", "matmul", "-m", "4", "-n", "0", "-k", "4"), "n must be"),
+    "no number": (("space", "matmul", "-m", "4k", "-n", "4", "-k", "4"), "'4k' is not a whole number"),
+    "a fraction": (("space", "matmul", "-m", "4.5", "-n", "4", "-k", "4"), "4.5"),
+    "zero batch": (("space", "matmul", *SMALL, "--batch", "0"), "batch"),
+    "unknown type": (("space", "matmul", *SMALL, "--dtype", "f64"), "f16, bf16 or f32"),
+    "unknown order": (("space", "matmul", *SMALL, "--order-a", "diagonal"), "row or col"),
+    "unknown epilogue": (("space", "matmul", *SMALL, "--epilogue", "tanh"), "gelu"),
+    "unsupported combination": (("space", "matmul", *SMALL, "--dtype", "f16", "--precision", "ieee"), "precision"),
+    "unknown device": (("space", "matmul", *SMALL, "--device", "h20"), "h200"),
+    "unknown option": (("space", "matmul", *SMALL, "--frobnicate"), "--frobnicate"),
+    "surplus argument": (("space", "matmul", *SMALL, "more"), "more"),
+    "negative sample": (("space", "matmul", *SMALL, "--sample", "-1"), "--sample"),
+    "negative seed": (("space", "matmul", *SMALL, "--sample", "1", "--seed", "-1"), "--seed"),
+    "schedule file missing": (("space", "matmul", *SMALL, "--explain", "none.json"), "none.json"),
+    "tune without database": (("tune", "matmul", *SMALL), "--db"),
+    "no trials": (("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "0"), "--trials"),
+    "negative trials": (("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "-5"), "--trials"),
+    "unknown backend": (("tune", "matmul", *SMALL, "--db", "b.db", "--backend", "hip"), "estimate"),
+    "unknown sampler": (("tune", "matmul", *SMALL, "--db", "b.db", "--sampler", "cma"), "evolution"),
+    "seed too large": (("tune", "matmul", *SMALL, "--db", "b.db", "--seed", str(2**40)), "seed"),
+    "no workers": (("tune", "matmul", *SMALL, "--db", "b.db", "--workers", "0"), "--workers"),
+    "tune on an unknown device": (("tune", "matmul", *SMALL, "--db", "b.db", "--device", "h20"), "h200"),
+    "best without database": (("best", "matmul", *SMALL), "--db"),
+    "best in a missing file": (("best", "matmul", "--db", "none.db"), "none.db"),
+    "best, half a problem": (("best", "matmul", "-m", "3", "--db", "none.db"), "-n and -k"),
+    "verify nothing": (("verify", "matmul", *SMALL, "--sample", "0"), "--sample"),
+    "verify no problem": (("verify", "matmul"), "-m, -n and -k"),
+    "verify a missing file": (("verify", "matmul", "--db", "none.db"), "none.db"),
+    "verify, no workers": (("verify", "matmul", *SMALL, "--workers", "-1"), "--workers"),
+}
+
+
+@pytest.mark.parametrize("json_wanted", [False, True], ids=["text", "json"])
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_and_changes_nothing(run: Run, name: str, json_wanted: bool) -> None:
+    arguments, told = BAD[name]
+    status, out, err = run(*arguments, *(("--json",) if json_wanted and len(arguments) > 2 else ()))
+    assert status == 2
+    assert out == ""
+    assert err.startswith("autosched: ") and err.count("\n") == 1 and err.endswith("\n")
+    assert told in err
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("command", ["tune", "best", "verify"])
+def test_a_foreign_database_is_refused_and_left_alone(run: Run, command: str) -> None:
+    Path("notes.txt").write_text("not a database")
+    status, out, err = run(command, "matmul", *SMALL, "--db", "notes.txt")
+    assert (status, out) == (2, "")
+    assert err.startswith("autosched: ") and err.count("\n") == 1
+    assert Path("notes.txt").read_text() == "not a database"
+    assert os.listdir() == ["notes.txt"]
+
+
+def test_a_real_process_has_the_same_manners(tmp_path: Path) -> None:
+    done = process("tune", "matmul", *SMALL, "--trials", "0", "--db", "b.db", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "autosched: --trials must be at least 1, got 0\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m autosched space matmul -m 64 -n 64 -k 64 --sample 2000 --json | head -c 1"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert (done.stdout, done.stderr) == ("{", "")
+
+
+def test_a_bug_stays_a_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a bug of ours")
+
+    monkeypatch.setattr("search_spaces.space.Space.count", broken)
+    with pytest.raises(ValueError, match="a bug of ours"):
+        run("space", "matmul", *SMALL)
+
+
+def test_ctrl_c_is_a_line_and_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("search_spaces.space.Space.count", stopped)
+    assert run("space", "matmul", *SMALL) == (130, "", "autosched: stopped\n")
+
+
+# -- a family is all it takes -----------------------------------------------------------------------------------------
+
+
+def test_a_new_family_needs_no_change_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Mapping[str, Any]] = []
+
+    def problem(options: Mapping[str, Any]) -> Matmul:
+        given.append(options)
+        return PROBLEM
+
+    other = dataclasses.replace(
+        family("matmul"),
+        name="matvec",
+        summary="y = a @ x",
+        options=(
+            Option("rows", ("-r", "--rows"), int, "rows of a"),
+            Option("device", ("--layout",), str, "a name that a command has too", "row", ("row", "col")),
+        ),
+        problem_from_options=problem,
+    )
+    monkeypatch.setattr(app, "families", lambda: (*families(), other))
+    status, out, _ = run("space", "matvec", "--rows", "8", "--layout", "col", "--device", "a100", "--json")
+    assert status == 0
+    assert json.loads(out)["device"] == "a100"
+    assert given == [{"rows": 8, "device": "col"}]
+    assert run("space", "matvec", "-r", "8")[0] == 0
+    assert given[1] == {"rows": 8, "device": "row"}
+    assert "y = a @ x" in run("best", "matvec", "--help")[1]
+    assert "matmul, matvec" in run("tune", "softmax")[2]
+
+
+# -- doctor -----------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_lists_what_is_here(run: Run) -> None:
+    status, out, _ = run("doctor")
+    assert status == 0
+    for word in (
+        "GPU",
+        "NVIDIA driver",
+        "NVRTC",
+        "cupy",
+        "host compiler",
+        "optuna",
+        "xgboost",
+        "cache",
+        "--backend cuda",
+    ):
+        assert word in out
+
+
+def test_doctor_says_how_to_get_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_nvrtc() -> str:
+        raise NvrtcMissing("not installed")
+
+    monkeypatch.setattr(doctor_module, "toolchain_version", no_nvrtc)
+    monkeypatch.setattr(doctor_module, "cuda_available", lambda: (False, "no driver"))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    status, out, err = run("doctor", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    parts = {p["name"]: p for p in found["parts"]}
+    assert parts["NVRTC"]["version"] is None and "pip install" in parts["NVRTC"]["note"]
+    assert parts["cupy"]["version"] is None and "pip install" in parts["cupy"]["note"]
+    assert parts["host compiler"]["version"] is None and "install" in parts["host compiler"]["note"]
+    assert (found["gpus"], found["no_gpu_reason"]) == ([], "no driver")
+    abilities = {a["name"]: a for a in found["abilities"]}
+    assert (
+        not abilities["tune --backend estimate"]["runs"]
+        and "pip install" in abilities["tune --backend estimate"]["note"]
+    )
+    assert not abilities["verify"]["runs"] and abilities["space, best"]["runs"]
+    assert run("doctor")[0] == 0
+
+
+# -- space ------------------------------------------------------------------------------------------------------------
+
+
+def test_space_json_says_what_the_space_is(run: Run) -> None:
+    status, out, err = run("space", "matmul", *SMALL, "--sample", "3", "--seed", "5", "--device", "a100", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    space = family("matmul").space(PROBLEM, device("a100"))
+    assert (found["raw"], found["legal"]) == (space.raw_count, space.count())
+    assert found["problem"] == PROBLEM.to_json()
+    assert {p["name"]: tuple(p["values"]) for p in found["parameters"]} == {p.name: p.values for p in space.parameters}
+    assert {r["name"]: r["rejects"] for r in found["rules"]} == {r.rule: r.count for r in space.rejects()}
+    assert found["samples"] == [s.to_json() for s in space.sample(3, 5)]
+
+
+def test_space_text_has_the_counts_the_rules_and_the_samples(run: Run) -> None:
+    status, out, _ = run("space", "matmul", *SMALL, "--sample", "2")
+    space = family("matmul").space(PROBLEM, device("h200"))
+    assert status == 0
+    assert f"{space.count():,}" in out
+    for name in (*(p.name for p in space.parameters), *(r.name for r in space.rules)):
+        assert name in out
+    assert "sample 2 of 2, seed 0" in out
+
+
+def test_explain_accepts_a_legal_schedule_and_names_the_rules_of_an_illegal_one(run: Run) -> None:
+    good = schedule()
+    Path("good.json").write_text(json.dumps(good.to_json()))
+    assert run("space", "matmul", *SMALL, "--explain", "good.json")[0] == 0
+    bad = good.replace(sg_layout_m=8, sg_layout_n=8)
+    Path("bad.json").write_text(json.dumps({"schedule": bad.to_json(), "device": "h200"}))
+    expected = family("matmul").space(PROBLEM, device("h200")).explain(bad)
+    assert expected
+    status, out, _ = run("space", "matmul", *SMALL, "--explain", "bad.json", "--json")
+    assert status == 1
+    assert json.loads(out)["violations"] == [{"rule": v.rule, "reason": v.reason} for v in expected]
+    assert expected[0].rule in run("space", "matmul", *SMALL, "--explain", "bad.json")[1]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"tile_m": 16}', "nonsense"])
+def test_explain_refuses_what_is_no_schedule(run: Run, text: str) -> None:
+    Path("s.json").write_text(text)
+    status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_explain_refuses_a_value_outside_its_domain(run: Run) -> None:
+    Path("s.json").write_text(json.dumps(schedule().replace(tile_m=17).to_json()))
+    status, _, err = run("space", "matmul", *SMALL, "--explain", "s.json")
+    assert status == 2
+    assert "tile_m cannot be 17" in err
+
+
+# -- best -------------------------------------------------------------------------------------------------------------
+
+
+def test_best_prints_time_provenance_and_schedule(run: Run) -> None:
+    path = database(Path("b.db"), record(2e-6), record(None, chosen=schedule(1)), record(1e-6, chosen=schedule(2)))
+    status, out, err = run("best", "matmul", *SMALL, "--db", str(path))
+    assert (status, err) == (0, "")
+    assert "1.000 us" in out and "524.3 GFLOP/s" in out and "estimated by a model, not measured" in out
+    assert "2026-01-02 03:04 UTC" in out and "3 estimated, 2 of them ok" in out
+    for name, value in schedule(2).items:
+        assert name in out and str(value) in out
+
+
+def test_best_json_holds_the_whole_record(run: Run) -> None:
+    path = database(Path("b.db"), record(2e-6))
+    status, out, _ = run("best", "matmul", *SMALL, "--db", str(path), "--json")
+    assert status == 0
+    (best,) = json.loads(out)["best"]
+    assert best["schedule"] == schedule().to_json()
+    assert best["provenance"] == "estimated"
+    assert best["timing"]["median"] == 2e-6
+    assert best["flops_per_second"] == pytest.approx(2 * 64**3 / 2e-6)
+
+
+def test_best_keeps_devices_and_provenances_apart(run: Run) -> None:
+    path = database(
+        Path("b.db"),
+        record(1e-6),
+        record(5e-6, provenance=Provenance.MEASURED, chosen=schedule(1)),
+        record(2e-6, on="a100"),
+    )
+    _, out, _ = run("best", "matmul", *SMALL, "--db", str(path), "--json")
+    found = {b["device"]: b for b in json.loads(out)["best"]}
+    assert found["h200"]["provenance"] == "measured" and found["h200"]["timing"]["median"] == 5e-6
+    assert found["a100"]["provenance"] == "estimated"
+    _, out, _ = run("best", "matmul", *SMALL, "--db", str(path), "--device", "A100", "--json")
+    assert [b["device"] for b in json.loads(out)["best"]] == ["a100"]
+
+
+def test_best_without_a_problem_lists_all_of_them(run: Run) -> None:
+    other = Matmul(128, 64, 32, a="bf16", b="bf16", out="bf16", order_a="col")
+    path = database(Path("b.db"), record(2e-6), record(3e-6, problem=other))
+    status, out, _ = run("best", "matmul", "--db", str(path))
+    assert status == 0
+    rows = [line for line in out.splitlines() if "estimated" in line]
+    assert len(rows) == 2
+    assert "2.000 us" in rows[0] and "3.000 us" in rows[1] and "128" in rows[1] and "bf16" in rows[1]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-m", "1", "-n", "1", "-k", "1"), (*SMALL, "--device", "a100"), (*SMALL, "--order-a", "col")]
+)
+def test_best_says_no_where_there_is_none(run: Run, arguments: tuple[str, ...]) -> None:
+    path = database(Path("b.db"), record(2e-6), record(None, problem=Matmul(1, 1, 1)))
+    status, out, err = run("best", "matmul", *arguments, "--db", str(path))
+    assert (status, out) == (1, "")
+    assert err.startswith("autosched: ") and err.count("\n") == 1
+    status, out, err = run("best", "matmul", *arguments, "--db", str(path), "--json")
+    assert (status, json.loads(out)["best"], err.count("\n")) == (1, [], 1)
+
+
+def test_best_takes_an_unknown_device_for_a_mistake(run: Run) -> None:
+    path = database(Path("b.db"), record(2e-6))
+    status, _, err = run("best", "matmul", *SMALL, "--db", str(path), "--device", "h20")
+    assert status == 2
+    assert "unknown device 'h20'" in err and "b.db holds h200" in err
+
+
+def test_best_changes_nothing(run: Run) -> None:
+    path = database(Path("b.db"), record(2e-6))
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    path.chmod(0o444)
+    assert run("best", "matmul", "--db", str(path))[0] == 0
+    assert run("best", "matmul", *SMALL, "--db", str(path), "--json")[0] == 0
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert os.listdir() == ["b.db"]
+
+
+# -- tune -------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class FakeTune:
+    """A tuner that takes no time: it plays ``records`` to the observer."""
+
+    records: Sequence[Record]
+    earlier: int = 0
+    interrupted: bool = False
+    stopped: str = ""
+    refuses: str = ""
+    breaks: str = ""
+    asked: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __call__(self, problem: Matmul, **asked: Any) -> TuneResult:
+        self.asked = {"problem": problem, **asked}
+        if self.refuses:
+            raise ValueError(self.refuses)
+        observer, best = asked["progress"], None
+        lines = ("times are ESTIMATED: no GPU answers",)
+        observer.started(
+            Start(problem, device("h200"), Provenance.ESTIMATED, lines, asked["trials"], self.earlier, None)
+        )
+        if self.breaks:
+            raise ValueError(self.breaks)
+        failures: dict[str, int] = {}
+        for done, r in enumerate(self.records, 1):
+            if not r.ok:
+                failures[r.status.value] = failures.get(r.status.value, 0) + 1
+            elif best is None or (best.seconds or 0) > (r.seconds or 0):
+                best = r
+            observer.trial(Progress(r, best, done, asked["trials"], dict(failures), 2.0 * done))
+        return TuneResult(
+            problem=problem,
+            device=device("h200"),
+            provenance=Provenance.ESTIMATED,
+            best=best,
+            trials=tuple(self.records),
+            earlier=self.earlier,
+            lines=lines,
+            seconds=2.0,
+            interrupted=self.interrupted,
+            stopped=self.stopped,
+        )
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
+    found = [dataclasses.replace(r, id=i) for i, r in enumerate((record(None), record(2e-6), record(1e-6)), 1)]
+    made = FakeTune(found)
+    monkeypatch.setattr(tuner, "tune", made)
+    return made
+
+
+def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
+    more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
+    assert run("tune", "matmul", *SMALL, "--db", "b.db", *more, "--workers", "2", "--no-verify")[0] == 0
+    asked = {k: v for k, v in fake.asked.items() if k != "progress"}
+    assert asked == {
+        "problem": PROBLEM,
+        "trials": 3,
+        "database": "b.db",
+        "device": "a100",
+        "backend": "estimate",
+        "sampler": "tpe",
+        "seed": 9,
+        "workers": 2,
+        "verify": False,
+    }
+
+
+def test_tune_says_first_where_times_come_from_and_then_how_it_goes(run: Run, fake: FakeTune) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "3")
+    assert status == 0
+    assert out.startswith("times are ESTIMATED: no GPU answers\n")
+    assert "1.000 us" in out and "estimated by a model, not measured" in out
+    assert "3 new in 2.0 s, failed 1: compile_error 1" in out
+    assert (
+        err.splitlines()[-1]
+        == "3/3, best 1.000 us, 524.3 GFLOP/s, estimated, trial 3, failed 1: compile_error 1, 0.5/s"
+    )
+
+
+def test_tune_json_is_one_document_and_the_rest_is_on_stderr(run: Run, fake: FakeTune) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "3", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert found["provenance"] == found["best"]["provenance"] == "estimated"
+    assert found["trials"] == {"new": 3, "ok": 2, "failures": {"compile_error": 1}, "earlier": 0}
+    assert found["best"]["timing"]["median"] == 1e-6 and found["best"]["schedule"] == schedule().to_json()
+    assert "ESTIMATED" in err and "3/3" in err
+
+
+def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> None:
+    fake.records = [record(None)]
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
+    assert status == 1
+    assert "no schedule has worked" in out
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
+    assert (status, json.loads(out)["best"]) == (1, None)
+
+
+def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> None:
+    fake.interrupted, fake.earlier = True, 8
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
+    assert status == 130
+    assert "everything so far is kept in b.db" in out and "8 in b.db" in out
+
+
+def test_tune_says_why_a_backend_stopped(run: Run, fake: FakeTune) -> None:
+    fake.stopped = "the GPU no longer answers"
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
+    assert (status, json.loads(out)["stopped"]) == (1, "the GPU no longer answers")
+    assert "autosched: the backend stopped: the GPU no longer answers" in err
+
+
+def test_tune_tells_bad_input_from_a_bug(run: Run, fake: FakeTune) -> None:
+    fake.refuses = "the backend cuda cannot measure here: use estimate"
+    assert run("tune", "matmul", *SMALL, "--db", "b.db") == (2, "", f"autosched: {fake.refuses}\n")
+    fake.refuses, fake.breaks = "", "shapes do not match"
+    with pytest.raises(ValueError, match="shapes do not match"):
+        run("tune", "matmul", *SMALL, "--db", "b.db")
+
+
+@needs_nvrtc
+def test_tune_then_best_then_tune_again(run: Run) -> None:
+    more = ("--db", "b.db", "--backend", "estimate", "--device", "h200", "--sampler", "random", "--no-verify")
+    status, out, _ = run("tune", "matmul", *SMALL, *more, "--trials", "3", "--json")
+    first = json.loads(out)
+    assert status == 0
+    assert first["trials"]["new"] == 3 and first["provenance"] == "estimated"
+    status, out, _ = run("best", "matmul", *SMALL, "--db", "b.db", "--json")
+    assert status == 0
+    assert json.loads(out)["best"][0]["schedule"] == first["best"]["schedule"]
+    status, out, _ = run("tune", "matmul", *SMALL, *more, "--trials", "2", "--json")
+    again = json.loads(out)
+    assert (again["trials"]["earlier"], again["trials"]["new"]) == (3, 2)
+    assert again["best"]["timing"]["median"] <= first["best"]["timing"]["median"]
+    assert os.listdir() == ["b.db"]
+
+
+@needs_nvrtc
+def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path) -> None:
+    arguments = ("--backend", "estimate", "--trials", "100000", "--sampler", "random", "--no-verify", "--json")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "autosched", "tune", "matmul", *SMALL, "--db", "b.db", *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        path = tmp_path / "b.db"
+        deadline = time.monotonic() + 60
+        while not (path.exists() and path.stat().st_size and Store.open(path, create=False).count() >= 3):
+            assert child.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 130
+    assert "Traceback" not in err
+    found = json.loads(out)
+    assert found["interrupted"] and found["trials"]["new"] == Store.open(tmp_path / "b.db", create=False).count()

@@ -1,0 +1,159 @@
+"""Times, rates, problems and progress as people read them."""
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from autosched import report
+from autosched.cli.output import print_json, stdout_console
+from autosched.cli.progress import Counter, TuneDisplay
+from autosched.tuner import Progress, Start
+from measurements.measurement import Provenance
+from search_spaces.devices import device
+from search_spaces.matmul import Matmul
+from search_spaces.schedule import Schedule
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(2.1344e-4, "213.4 us"), (1.5e-3, "1.500 ms"), (2.0, "2.000 s"), (3.25e-8, "32.50 ns"), (1e-6, "1.000 us")],
+)
+def test_times_have_four_digits(seconds: float, text: str) -> None:
+    assert report.time(seconds) == text
+
+
+@settings(deadline=None)
+@given(st.floats(1e-9, 1e3))
+def test_a_shown_time_is_the_time(seconds: float) -> None:
+    value, unit = report.time(seconds).split()
+    scale = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
+    assert float(value) * scale == pytest.approx(seconds, rel=1e-3)
+
+
+@settings(deadline=None)
+@given(st.floats(1e-8, 10.0))
+def test_a_shown_rate_is_the_rate(seconds: float) -> None:
+    problem = Matmul(512, 512, 512)
+    value, unit = report.flop_rate(problem, seconds).split()
+    scale = {"TFLOP/s": 1e12, "GFLOP/s": 1e9, "MFLOP/s": 1e6}[unit]
+    assert float(value) * scale == pytest.approx(problem.flops / seconds, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.9, "9.9 s"), (9.97, "10.0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (7500, "2 h 5 min")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert report.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 bytes"), (1, "1 bytes"), (1023, "1023 bytes"), (4096, "4.0 KiB"), (150 << 30, "150 GiB")],
+)
+def test_sizes(number: int, text: str) -> None:
+    assert report.size(number) == text
+
+
+def test_counts_are_whole_until_too_long_to_read() -> None:
+    assert report.count(38_990_852_238_772) == "38,990,852,238,772"
+    assert report.count(66_320_000_000_000_000) == "6.63e+16"
+    assert (report.plural(1, "schedule"), report.plural(2, "schedule")) == ("1 schedule", "2 schedules")
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"), [(0, 10, "0.0 %"), (1, 10**6, "< 0.1 %"), (1, 3, "33.3 %"), (10**20, 10**20, "100.0 %")]
+)
+def test_percentages(part: int, whole: int, text: str) -> None:
+    assert report.percent(part, whole) == text
+
+
+def test_reasons_come_most_frequent_first() -> None:
+    assert report.reasons({"timeout": 1, "wrong_result": 3, "crashed": 1}) == "wrong_result 3, crashed 1, timeout 1"
+
+
+def test_pace_says_rate_and_time_left() -> None:
+    assert report.pace(2.5, 14) == "2.5/s, 14 s left"
+    assert report.pace(0.05, 80) == "20 s each, 1 min 20 s left"
+    assert report.pace(2.5, 0) == "2.5/s"
+
+
+def test_a_problem_is_told_by_what_is_not_default() -> None:
+    assert report.one_line(Matmul(1, 2, 3)) == "matmul m=1 n=2 k=3 a=f16 b=f16 acc=f32 out=f16"
+    assert report.one_line(Matmul(1, 2, 3, order_b="col")).endswith(" order_b=col")
+    problems = [Matmul(1, 2, 3), Matmul(4, 2, 3, batch=2)]
+    assert report.differing_fields(problems) == ["m", "n", "k", "batch"]
+
+
+def test_problems_of_unknown_form_are_no_problem() -> None:
+    problem = Matmul(1, 2, 3)
+    assert report.read_problem(problem.key()) == problem
+    assert report.read_problem('{"family":"unheard of"}') is None
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_decisions_show_everything_at_any_width(width: int) -> None:
+    schedule = Schedule("matmul", tuple((f"parameter_{i}", i * 1000) for i in range(7)))
+    out = io.StringIO()
+    Console(file=out, width=width).print(report.decisions(schedule, width))
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    for name, value in schedule.items:
+        assert name in out.getvalue() and str(value) in out.getvalue()
+
+
+def test_json_has_texts_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": [float("nan"), 1.5], "b": {"c": float("-inf")}, "d": (1, "x", None, True)})
+    text = capsys.readouterr().out
+    assert text == '{\n  "a": [\n    "nan",\n    1.5\n  ],\n  "b": {\n    "c": "-inf"\n  },\n' + (
+        '  "d": [\n    1,\n    "x",\n    null,\n    true\n  ]\n}\n'
+    )
+
+
+def test_names_in_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    stdout_console().print("[red]pad[/red] :smile: 12")
+    assert capsys.readouterr().out == "[red]pad[/red] :smile: 12\n"
+
+
+def display(terminal: bool) -> tuple[TuneDisplay, io.StringIO, io.StringIO]:
+    answers, messages = io.StringIO(), io.StringIO()
+    return (
+        TuneDisplay(
+            Console(file=answers, width=80),
+            Console(file=messages, width=80, force_terminal=terminal, color_system=None, highlight=False),
+        ),
+        answers,
+        messages,
+    )
+
+
+START = Start(Matmul(8, 8, 8), device("h200"), Provenance.ESTIMATED, ("ESTIMATED because " + "x" * 90,), 9, 0, None)
+
+
+def test_a_terminal_shows_the_state_and_is_left_clean() -> None:
+    shown, answers, messages = display(True)
+    with shown:
+        assert not shown.has_started
+        shown.started(START)
+        assert shown.has_started
+        assert "none yet" in messages.getvalue() and "0/9" in messages.getvalue()
+    assert answers.getvalue().splitlines()[0] == "ESTIMATED because " + "x" * 90
+    assert messages.getvalue().endswith("\x1b[2K")  # the last thing written erases the display
+
+
+def test_a_pipe_gets_no_control_characters(tmp_path: Path) -> None:
+    shown, _, messages = display(False)
+    with shown:
+        shown.started(START)
+    with Counter(Console(file=messages, width=80), "emulated", 2) as steps:
+        steps.advance()
+        steps.advance("1 failed")
+    assert "\x1b" not in messages.getvalue()
+
+
+def test_progress_type_has_what_the_display_reads() -> None:
+    assert {"record", "best", "done", "trials", "failures", "seconds"} <= set(Progress.__dataclass_fields__)

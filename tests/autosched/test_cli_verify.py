@@ -1,0 +1,211 @@
+"""``autosched verify``: what it emulates, what it prints, and its exit status."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.cli import main
+from autosched.cli import verify as command
+from autosched.verify import Verification
+from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, SharedSite
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.record import Record
+from measurements.store import Store
+from search_spaces.devices import device
+from search_spaces.family import family
+from search_spaces.matmul import Matmul
+from search_spaces.problem import Problem
+from search_spaces.schedule import Schedule
+
+Run = Callable[..., tuple[int, str, str]]
+
+SMALL = ("-m", "64", "-n", "64", "-k", "64")
+PROBLEM = Matmul(64, 64, 64)
+SCHEDULES = family("matmul").space(PROBLEM, device("h200")).sample(4, 0)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def answer(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        out = capsys.readouterr()
+        return status, out.out, out.err
+
+    return answer
+
+
+def passes(problem: Problem, schedule: Schedule) -> Verification:
+    run = Emulation(
+        status="ok",
+        outputs={},
+        findings=(),
+        shared_sites=(SharedSite("a.cuh", 3, "f", "st.shared", 4, 10, 30, 20),),
+        global_sites=(GlobalSite("a.cuh", 4, "f", "ld.global", 4, 10, 45),),
+        compile_seconds=0.25,
+        run_seconds=0.25,
+    )
+    return Verification(problem, schedule, "ok", "", 0.25, 1.5e-3, run)
+
+
+def fails(problem: Problem, schedule: Schedule) -> Verification:
+    race = Finding(FindingKind.SHARED_RACE, "threads 0 and 32 touch byte 128", "autosched/kernels/matmul.cuh", 99, 7)
+    run = dataclasses.replace(passes(problem, schedule).emulation, status="findings", findings=(race,))
+    return Verification(problem, schedule, "findings", str(race), float("inf"), float("inf"), run)
+
+
+@dataclasses.dataclass
+class FakeEmulator:
+    """Emulates nothing; those whose numbers are in ``bad`` fail."""
+
+    bad: tuple[int, ...] = ()
+    calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def __call__(
+        self, problem: Problem, schedules: Sequence[Schedule], device: object, **more: Any
+    ) -> Iterator[Verification]:
+        self.calls.append({"problem": problem, "schedules": list(schedules), "device": device, **more})
+        for i, schedule in enumerate(schedules):
+            yield (fails if i in self.bad else passes)(problem, schedule)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEmulator:
+    made = FakeEmulator()
+    monkeypatch.setattr(command, "emulate_all", made)
+    monkeypatch.setattr(command, "host_compiler", lambda: None)
+    return made
+
+
+def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: bool = False) -> Path:
+    """A database of SCHEDULES with these times, None for a failure; ``again`` stores each twice."""
+    store = Store.open(path)
+    for seconds, schedule in zip(times, SCHEDULES, strict=False):
+        timing = None if seconds is None else Timing.estimate(seconds)
+        status = Status.OK if timing else Status.COMPILE_ERROR
+        measurement = Measurement(status, Provenance.ESTIMATED, "" if timing else "no", timing)
+        now = datetime(2026, 1, 2, tzinfo=UTC)
+        record = Record(
+            problem.key(), schedule, "h200", "{}", "1", "d", measurement, "nvrtc 13.0", "", "0.1.0", now, "random", 0
+        )
+        for _ in range(2 if again else 1):
+            store.append(record)
+    return path
+
+
+def test_all_pass(run: Run, fake: FakeEmulator) -> None:
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "3", "--seed", "7", "--workers", "2")
+    assert status == 0
+    assert "all 3 pass" in out and out.count(" pass ") == 3
+    (call,) = fake.calls
+    assert call["schedules"] == family("matmul").space(PROBLEM, device("h200")).sample(3, 7)
+    assert (call["seed"], call["workers"], call["device"]) == (7, 2, device("h200"))
+    assert "0.250" in out and "1.5e-03" in out  # errors
+    assert "1.50" in out and "4.5" in out  # 30 wavefronts of 20, 45 sectors in 10 requests
+    assert "findings" not in out
+
+
+def test_a_failure_is_1_and_is_told_with_its_finding_and_schedule(run: Run, fake: FakeEmulator) -> None:
+    fake.bad = (1,)
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "3")
+    assert status == 1
+    assert "1 of 3 FAIL" in out and "shared_race 1" in out
+    assert "2 fails: autosched/kernels/matmul.cuh:99: shared_race: threads 0 and 32 touch byte 128" in " ".join(
+        out.split()
+    )
+    for name, value in fake.calls[0]["schedules"][1].items:
+        assert name in out and str(value) in out
+
+
+def test_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
+    fake.bad = (0,)
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "2", "--json")
+    assert status == 1
+    found = json.loads(out)
+    assert (found["passed"], found["failed"], found["device"]) == (1, 1, "h200")
+    bad, good = found["candidates"]
+    assert bad["findings"][0] == {
+        "kind": "shared_race",
+        "message": "threads 0 and 32 touch byte 128",
+        "file": "autosched/kernels/matmul.cuh",
+        "line": 99,
+        "count": 7,
+    }
+    assert (bad["error_over_tolerance"], good["error_over_tolerance"]) == ("inf", 0.25)
+    assert good["shared_sites"][0]["conflict_degree"] == 1.5
+    assert good["global_sites"][0]["sectors_per_request"] == 4.5
+    assert good["schedule"] == fake.calls[0]["schedules"][1].to_json()
+
+
+def test_stored_schedules_come_fastest_first_and_once(run: Run, fake: FakeEmulator) -> None:
+    path = stored(Path("b.db"), 3e-6, None, 1e-6, 2e-6, again=True)
+    before = path.read_bytes()
+    assert run("verify", "matmul", *SMALL, "--db", "b.db")[0] == 0
+    assert run("verify", "matmul", *SMALL, "--db", "b.db", "--sample", "1")[0] == 0
+    assert [call["schedules"] for call in fake.calls] == [[SCHEDULES[2], SCHEDULES[3], SCHEDULES[0]], [SCHEDULES[2]]]
+    assert path.read_bytes() == before
+
+
+def test_without_a_problem_every_stored_one_is_verified(run: Run, fake: FakeEmulator) -> None:
+    other = Matmul(32, 32, 32)
+    stored(Path("b.db"), 3e-6)
+    stored(Path("b.db"), 2e-6, problem=other)
+    status, out, _ = run("verify", "matmul", "--db", "b.db")
+    assert status == 0
+    assert [call["problem"] for call in fake.calls] == [PROBLEM, other]
+    assert "all 2 pass" in out
+
+
+def test_nothing_stored_is_no(run: Run, fake: FakeEmulator) -> None:
+    stored(Path("b.db"), None)
+    status, out, err = run("verify", "matmul", *SMALL, "--db", "b.db")
+    assert (status, out, err.count("\n"), fake.calls) == (1, "", 1, [])
+    status, out, _ = run("verify", "matmul", "--db", "b.db", "--device", "a100", "--json")
+    assert (status, json.loads(out)["candidates"]) == (1, [])
+
+
+def test_a_missing_compiler_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise HostCompilerMissing("the emulator needs a C++ compiler: install g++")
+
+    monkeypatch.setattr(command, "host_compiler", missing)
+    assert run("verify", "matmul", *SMALL) == (2, "", "autosched: the emulator needs a C++ compiler: install g++\n")
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> Iterator[Verification]:
+        raise PermissionError(13, "Permission denied", "/cache/emulator")
+        yield  # a generator, as the real one
+
+    monkeypatch.setattr(command, "emulate_all", refused)
+    monkeypatch.setattr(command, "host_compiler", lambda: None)
+    status, _, err = run("verify", "matmul", *SMALL, "--json")
+    assert status == 2
+    assert (
+        err
+        == "autosched: /cache/emulator cannot be written (Permission denied): make room, or change its permissions\n"
+    )
+
+
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no host compiler")
+def test_real_candidates_pass(run: Run) -> None:
+    status, out, _ = run(
+        "verify", "matmul", "-m", "19", "-n", "24", "-k", "40", "--sample", "2", "--seed", "1", "--json"
+    )
+    found = json.loads(out)
+    assert (status, found["passed"]) == (0, 2)
+    for candidate in found["candidates"]:
+        assert candidate["status"] == "ok" and 0 <= candidate["error_over_tolerance"] <= 1
+        assert candidate["global_sites"] and candidate["emulated_problem"] == candidate["problem"]
+    assert os.listdir() == []

@@ -1,0 +1,483 @@
+"""The GPU worker's own logic over a pretended cupy, and its checking kernels run on the host.
+
+The double keeps device memory in numpy, so that wrong numbers, changed inputs and writes past the end are real; its
+clock moves only when kernels run, so that times are exact.
+"""
+
+import math
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from measurements.measurement import Status
+from measurements.runners import gpu_checks
+from measurements.runners.cuda_worker import GpuWorker
+from measurements.runners.references import DataSet, References
+from search_spaces.matmul.problem import Matmul
+
+PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
+
+
+class Pointer:
+    def __init__(self, memory, offset=0):
+        self.memory, self.offset = memory, offset
+
+    def __add__(self, offset):
+        return Pointer(self.memory, self.offset + offset)
+
+    def memset_async(self, value, size, stream):
+        self.memory[self.offset : self.offset + size] = value
+
+    def copy_from_device_async(self, source, size, stream):
+        self.memory[self.offset : self.offset + size] = source.memory[source.offset : source.offset + size]
+
+
+class DeviceArray:
+    def __init__(self, shape, dtype=float, memptr=None):
+        self.shape, self.dtype, self.data = shape, np.dtype(dtype), memptr
+
+    def host(self):
+        size = math.prod(self.shape) * self.dtype.itemsize
+        return self.data.memory[self.data.offset : self.data.offset + size].view(self.dtype).reshape(self.shape)
+
+    def reshape(self, shape):
+        return FakeCupy.asarray(self.host().reshape(shape))
+
+    def __getitem__(self, index):
+        return FakeCupy.asarray(self.host()[index])
+
+
+class CudaError(Exception):
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+class Event:
+    def __init__(self, **_):
+        self.ptr = self
+
+    def record(self, stream):
+        self.at = stream.cupy.now
+
+    def synchronize(self):
+        raise CudaError(700, "cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+
+class Stream:
+    def __init__(self, cupy):
+        self.cupy, self.captured = cupy, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def synchronize(self):
+        pass
+
+    def begin_capture(self):
+        self.captured = []
+
+    def end_capture(self):
+        work, self.captured = self.captured, None
+        self.cupy.graphs.append(len(work))
+        return SimpleNamespace(launch=lambda stream: [piece() for piece in work])
+
+
+class FakeCupy:
+    """As much of cupy as the worker uses. ``time`` is what one launch of a candidate takes."""
+
+    __version__ = "0"
+    ndarray = DeviceArray
+
+    def __init__(self, time=1e-3, memory=1 << 30):
+        self.time, self.free, self.now = time, memory, 0.0
+        self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
+        runtime = SimpleNamespace(
+            getDeviceProperties=lambda i: {"name": b"Pretended", "totalGlobalMem": 1},
+            getDeviceCount=lambda: 1,
+            driverGetVersion=lambda: 13000,
+            runtimeGetVersion=lambda: 13000,
+            eventQuery=lambda event: self.query,
+            deviceSynchronize=self.synchronize,
+            CUDARuntimeError=CudaError,
+        )
+        self.cuda = SimpleNamespace(
+            runtime=runtime,
+            driver=SimpleNamespace(CUDADriverError=CudaError),
+            Device=lambda i: SimpleNamespace(
+                id=i, use=lambda: None, attributes={"MultiProcessorCount": 2}, pci_bus_id="0"
+            ),
+            Stream=lambda non_blocking: self.stream,
+            Event=Event,
+            get_elapsed_time=lambda start, stop: (stop.at - start.at) * 1e3,
+            alloc=self.alloc,
+        )
+
+    def synchronize(self):
+        if self.query not in (0, 600):
+            raise CudaError(self.query, "sticky")
+
+    def alloc(self, size):
+        if size > self.free:
+            raise MemoryError(f"{size} bytes")
+        return Pointer(np.zeros(size, np.uint8))
+
+    def get_default_memory_pool(self):
+        return SimpleNamespace(free_all_blocks=lambda: None)
+
+    def clear_memo(self):
+        pass
+
+    @staticmethod
+    def asarray(array):
+        array = np.ascontiguousarray(array)
+        return DeviceArray(array.shape, array.dtype, Pointer(array.reshape(-1).view(np.uint8).copy()))
+
+    @staticmethod
+    def asnumpy(array):
+        return array.host().copy()
+
+    def RawModule(self, path):
+        return SimpleNamespace(get_function=lambda name: Function(self, name))
+
+
+class Function:
+    """A kernel: the checking kernels in numpy, or a matmul that does what its name says."""
+
+    def __init__(self, cupy, name):
+        self.cupy, self.name = cupy, name
+        if name == "missing":
+            raise CudaError(500, "CUDA_ERROR_NOT_FOUND: named symbol not found")
+
+    def __call__(self, grid, block, arguments, shared_mem=0):
+        if self.cupy.stream.captured is not None:
+            self.cupy.stream.captured.append(lambda: self.run(grid, arguments))
+        else:
+            self.run(grid, arguments)
+
+    def run(self, grid, arguments):
+        if self.name == "check_bytes":
+            return self.check_bytes(grid[1], *arguments)
+        if self.name.startswith("check_"):
+            return self.check_output(*arguments)
+        self.cupy.now += self.cupy.time
+        self.cupy.launches.append(arguments[0].data.offset)
+        a, b, out = (x.host() for x in arguments[:3])
+        out[...] = a.astype(np.float32) @ b.astype(np.float32)
+        turn = len(self.cupy.launches)
+        if self.name == "wrong":
+            out[0, 3, 4] += 1
+        if self.name == "nothing":
+            out.view(np.uint8)[...] = 0xFF
+        if self.name == "partial":
+            out[0, 16, 8] = np.float32(np.nan)
+        if self.name == "sometimes" and turn > 5:
+            out[0, 0, 0] = 0
+        if self.name == "overwrites":
+            b[0, 1, 1] = 0
+        if self.name == "overruns":
+            end = arguments[2].data
+            end.memory[end.offset + out.nbytes + 7] = 0
+        if self.name == "unclean":
+            arguments[3].host()[2] = 1
+        if self.name == "illegal":
+            self.cupy.query = 700
+        if self.name == "endless":
+            self.cupy.query = 600
+        if self.name == "large":
+            raise CudaError(701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested")
+        return None
+
+    def check_bytes(self, copies, slots, expected, size, stride, mode, guard, report):
+        first = slots.data.offset
+        rows = slots.data.memory[first : first + int(copies) * int(stride)].reshape(int(copies), int(stride))
+        inside, behind = rows[:, : int(size)], rows[:, int(size) :]
+        wanted = {1: expected.host().reshape(-1).view(np.uint8), 2: 0}.get(int(mode))
+        wrong = np.zeros(1) if wanted is None else inside != wanted
+        report.host()[0] += np.uint64(wrong.sum())
+        report.host()[2] += np.uint64((behind != int(guard)).sum())
+
+    def check_output(self, found, wanted, allowed, count, report):
+        error = np.abs(found.host().astype(np.float64) - wanted.host()).reshape(-1)
+        limit = allowed.host().reshape(-1)
+        bad = ~(error <= limit)
+        ratio = np.nan_to_num(error / limit, nan=np.inf)
+        answer = report.host()
+        answer[0] += np.uint64(bad.sum())
+        answer[1] = np.uint64(bad.argmax()) if bad.any() else answer[1]
+        answer[2:3].view(np.float64)[0] = ratio.max()
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    references = References()
+    yield references.computed(DataSet(PROBLEM, 0, 0))
+    references.close()
+
+
+def opened(cupy, arrays, cold_bytes=0):
+    worker = GpuWorker(cupy)
+    worker.handle({"op": "open", "gpu": 0, "checks": "checks.cubin"})
+    worker.handle({"op": "health"})
+    ready = worker.handle(prepare(arrays, cold_bytes))
+    assert ready["reference"] == "ready"
+    return worker
+
+
+def prepare(arrays, cold_bytes=0):
+    return {
+        "op": "prepare", "data": "key", "problem": PROBLEM.to_json(), "seed": 0, "cold_bytes": cold_bytes,
+        "arrays": arrays,
+    }  # fmt: skip
+
+
+def kernel(name, workspace=False):
+    operands = [
+        {"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(o.shape), "zeroed": o.zeroed}
+        for o in PROBLEM.operands()
+    ]
+    if workspace:
+        operands.append({"name": "counters", "role": "workspace", "dtype": "u32", "shape": [4], "zeroed": True})
+    return {
+        "cubin": f"{name}.cubin", "name": name, "grid": [1, 1, 1], "block": [32, 1, 1], "shared": 4096,
+        "arguments": operands,
+    }  # fmt: skip
+
+
+RULE = {"target": 0.01, "min_repeats": 5, "max_repeats": 20, "max_seconds": 10.0}
+
+
+def measure(worker, name, workspace=False, launch_limit=0.05):
+    return worker.handle({
+        "op": "measure", "data": "key", "kernel": kernel(name, workspace), "rule": RULE,
+        "launch_limit": launch_limit, "graph_below": 100e-6,
+    })  # fmt: skip
+
+
+def test_a_right_kernel_is_measured_at_its_own_time(arrays):
+    cupy = FakeCupy(time=2e-3)
+    answer = measure(opened(cupy, arrays), "right")
+    assert answer["status"] == Status.OK
+    assert answer["seconds"] == pytest.approx([2e-3] * len(answer["seconds"]))
+    assert len(answer["seconds"]) >= 5
+    assert 0 < answer["error"] <= 1
+    assert cupy.graphs == []
+    assert "poisoned" not in answer
+
+
+def test_a_short_kernel_is_measured_through_a_graph_that_visits_every_copy(arrays):
+    cupy = FakeCupy(time=5e-6)
+    worker = opened(cupy, arrays, cold_bytes=1_000_000)
+    answer = measure(worker, "right")
+    assert answer["seconds"] == pytest.approx([5e-6] * len(answer["seconds"]))
+    size = sum(o.bytes for o in PROBLEM.operands())
+    copies = -(-1_000_000 // size)
+    assert len(cupy.graphs) == 1
+    assert cupy.graphs[0] >= copies
+    assert len(set(cupy.launches)) == copies
+    assert len(set(cupy.launches[-copies:])) == copies
+
+
+def test_a_warm_cache_means_one_copy(arrays):
+    cupy = FakeCupy(time=5e-6)
+    measure(opened(cupy, arrays), "right")
+    assert len(set(cupy.launches)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "reason", "poisoned"),
+    [
+        ("wrong", Status.WRONG_RESULT, "out[0, 3, 4] is", False),
+        ("nothing", Status.WRONG_RESULT, "153 of 153 elements are wrong", False),
+        ("partial", Status.WRONG_RESULT, "out[0, 16, 8] is nan", False),
+        ("sometimes", Status.WRONG_RESULT, "after repeated launches: out[0, 0, 0] is 0", False),
+        ("overwrites", Status.WRONG_RESULT, "bytes of input b were changed", True),
+        ("overruns", Status.WRONG_RESULT, "1 bytes behind out were written", True),
+        ("unclean", Status.WRONG_RESULT, "workspace counters were not left zero", True),
+        ("illegal", Status.LAUNCH_ERROR, "illegal memory access", True),
+        ("missing", Status.LAUNCH_ERROR, "named symbol not found", True),
+        ("endless", Status.TIMEOUT, "a launch did not end within 0.05 s", True),
+        ("large", Status.OUT_OF_RESOURCES, "too many resources", False),
+    ],
+)
+def test_what_goes_wrong_has_a_status_and_says_whether_the_process_is_spent(arrays, name, status, reason, poisoned):
+    answer = measure(opened(FakeCupy(), arrays), name, workspace=True)
+    assert answer["status"] == status
+    assert reason in answer["reason"]
+    assert answer.get("poisoned", False) == poisoned
+    assert answer["seconds"] == []
+
+
+def test_a_harmless_failure_leaves_the_next_candidate_alone(arrays):
+    worker = opened(FakeCupy(), arrays)
+    assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
+    assert measure(worker, "right")["status"] == Status.OK
+
+
+def test_too_little_memory_is_a_status(arrays):
+    cupy = FakeCupy()
+    worker = opened(cupy, arrays)
+    cupy.free = 100
+    answer = measure(worker, "right", workspace=True)
+    assert (answer["status"], answer.get("poisoned", False)) == (Status.OUT_OF_RESOURCES, False)
+    ready = worker.handle(prepare(arrays))
+    assert ready["status"] == Status.OUT_OF_RESOURCES
+
+
+def test_a_reference_that_the_gpu_cannot_compute_is_asked_for():
+    worker = GpuWorker(FakeCupy())
+    worker.handle({"op": "open", "gpu": 0, "checks": "checks.cubin"})
+    answer = worker.handle(prepare(None))
+    assert answer["reference"] == "missing"
+    assert answer["why"]
+
+
+def test_an_unhealthy_gpu_is_noticed(arrays, monkeypatch):
+    worker = opened(FakeCupy(), arrays)
+    monkeypatch.setattr(Function, "check_bytes", lambda *_: None)
+    with pytest.raises(RuntimeError, match="known-good kernel did not find"):
+        worker.handle({"op": "health"})
+
+
+def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_library(arrays):
+    worker = opened(FakeCupy(time=3e-4), arrays)
+    answer = worker.handle({
+        "op": "compare", "data": "key", "kernels": [kernel("right"), kernel("wrong"), kernel("right")], "rounds": 7,
+        "library": True, "launch_limit": 0.05, "graph_below": 100e-6,
+    })  # fmt: skip
+    right, wrong, again, library = answer["arms"]
+    assert right["seconds"] == again["seconds"] == pytest.approx([3e-4] * 7)
+    assert (wrong["status"], wrong["seconds"]) == (Status.WRONG_RESULT, [])
+    assert library["reason"] == "cupy's matmul does not take f16 to f32"
+
+
+HOST = r"""
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+#define __device__ static
+#define __global__
+#define __launch_bounds__(x)
+static struct { unsigned x, y; } blockIdx, threadIdx, blockDim{1, 1}, gridDim{1, 1};
+static double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
+static long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
+static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
+static double __shfl_xor_sync(unsigned, double x, int) { return x; }
+template <class T> void atomicAdd(T* p, T v) { *p += v; }
+template <class T> void atomicMin(T* p, T v) { if (v < *p) *p = v; }
+template <class T> void atomicMax(T* p, T v) { if (v > *p) *p = v; }
+#define infinity check_infinity
+"""
+
+MAIN = r"""
+static std::vector<unsigned char> file(const char* name) {
+  std::vector<unsigned char> bytes;
+  FILE* f = fopen(name, "rb");
+  for (int c; (c = fgetc(f)) != EOF;) bytes.push_back(c);
+  fclose(f);
+  return bytes;
+}
+int main(int, char** a) {
+  auto found = file(a[2]), wanted = file(a[3]), allowed = file(a[4]);
+  u64 report[4] = {0, ~0ull, 0, ~0ull};
+  if (!strcmp(a[1], "bytes")) {
+    const u64 stride = atoll(a[6]);
+    for (blockIdx.y = 0; blockIdx.y < found.size() / stride; blockIdx.y++)
+      check_bytes(found.data(), wanted.data(), atoll(a[5]), stride, atoi(a[7]), 0xA5, report);
+  } else {
+    auto f = (const unsigned short*)found.data();
+    auto w = (const double*)wanted.data(), l = (const double*)allowed.data();
+    const u64 n = wanted.size() / 8;
+    if (!strcmp(a[1], "f16")) check_f16(f, w, l, n, report);
+    if (!strcmp(a[1], "bf16")) check_bf16(f, w, l, n, report);
+    if (!strcmp(a[1], "f32")) check_f32((const float*)f, w, l, n, report);
+  }
+  printf("%llu %llu %llu %llu\n", report[0], report[1], report[2], report[3]);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def host_checks(tmp_path_factory):
+    """The checking kernels as a host program of one thread: (kind, arrays, numbers) -> report."""
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no host C++ compiler")
+    folder = tmp_path_factory.mktemp("checks")
+    (folder / "checks.cpp").write_text(HOST + gpu_checks.KERNEL.source + MAIN)
+    command = [compiler, "-std=c++17", "-O1", "-w", "-o", str(folder / "checks"), str(folder / "checks.cpp")]
+    subprocess.run(command, check=True)
+
+    def run(kind, found, wanted, allowed, *numbers):
+        for name, array in (("found", found), ("wanted", wanted), ("allowed", allowed)):
+            (folder / name).write_bytes(np.ascontiguousarray(array).tobytes())
+        arguments = [str(folder / "checks"), kind, *(str(folder / n) for n in ("found", "wanted", "allowed"))]
+        done = subprocess.run([*arguments, *map(str, numbers)], check=True, capture_output=True, text=True)
+        return [int(x) for x in done.stdout.split()]
+
+    return run
+
+
+def worst(report):
+    return float(np.uint64(report[2]).view(np.float64))
+
+
+def test_the_checking_kernel_reads_every_half_as_numpy_does(host_checks):
+    halves = np.arange(65536, dtype=np.uint16)
+    values = halves.view(np.float16).astype(np.float64)
+    finite = np.isfinite(values)
+    report = host_checks("f16", halves, values, np.zeros(65536))
+    assert report[0] == (~finite).sum()
+    assert report[1] == 0x7C00
+    assert worst(report) == math.inf
+    assert host_checks("f16", halves[finite], values[finite], np.zeros(finite.sum()))[0] == 0
+
+
+def test_the_checking_kernel_reads_bf16_and_f32(host_checks):
+    values = np.array([1.0, -2.5, 3.0e38, 0.0])
+    assert host_checks("f32", values.astype(np.float32), values.astype(np.float32).astype(float), np.zeros(4))[0] == 0
+    bits = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    exact = (bits.astype(np.uint32) << 16).view(np.float32).astype(float)
+    assert host_checks("bf16", bits, exact, np.zeros(4))[0] == 0
+
+
+def test_the_checking_kernel_counts_and_finds_the_first_and_the_worst(host_checks):
+    found = np.float32([1.0, 2.5, 3.0, np.nan, 5.25])
+    report = host_checks("f32", found, np.arange(1.0, 6.0), np.full(5, 0.25))
+    assert (report[0], report[1], worst(report)) == (2, 1, math.inf)
+    report = host_checks("f32", found[[0, 1, 2, 4]], np.array([1.0, 2.0, 3.0, 5.0]), np.full(4, 0.25))
+    assert (report[0], report[1], worst(report)) == (1, 1, 2.0)
+
+
+def test_the_checking_kernel_tells_arrays_from_gaps(host_checks):
+    slots = np.full((3, 64), 0xA5, np.uint8)
+    slots[:, :40] = np.arange(40)
+    wanted, none = np.arange(40, dtype=np.uint8), 2**64 - 1
+    equal, anything, zero = gpu_checks.MODE_EQUAL, gpu_checks.MODE_ANY, gpu_checks.MODE_ZERO
+    assert host_checks("bytes", slots, wanted, wanted, 40, 64, equal) == [0, none, 0, none]
+    slots[1, 7] ^= 1
+    slots[2, 50] = 0
+    assert host_checks("bytes", slots, wanted, wanted, 40, 64, equal) == [1, 7, 1, 50]
+    assert host_checks("bytes", slots, wanted, wanted, 40, 64, anything) == [0, none, 1, 50]
+    assert host_checks("bytes", slots, wanted, wanted, 40, 64, zero)[0] == 3 * 40 - 3
+
+
+def test_the_checking_kernels_compile_for_every_architecture(tmp_path):
+    from measurements.compile import CompileCache, Compiled, CompilePool
+    from measurements.nvrtc import NvrtcMissing
+
+    try:
+        pool = CompilePool(CompileCache(tmp_path), workers=1)
+    except NvrtcMissing as missing:
+        pytest.skip(str(missing))
+    with pool:
+        for arch in ("sm_80", "sm_89", "sm_90a"):
+            assert isinstance(pool.compile(gpu_checks.KERNEL, arch), Compiled)

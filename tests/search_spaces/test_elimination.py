@@ -1,0 +1,308 @@
+"""Counting spaces that nobody could enumerate: totals beyond 64 bits, and a space like that of a matmul."""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces import elimination
+from search_spaces.columns import Columns
+from search_spaces.constraints import Constraints
+from search_spaces.elimination import TooTightlyTied, eliminate
+from search_spaces.parameters import IntArray, categorical, ordinal
+from search_spaces.rules import Attribute, BoolArray, Rule
+from search_spaces.space import Space
+from search_spaces.tables import Join, Relation, keys, sorted_order
+
+
+def rule(name: str, needs: tuple[str, ...], allows: object) -> Rule:
+    return Rule(name, needs, allows, lambda v: f"{name} refuses {v}")  # type: ignore[arg-type]
+
+
+# Totals ---------------------------------------------------------------------------------------------------------------
+
+
+def test_parameters_that_nothing_ties_multiply_exactly() -> None:
+    space = Space("free", [ordinal(f"p{i}", range(100)) for i in range(15)])
+    assert space.count() == space.raw_count == 10**30
+    digits = 123456789012345678901234567890
+    values = space.unrank([0, digits, 10**30 - 1])
+    read = [int("".join(f"{values[f'p{i}'][row]:02d}" for i in reversed(range(15)))) for row in range(3)]
+    assert read == [0, digits, 10**30 - 1]
+    assert len({s.key() for s in space.sample(100, seed=0)}) == 100
+
+
+def rising(length: int, values: int) -> Space:
+    """p0 <= p1 <= ...: comb(values + length - 1, length) configurations, all tied together."""
+    names = [f"p{i}" for i in range(length)]
+    rules = [
+        rule(f"{a}<={b}", (a, b), lambda c, a=a, b=b: c[a] <= c[b]) for a, b in zip(names[:-1], names[1:], strict=True)
+    ]
+    return Space("rising", [ordinal(n, range(values)) for n in names], [], rules)
+
+
+@pytest.mark.parametrize(("length", "values"), [(5, 6), (16, 16), (20, 40), (40, 40), (64, 64)])
+def test_tied_parameters_count_exactly_beyond_64_bits(length: int, values: int) -> None:
+    space = rising(length, values)
+    count = comb(values + length - 1, length)
+    assert space.count() == count
+    ranks = [0, 1, count // 3, count - 1]
+    drawn = space.unrank(ranks)
+    assert space.allowed(drawn).all()
+    assert len({s.key() for s in space.schedules(drawn)}) == len(ranks)
+
+
+def test_a_total_beyond_64_bits_is_sampled_without_bias() -> None:
+    space = rising(40, 40)
+    assert space.count() > 2**64
+    middle = space.columns(space.sample(4000, seed=2))["p20"]
+    # Of the sequences, comb(v + 20, 20) * comb(39 - v + 19, 19) have the value v in the middle.
+    weights = [comb(v + 20, 20) * comb(39 - v + 19, 19) for v in range(40)]
+    assert sum(weights) == space.count()
+    expected = float(sum(Fraction(v * w, sum(weights)) for v, w in enumerate(weights)))
+    spread = float(sum(Fraction(v * v * w, sum(weights)) for v, w in enumerate(weights))) - expected**2
+    assert abs(middle.mean() - expected) < 4 * (spread / 4000) ** 0.5
+
+
+def test_groups_beyond_64_bits_inside_a_small_count_are_exact() -> None:
+    """Sums over rows that a later rule refuses may be huge though the final count is 2."""
+    space = rising(40, 40)
+    ends = rule("ends", ("p0", "p39"), lambda c: c["p39"] - c["p0"] >= 39)
+    tight = [rule(f"t{i}", (f"p{i}",), lambda c, i=i: (c[f"p{i}"] == 0) | (i == 39) | (i == 7)) for i in range(40)]
+    space = Space("narrow", space.parameters, [], [*space.rules, ends, *tight])
+    assert space.count() == 1
+    assert space.explain(space.sample(1, seed=0)[0]) == []
+
+
+def test_too_tight_rules_are_told_before_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elimination, "TABLE_ROWS", 1000)
+    names = tuple(f"p{i}" for i in range(8))
+    one = rule("all", names, lambda c: sum(c[n] for n in names) % 2 == 0)
+    with pytest.raises(TooTightlyTied, match=r"tie p0, .* so tightly .* table of 8192 rows: split"):
+        Space("tight", [ordinal(n, range(4)) for n in names[:7]] + [ordinal("p7", (0,))], [], [one]).count()
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def relation(rows: list[tuple[int, ...]], names: str) -> Relation:
+    table = np.array(rows, dtype=np.uint32).reshape(len(rows), len(names))
+    return Relation({name: table[:, i] for i, name in enumerate(names)}, len(rows))
+
+
+pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12, unique=True)
+
+
+@settings(deadline=None, max_examples=100)
+@given(pairs, pairs, st.booleans())
+def test_a_join_pairs_all_rows_that_agree_in_order(
+    left: list[tuple[int, int]], right: list[tuple[int, int]], dense: bool
+) -> None:
+    size = 5 if dense else 2**30  # so large that the join searches instead of counting
+    join = Join(relation(left, "ab"), relation(right, "bc"), {"a": 5, "b": size})
+    whole = join.rows(0, len(left))
+    by_b = sorted(range(len(right)), key=lambda i: right[i][0])
+    expected = [(a, b, right[i][1]) for a, b in left for i in by_b if right[i][0] == b]
+    assert list(zip(*(whole.columns[n].tolist() for n in "abc"), strict=True)) == expected
+    assert int(join.counts.sum()) == whole.length == len(expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
+def test_keys_keep_the_order_even_where_their_product_is_beyond_64_bits(rows: list[tuple[int, int, int]]) -> None:
+    for size in (4, 2**25):
+        (key,), bound = keys([relation(rows, "abc")], {"a": size, "b": size, "c": size})
+        assert int(key.max()) < bound
+        assert [sorted(rows).index(row) for row in rows] == np.searchsorted(np.sort(key), key).tolist()
+        order = sorted_order(key, bound)
+        expected = sorted(range(len(rows)), key=lambda i: rows[i])  # stable
+        assert (list(range(len(rows))) if order is None else order.tolist()) == expected
+
+
+# A space like that of a matmul ----------------------------------------------------------------------------------------
+
+LAYOUTS = (
+    "identity",
+    *(f"pad({m},{n})" for m in (2, 4, 8, 16) for n in (1, 2, 4)),
+    *(f"swizzle({bits},{base},{shift})" for bits in (1, 2, 3) for base in (0, 3) for shift in (3, 4, 5)),
+)
+LAYOUTS = (*LAYOUTS, *(f"transpose+{layout}" for layout in LAYOUTS))
+
+
+def layout_bytes(rows: int, cols: int, layout: str) -> int:
+    extra = 0
+    if "pad" in layout:
+        m, n = map(int, layout[layout.index("(") + 1 : -1].split(","))
+        extra = (cols if "transpose" in layout else rows) // n * m
+    return 2 * (rows * cols + extra)
+
+
+def layout_suits(rows: int, cols: int, layout: str, intrinsic: str) -> bool:
+    numbers = [int(t) for t in layout[layout.index("(") + 1 : -1].split(",")] if "(" in layout else []
+    if "swizzle" in layout:
+        return 2 ** (numbers[0] + numbers[1] + numbers[2]) <= rows * cols and (intrinsic == "fma" or numbers[1] == 3)
+    return not numbers or intrinsic == "fma" or (numbers[0] % 8 == 0 and (intrinsic != "wmma" or numbers[1] == 1))
+
+
+def matmul_like() -> Space:
+    """23 parameters in the shape of a matmul's: 10^16 raw, 10^13 legal configurations."""
+    tiles, data = (16, 32, 64, 96, 128, 192, 256), (8, 16, 32, 64, 128)
+    parameters = [
+        ordinal("tile_m", tiles), ordinal("tile_n", tiles), ordinal("tile_k", (16, 32, 64, 128)),
+        categorical("intrinsic", ("fma", "wmma", "mma16816", "mma1688")),
+        ordinal("sg_layout_m", (1, 2, 4, 8)), ordinal("sg_layout_n", (1, 2, 4, 8)),
+        ordinal("sg_data_m", data), ordinal("sg_data_n", data),
+        categorical("layout_a", LAYOUTS), categorical("layout_b", LAYOUTS),
+        categorical("copy_a", ("ld.global", "cp.async")), categorical("copy_b", ("ld.global", "cp.async")),
+        ordinal("vector_a", (1, 2, 4, 8)), ordinal("vector_b", (1, 2, 4, 8)),
+        ordinal("copy_columns_a", (1, 2, 4, 8, 16, 32, 64, 128)),
+        ordinal("copy_columns_b", (1, 2, 4, 8, 16, 32, 64, 128)),
+        ordinal("stages", (1, 2, 3, 4, 5)), ordinal("k_unroll", (1, 2, 4, 8)),
+        categorical("epilogue", ("registers", "shared")), ordinal("min_blocks", (1, 2, 3, 4)),
+        ordinal("split_k", (1, 2, 4, 8, 16, 32)),
+        categorical("raster", ("row", "column", "grouped_2", "grouped_4", "grouped_8", "grouped_16")),
+        categorical("batch_mapping", ("outer", "inner")),
+    ]  # fmt: skip
+
+    def staging(x: str, tile: str) -> Attribute:
+        def compute(c: Columns) -> IntArray:
+            through_registers = c.map(f"copy_{x}", lambda copy: copy == "ld.global")
+            return np.asarray(c[tile] * c["tile_k"] // (2 * c["threads"]) * through_registers)
+
+        return Attribute(f"staging_{x}", (tile, "tile_k", "threads", f"copy_{x}"), compute)
+
+    def stage_bytes(x: str, tile: str) -> Attribute:
+        needs = (tile, "tile_k", f"layout_{x}")
+        return Attribute(f"stage_bytes_{x}", needs, lambda c: c.map(needs, layout_bytes))
+
+    def plus(name: str, *needs: str) -> Attribute:
+        return Attribute(name, needs, lambda c: np.sum([c[n] for n in needs], axis=0))
+
+    def shared_bytes(c: Columns) -> IntArray:
+        epilogue = c["tile_m"] * c["tile_n"] * 4 * c.map("epilogue", lambda e: e == "shared")
+        return np.maximum(c["stage_bytes"] * c["stages"], epilogue)
+
+    def fragments(c: Columns) -> IntArray:
+        each = c.map("intrinsic", {"fma": 1, "wmma": 8, "mma16816": 4, "mma1688": 2}.__getitem__)
+        return np.asarray((c["tile_m"] // c["sg_layout_m"] + c["tile_n"] // c["sg_layout_n"]) * each // 16)
+
+    attributes = [
+        Attribute("threads", ("sg_layout_m", "sg_layout_n"), lambda c: c["sg_layout_m"] * c["sg_layout_n"] * 32),
+        stage_bytes("a", "tile_m"), stage_bytes("b", "tile_n"), staging("a", "tile_m"), staging("b", "tile_n"),
+        plus("stage_bytes", "stage_bytes_a", "stage_bytes_b"), plus("staging", "staging_a", "staging_b"),
+        Attribute("shared_bytes", ("stage_bytes", "stages", "epilogue", "tile_m", "tile_n"), shared_bytes),
+        Attribute("accumulators", ("tile_m", "tile_n", "threads"), lambda c: c["tile_m"] * c["tile_n"] // c["threads"]),
+        Attribute("fragments", ("tile_m", "tile_n", "sg_layout_m", "sg_layout_n", "intrinsic"), fragments),
+        plus("registers", "accumulators", "fragments", "staging"),
+    ]  # fmt: skip
+
+    def wg_map(axis: str) -> Rule:
+        needs = (f"tile_{axis}", f"sg_layout_{axis}", f"sg_data_{axis}", "intrinsic")
+
+        def fits(tile: int, layout: int, data: int, intrinsic: str) -> bool:
+            return data % (8 if intrinsic == "fma" or axis == "n" else 16) == 0 and tile % (layout * data) == 0
+
+        return rule(f"wg_map_{axis}", needs, lambda c: c.map(needs, fits, bool))
+
+    def operand_rules(x: str, tile: str) -> list[Rule]:
+        vector, columns = f"vector_{x}", f"copy_columns_{x}"
+        shape = (tile, "tile_k", "threads", vector, columns)
+        suits = (tile, "tile_k", f"layout_{x}", "intrinsic")
+        together = (f"layout_{x}", vector)
+
+        def divides(c: Columns) -> BoolArray:
+            rows = np.maximum(1, c["threads"] // c[columns])
+            return (c["tile_k"] % (c[vector] * c[columns]) == 0) & (c[tile] % rows == 0)
+
+        def contiguous(layout: str, elements: int) -> bool:
+            return "transpose" not in layout or elements == 1
+
+        return [
+            rule(f"layout_{x}", suits, lambda c: c.map(suits, layout_suits, bool)),
+            rule(f"copy_map_{x}", shape, divides),
+            rule(f"copy_layout_{x}", together, lambda c: c.map(together, contiguous, bool)),
+            rule(f"copy_async_{x}", (f"copy_{x}", vector), lambda c: (c[f"copy_{x}"] == 0) | (c[vector] >= 2)),
+        ]
+
+    rules = [
+        wg_map("m"), wg_map("n"), *operand_rules("a", "tile_m"), *operand_rules("b", "tile_n"),
+        rule("threads", ("threads",), lambda c: c["threads"] <= 1024),
+        rule("k_unroll", ("tile_k", "k_unroll"), lambda c: c["tile_k"] // 16 % c["k_unroll"] == 0),
+        rule("stages", ("stages", "copy_a", "copy_b"), lambda c: (c["stages"] <= 2) | (c["copy_a"] + c["copy_b"] > 0)),
+        rule("split_k", ("split_k", "tile_k", "stages"), lambda c: 4096 // c["tile_k"] // c["split_k"] >= c["stages"]),
+        rule(
+            "shared_memory",
+            ("shared_bytes", "min_blocks"),
+            lambda c: (c["shared_bytes"] <= 232448) & ((c["shared_bytes"] + 1024) * c["min_blocks"] <= 233472),
+        ),
+        rule(
+            "registers",
+            ("registers", "threads", "min_blocks"),
+            lambda c: (c["registers"] <= 231) & ((c["registers"] + 24) * c["threads"] * c["min_blocks"] <= 65536),
+        ),
+    ]  # fmt: skip
+    return Space("matmul_like", parameters, attributes, rules)
+
+
+@pytest.fixture(scope="module")
+def matmul() -> Space:
+    return matmul_like()
+
+
+def test_a_matmul_is_counted_in_small_tables(matmul: Space) -> None:
+    assert matmul.raw_count > 10**16
+    tree = eliminate(Constraints(matmul.parameters, matmul.attributes), matmul.rules)
+    assert tree.count == matmul.count() > 10**12
+    rows = [len(next(iter(step.values.values()))) for step in tree.steps if step.values]
+    assert max(rows) < 3_000_000
+
+
+def test_a_matmul_is_counted_right_as_far_as_chance_can_tell(matmul: Space) -> None:
+    rng = np.random.default_rng(1)
+    n = 400_000
+    codes = {p.name: rng.integers(0, len(p.values), n) for p in matmul.parameters}
+    hits = int(matmul.allowed(Columns.coded(codes, {p.name: p.values for p in matmul.parameters}, n)).sum())
+    expected = n * matmul.count() / matmul.raw_count
+    assert expected > 50
+    assert abs(hits - expected) < 4 * expected**0.5
+
+
+def test_samples_of_a_matmul_are_legal_and_fixed_by_the_seed(matmul: Space) -> None:
+    samples = matmul.sample(2000, seed=5)
+    assert matmul.allowed(matmul.columns(samples)).all()
+    assert len({s.key() for s in samples}) == 2000
+    text = "\n".join(s.key() for s in samples[:100])
+    assert hashlib.sha256(text.encode()).hexdigest() == GOLDEN
+
+
+GOLDEN = ""
+
+
+def test_shares_of_a_matmul_add_up(matmul: Space) -> None:
+    """Fixing a parameter to each of its values in turn partitions the space, and samples follow the parts' sizes."""
+    parts = []
+    for i, p in enumerate(matmul.parameters):
+        if p.name == "intrinsic":
+            for value in p.values:
+                fixed = list(matmul.parameters)
+                fixed[i] = categorical(p.name, (value,))
+                parts.append(Space("part", fixed, matmul.attributes, matmul.rules).count())
+    assert sum(parts) == matmul.count()
+    codes = matmul.columns(matmul.sample(5000, seed=3))["intrinsic"]
+    expected = np.array(parts) / sum(parts) * 5000
+    assert float(np.square(np.bincount(codes, minlength=4) - expected).sum() / expected.min()) < 16.3  # 3 degrees
+
+
+def test_moves_in_a_matmul_find_legal_schedules(matmul: Space) -> None:
+    parents = matmul.sample(50, seed=4)
+    rng = np.random.default_rng(0)
+    for children in (matmul.mutate(parents, rng), matmul.crossover(parents, parents[::-1], rng)):
+        assert matmul.allowed(matmul.columns(children)).all()
+        assert sum(a != b for a, b in zip(parents, children, strict=True)) >= 45
+    assert len(matmul.neighbours(parents[0])) > 10

@@ -100,9 +100,7 @@ def verify(
         yield from pool.map(lambda s: verify_one(problem, s, device, seed=seed, time_limit=time_limit), schedules)
 
 
-def _max_abs_error(
-    problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]
-) -> float:
+def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]) -> float:
     """Over all outputs; infinite where one is NaN and its reference is not."""
     worst = 0.0
     for operand in problem.operands():

@@ -211,6 +211,7 @@ class _Events:
         self.shared_sites: dict[tuple[object, ...], SharedSite] = {}
         self.global_sites: dict[tuple[object, ...], GlobalSite] = {}
         self.end: dict[str, Any] | None = None
+        ids: list[int] = []
         counts: dict[int, int] = {}
         for line in text.splitlines(keepends=True):
             if not line.endswith("\n"):
@@ -220,6 +221,7 @@ class _Events:
                 case "finding":
                     kind = FindingKind(event["kind"])
                     self.findings.append(Finding(kind, event["message"], event["file"], event["line"]))
+                    ids.append(event["id"])
                 case "count":
                     counts[event["id"]] = event["count"]
                 case "shared":
@@ -229,7 +231,7 @@ class _Events:
                 case "end":
                     self.end = event
         self.findings = [
-            Finding(f.kind, f.message, f.file, f.line, counts.get(i, 1)) for i, f in enumerate(self.findings)
+            dataclasses.replace(f, count=counts.get(i, 1)) for i, f in zip(ids, self.findings, strict=True)
         ]
 
     # Instructions of one kind on one line are one site, in the order of their first visits.

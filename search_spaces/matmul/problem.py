@@ -85,7 +85,7 @@ class Matmul(Problem):
 
     @property
     def activation(self) -> str:
-        """"none", "relu", "gelu" or "silu"."""
+        """ "none", "relu", "gelu" or "silu"."""
         last = self.epilogue.rpartition("+")[2]
         return last if last in ACTIVATIONS else "none"
 
@@ -162,5 +162,3 @@ def _activate(kind: str, x: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             return x / (1.0 + np.exp(-x))
     return x
-
-

@@ -161,20 +161,24 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
 
     return (
         Attribute("threads", ("sg_layout_m", "sg_layout_n"), lambda c: c["sg_layout_m"] * c["sg_layout_n"] * 32),
-        Attribute("stage_bytes_a", ("layout_a", "tile_m", "tile_k"), stage_bytes("a"), "shared bytes of one stage of a"),
-        Attribute("stage_bytes_b", ("layout_b", "tile_k", "tile_n"), stage_bytes("b"), "shared bytes of one stage of b"),
+        Attribute(
+            "stage_bytes_a", ("layout_a", "tile_m", "tile_k"), stage_bytes("a"), "shared bytes of one stage of a"
+        ),
+        Attribute(
+            "stage_bytes_b", ("layout_b", "tile_k", "tile_n"), stage_bytes("b"), "shared bytes of one stage of b"
+        ),
         Attribute("staging_a", ("tile_m", "tile_k", "threads", "copy_a"), staging("a"), "registers that copy a"),
         Attribute("staging_b", ("tile_k", "tile_n", "threads", "copy_b"), staging("b"), "registers that copy b"),
-        Attribute(
-            "stage_bytes", ("stage_bytes_a", "stage_bytes_b"), lambda c: c["stage_bytes_a"] + c["stage_bytes_b"]
-        ),
+        Attribute("stage_bytes", ("stage_bytes_a", "stage_bytes_b"), lambda c: c["stage_bytes_a"] + c["stage_bytes_b"]),
         Attribute("staging", ("staging_a", "staging_b"), lambda c: c["staging_a"] + c["staging_b"]),
         Attribute(
             "shared_bytes",
             ("stage_bytes", "stages", "epilogue", "tile_m", "tile_n"),
             lambda c: np.maximum(
                 c["stage_bytes"] * c["stages"],
-                c["tile_m"] * (c["tile_n"] + EPILOGUE_PAD) * 4
+                c["tile_m"]
+                * (c["tile_n"] + EPILOGUE_PAD)
+                * 4
                 * c.map("epilogue", lambda e: e == "shared", dtype=np.int64),
             ),
             "dynamic shared memory of a block",
@@ -265,8 +269,10 @@ def _map_rules() -> tuple[Rule, ...]:
             f"wg_map_{axis}",
             needs,
             lambda c: divides(c, axis),
-            lambda v: f"sg_layout x sg_data is {v[needs[1]]} x {v[needs[2]]} along {axis}, which does not divide "
-            f"tile_{axis} = {v[needs[0]]}: subgroups would share or miss parts of the tile",
+            lambda v: (
+                f"sg_layout x sg_data is {v[needs[1]]} x {v[needs[2]]} along {axis}, which does not divide "
+                f"tile_{axis} = {v[needs[0]]}: subgroups would share or miss parts of the tile"
+            ),
         )
 
     return map_rule("m"), map_rule("n")
@@ -289,8 +295,10 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "intrinsic_sm",
             ("intrinsic",),
             lambda c: c.map("intrinsic", lambda name: intrinsic(name).min_sm <= device.sm, dtype=np.bool_),
-            lambda v: f"{v['intrinsic']} needs sm_{intrinsic(str(v['intrinsic'])).min_sm}, but {device.name} is "
-            f"sm_{device.sm}",
+            lambda v: (
+                f"{v['intrinsic']} needs sm_{intrinsic(str(v['intrinsic'])).min_sm}, but {device.name} is "
+                f"sm_{device.sm}"
+            ),
         ),
         Rule(
             "precision",
@@ -310,16 +318,20 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 lambda name, route: route == "shared" or intrinsic(name).c.layout is not None,
                 dtype=np.bool_,
             ),
-            lambda v: f"{v['intrinsic']} does not say which thread holds which accumulator, so the epilogue must go "
-            "through shared memory",
+            lambda v: (
+                f"{v['intrinsic']} does not say which thread holds which accumulator, so the epilogue must go "
+                "through shared memory"
+            ),
         ),
         Rule(
             "k_unroll",
             ("tile_k", "intrinsic", "k_unroll"),
             lambda c: c["tile_k"] // c.map("intrinsic", lambda name: intrinsic(name).k) % c["k_unroll"] == 0,
-            lambda v: f"k_unroll is {v['k_unroll']}, which does not divide the "
-            f"{_int(v, 'tile_k') // intrinsic(str(v['intrinsic'])).k} steps of {v['intrinsic']} in tile_k = "
-            f"{v['tile_k']}",
+            lambda v: (
+                f"k_unroll is {v['k_unroll']}, which does not divide the "
+                f"{_int(v, 'tile_k') // intrinsic(str(v['intrinsic'])).k} steps of {v['intrinsic']} in tile_k = "
+                f"{v['tile_k']}"
+            ),
         ),
     )
 
@@ -329,8 +341,10 @@ def _code_size_rule() -> Rule:
         "code_size",
         ("accumulators", "intrinsic", "k_unroll"),
         lambda c: c["accumulators"] * c["k_unroll"] <= BODY_LIMIT * _results_per_instruction(c),
-        lambda v: f"{v['accumulators']} accumulators with k unrolled {v['k_unroll']} times make a loop body of over "
-        f"{BODY_LIMIT} arithmetic instructions",
+        lambda v: (
+            f"{v['accumulators']} accumulators with k unrolled {v['k_unroll']} times make a loop body of over "
+            f"{BODY_LIMIT} arithmetic instructions"
+        ),
     )
 
 
@@ -369,9 +383,7 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         Rule(
             layout,
             (layout, *names, "intrinsic"),
-            lambda c: c.map(
-                (layout, *names, "intrinsic"), lambda *args: refusal(*args) is None, dtype=np.bool_
-            ),
+            lambda c: c.map((layout, *names, "intrinsic"), lambda *args: refusal(*args) is None, dtype=np.bool_),
             lambda v: refusal(str(v[layout]), _int(v, names[0]), _int(v, names[1]), str(v["intrinsic"])) or "",
             f"the layout of {operand} is injective, stays inside its tile and suits the intrinsic",
         ),
@@ -379,28 +391,36 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
             f"copy_alignment_{operand}",
             (vector,),
             lambda c: extent % c[vector] == 0,
-            lambda v: f"{vector} is {v[vector]}, but lines of {operand} in memory have {extent} elements: vectors of "
-            f"at most {gcd(extent, 16 // element_bytes)} are aligned",
+            lambda v: (
+                f"{vector} is {v[vector]}, but lines of {operand} in memory have {extent} elements: vectors of "
+                f"at most {gcd(extent, 16 // element_bytes)} are aligned"
+            ),
         ),
         Rule(
             f"copy_map_{operand}",
             (major, minor, "threads", vector, columns),
             copy_divides,
-            lambda v: f"{v['threads']} threads in {v[columns]} columns of {v[vector]} elements do not divide the "
-            f"{v[major]}x{v[minor]} tile of {operand} (lines across, elements along contiguous memory)",
+            lambda v: (
+                f"{v['threads']} threads in {v[columns]} columns of {v[vector]} elements do not divide the "
+                f"{v[major]}x{v[minor]} tile of {operand} (lines across, elements along contiguous memory)"
+            ),
         ),
         Rule(
             f"copy_async_{operand}",
             (copy, vector, layout, *names),
-            lambda c: c.map(copy, lambda how: how == "ld.global", dtype=np.bool_)
-            | (
-                (c[vector] * element_bytes >= 4)
-                & (c.map((layout, *names), contiguity) % c[vector] == 0)
-                & (c.map((layout, *names), contiguity) > 0)
+            lambda c: (
+                c.map(copy, lambda how: how == "ld.global", dtype=np.bool_)
+                | (
+                    (c[vector] * element_bytes >= 4)
+                    & (c.map((layout, *names), contiguity) % c[vector] == 0)
+                    & (c.map((layout, *names), contiguity) > 0)
+                )
             ),
-            lambda v: f"cp.async moves 4, 8 or 16 bytes that stay together, but {vector} = {v[vector]} is "
-            f"{_int(v, vector) * element_bytes} bytes and layout {v[layout]} keeps "
-            f"{contiguity(str(v[layout]), _int(v, names[0]), _int(v, names[1]))} elements of a line of {operand} together",
+            lambda v: (
+                f"cp.async moves 4, 8 or 16 bytes that stay together, but {vector} = {v[vector]} is "
+                f"{_int(v, vector) * element_bytes} bytes and layout {v[layout]} keeps "
+                f"{contiguity(str(v[layout]), _int(v, names[0]), _int(v, names[1]))} elements of a line of {operand} together"
+            ),
         ),
     )
 
@@ -414,8 +434,10 @@ def _split_rule(problem: Matmul) -> Rule:
         "split_k",
         ("tile_k", "split_k"),
         splits_filled,
-        lambda v: f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // _int(v, 'tile_k'))} k-tiles "
-        f"of {v['tile_k']}: a split would have nothing to do",
+        lambda v: (
+            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // _int(v, 'tile_k'))} k-tiles "
+            f"of {v['tile_k']}: a split would have nothing to do"
+        ),
     )
 
 
@@ -429,14 +451,18 @@ def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
             "stages",
             ("stages", "tile_k", "split_k"),
             stages_filled,
-            lambda v: f"{v['stages']} stages are more than the k-tiles of a split (k = {problem.k}, tile_k = "
-            f"{v['tile_k']}, split_k = {v['split_k']})",
+            lambda v: (
+                f"{v['stages']} stages are more than the k-tiles of a split (k = {problem.k}, tile_k = "
+                f"{v['tile_k']}, split_k = {v['split_k']})"
+            ),
         ),
         Rule(
             "stages_async",
             ("stages", "copy_a", "copy_b"),
             lambda c: (c["stages"] <= 2) | c.map(("copy_a", "copy_b"), lambda a, b: "cp.async" in (a, b), np.bool_),
-            lambda v: f"{v['stages']} stages need a cp.async copy: loads through registers are one k-tile ahead at most",
+            lambda v: (
+                f"{v['stages']} stages need a cp.async copy: loads through registers are one k-tile ahead at most"
+            ),
         ),
     )
 
@@ -460,24 +486,32 @@ def _device_rules(device: Device) -> tuple[Rule, ...]:
             "min_blocks",
             ("threads", "min_blocks"),
             lambda c: c["threads"] * c["min_blocks"] <= device.max_threads_per_sm,
-            lambda v: f"{v['min_blocks']} blocks of {v['threads']} threads exceed the {device.max_threads_per_sm} of an "
-            f"SM of {device.name}",
+            lambda v: (
+                f"{v['min_blocks']} blocks of {v['threads']} threads exceed the {device.max_threads_per_sm} of an "
+                f"SM of {device.name}"
+            ),
         ),
         Rule(
             "registers",
             ("registers", "threads", "min_blocks"),
             lambda c: c["registers"] <= register_limit(c),
-            lambda v: f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
-            f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, at most {device.max_registers_per_thread} "
-            "each)",
+            lambda v: (
+                f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
+                f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, at most {device.max_registers_per_thread} "
+                "each)"
+            ),
         ),
         Rule(
             "shared_memory",
             ("shared_bytes", "min_blocks"),
-            lambda c: (c["shared_bytes"] <= device.shared_per_block)
-            & ((c["shared_bytes"] + device.reserved_shared_per_block) * c["min_blocks"] <= device.shared_per_sm),
-            lambda v: f"{v['shared_bytes']} bytes of shared memory in each of {v['min_blocks']} blocks exceed "
-            f"{device.name}'s {device.shared_per_block} a block or {device.shared_per_sm} an SM",
+            lambda c: (
+                (c["shared_bytes"] <= device.shared_per_block)
+                & ((c["shared_bytes"] + device.reserved_shared_per_block) * c["min_blocks"] <= device.shared_per_sm)
+            ),
+            lambda v: (
+                f"{v['shared_bytes']} bytes of shared memory in each of {v['min_blocks']} blocks exceed "
+                f"{device.name}'s {device.shared_per_block} a block or {device.shared_per_sm} an SM"
+            ),
         ),
     )
 
@@ -493,8 +527,10 @@ def _raster_rule(problem: Matmul) -> Rule:
         "raster",
         ("tile_m", "tile_n", "raster"),
         lambda c: c.map(("tile_m", "tile_n", "raster"), useful, dtype=np.bool_),
-        lambda v: f"raster {v['raster']} orders {-(-problem.m // _int(v, 'tile_m'))} x "
-        f"{-(-problem.n // _int(v, 'tile_n'))} tiles as a simpler raster does",
+        lambda v: (
+            f"raster {v['raster']} orders {-(-problem.m // _int(v, 'tile_m'))} x "
+            f"{-(-problem.n // _int(v, 'tile_n'))} tiles as a simpler raster does"
+        ),
     )
 
 

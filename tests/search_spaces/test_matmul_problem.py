@@ -57,9 +57,7 @@ def test_problem_survives_json_and_equal_problems_have_equal_keys() -> None:
     [*itertools.product(("row", "col"), ("row", "col"), ("none",)), *(("row", "col", e) for e in EPILOGUES)],
 )
 def test_reference_is_the_definition_element_by_element(order_a: str, order_b: str, epilogue: str) -> None:
-    problem = Matmul(
-        3, 4, 5, batch=2, a="f32", b="f32", out="f32", order_a=order_a, order_b=order_b, epilogue=epilogue
-    )
+    problem = Matmul(3, 4, 5, batch=2, a="f32", b="f32", out="f32", order_a=order_a, order_b=order_b, epilogue=epilogue)
     inputs = problem.random_inputs(0)
     assert {name: array.shape for name, array in inputs.items()} == {
         o.name: o.shape for o in problem.operands() if o.role == "input"

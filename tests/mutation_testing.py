@@ -1,0 +1,56 @@
+"""Break kernels by one edit of one header, and see whether the emulator or the reference notices."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched.codegen import generate, include_dir
+from measurements.emulator import emulate
+from measurements.verification import check
+from search_spaces.devices import device
+from search_spaces.family import problem_from_json
+from search_spaces.schedule import Schedule
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """Replace ``old``, which occurs once in ``header`` (below include/autosched), by ``new``, and run ``case``, a
+    golden case whose schedule reaches the edited line."""
+
+    name: str
+    case: str
+    header: str
+    old: str
+    new: str
+
+
+def found_in(case: str, include: str | None = None) -> str:
+    """ "ok", or what was found when the golden case ``case`` was emulated, with the headers of ``include``."""
+    data = json.loads((GOLDEN / f"{case}.json").read_text())
+    problem = problem_from_json(data["problem"])
+    kernel = generate(problem, Schedule.from_json(problem.family, data["schedule"]), device(data["device"]))
+    if include is not None:
+        kernel = dataclasses.replace(kernel, include_dirs=(include,))
+    inputs = problem.random_inputs(3)
+    result = emulate(kernel, inputs, time_limit=30)
+    if result.status != "ok":
+        return f"{result.status}: {result.reason}"
+    outcome = check(problem, inputs, result.outputs)
+    return "ok" if outcome.ok else f"wrong_result: {outcome.reason}"
+
+
+def found_with(mutation: Mutation, folder: Path) -> str:
+    """``found_in`` with the mutated headers, which are written below ``folder``."""
+    include = folder / "include"
+    shutil.copytree(include_dir(), include)
+    header = include / "autosched" / mutation.header
+    text = header.read_text()
+    assert text.count(mutation.old) == 1, f"the edit must fit one place of {mutation.header}"
+    header.write_text(text.replace(mutation.old, mutation.new))
+    return found_in(mutation.case, str(include))

@@ -1,4 +1,4 @@
-"""From (Problem, Schedule) to a Kernel: an include, a Config of named constants, one entry. Algorithms are in .cuh files."""
+"""From (Problem, Schedule) to a Kernel: an include, a Config of constants, one entry. Algorithms are in .cuh files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def include_dir() -> str:
 
 
 def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
-    """The kernel of one schedule. Raises ValueError with the rule's reason if the schedule cannot compute ``problem``."""
+    """The kernel of one schedule. Raises ValueError with the rule's reason if it cannot compute ``problem``."""
     row = family(problem.family)
     config = row.config(problem, schedule, device)
     name = f"autosched_{row.name}"

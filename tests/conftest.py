@@ -9,9 +9,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-golden", action="store_true", help="write what code generation emits now as the expected"
-    )
+    parser.addoption("--update-golden", action="store_true", help="accept what code generation emits now")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -419,7 +419,7 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
             lambda v: (
                 f"cp.async moves 4, 8 or 16 bytes that stay together, but {vector} = {v[vector]} is "
                 f"{_int(v, vector) * element_bytes} bytes and layout {v[layout]} keeps "
-                f"{contiguity(str(v[layout]), _int(v, names[0]), _int(v, names[1]))} elements of a line of {operand} together"
+                f"{contiguity(str(v[layout]), _int(v, names[0]), _int(v, names[1]))} elements of {operand} together"
             ),
         ),
     )
@@ -460,9 +460,7 @@ def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
             "stages_async",
             ("stages", "copy_a", "copy_b"),
             lambda c: (c["stages"] <= 2) | c.map(("copy_a", "copy_b"), lambda a, b: "cp.async" in (a, b), np.bool_),
-            lambda v: (
-                f"{v['stages']} stages need a cp.async copy: loads through registers are one k-tile ahead at most"
-            ),
+            lambda v: f"{v['stages']} stages need a cp.async copy: loads through registers are one k-tile ahead",
         ),
     )
 
@@ -497,8 +495,8 @@ def _device_rules(device: Device) -> tuple[Rule, ...]:
             lambda c: c["registers"] <= register_limit(c),
             lambda v: (
                 f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
-                f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, at most {device.max_registers_per_thread} "
-                "each)"
+                f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, each thread at most "
+                f"{device.max_registers_per_thread})"
             ),
         ),
         Rule(

@@ -57,10 +57,18 @@ MUTATIONS = (
         "          loader.store(fill);",
         "          loader.store(stage);",
     ),
-    Mutation("warps share a column", PIPELINED, MATMUL, "warp_n = warp % C::sg_layout_n", "warp_n = warp / C::sg_layout_n"),
+    Mutation(
+        "warps share a column", PIPELINED, MATMUL, "warp_n = warp % C::sg_layout_n", "warp_n = warp / C::sg_layout_n"
+    ),
     Mutation("fragment rows with the wrong stride", PIPELINED, MATMUL, "i % per_m * I::m;", "i % per_m * I::n;"),
     Mutation("B is read from A's stage", PIPELINED, MATMUL, "tile + A::stage_bytes, step", "tile, step"),
-    Mutation("k-steps of one intrinsic all alike", PIPELINED, MATMUL, "origin_m(warp_m, i), step * I::k", "origin_m(warp_m, i), 0"),
+    Mutation(
+        "k-steps of one intrinsic all alike",
+        PIPELINED,
+        MATMUL,
+        "origin_m(warp_m, i), step * I::k",
+        "origin_m(warp_m, i), 0",
+    ),
     Mutation("column tail stored", FMA_ODD, MATMUL, "if (col + e < C::n)", "if (col + e <= C::n)"),
     Mutation("row tail stored", FMA_ODD, MATMUL, "if (row >= C::m) continue;", "if (row > C::m) continue;"),
     Mutation("row tail of the shared epilogue", WMMA, MATMUL, "m0 + row >= C::m", "m0 + row > C::m"),
@@ -79,7 +87,9 @@ MUTATIONS = (
         "    ptx::barrier_sync();\n    constexpr int vector = C::store_vector;",
         "    constexpr int vector = C::store_vector;",
     ),
-    Mutation("epilogue rows too short", WMMA, MATMUL, "epilogue_line = C::tile_n + 8;", "epilogue_line = C::tile_n - 8;"),
+    Mutation(
+        "epilogue rows too short", WMMA, MATMUL, "epilogue_line = C::tile_n + 8;", "epilogue_line = C::tile_n - 8;"
+    ),
     Mutation(
         "split counted before all its sums are stored",
         SPLIT,
@@ -95,21 +105,57 @@ MUTATIONS = (
         "",
     ),
     Mutation("first split finishes the tile", SPLIT, MATMUL, "!= C::split_k - 1) return", "!= 0) return"),
-    Mutation("splits begin at the wrong k", SPLIT, MATMUL, "split * tiles_k_of_split * C::tile_k;", "split * C::tile_k;"),
+    Mutation(
+        "splits begin at the wrong k", SPLIT, MATMUL, "split * tiles_k_of_split * C::tile_k;", "split * C::tile_k;"
+    ),
     Mutation("a split's sums left out", SPLIT, MATMUL, "s < C::split_k; ++s", "s < C::split_k - 1; ++s"),
     Mutation("batch stride of A", SPLIT, MATMUL, "(batch) * C::m * C::k;", "(batch) * C::n * C::k;"),
-    Mutation("batch and tile mixed up", SPLIT, MATMUL, "C::batch_inner ? id / C::batch", "C::batch_inner ? id % C::batch"),
+    Mutation(
+        "batch and tile mixed up", SPLIT, MATMUL, "C::batch_inner ? id / C::batch", "C::batch_inner ? id % C::batch"
+    ),
     Mutation("bias shifted by one", FMA_ODD, MATMUL, "(bias + col)", "(bias + col + 1)"),
     Mutation("row check of the copy", FMA_PADS, COPY, "major + i * major_step < ArrayMajor", "true"),
     Mutation("line tail of the copy", PIPELINED, COPY, "minor + j * minor_step < ArrayMinor", "true"),
-    Mutation("zero fill of cp.async", PIPELINED, COPY, "from, ok ? bytes : 0);\n        } else", "from, bytes);\n        } else"),
+    Mutation(
+        "zero fill of cp.async",
+        PIPELINED,
+        COPY,
+        "from, ok ? bytes : 0);\n        } else",
+        "from, bytes);\n        } else",
+    ),
     Mutation("out-of-bounds vector read", WMMA, COPY, "if (inside(i, j)) packet =", "packet ="),
-    Mutation("copy without the swizzle", PIPELINED, COPY, "MinorIsColumn ? Layout::offset(a, b)", "MinorIsColumn ? a * Layout::cols + b"),
-    Mutation("copy without the pad", FMA_ODD, COPY, "MinorIsColumn ? Layout::offset(a, b)", "MinorIsColumn ? a * Layout::cols + b"),
-    Mutation("copy threads in one line", PIPELINED, COPY, "major(int(threadIdx.x) / Columns)", "major(int(threadIdx.x) % Columns)"),
+    Mutation(
+        "copy without the swizzle",
+        PIPELINED,
+        COPY,
+        "MinorIsColumn ? Layout::offset(a, b)",
+        "MinorIsColumn ? a * Layout::cols + b",
+    ),
+    Mutation(
+        "copy without the pad",
+        FMA_ODD,
+        COPY,
+        "MinorIsColumn ? Layout::offset(a, b)",
+        "MinorIsColumn ? a * Layout::cols + b",
+    ),
+    Mutation(
+        "copy threads in one line",
+        PIPELINED,
+        COPY,
+        "major(int(threadIdx.x) / Columns)",
+        "major(int(threadIdx.x) % Columns)",
+    ),
     Mutation("copy does not advance", PIPELINED, COPY, "    source += TileMinor;\n", ""),
-    Mutation("copy advances by the wrong lines", PIPELINED, COPY, "(TileMajor) * ArrayMinor;", "(TileMinor) * ArrayMinor;"),
-    Mutation("torn vector stored in part", FMA_TORN, COPY, "e += StoreVector) {\n          ptx", "e += 2 * StoreVector) {\n          ptx"),
+    Mutation(
+        "copy advances by the wrong lines", PIPELINED, COPY, "(TileMajor) * ArrayMinor;", "(TileMinor) * ArrayMinor;"
+    ),
+    Mutation(
+        "torn vector stored in part",
+        FMA_TORN,
+        COPY,
+        "e += StoreVector) {\n          ptx",
+        "e += 2 * StoreVector) {\n          ptx",
+    ),
     Mutation(
         "swapped fragments of B",
         PIPELINED,
@@ -142,13 +188,37 @@ MUTATIONS = (
         "wmma_load_b_m16n16k16_f16<Operand::order>",
         "wmma_load_b_m16n16k16_f16<ptx::Major::col>",
     ),
-    Mutation("fma lanes swapped", FMA_ODD, "intrinsics/fma.cuh", "row + lane / ThreadsN * ElementsM + e", "row + lane % ThreadsN * ElementsM + e"),
-    Mutation("raster visits a tile twice", PIPELINED, "common/raster.cuh", "first + inside % height, inside / height", "first + inside / height, inside / height"),
+    Mutation(
+        "fma lanes swapped",
+        FMA_ODD,
+        "intrinsics/fma.cuh",
+        "row + lane / ThreadsN * ElementsM + e",
+        "row + lane % ThreadsN * ElementsM + e",
+    ),
+    Mutation(
+        "raster visits a tile twice",
+        PIPELINED,
+        "common/raster.cuh",
+        "first + inside % height, inside / height",
+        "first + inside / height, inside / height",
+    ),
     Mutation("relu upside down", WMMA, "common/activation.cuh", "x < 0.0f ? 0.0f : x", "x > 0.0f ? 0.0f : x"),
     Mutation("gelu of tanh", TRANSPOSED, "common/activation.cuh", "erff(x * 0.70710678118654752f)", "tanhf(x)"),
-    Mutation("pad after every line", FMA_PADS, "common/shared_layout.cuh", "x / (Line * Lines) * Elements", "x / Line * Elements * 4"),
-    Mutation("high half of a packet", FMA_TORN, "common/numeric.cuh", "p.word[i / 2] >> (16 * (i % 2))", "p.word[i / 2] >> (8 * (i % 2))"),
-)  # fmt: skip
+    Mutation(
+        "pad after every line",
+        FMA_PADS,
+        "common/shared_layout.cuh",
+        "x / (Line * Lines) * Elements",
+        "x / Line * Elements * 4",
+    ),
+    Mutation(
+        "high half of a packet",
+        FMA_TORN,
+        "common/numeric.cuh",
+        "p.word[i / 2] >> (16 * (i % 2))",
+        "p.word[i / 2] >> (8 * (i % 2))",
+    ),
+)
 
 
 @pytest.mark.parametrize("case", sorted({m.case for m in MUTATIONS}))

@@ -35,7 +35,7 @@ import base64, os, re, time
 from measurements.worker import serve
 
 def handle(request):
-    while "late" in request["source"] and not os.path.exists(os.path.join(os.path.dirname(__file__), "go on")):
+    while "_late(" in request["source"] and not os.path.exists(os.path.join(os.path.dirname(__file__), "go on")):
         time.sleep(0.01)
     log = ""
     for entry in re.findall(r"__global__ void (\\w+)\\(", request["source"]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from fractions import Fraction
+from itertools import pairwise
 from math import comb
 
 import numpy as np
@@ -41,9 +42,7 @@ def test_parameters_that_nothing_ties_multiply_exactly() -> None:
 def rising(length: int, values: int) -> Space:
     """p0 <= p1 <= ...: comb(values + length - 1, length) configurations, all tied together."""
     names = [f"p{i}" for i in range(length)]
-    rules = [
-        rule(f"{a}<={b}", (a, b), lambda c, a=a, b=b: c[a] <= c[b]) for a, b in zip(names[:-1], names[1:], strict=True)
-    ]
+    rules = [rule(f"{a}<={b}", (a, b), lambda c, a=a, b=b: c[a] <= c[b]) for a, b in pairwise(names)]
     return Space("rising", [ordinal(n, range(values)) for n in names], [], rules)
 
 
@@ -123,6 +122,22 @@ def test_keys_keep_the_order_even_where_their_product_is_beyond_64_bits(rows: li
         order = sorted_order(key, bound)
         expected = sorted(range(len(rows)), key=lambda i: rows[i])  # stable
         assert (list(range(len(rows))) if order is None else order.tolist()) == expected
+
+
+def test_estimates_for_the_plan_are_exact_for_parameters_and_close_for_attributes() -> None:
+    names = ("a", "b", "c")
+    parameters = [ordinal(n, range(50)) for n in names]
+    total = Attribute("total", ("a", "b"), lambda c: c["a"] + c["b"])
+    half = Attribute("half", ("total", "c"), lambda c: c["total"] // 2 + 0 * c["c"])
+    made = Constraints(parameters, [total, half])
+
+    def combinations(*columns: str) -> float:
+        return made.combinations(made.mask(columns))
+
+    assert combinations("a", "b", "c") == 50**3
+    assert combinations("total") == 99 and combinations("total", "c") == 99 * 50
+    assert 1500 < combinations("a", "total") < 3500  # 2500
+    assert 60 < combinations("half", "total") < 130  # 99
 
 
 # A space like that of a matmul ----------------------------------------------------------------------------------------
@@ -260,7 +275,7 @@ def test_a_matmul_is_counted_in_small_tables(matmul: Space) -> None:
     tree = eliminate(Constraints(matmul.parameters, matmul.attributes), matmul.rules)
     assert tree.count == matmul.count() > 10**12
     rows = [len(next(iter(step.values.values()))) for step in tree.steps if step.values]
-    assert max(rows) < 3_000_000
+    assert max(rows) < 5_000_000
 
 
 def test_a_matmul_is_counted_right_as_far_as_chance_can_tell(matmul: Space) -> None:
@@ -281,7 +296,7 @@ def test_samples_of_a_matmul_are_legal_and_fixed_by_the_seed(matmul: Space) -> N
     assert hashlib.sha256(text.encode()).hexdigest() == GOLDEN
 
 
-GOLDEN = ""
+GOLDEN = "a9780cc36b45d5554aa77aa645be206fa7111c51081ac77a010a5ad880a267f4"
 
 
 def test_shares_of_a_matmul_add_up(matmul: Space) -> None:

@@ -1,0 +1,166 @@
+"""The cuda runner on a real GPU: right numbers, real faults, plausible times."""
+
+import statistics
+
+import pytest
+
+from measurements.compile import CompileCache, CompilePool
+from measurements.kernel import Kernel
+from measurements.measurement import Status
+from measurements.runners.base import Candidate
+from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_device
+from measurements.runners.supervisor import Limits
+from measurements.timing import StopRule
+from search_spaces.dtypes import U32
+from search_spaces.matmul.problem import Matmul
+from search_spaces.problem import Operand
+from search_spaces.schedule import Schedule
+
+pytestmark = pytest.mark.gpu
+
+PROBLEM = Matmul(m=129, n=65, k=33, a="f32", b="f32", out="f32", precision="ieee")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gpu():
+    here, why = cuda_available()
+    if not here:
+        pytest.skip(why)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    with CompilePool(CompileCache(tmp_path_factory.mktemp("cache"))) as p:
+        yield p
+
+
+@pytest.fixture
+def make_runner(pool):
+    runners = []
+
+    def make(**options) -> CudaRunner:
+        limits = Limits(candidate=20.0)
+        runners.append(CudaRunner(cuda_device(), pool, options=CudaOptions(limits=limits, launch_limit=1.0, **options)))
+        return runners[-1]
+
+    yield make
+    for runner in runners:
+        runner.close()
+
+
+def naive(problem: Matmul, before: str = "", after: str = "", shared: int = 0, name: str = "naive") -> Candidate:
+    """One thread per element of out, in f32; ``before`` and ``after`` are statements around it."""
+    p = problem
+    a = "a[i * K + k]" if p.order_a == "row" else "a[k * M + i]"
+    b = "b[k * N + j]" if p.order_b == "row" else "b[j * K + k]"
+    source = f"""
+constexpr int M = {p.m}, N = {p.n}, K = {p.k};
+extern "C" __global__ void __launch_bounds__(256) {name}(float* a, float* b, float* out) {{
+  const int index = blockIdx.x * 256 + threadIdx.x;
+  const int i = index / N, j = index % N;
+  {before}
+  if (index < M * N) {{
+    float sum = 0;
+    for (int k = 0; k < K; k++) sum += {a} * {b};
+    out[index] = sum;
+  }}
+  {after}
+}}
+"""
+    blocks = -(-p.m * p.n // 256)
+    kernel = Kernel(name, source, (), p.operands(), (blocks, 1, 1), (256, 1, 1), shared)
+    return Candidate(p, Schedule("matmul", ()), kernel)
+
+
+FAULTS = {
+    Status.OK: [{}, {"shared": 100_000}],
+    Status.WRONG_RESULT: [
+        {"after": "if (index == 77) out[index] += 1.0f;"},
+        {"after": "if (index == 78) out[index] = __int_as_float(0x7fffffff);"},
+        {"before": "if (i == 100) return;"},
+        {"after": "if (index == 0) a[5] = 0.0f;"},
+        {"after": "if (index == 0) out[M * N + 3] = 0.0f;"},
+    ],
+    Status.LAUNCH_ERROR: [
+        {"after": "if (index == 0) *(float*)0x10 = 1.0f;"},
+        {"after": "if (index == 0) *(volatile float*)((char*)out + 2) = 1.0f;"},
+        {"after": "if (index == 0) __trap();"},
+    ],
+    Status.TIMEOUT: [{"after": "while (*(volatile float*)out != -12345.0f);"}],
+    Status.OUT_OF_RESOURCES: [{"shared": 300_000}],
+}
+
+
+def test_every_fault_has_its_status_and_the_next_candidate_is_right(make_runner):
+    runner = make_runner()
+    cases = [(status, case) for status, cases in FAULTS.items() for case in cases]
+    interleaved = []
+    for i, (status, case) in enumerate(cases):
+        interleaved += [(status, naive(PROBLEM, name=f"case{i}", **case)), (Status.OK, naive(PROBLEM, name=f"good{i}"))]
+    results = dict(runner.measure([c for _, c in interleaved]))
+    for i, (status, _) in enumerate(interleaved):
+        assert results[i].status is status, results[i].reason
+    assert runner.restarts >= 4
+
+
+@pytest.mark.parametrize("order_a", ["row", "col"])
+@pytest.mark.parametrize("order_b", ["row", "col"])
+def test_storage_orders(make_runner, order_a, order_b):
+    problem = Matmul(
+        m=64, n=96, k=40, a="f32", b="f32", out="f32", order_a=order_a, order_b=order_b, precision="ieee"
+    )  # fmt: skip
+    (result,) = make_runner().measure([naive(problem)])
+    assert result[1].ok, result[1].reason
+    assert 0 < result[1].error <= 1
+
+
+def test_graph_replay_and_event_pairs_agree(make_runner):
+    problem = Matmul(m=512, n=512, k=2048, a="f32", b="f32", out="f32", precision="ieee")
+    times = []
+    for graph_below in (1.0, 0.0):
+        (result,) = make_runner(graph_below=graph_below).measure([naive(problem)])
+        times.append(result[1].timing.median)
+    assert times[0] == pytest.approx(times[1], rel=0.1)
+
+
+def test_operands_in_a_warm_cache_are_read_faster_than_from_memory(make_runner):
+    # 16 MB of matrix, read once by few threads: a matter of latency.
+    problem = Matmul(m=4096, n=1, k=1024, a="f32", b="f32", out="f32", precision="ieee")
+    medians = []
+    for warm in (True, False):
+        (result,) = make_runner(warm_cache=warm, rule=StopRule(min_repeats=20)).measure([naive(problem)])
+        assert result[1].ok, result[1].reason
+        medians.append(result[1].timing.median)
+    assert medians[0] < medians[1]
+
+
+def test_a_zeroed_workspace_must_be_left_zero(make_runner):
+    counters = Operand("counters", "workspace", U32, (16,), zeroed=True)
+    candidates = []
+    for name, after in (("clean", "atomicAdd(n, 1u); atomicSub(n, 1u);"), ("unclean", "atomicAdd(n, 1u);")):
+        plain = naive(PROBLEM, after=after, name=name).kernel
+        source = plain.source.replace("float* out)", "float* out, unsigned* n)")
+        kernel = Kernel(name, source, (), (*plain.arguments, counters), plain.grid, plain.block, 0)
+        candidates.append(Candidate(PROBLEM, Schedule("matmul", ()), kernel))
+    results = dict(make_runner().measure(candidates))
+    assert results[0].ok, results[0].reason
+    assert results[1].status is Status.WRONG_RESULT
+    assert "counters" in results[1].reason
+
+
+def test_a_comparison_finds_that_a_kernel_is_as_fast_as_itself(make_runner):
+    problem = Matmul(m=512, n=512, k=512, a="f32", b="f32", out="f32")
+    one, other, library = make_runner().compare([naive(problem), naive(problem, name="other")], rounds=20)
+    ratio = statistics.median(a / b for a, b in zip(one.seconds, other.seconds, strict=True))
+    assert ratio == pytest.approx(1.0, abs=0.03)
+    if library.status is Status.OK:
+        assert statistics.median(library.seconds) < statistics.median(one.seconds)
+    else:
+        assert library.reason
+
+
+def test_the_fingerprint_names_the_gpu(make_runner):
+    fingerprint = make_runner().fingerprint()
+    assert fingerprint["name"]
+    assert int(fingerprint["sm_count"]) == cuda_device().sm_count
+    assert all(fingerprint.values())

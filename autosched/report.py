@@ -127,7 +127,7 @@ def reasons(counts: Mapping[str, int]) -> str:
 
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
     """An open table with a line under its head. ``right`` aligns numbers, ``fold`` may take several lines."""
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, GAP - 1, 0, 0))
     for name in columns:
         made.add_column(
             name,

@@ -65,7 +65,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``timing`` is there exactly when ``status`` is ok. ``error`` is the largest error over its tolerance, if checked."""
+    """``timing`` is there exactly when ``status`` is ok; ``error`` is the largest error over its tolerance, or None."""
 
     status: Status
     provenance: Provenance

@@ -85,7 +85,7 @@ def _fits(rows: int, weights: Sequence[Counts]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CountTree:
-    """All steps of an elimination, children before parents (none where nothing is legal), and the parameters' domains."""
+    """All steps, children before parents (none where nothing is legal), and the parameters' domains."""
 
     steps: tuple[Step, ...]
     domains: Mapping[str, tuple[Value, ...]]

@@ -16,7 +16,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DType:
-    """One element type. ``mantissa_bits`` counts the stored bits; the unit roundoff is ``2 ** -(mantissa_bits + 1)``."""
+    """One element type. ``mantissa_bits`` counts stored bits; the unit roundoff is ``2 ** -(mantissa_bits + 1)``."""
 
     name: str
     bits: int

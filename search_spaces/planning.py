@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 ROLLOUT_ROWS = 3e4
-ROLLOUT_GAIN = 0.9  # estimates are rough: leave the greedy step only for one clearly cheaper in the end
+ROLLOUT_GAIN = 0.8  # estimates are rough: leave the greedy step only for one clearly cheaper in the end
 GROWS = 1.5  # a join grows a table that gets longer than this times its length
 SHRINKS = 0.5  # grouping shrinks a table that gets shorter than this times its length
 LOOKUP_WORK = 0.5  # work per row of a join that only adds a column; one that adds rows is 1

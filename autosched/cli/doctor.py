@@ -146,7 +146,10 @@ def _cuda() -> Cuda:
     if not answers:
         return Cuda(driver, here, (), reason)
     runtime = cupy.cuda.runtime
-    gpus = tuple(_gpu(runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
+    try:
+        gpus = tuple(_gpu(runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
+    except Exception as error:  # the GPU went away since it answered
+        return Cuda(driver, here, (), _first_line(error))
     return Cuda(driver, here, gpus, "")
 
 

@@ -45,8 +45,8 @@ class Settings:
 
     warmup: int = 24
     guided: float = 0.6
-    population: int = 192
-    generations: int = 3
+    population: int = 64
+    generations: int = 6
     elite: float = 0.2
     mutation: float = 0.85
     epsilon: float = 0.05

@@ -186,8 +186,10 @@ def _run(
         killed, code, said = True, 0, ""
     events = _Events(report.read_text(errors="replace"))
     if code == 4:  # the library cannot be loaded: it calls a function that the emulator does not have
-        return Emulation("compile_error", {}, (), (), (), reason=said.strip(), log=said)
-    if code not in (0, 2) and code > 0:
+        return Emulation(
+            "compile_error", {}, (), (), (), reason=said.strip(), log=said, compile_seconds=compiled.seconds
+        )
+    if code > 0 and code != 2:  # 2: it has reported a crash or the end of its time
         raise RuntimeError(f"the emulator's runner failed: {said.strip()}")
     status, reason = events.status(killed, code, time_limit)
     return Emulation(

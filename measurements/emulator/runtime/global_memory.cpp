@@ -112,9 +112,9 @@ std::string element(const Buffer& b, const Cell& cell) {
 
 void report_race(const Buffer& b, const Cell& cell, const char* doing, const Stamp& other, const char* did) {
   const bool same_block = other.epoch >= clocks.first;
-  FINDING(global_race, self->site, "%s %s %s, which %s %s at %s, and nothing orders the two%s",
-          describe_self().c_str(), doing, element(b, cell).c_str(),
-          describe(other.who, block_of_epoch(other.epoch)).c_str(), did, place(other.site).c_str(),
+  FINDING(global_race, self->site, "%s %s %s, which %s %s at %s, and nothing orders the two%s", describe_self().c_str(),
+          doing, element(b, cell).c_str(), describe(other.who, block_of_epoch(other.epoch)).c_str(), did,
+          place(other.site).c_str(),
           same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)");
 }
 
@@ -123,8 +123,8 @@ Buffer* check_access(const void* address, int bytes, const char* instruction) {
   Buffer* b = find(address, bytes);
   if (b == nullptr) {
     const std::string where = locate_global(address);
-    FINDING(out_of_bounds_global, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction,
-            bytes, where.empty() ? "an address outside of every argument" : where.c_str());
+    FINDING(out_of_bounds_global, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction, bytes,
+            where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
   return b;
@@ -132,8 +132,8 @@ Buffer* check_access(const void* address, int bytes, const char* instruction) {
 
 void check_alignment(const Buffer& b, const void* address, int bytes, const char* instruction) {
   if (reinterpret_cast<std::uintptr_t>(address) % static_cast<unsigned>(bytes) == 0) return;
-  FINDING(misaligned_access, self->site, "%s: %s of %d bytes at %s is not aligned to its size",
-          describe_self().c_str(), instruction, bytes, element(b, address).c_str());
+  FINDING(misaligned_access, self->site, "%s: %s of %d bytes at %s is not aligned to its size", describe_self().c_str(),
+          instruction, bytes, element(b, address).c_str());
 }
 
 struct Cells {
@@ -168,8 +168,8 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
     const Stamp& write = cell->write;
     if (write.epoch == 0) {
       if (!b.spec.zeroed) {
-        FINDING(uninitialized_global_read, self->site, "%s reads %s, which nobody has written",
-                describe_self().c_str(), element(b, *cell).c_str());
+        FINDING(uninitialized_global_read, self->site, "%s reads %s, which nobody has written", describe_self().c_str(),
+                element(b, *cell).c_str());
         return;
       }
     } else if (read_only) {
@@ -218,8 +218,8 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic) {
 ReleasePointer current_release() {
   if (fences_in_block == 0) return nullptr;
   const Epoch epoch = clocks.now[self->warp];
-  if (latest_release.release != nullptr && latest_release.fences == fences_in_block &&
-      latest_release.epoch == epoch && latest_release.who == self->who) {
+  if (latest_release.release != nullptr && latest_release.fences == fences_in_block && latest_release.epoch == epoch &&
+      latest_release.who == self->who) {
     return latest_release.release;
   }
   auto release = std::make_shared<Release>();
@@ -244,9 +244,8 @@ void synchronize(unsigned* address) {
   std::vector<ReleasePointer>& here = released_at[reinterpret_cast<std::uintptr_t>(address)];
   for (const ReleasePointer& release : here) {
     if (release->block == block_index) continue;
-    const bool known = std::any_of(acquires.begin(), acquires.end(), [&](const Acquire& a) {
-      return a.release == release && a.who == self->who;
-    });
+    const bool known = std::any_of(acquires.begin(), acquires.end(),
+                                   [&](const Acquire& a) { return a.release == release && a.who == self->who; });
     if (known) continue;
     acquires.push_back({release, self->who, clocks.now[self->warp], {}, std::vector<bool>(threads.size())});
   }
@@ -279,8 +278,7 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
   std::vector<void*> addresses;
   for (const BufferSpec& spec : specs) {
     const std::size_t body = (spec.bytes + page - 1) / page * page;
-    void* zone =
-        mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* zone = mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zone == MAP_FAILED) {
       std::perror("emulator: cannot reserve a buffer");
       std::exit(1);
@@ -386,8 +384,8 @@ unsigned atomic_add_u32(unsigned* address, unsigned value, Site site) {
   if (launch.check) {
     const Cell& cell = *cells_of(*b, address, 4).begin;
     if (cell.write.epoch == 0 && !b->spec.zeroed) {
-      FINDING(uninitialized_global_read, self->site, "%s adds to %s, which nobody has written",
-              describe_self().c_str(), element(*b, address).c_str());
+      FINDING(uninitialized_global_read, self->site, "%s adds to %s, which nobody has written", describe_self().c_str(),
+              element(*b, address).c_str());
     }
     shadow_write(*b, address, 4, true);
     synchronize(address);
@@ -425,16 +423,16 @@ void check_after_launch() {
         first = i;
       }
       if (missing != 0) {
-        FINDING(unwritten_output, 0,
-                "%zu of %zu elements of %s were never written, the first is element %zu", missing, b.elements(), b.spec.name.c_str(), first);
+        FINDING(unwritten_output, 0, "%zu of %zu elements of %s were never written, the first is element %zu", missing,
+                b.elements(), b.spec.name.c_str(), first);
       }
     }
     if (b.spec.role == BufferSpec::Role::workspace && b.spec.zeroed) {
       const char* end = b.begin + b.spec.bytes;
       const char* bad = std::find_if(static_cast<const char*>(b.begin), end, [](char c) { return c != 0; });
       if (bad != end) {
-        FINDING(workspace_not_zero, 0, "%s must be zero again after the launch, and %s is not",
-                b.spec.name.c_str(), element(b, bad).c_str());
+        FINDING(workspace_not_zero, 0, "%s must be zero again after the launch, and %s is not", b.spec.name.c_str(),
+                element(b, bad).c_str());
       }
     }
   }

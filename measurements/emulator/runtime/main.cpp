@@ -77,8 +77,8 @@ Job read_job(const char* path) {
 void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool reading) {
   char* p = static_cast<char*>(memory);
   while (bytes > 0) {
-    const ssize_t n = reading ? pread(fd, p, bytes, static_cast<off_t>(offset))
-                              : pwrite(fd, p, bytes, static_cast<off_t>(offset));
+    const ssize_t n =
+        reading ? pread(fd, p, bytes, static_cast<off_t>(offset)) : pwrite(fd, p, bytes, static_cast<off_t>(offset));
     if (n <= 0) fail("cannot transfer the buffers");
     p += n;
     bytes -= static_cast<std::size_t>(n);
@@ -133,11 +133,11 @@ void guard_process(double time_limit) {
   alternate.ss_sp = handler_stack;
   alternate.ss_size = sizeof handler_stack;
   sigaltstack(&alternate, nullptr);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = on_crash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigaction(signal, &action, nullptr);
-  struct sigaction alarm_action {};
+  struct sigaction alarm_action{};
   alarm_action.sa_handler = on_time_limit;
   alarm_action.sa_flags = SA_ONSTACK;
   sigaction(SIGALRM, &alarm_action, nullptr);

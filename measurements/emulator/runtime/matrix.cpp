@@ -34,7 +34,8 @@ float multiplicand(Multiplicand type, const unsigned* registers, unsigned i) {
 
 // d += a * b, row by row. Products of f16, bf16 and tf32 values are exact in f32; they are added one by one in the
 // order of k, each sum rounded to f32. The tensor core adds those of one instruction at a time, with more bits but
-// truncating, in an order that is not specified: the results agree within the rounding error of the sum, not bit by bit.
+// truncating, in an order that is not specified: the results agree within the rounding error of the sum, not bit by
+// bit.
 void multiply(unsigned m, unsigned n, unsigned k, const float* a, const float* b, float* d) {
   for (unsigned i = 0; i < m; ++i) {
     for (unsigned l = 0; l < k; ++l) {
@@ -209,8 +210,8 @@ void check_wmma(void* const* arguments, const char* name, unsigned element_bytes
   for (unsigned lane = 1; lane < warp_size; ++lane) {
     const auto& other = of_lane<Arguments>(arguments, lane);
     if (other.address != call.address || other.stride != call.stride) {
-      FINDING(invalid_argument, self->site, "%s: lanes 0 and %u of a warp give different addresses or strides",
-              name, lane);
+      FINDING(invalid_argument, self->site, "%s: lanes 0 and %u of a warp give different addresses or strides", name,
+              lane);
       break;
     }
   }
@@ -307,8 +308,8 @@ void execute_wmma_store(void* const* arguments) {
       const unsigned i = row * 16 + col;
       line[col] = of_lane<WmmaStoreArguments>(arguments, i % 32).d[i / 32];
     }
-    unsigned char* p = collective_shared_access(Access::write, call.address + row * call.stride * 4, sizeof line, 1,
-                                                "wmma.store.d");
+    unsigned char* p =
+        collective_shared_access(Access::write, call.address + row * call.stride * 4, sizeof line, 1, "wmma.store.d");
     if (p != nullptr) std::memcpy(p, line, sizeof line);
   }
 }

@@ -145,8 +145,8 @@ void write_finding(Kind kind, SiteIndex site, const char* format, ...) {
       .write();
 }
 
-void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
-                   std::uint64_t wavefronts, std::uint64_t ideal) {
+void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,
+                   std::uint64_t ideal) {
   Line("shared")
       .site(site)
       .text("instruction", instruction)

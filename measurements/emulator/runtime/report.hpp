@@ -49,13 +49,13 @@ bool count_finding(Kind kind, SiteIndex site);
 void write_finding(Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 3, 4)));
 // Reports a finding with a printf-style message. A macro, because a fault may happen a million times: the message is
 // made for the first alone.
-#define FINDING(KIND, SITE, ...)                                                          \
-  do {                                                                                    \
-    if (count_finding(Kind::KIND, SITE)) write_finding(Kind::KIND, SITE, __VA_ARGS__);    \
+#define FINDING(KIND, SITE, ...)                                                       \
+  do {                                                                                 \
+    if (count_finding(Kind::KIND, SITE)) write_finding(Kind::KIND, SITE, __VA_ARGS__); \
   } while (false)
 
-void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
-                   std::uint64_t wavefronts, std::uint64_t ideal);
+void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,
+                   std::uint64_t ideal);
 void report_global(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors);
 // The last words: status is "done", "stopped" (after a deadlock), "crashed" or "timeout". Also writes the counts of
 // the findings. Allocates nothing, as signal handlers call it.

@@ -25,7 +25,7 @@ constexpr unsigned barriers_per_block = 16;
 struct Barrier {
   unsigned expected = 0;  // threads
   unsigned arrived = 0;
-  SiteIndex site = 0;  // of the first arrival
+  SiteIndex site = 0;             // of the first arrival
   std::vector<unsigned> waiting;  // warps that go on when it completes
   Epoch joined[max_warps] = {};
 };
@@ -65,7 +65,8 @@ std::string describe_others(Wanted wanted) {
   std::vector<std::pair<std::string, std::vector<unsigned>>> groups;
   for (const Thread& t : threads) {
     if (!wanted(t)) continue;
-    std::string what = t.state == State::exited ? "exited" : std::string("at ") + t.collective->name + ", " + place(t.site);
+    std::string what =
+        t.state == State::exited ? "exited" : std::string("at ") + t.collective->name + ", " + place(t.site);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == what; });
     if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
     group->second.push_back(t.linear);
@@ -100,8 +101,7 @@ void report_deadlock() {
       bool first = true;
       for (unsigned l = 0; l < lane; ++l) first = first && !with_me(threads[w * warp_size + l]);
       if (!first) continue;
-      const std::string others =
-          describe_others([&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
+      const std::string others = describe_others([&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
       const Kind kind = t.collective->barrier ? Kind::barrier_not_reached : Kind::missing_lanes;
       if (count_finding(kind, t.site)) {
         write_finding(kind, t.site, "%s needs every lane of warp %u of block %u, and some never reach it (%s)",
@@ -186,8 +186,8 @@ void arrive(void* const* arguments) {
   }
   if (call.id < 0 || call.id >= static_cast<int>(barriers_per_block) ||
       (!whole_block && (call.threads <= 0 || call.threads % static_cast<int>(warp_size) != 0))) {
-    FINDING(invalid_argument, self->site,
-            "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32", call.id, call.threads);
+    FINDING(invalid_argument, self->site, "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32",
+            call.id, call.threads);
     return;
   }
   Barrier& b = barriers[call.id];
@@ -242,9 +242,7 @@ unsigned block_of_epoch(Epoch epoch) {
                                block_starts.begin() - 1);
 }
 
-Epoch end_of_block(unsigned block) {
-  return block + 1 < block_starts.size() ? block_starts[block + 1] : ~Epoch{0};
-}
+Epoch end_of_block(unsigned block) { return block + 1 < block_starts.size() ? block_starts[block + 1] : ~Epoch{0}; }
 
 void gather(const Collective& collective, Site site, void* arguments, void (*execute)(void* const*)) {
   Thread& me = *self;

@@ -147,8 +147,8 @@ bool check_alignment(unsigned address, int alignment, const char* instruction) {
 }
 
 void report_out_of_bounds(unsigned address, int bytes, const char* instruction) {
-  FINDING(out_of_bounds_shared, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction,
-          bytes, describe_address(address).c_str());
+  FINDING(out_of_bounds_shared, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction, bytes,
+          describe_address(address).c_str());
 }
 
 // The copy reaches shared memory.
@@ -194,8 +194,8 @@ unsigned shared_address_of(const void* variable, Site site) {
   if (static_begin != nullptr && p >= static_begin && p < static_begin + static_bytes) {
     return window_begin + static_cast<unsigned>(p - static_begin);
   }
-  FINDING(invalid_argument, site_index(site), "%s: __cvta_generic_to_shared of a pointer that is no __shared__ variable",
-          describe_self().c_str());
+  FINDING(invalid_argument, site_index(site),
+          "%s: __cvta_generic_to_shared of a pointer that is no __shared__ variable", describe_self().c_str());
   return 0;
 }
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -219,9 +219,9 @@ def test_kernel_name_is_checked(kernel_of: Callable[..., Kernel]) -> None:
 
 def test_emulate_many_keeps_the_order(kernel_of: Callable[..., Kernel]) -> None:
     scales = [3.5, 1.5, 2.5, 4.5, 5.5, 6.5]
-    taken = []
+    taken: list[float] = []
 
-    def jobs() -> list[EmulationJob]:
+    def jobs() -> Iterator[EmulationJob]:
         for scale in scales:
             taken.append(scale)
             yield EmulationJob(kernel_of(source(scale), ARGUMENTS), INPUTS)

@@ -123,17 +123,15 @@ void call_with(void (*kernel)(Parameters...), void** argument) {
 
 }  // namespace autosched::emulator
 
-#define AUTOSCHED_EMULATOR_ENTRY(KERNEL, ARGUMENTS)                                                            \
-  static_assert(autosched::emulator::all_pointers(&KERNEL), "every parameter of the kernel must be a pointer"); \
-  static_assert(autosched::emulator::count_parameters(&KERNEL) == (ARGUMENTS),                                  \
-                "the kernel must have one parameter for each of its arguments");                               \
-  extern "C" void autosched_emulator_entry(void** arguments) {                                                 \
-    autosched::emulator::call_with(&KERNEL, arguments);                                                        \
-  }                                                                                                            \
-  extern "C" {                                                                                                 \
-  __attribute__((weak)) extern char __start_autosched_shared[], __stop_autosched_shared[];                     \
-  void autosched_emulator_shared(char** begin, char** end) {                                                   \
-    *begin = __start_autosched_shared;                                                                         \
-    *end = __stop_autosched_shared;                                                                            \
-  }                                                                                                            \
+#define AUTOSCHED_EMULATOR_ENTRY(KERNEL, ARGUMENTS)                                                                  \
+  static_assert(autosched::emulator::all_pointers(&KERNEL), "every parameter of the kernel must be a pointer");      \
+  static_assert(autosched::emulator::count_parameters(&KERNEL) == (ARGUMENTS),                                       \
+                "the kernel must have one parameter for each of its arguments");                                     \
+  extern "C" void autosched_emulator_entry(void** arguments) { autosched::emulator::call_with(&KERNEL, arguments); } \
+  extern "C" {                                                                                                       \
+  __attribute__((weak)) extern char __start_autosched_shared[], __stop_autosched_shared[];                           \
+  void autosched_emulator_shared(char** begin, char** end) {                                                         \
+    *begin = __start_autosched_shared;                                                                               \
+    *end = __stop_autosched_shared;                                                                                  \
+  }                                                                                                                  \
   }

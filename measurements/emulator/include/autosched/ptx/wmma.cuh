@@ -6,11 +6,11 @@ namespace autosched::ptx {
 
 enum class Major { row, col };
 
-#define AUTOSCHED_WMMA_LOAD(NAME, OPERAND, TYPE, REGISTERS)                                             \
-  template <Major Order>                                                                                \
-  inline void NAME(unsigned (&r)[REGISTERS], unsigned address, unsigned stride, Site site = Site::current()) { \
+#define AUTOSCHED_WMMA_LOAD(NAME, OPERAND, TYPE, REGISTERS)                                                            \
+  template <Major Order>                                                                                               \
+  inline void NAME(unsigned (&r)[REGISTERS], unsigned address, unsigned stride, Site site = Site::current()) {         \
     emulator::wmma_load(emulator::Multiplicand::TYPE, emulator::WmmaOperand::OPERAND, Order == Major::row, r, address, \
-                        stride, site);                                                                  \
+                        stride, site);                                                                                 \
   }
 AUTOSCHED_WMMA_LOAD(wmma_load_a_m16n16k16_f16, a, f16, 8)
 AUTOSCHED_WMMA_LOAD(wmma_load_b_m16n16k16_f16, b, f16, 8)

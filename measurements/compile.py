@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _WORKER_MODULE = "measurements.compile_worker"
-_MEMORY_LIMIT = 16 << 30  # bytes of address space of one compiler process
+_MEMORY_LIMIT = 8 << 30  # bytes of address space of one compiler process
 
 
 @dataclass(frozen=True)

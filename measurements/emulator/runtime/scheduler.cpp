@@ -59,7 +59,7 @@ std::string list_threads(const std::vector<unsigned>& indices) {
   return text;
 }
 
-// What the threads for which `wanted` holds are doing: "threads 32-63 have exited; thread 5 waits at shfl, f.cuh:3".
+// What the threads for which `wanted` holds are doing: "threads 32-63: exited; thread 5: at mma.sync, f.cuh:3".
 template <class Wanted>
 std::string describe_others(Wanted wanted) {
   std::vector<std::pair<std::string, std::vector<unsigned>>> groups;

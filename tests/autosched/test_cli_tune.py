@@ -1,0 +1,241 @@
+"""``autosched tune``: what it passes on, what it shows, and its exit status."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched import tuner
+from autosched.cli import main
+from autosched.tuner import Progress, Start, TuneResult
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.record import Record
+from measurements.store import Store
+from search_spaces.devices import device
+from search_spaces.family import family
+from search_spaces.matmul import Matmul
+from search_spaces.schedule import Schedule
+
+Run = Callable[..., tuple[int, str, str]]
+
+SMALL = ("-m", "64", "-n", "64", "-k", "64")
+PROBLEM = Matmul(64, 64, 64)
+
+
+def nvrtc_missing() -> bool:
+    try:
+        toolchain_version()
+    except NvrtcMissing:
+        return True
+    return False
+
+
+needs_nvrtc = pytest.mark.skipif(nvrtc_missing(), reason="NVRTC is not installed")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line in an empty folder: (status, stdout, stderr)."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        out = capsys.readouterr()
+        return status, out.out, out.err
+
+    return command
+
+
+def schedule() -> Schedule:
+    return family("matmul").space(PROBLEM, device("h200")).sample(1, 0)[0]
+
+
+def record(seconds: float | None) -> Record:
+    """An estimated trial; a failed one without ``seconds``."""
+    if seconds is None:
+        measurement = Measurement(Status.COMPILE_ERROR, Provenance.ESTIMATED, "does not compile")
+    else:
+        measurement = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds))
+    now = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    return Record(
+        PROBLEM.key(), schedule(), "h200", "{}", "1", "d", measurement, "nvrtc 13.0", "", "0.1.0", now, "random", 0
+    )
+
+
+@dataclasses.dataclass
+class FakeTune:
+    """A tuner that takes no time: it plays ``records`` to the observer."""
+
+    records: Sequence[Record]
+    earlier: int = 0
+    interrupted: bool = False
+    stopped: str = ""
+    refuses: str = ""
+    breaks: str = ""
+    asked: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __call__(self, problem: Matmul, **asked: Any) -> TuneResult:
+        self.asked = {"problem": problem, **asked}
+        if self.refuses:
+            raise ValueError(self.refuses)
+        observer, best = asked["progress"], None
+        lines = ("times are ESTIMATED: no GPU answers",)
+        observer.started(
+            Start(problem, device("h200"), Provenance.ESTIMATED, lines, asked["trials"], self.earlier, None)
+        )
+        if self.breaks:
+            raise ValueError(self.breaks)
+        failures: dict[str, int] = {}
+        for done, r in enumerate(self.records, 1):
+            if not r.ok:
+                failures[r.status.value] = failures.get(r.status.value, 0) + 1
+            elif best is None or (best.seconds or 0) > (r.seconds or 0):
+                best = r
+            observer.trial(Progress(r, best, done, asked["trials"], dict(failures), 2.0 * done))
+        return TuneResult(
+            problem=problem,
+            device=device("h200"),
+            provenance=Provenance.ESTIMATED,
+            best=best,
+            trials=tuple(self.records),
+            earlier=self.earlier,
+            lines=lines,
+            seconds=2.0,
+            interrupted=self.interrupted,
+            stopped=self.stopped,
+        )
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
+    found = [dataclasses.replace(r, id=i) for i, r in enumerate((record(None), record(2e-6), record(1e-6)), 1)]
+    made = FakeTune(found)
+    monkeypatch.setattr(tuner, "tune", made)
+    return made
+
+
+def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
+    more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
+    assert run("tune", "matmul", *SMALL, "--db", "b.db", *more, "--workers", "2", "--no-verify")[0] == 0
+    asked = {k: v for k, v in fake.asked.items() if k != "progress"}
+    assert asked == {
+        "problem": PROBLEM,
+        "trials": 3,
+        "database": "b.db",
+        "device": "a100",
+        "backend": "estimate",
+        "sampler": "tpe",
+        "seed": 9,
+        "workers": 2,
+        "verify": False,
+    }
+
+
+def test_tune_says_first_where_times_come_from_and_then_how_it_goes(run: Run, fake: FakeTune) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "3")
+    assert status == 0
+    assert out.startswith("times are ESTIMATED: no GPU answers\n")
+    assert "1.000 us" in out and "estimated by a model, not measured" in out
+    assert "3 new in 2.0 s, failed 1: compile_error 1" in out
+    assert (
+        err.splitlines()[-1]
+        == "3/3, best 1.000 us, 524.3 GFLOP/s, estimated, trial 3, failed 1: compile_error 1, 0.5/s"
+    )
+
+
+def test_tune_json_is_one_document_and_the_rest_is_on_stderr(run: Run, fake: FakeTune) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "3", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert found["provenance"] == found["best"]["provenance"] == "estimated"
+    assert found["trials"] == {"new": 3, "ok": 2, "failures": {"compile_error": 1}, "earlier": 0}
+    assert found["best"]["timing"]["median"] == 1e-6 and found["best"]["schedule"] == schedule().to_json()
+    assert "ESTIMATED" in err and "3/3" in err
+
+
+def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> None:
+    fake.records = [record(None)]
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
+    assert status == 1
+    assert "no schedule has worked" in out
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
+    assert (status, json.loads(out)["best"]) == (1, None)
+
+
+def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> None:
+    fake.interrupted, fake.earlier = True, 8
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
+    assert status == 130
+    assert "everything so far is kept in b.db" in out and "8 in b.db" in out
+
+
+def test_tune_says_why_a_backend_stopped(run: Run, fake: FakeTune) -> None:
+    fake.stopped = "the GPU no longer answers"
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
+    assert (status, json.loads(out)["stopped"]) == (1, "the GPU no longer answers")
+    assert "autosched: the backend stopped: the GPU no longer answers" in err
+
+
+def test_tune_tells_bad_input_from_a_bug(run: Run, fake: FakeTune) -> None:
+    fake.refuses = "the backend cuda cannot measure here: use estimate"
+    assert run("tune", "matmul", *SMALL, "--db", "b.db") == (2, "", f"autosched: {fake.refuses}\n")
+    fake.refuses, fake.breaks = "", "shapes do not match"
+    with pytest.raises(ValueError, match="shapes do not match"):
+        run("tune", "matmul", *SMALL, "--db", "b.db")
+
+
+@needs_nvrtc
+def test_tune_then_best_then_tune_again(run: Run) -> None:
+    more = ("--db", "b.db", "--backend", "estimate", "--device", "h200", "--sampler", "random", "--no-verify")
+    status, out, _ = run("tune", "matmul", *SMALL, *more, "--trials", "3", "--json")
+    first = json.loads(out)
+    assert status == 0
+    assert first["trials"]["new"] == 3 and first["provenance"] == "estimated"
+    status, out, _ = run("best", "matmul", *SMALL, "--db", "b.db", "--json")
+    assert status == 0
+    assert json.loads(out)["best"][0]["schedule"] == first["best"]["schedule"]
+    status, out, _ = run("tune", "matmul", *SMALL, *more, "--trials", "2", "--json")
+    again = json.loads(out)
+    assert (again["trials"]["earlier"], again["trials"]["new"]) == (3, 2)
+    assert again["best"]["timing"]["median"] <= first["best"]["timing"]["median"]
+    assert os.listdir() == ["b.db"]
+
+
+@needs_nvrtc
+def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path) -> None:
+    arguments = ("--backend", "estimate", "--trials", "100000", "--sampler", "random", "--no-verify", "--json")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "autosched", "tune", "matmul", *SMALL, "--db", "b.db", *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        path = tmp_path / "b.db"
+        deadline = time.monotonic() + 60
+        while not (path.exists() and path.stat().st_size and Store.open(path, create=False).count() >= 3):
+            assert child.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 130
+    assert "Traceback" not in err
+    found = json.loads(out)
+    assert found["interrupted"] and found["trials"]["new"] == Store.open(tmp_path / "b.db", create=False).count()

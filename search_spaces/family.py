@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from search_spaces.devices import Device
+from search_spaces.pictures import Drawing
 from search_spaces.problem import Operand, Problem
 from search_spaces.schedule import Schedule
 from search_spaces.space import Space
@@ -62,6 +63,7 @@ class Family:
     config: Callable[[Problem, Schedule, Device], KernelConfig]
     work: Callable[[Problem, Schedule, Device], Work]
     shrink: Callable[[Problem, Schedule], Problem]  # the smallest problem with the same remainders, for the emulator
+    drawings: Callable[[Problem, Schedule, Device], tuple[Drawing, ...]] = lambda problem, schedule, device: ()
 
 
 @cache

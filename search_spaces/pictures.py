@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import colorsys
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,6 +53,37 @@ class _Accesses:
     ideal: IntArray
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """One layout to draw under a title: a distribution (a WgMap with the ``shape`` of its tile, or a NestedLayout), or
+    the banks of a SharedLayout of elements of ``element_bytes``."""
+
+    title: str
+    layout: NestedLayout | WgMap | SharedLayout
+    shape: tuple[int, int] | None = None
+    element_bytes: int = 0
+
+
+def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
+    """Draw several layouts below one another. Writes .svg or .png by the suffix of ``path`` and returns it.
+
+    Raises ValueError as ``draw_distribution`` and ``draw_bank_map`` do and for nothing to draw, and ImportError without
+    matplotlib.
+    """
+    target = _checked(path)
+    if not drawings:
+        raise ValueError("there is nothing to draw: give at least one layout")
+    rows = []
+    for drawing in drawings:
+        if isinstance(drawing.layout, SharedLayout):
+            panels = _bank_panels(drawing.layout, drawing.element_bytes, None, None)
+        else:
+            panels = _distribution_panels(drawing.layout, drawing.shape, None)
+        first = dataclasses.replace(panels[0], title=f"{drawing.title}: {panels[0].title}")
+        rows.append([first, *panels[1:]])
+    return _render(rows, target)
+
+
 def draw_distribution(
     layout: NestedLayout | WgMap, path: str | Path, shape: Sequence[int] | None = None, subgroups: int | None = None
 ) -> Path:
@@ -64,12 +96,18 @@ def draw_distribution(
     rank 0 or above 2, or a tile too large to be told apart, and ImportError without matplotlib.
     """
     target = _checked(path)
+    return _render([_distribution_panels(layout, shape, subgroups)], target)
+
+
+def _distribution_panels(
+    layout: NestedLayout | WgMap, shape: Sequence[int] | None, subgroups: int | None
+) -> list[_Panel]:
     if isinstance(layout, WgMap):
         if shape is None:
             raise ValueError("a WgMap is drawn on a tile: give its shape")
         title = f"sg_layout = {list(layout.sg_layout)}, sg_data = {list(layout.sg_data)}"
         cells = _wg_map_cells(layout, shape)
-        return _render([_Panel(title, f"{shape[0]} x {shape[1]} tile", (shape[0], shape[1]), cells)], target)
+        return [_Panel(title, f"{shape[0]} x {shape[1]} tile", (shape[0], shape[1]), cells)]
     if layout.rank not in (1, 2):
         raise ValueError(f"the layout has rank {layout.rank}: only ranks 1 and 2 can be drawn")
     layout.verify(shape, None, subgroups)
@@ -92,7 +130,7 @@ def draw_distribution(
         (rows, columns),
         _thread_cells(flat),
     )
-    return _render([tile, batch], target)
+    return [tile, batch]
 
 
 def draw_bank_map(
@@ -112,6 +150,12 @@ def draw_bank_map(
     tears apart, or a tile too large to be told apart, and ImportError without matplotlib.
     """
     target = _checked(path)
+    return _render([_bank_panels(layout, element_bytes, access, access_bytes)], target)
+
+
+def _bank_panels(
+    layout: SharedLayout, element_bytes: int, access: tuple[int, int] | None, access_bytes: int | None
+) -> list[_Panel]:
     accesses = _accesses(layout, element_bytes, access, access_bytes)
     lost, total = accesses.cycles.sum() - accesses.ideal.sum(), accesses.cycles.sum()
     rows, columns = accesses.block
@@ -119,7 +163,7 @@ def draw_bank_map(
     words = _bank_cells(layout, element_bytes)
     # an access narrower than a word has no outline of its own
     outlines = accesses.block if rows >= words[0].rows and columns >= words[0].columns else None
-    panels = [
+    return [
         _Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines),
         _Panel(
             "no conflicts" if not lost else f"conflicts cost {lost} of {total} cycles",
@@ -128,7 +172,6 @@ def draw_bank_map(
             _conflict_cells(accesses),
         ),
     ]
-    return _render(panels, target)
 
 
 # Cells
@@ -304,8 +347,9 @@ def _checked(path: str | Path) -> Path:
     return target
 
 
-def _render(panels: Sequence[_Panel], target: Path) -> Path:
-    for panel in panels:
+def _render(rows: Sequence[Sequence[_Panel]], target: Path) -> Path:
+    """Panels of a row stand side by side, rows below one another; every panel of a row has the same scale."""
+    for panel in (panel for row in rows for panel in row):
         if len(panel.cells) > _LARGEST:
             raise ValueError(f"the picture would have {len(panel.cells)} cells: draw a tile with at most {_LARGEST}")
     try:
@@ -315,16 +359,22 @@ def _render(panels: Sequence[_Panel], target: Path) -> Path:
         raise ImportError("pictures need matplotlib: pip install 'autosched[pictures]'") from error
 
     margin, title = 0.75, 0.65
-    long_side = max(panel.long_side_inches for panel in panels)
-    sizes = [panel.inches(long_side) for panel in panels]
-    slots = [max(size[0], panel.title_inches) for size, panel in zip(sizes, panels, strict=True)]
-    width, height = sum(slots) + margin * (len(panels) + 1), max(size[1] for size in sizes) + margin + title
+    sizes, slots = [], []
+    for row in rows:
+        long_side = max(panel.long_side_inches for panel in row)
+        sizes.append([panel.inches(long_side) for panel in row])
+        slots.append([max(size[0], panel.title_inches) for size, panel in zip(sizes[-1], row, strict=True)])
+    width = max(sum(row_slots) + margin * (len(row_slots) + 1) for row_slots in slots)
+    height = sum(max(size[1] for size in row_sizes) + title for row_sizes in sizes) + margin * len(rows)
     figure = Figure(figsize=(width, height))
-    left = margin
-    for panel, (w, h), slot in zip(panels, sizes, slots, strict=True):
-        bottom = height - title - h
-        _draw_panel(figure.add_axes((left / width, bottom / height, w / width, h / height)), panel, w, h)
-        left += slot + margin
+    top = height
+    for row, row_sizes, row_slots in zip(rows, sizes, slots, strict=True):
+        left = margin
+        for panel, (w, h), slot in zip(row, row_sizes, row_slots, strict=True):
+            bottom = top - title - h
+            _draw_panel(figure.add_axes((left / width, bottom / height, w / width, h / height)), panel, w, h)
+            left += slot + margin
+        top -= title + max(size[1] for size in row_sizes) + margin
     # A fixed salt and no date: the same layout gives the same file. Text stays text, to be searched and copied.
     with matplotlib.rc_context({"svg.hashsalt": "autosched", "svg.fonttype": "none"}):
         metadata = {"Date": None} if target.suffix == ".svg" else {}

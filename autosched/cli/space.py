@@ -3,7 +3,7 @@
 ``--json``: ``problem``, ``device``, ``raw`` and ``legal`` (counts), ``seconds`` (that counting took), ``parameters``
 (``name``, ``kind``, ``values``, ``doc``), ``rules`` (``name``, ``rejects``: how many of the raw combinations it refuses
 alone, ``doc``), ``seed``, and ``samples``, a list of schedules. With ``--explain``: ``schedule``, ``legal`` and
-``violations`` (``rule``, ``reason``).
+``violations`` (``rule``, ``reason``). ``--picture`` draws layouts to a file beside all that.
 """
 
 import json as json_text
@@ -18,10 +18,13 @@ import typer
 from autosched import report
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.errors import NO, InputError, at_least, bad_input
-from autosched.cli.output import print_json, stdout_console
+from autosched.cli.output import print_json, stderr_console, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
+from search_spaces.devices import Device
 from search_spaces.family import Family
 from search_spaces.parameters import Parameter
+from search_spaces.pictures import draw
+from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
 from search_spaces.space import Space
 
@@ -45,6 +48,14 @@ def space(
             help="Say which rules one schedule breaks, a JSON object in FILE or on stdin (-). Exit status 1 if any.",
         ),
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--picture",
+            metavar="FILE",
+            help="Draw the layouts of the first sample, or of the schedule of --explain, to FILE.svg or FILE.png.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     at_least("--sample", sample, 0)
@@ -53,10 +64,17 @@ def space(
     started = time.perf_counter()
     whole = family.space(problem, where)
     if explain is not None:
-        return _explain(whole, _read_schedule(family, whole, explain), as_json=json)
+        schedule = _read_schedule(family, whole, explain)
+        status = _explain(whole, schedule, as_json=json)
+        if picture is not None and status == 0:
+            _draw(family, problem, schedule, where, picture)
+        return status
     legal, rejects = whole.count(), whole.rejects()
     seconds = time.perf_counter() - started
     samples = whole.sample(sample, seed) if sample else []
+    if picture is not None:
+        drawn = samples[0] if samples else whole.sample(1, seed)[0]
+        _draw(family, problem, drawn, where, picture)
     if json:
         docs = {rule.name: rule.doc for rule in whole.rules}
         print_json(
@@ -109,6 +127,22 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 
 {DEVICE_NOTE}
 """
+
+
+def _draw(family: Family, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
+    """Raises InputError where the family draws nothing, the file cannot be written, or matplotlib is not installed."""
+    drawings = family.drawings(problem, schedule, device)
+    if not drawings:
+        raise InputError(f"--picture: {family.name} has no layouts to draw: leave --picture out")
+    try:
+        draw(drawings, path)
+    except (ImportError, ValueError) as error:
+        raise InputError(f"--picture: {error}") from error
+    except OSError as error:
+        raise InputError(
+            f"--picture cannot write {path} ({error.strerror}): name a file in a folder you own"
+        ) from error
+    stderr_console().print(f"drew {path}")
 
 
 def _parameter_table(parameters: Sequence[Parameter]) -> Any:

@@ -8,11 +8,12 @@ from typing import Any
 from search_spaces.devices import Device
 from search_spaces.dtypes import FLOAT_DTYPES
 from search_spaces.family import Family, KernelConfig, Option
-from search_spaces.matmul.config import config
+from search_spaces.matmul.config import config, plan
 from search_spaces.matmul.problem import EPILOGUES, ORDERS, PRECISIONS, Matmul
 from search_spaces.matmul.shrink import shrink
 from search_spaces.matmul.space import space
 from search_spaces.matmul.work import work
+from search_spaces.pictures import Drawing
 from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
 from search_spaces.space import Space
@@ -61,6 +62,16 @@ def _work(problem: Problem, schedule: Schedule, device: Device) -> Work:
     return work(_matmul(problem), schedule, device)
 
 
+def _drawings(problem: Problem, schedule: Schedule, device: Device) -> tuple[Drawing, ...]:
+    p = plan(_matmul(problem), schedule, device)
+    element = p.problem.input_dtype.bytes
+    return (
+        Drawing("subgroups of the tile of out", p.wg_map, p.tile[:2]),
+        Drawing("a in shared memory", p.a.layout, element_bytes=element),
+        Drawing("b in shared memory", p.b.layout, element_bytes=element),
+    )
+
+
 def _shrink(problem: Problem, schedule: Schedule) -> Problem:
     return shrink(_matmul(problem), schedule)
 
@@ -77,4 +88,5 @@ FAMILY = Family(
     config=_config,
     work=_work,
     shrink=_shrink,
+    drawings=_drawings,
 )

@@ -1,0 +1,322 @@
+// out[m, n] = sum_k x[m, k] * w[n, k] for few m: w is read once, from memory straight into registers, and everything
+// else is arranged around that.
+//
+// The schedule is a LoweringConfig (search_spaces/lowering_config.py) over (m, n, k): a block computes workgroup_m x
+// workgroup_n of out and walks k in steps of partial_reduction. Along n and k, coordinates are those of its
+// NestedLayout: ((subgroup * batch + b) * lanes + lane) * thread + element, the thread being 1 along n. Every thread has
+// all the block's rows of m. Not expanded, each element of a thread's vector has an accumulator of its own until the
+// loop ends; expanded, the vector is added up inside the loop, by FMAs one after another on one accumulator.
+//
+// Config (search_spaces/matvec/config.py writes it):
+//   sizes         m, n, k
+//   LoweringConfig  workgroup_m/n, thread, lane_basis_n/k, subgroup_basis_n/k, partial_reduction, expand_dims
+//   accumulators  of a thread, as the LoweringConfig counts them
+//   the rest      T, Out, access (elements of one load), k_unroll, split_k, x_shared, w_cache, shared_bytes
+#pragma once
+#include <autosched/common/numeric.cuh>
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/cp_async.cuh>
+#include <autosched/ptx/global_cache_hints.cuh>
+#include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+#include <autosched/ptx/shuffle.cuh>
+
+namespace autosched {
+
+enum class CacheHint { none, no_allocate, evict_first, no_allocate_l2_256b };
+
+template <CacheHint Hint, int Bytes>
+__device__ __forceinline__ Packet<Bytes> load_read_only(const void* address) {
+  if constexpr (Hint == CacheHint::no_allocate) {
+    return ptx::ld_global_nc_no_allocate<Bytes>(address);
+  } else if constexpr (Hint == CacheHint::evict_first) {
+    return ptx::ld_global_nc_evict_first<Bytes>(address);
+  } else if constexpr (Hint == CacheHint::no_allocate_l2_256b) {
+    return ptx::ld_global_nc_no_allocate_l2_256b<Bytes>(address);
+  } else {
+    return ptx::ld_global_nc<Bytes>(address);
+  }
+}
+
+template <class Config>
+struct Matvec {
+  using C = Config;
+  using T = typename C::T;
+  using Out = typename C::Out;
+
+  static constexpr int threads = 32 * C::subgroup_basis_n * C::subgroup_basis_k;
+  static_assert(C::lane_basis_n * C::lane_basis_k == 32, "rule lane_basis: the lanes along n and k are those of a warp");
+  static_assert(C::workgroup_n % (C::subgroup_basis_n * C::lane_basis_n) == 0,
+                "rule distribution_n: subgroups x lanes must divide workgroup_n");
+  static_assert(C::partial_reduction % (C::subgroup_basis_k * C::lane_basis_k * C::thread) == 0,
+                "rule distribution_k: subgroups x lanes x thread must divide partial_reduction");
+  static_assert(threads <= 1024, "rule threads: at most 1024 threads a block");
+  static_assert(C::k % C::access == 0 && C::thread % C::access == 0 && C::access * sizeof(T) <= 16,
+                "rule access: a load is aligned, inside the thread's vector, and at most 16 bytes");
+
+  // What a thread holds of a step.
+  static constexpr int rows_m = C::workgroup_m;
+  static constexpr int rows_n = C::workgroup_n / (C::subgroup_basis_n * C::lane_basis_n);
+  static constexpr int batches_k = C::partial_reduction / (C::subgroup_basis_k * C::lane_basis_k * C::thread);
+  static constexpr int carried = C::expand_dims ? 1 : C::thread;  // accumulators of one vector
+  using Accumulators = float[rows_m][rows_n][batches_k][carried];
+  static_assert(sizeof(Accumulators) == C::accumulators * sizeof(float),
+                "rule accumulators: a thread carries as many as the LoweringConfig says");
+
+  static constexpr int tiles_m = ceil_div(C::m, C::workgroup_m), tiles_n = ceil_div(C::n, C::workgroup_n);
+  static constexpr int steps = ceil_div(C::k, C::partial_reduction);
+  static constexpr int steps_of_split = ceil_div(steps, C::split_k);
+  static_assert((C::split_k - 1) * steps_of_split < steps, "rule split_k: every split needs a step of k");
+
+  // Shared memory: the block's rows of x over the k of its split, zero behind the end of k; then the sums of a tile,
+  // one for each subgroup along k.
+  static constexpr int slab_k = steps_of_split * C::partial_reduction;
+  static constexpr int slab_bytes = C::x_shared ? ceil_div(C::workgroup_m * slab_k * int(sizeof(T)), 16) * 16 : 0;
+  static constexpr int results = C::workgroup_m * C::workgroup_n;
+  static constexpr bool through_shared = C::subgroup_basis_k > 1 || C::split_k > 1;
+  static_assert(C::shared_bytes == slab_bytes + (through_shared ? results * C::subgroup_basis_k * 4 : 0),
+                "rule shared_memory: x and the sums fill the block's shared memory");
+
+  // The thread's vector as it is loaded from global memory.
+  struct Vector {
+    Packet<C::access * int(sizeof(T))> part[C::thread / C::access];
+
+    __device__ __forceinline__ float operator[](int e) const {
+      return get_element<T>(part[e / C::access], e % C::access);
+    }
+    // From element `k` of a row on. Guarded: what lies behind the end of k is zero and not read.
+    template <CacheHint Hint, bool Guarded>
+    __device__ __forceinline__ void load(const T* row, int k) {
+#pragma unroll
+      for (int p = 0; p < C::thread / C::access; ++p) {
+        if constexpr (Guarded) {
+          part[p] = {};
+          if (k + p * C::access >= C::k) continue;
+        }
+        part[p] = load_read_only<Hint, C::access * int(sizeof(T))>(row + k + p * C::access);
+      }
+    }
+  };
+
+  // Where the vectors of x come from: the slab in shared memory, or global memory through L1.
+  struct RowsOfX {
+    const T* global[C::x_shared ? 1 : rows_m];  // row starts
+    unsigned slab;                              // address of the slab's element k = 0
+
+    template <bool Guarded>
+    __device__ __forceinline__ void load(float (&x)[C::thread], int i, int k) const {
+      if constexpr (C::x_shared) {
+        constexpr int width = C::thread * int(sizeof(T)) < 16 ? C::thread : 16 / int(sizeof(T));
+        const unsigned from = slab + unsigned((i * slab_k + k) * int(sizeof(T)));
+#pragma unroll
+        for (int e = 0; e < C::thread; e += width) {
+          const auto packet = ptx::ld_shared<width * int(sizeof(T))>(from + unsigned(e * int(sizeof(T))));
+#pragma unroll
+          for (int f = 0; f < width; ++f) x[e + f] = get_element<T>(packet, f);
+        }
+      } else {
+        Vector v;
+        v.template load<CacheHint::none, Guarded>(global[i], k);
+#pragma unroll
+        for (int e = 0; e < C::thread; ++e) x[e] = v[e];
+      }
+    }
+  };
+
+  // Steps of the reduction from element k of this thread on: all of w is asked for before any of it is used.
+  template <int Steps, bool Guarded>
+  __device__ static __forceinline__ void multiply(Accumulators& acc, const RowsOfX& x_rows,
+                                                  const T* const (&w_rows)[rows_n], int k) {
+    Vector w[Steps][batches_k][rows_n];
+#pragma unroll
+    for (int s = 0; s < Steps; ++s) {
+#pragma unroll
+      for (int b = 0; b < batches_k; ++b) {
+#pragma unroll
+        for (int j = 0; j < rows_n; ++j) {
+          w[s][b][j].template load<C::w_cache, Guarded>(
+              w_rows[j], k + s * C::partial_reduction + b * C::lane_basis_k * C::thread);
+        }
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < Steps; ++s) {
+#pragma unroll
+      for (int b = 0; b < batches_k; ++b) {
+#pragma unroll
+        for (int i = 0; i < rows_m; ++i) {
+          float x[C::thread];
+          x_rows.template load<Guarded>(x, i, k + s * C::partial_reduction + b * C::lane_basis_k * C::thread);
+#pragma unroll
+          for (int j = 0; j < rows_n; ++j) {
+#pragma unroll
+            for (int e = 0; e < C::thread; ++e) {
+              float& sum = acc[i][j][b][C::expand_dims ? 0 : e];
+              sum = fmaf(x[e], w[s][b][j][e], sum);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // The block's rows of x into shared memory, seen by all threads when this returns.
+  __device__ static __forceinline__ void copy_x(const T* x, unsigned slab, int m0, int k0) {
+    constexpr int bytes = C::access * int(sizeof(T)), packets = slab_k / C::access;
+#pragma unroll 1
+    for (int at = int(threadIdx.x); at < C::workgroup_m * packets; at += threads) {
+      const int row = at / packets, k = k0 + at % packets * C::access;
+      const bool inside = k < C::k;
+      const T* from = x + (inside ? row_of_x(m0 + row) * C::k + k : 0);  // not read when nothing is copied
+      const unsigned to = slab + unsigned(at * bytes);
+      if constexpr (bytes == 16) {
+        ptx::cp_async_cg(to, from, inside ? bytes : 0);
+      } else if constexpr (bytes >= 4) {
+        ptx::cp_async_ca<bytes>(to, from, inside ? bytes : 0);
+      } else {
+        Packet<bytes> packet = {};
+        if (inside) packet = ptx::ld_global_nc<bytes>(from);
+        ptx::st_shared(to, packet);
+      }
+    }
+    ptx::cp_async_commit_group();
+    ptx::cp_async_wait_group<0>();
+    ptx::barrier_sync();
+  }
+
+  // Rows behind the end repeat the last one, so that no load needs a check; they are never stored.
+  __device__ static __forceinline__ long long row_of_x(int m) {
+    return C::m % C::workgroup_m == 0 || m < C::m ? m : C::m - 1;
+  }
+  __device__ static __forceinline__ long long row_of_w(int n) {
+    return C::n % C::workgroup_n == 0 || n < C::n ? n : C::n - 1;
+  }
+
+  __device__ static __forceinline__ void store(Out* out, int m, int n, float value) {
+    if (C::m % C::workgroup_m != 0 && m >= C::m) return;
+    if (C::n % C::workgroup_n != 0 && n >= C::n) return;
+    ptx::st_global(out + static_cast<long long>(m) * C::n + n, pack<Out, 1>(&value));
+  }
+
+  // The sums of a tile's subgroups, from shared memory to out, or, where k is split, to the sums of the splits, which
+  // the last block of the tile adds in their order: the result does not depend on which block comes last.
+  __device__ static __forceinline__ void combine(unsigned sums, Out* out, float* partials, unsigned* counters, int tile,
+                                                 int split, int m0, int n0) {
+    ptx::barrier_sync();
+#pragma unroll 1
+    for (int at = int(threadIdx.x); at < results; at += threads) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int s = 0; s < C::subgroup_basis_k; ++s) {
+        sum += ptx::float_of(ptx::ld_shared<4>(sums + unsigned(s * results + at) * 4u).word[0]);
+      }
+      if constexpr (C::split_k == 1) {
+        store(out, m0 + at / C::workgroup_n, n0 + at % C::workgroup_n, sum);
+      } else {
+        float* to = partials + static_cast<long long>(tile * C::split_k + split) * results + at;
+        ptx::st_global(to, Packet<4>{{ptx::bits_of(sum)}});
+      }
+    }
+    if constexpr (C::split_k > 1) {
+      ptx::fence_gpu();     // sums before the count ...
+      ptx::barrier_sync();  // ... of every thread; also: the sums in shared memory have been read
+      if (threadIdx.x == 0) ptx::st_shared(sums, Packet<4>{{ptx::atomic_add(counters + tile, 1u)}});
+      ptx::barrier_sync();
+      if (ptx::ld_shared<4>(sums).word[0] != C::split_k - 1) return;
+      ptx::fence_gpu();
+      if (threadIdx.x == 0) ptx::st_global(counters + tile, Packet<4>{{0u}});  // ready for the next launch
+      const float* all = partials + static_cast<long long>(tile) * C::split_k * results;
+#pragma unroll 1
+      for (int at = int(threadIdx.x); at < results; at += threads) {
+        float sum = 0.0f;
+#pragma unroll 4
+        for (int s = 0; s < C::split_k; ++s) {
+          sum += ptx::float_of(ptx::ld_global_cg<4>(all + s * results + at).word[0]);
+        }
+        store(out, m0 + at / C::workgroup_n, n0 + at % C::workgroup_n, sum);
+      }
+    }
+  }
+
+  __device__ static __forceinline__ void run(const T* x, const T* w, Out* out, float* partials, unsigned* counters) {
+    // Blocks that read the same rows of w are neighbours.
+    const int tile = int(blockIdx.x) % (tiles_m * tiles_n), split = int(blockIdx.x) / (tiles_m * tiles_n);
+    const int m0 = tile % tiles_m * C::workgroup_m, n0 = tile / tiles_m * C::workgroup_n;
+    const int first = split * steps_of_split, k0 = first * C::partial_reduction;
+
+    // Subgroups and lanes are numbered with k fastest.
+    const int subgroup = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    const int subgroup_n = subgroup / C::subgroup_basis_k, subgroup_k = subgroup % C::subgroup_basis_k;
+    const int lane_n = lane / C::lane_basis_k, lane_k = lane % C::lane_basis_k;
+    const int thread_n = subgroup_n * rows_n * C::lane_basis_n + lane_n;
+    const int thread_k = (subgroup_k * batches_k * C::lane_basis_k + lane_k) * C::thread;
+
+    RowsOfX x_rows;
+    if constexpr (C::x_shared) {
+      copy_x(x, ptx::shared_memory(), m0, k0);
+      x_rows.slab = ptx::shared_memory() - unsigned(k0 * int(sizeof(T)));
+    } else {
+#pragma unroll
+      for (int i = 0; i < rows_m; ++i) x_rows.global[i] = x + row_of_x(m0 + i) * C::k;
+    }
+    const T* w_rows[rows_n];
+#pragma unroll
+    for (int j = 0; j < rows_n; ++j) w_rows[j] = w + row_of_w(n0 + thread_n + j * C::lane_basis_n) * C::k;
+
+    Accumulators acc = {};
+    const int last = first + steps_of_split < steps ? first + steps_of_split : steps;
+    constexpr int whole_steps = C::k / C::partial_reduction;  // without a partial last one
+    const int whole = last < whole_steps ? last : whole_steps;
+    int step = first;
+#pragma unroll 1
+    for (; step + C::k_unroll <= whole; step += C::k_unroll) {
+      multiply<C::k_unroll, false>(acc, x_rows, w_rows, step * C::partial_reduction + thread_k);
+    }
+    if constexpr (C::k_unroll > 1) {
+#pragma unroll 1
+      for (; step < whole; ++step) {
+        multiply<1, false>(acc, x_rows, w_rows, step * C::partial_reduction + thread_k);
+      }
+    }
+    if constexpr (C::k % C::partial_reduction != 0) {
+      if (step < last) multiply<1, true>(acc, x_rows, w_rows, step * C::partial_reduction + thread_k);
+    }
+
+    // What a thread carried, then the lanes along k, then the subgroups along k.
+    const unsigned sums = ptx::shared_memory() + unsigned(slab_bytes);
+#pragma unroll
+    for (int i = 0; i < rows_m; ++i) {
+#pragma unroll
+      for (int j = 0; j < rows_n; ++j) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int b = 0; b < batches_k; ++b) {
+#pragma unroll
+          for (int e = 0; e < carried; ++e) sum += acc[i][j][b][e];
+        }
+#pragma unroll
+        for (int mask = C::lane_basis_k / 2; mask > 0; mask /= 2) {
+          sum += ptx::float_of(ptx::shfl_bfly(ptx::bits_of(sum), mask));
+        }
+        const int n = thread_n + j * C::lane_basis_n;
+        if (lane_k == 0) {
+          if constexpr (through_shared) {
+            const int at = (subgroup_k * C::workgroup_m + i) * C::workgroup_n + n;
+            ptx::st_shared(sums + unsigned(at) * 4u, Packet<4>{{ptx::bits_of(sum)}});
+          } else {
+            store(out, m0 + i, n0 + n, sum);
+          }
+        }
+      }
+    }
+    if constexpr (through_shared) combine(sums, out, partials, counters, tile, split, m0, n0);
+  }
+};
+
+template <class Config>
+__device__ __forceinline__ void matvec(const typename Config::T* x, const typename Config::T* w,
+                                       typename Config::Out* out, float* partials, unsigned* counters) {
+  Matvec<Config>::run(x, w, out, partials, counters);
+}
+
+}  // namespace autosched

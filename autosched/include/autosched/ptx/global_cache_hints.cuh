@@ -1,0 +1,34 @@
+// ld.global.nc with eviction priorities: PTX ISA 9.7.9.8. Hints only: the values are those of ld_global_nc.
+#pragma once
+#include <autosched/common/packet.cuh>
+
+namespace autosched::ptx {
+
+// One function per hint: it is part of the instruction's name.
+#define AUTOSCHED_LD_GLOBAL_NC(NAME, HINT)                                                                        \
+  template <int Bytes>                                                                                            \
+  __device__ __forceinline__ Packet<Bytes> NAME(const void* address) {                                            \
+    Packet<Bytes> p;                                                                                              \
+    if constexpr (Bytes == 16) {                                                                                  \
+      asm volatile("ld.global.nc" HINT ".v4.b32 {%0, %1, %2, %3}, [%4];"                                          \
+                   : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])                           \
+                   : "l"(address));                                                                               \
+    } else if constexpr (Bytes == 8) {                                                                            \
+      asm volatile("ld.global.nc" HINT ".v2.b32 {%0, %1}, [%2];" : "=r"(p.word[0]), "=r"(p.word[1]) : "l"(address)); \
+    } else if constexpr (Bytes == 4) {                                                                            \
+      asm volatile("ld.global.nc" HINT ".b32 %0, [%1];" : "=r"(p.word[0]) : "l"(address));                        \
+    } else {                                                                                                      \
+      static_assert(Bytes == 2, "hinted loads are 2, 4, 8 or 16 bytes");                                          \
+      asm volatile("ld.global.nc" HINT ".b16 %0, [%1];" : "=h"(p.half) : "l"(address));                           \
+    }                                                                                                             \
+    return p;                                                                                                     \
+  }
+// Data that is read once: not kept in L1.
+AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate, ".L1::no_allocate")
+// First in line to be dropped from L1.
+AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_evict_first, ".L1::evict_first")
+// Not kept in L1; a miss brings 256 bytes into L2.
+AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate_l2_256b, ".L1::no_allocate.L2::256B")
+#undef AUTOSCHED_LD_GLOBAL_NC
+
+}  // namespace autosched::ptx

@@ -157,8 +157,11 @@ WmmaTile wmma_tile(Multiplicand type, WmmaOperand operand) {
 }
 
 // Which word of the 32 lanes' registers holds word w of the tile in storage order; slot / 32 is the register and
-// slot % 32 the lane. The turn differs between the operands.
-unsigned wmma_slot(WmmaOperand operand, unsigned word) { return (word + (operand == WmmaOperand::a ? 21 : 74)) % 128; }
+// slot % 32 the lane. The turn differs between operands and storage orders, so that a fragment loaded in one order
+// and multiplied in the other is wrong here too.
+unsigned wmma_slot(WmmaOperand operand, bool row_major, unsigned word) {
+  return (word + (operand == WmmaOperand::a ? 21 : 74) + (row_major ? 0 : 37)) % 128;
+}
 
 // f16 fragments have twice the registers that they need. The second half is a copy, and mma takes even words from
 // the first and odd words from the second, so that a kernel must treat all registers alike.
@@ -248,7 +251,7 @@ void execute_wmma_load(void* const* arguments) {
       std::memset(words, 0xff, sizeof words);
     }
     for (unsigned i = 0; i < line_words; ++i) {
-      const unsigned slot = wmma_slot(call.operand, line * line_words + i);
+      const unsigned slot = wmma_slot(call.operand, call.row_major, line * line_words + i);
       unsigned* registers = of_lane<WmmaLoadArguments>(arguments, slot % 32).registers;
       registers[slot / 32] = words[i];
       if (wmma_has_copy(call.type)) registers[slot / 32 + 4] = words[i];
@@ -269,7 +272,7 @@ void collect_wmma(void* const* arguments, WmmaOperand operand, float* values) {
   const WmmaTile tile = wmma_tile(call.type, operand);
   const bool row_major = operand == WmmaOperand::a ? call.a_row_major : call.b_row_major;
   for (unsigned word = 0; word < tile.words; ++word) {
-    const unsigned slot = wmma_slot(operand, word);
+    const unsigned slot = wmma_slot(operand, row_major, word);
     const auto& lane = of_lane<WmmaMmaArguments>(arguments, slot % 32);
     const unsigned* registers = operand == WmmaOperand::a ? lane.a : lane.b;
     const unsigned copy = wmma_has_copy(call.type) && word % 2 == 1 ? 4 : 0;

@@ -15,7 +15,7 @@ from search_spaces.devices import device
 from search_spaces.family import problem_from_json
 from search_spaces.schedule import Schedule
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import json
 import os
 import sqlite3
 import statistics
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -387,7 +388,7 @@ def _file_engine(path: Path, *, write_ahead: bool) -> Engine:
         connection = _connect(path, BUSY_SECONDS)
         if write_ahead:
             try:
-                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                mode = _enter_write_ahead(connection)
                 connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
             except BaseException:
                 connection.close()
@@ -397,6 +398,20 @@ def _file_engine(path: Path, *, write_ahead: bool) -> Engine:
     return _begin_explicitly(
         sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool if write_ahead else NullPool)
     )
+
+
+def _enter_write_ahead(connection: sqlite3.Connection) -> str:
+    """The journal mode after asking for write-ahead. SQLite does not wait for others here as it does for statements:
+    while one process enters or leaves the mode, another that asks is refused at once."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return str(mode)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:

@@ -48,9 +48,11 @@ class DType:
 F16 = DType("f16", 16, 10, "float16", "autosched::f16")
 BF16 = DType("bf16", 16, 7, "uint16", "autosched::bf16")
 F32 = DType("f32", 32, 23, "float32", "float")
+U8 = DType("u8", 8, 7, "uint8", "unsigned char")
+U16 = DType("u16", 16, 15, "uint16", "unsigned short")
 U32 = DType("u32", 32, 31, "uint32", "unsigned")
 
-DTYPES = {t.name: t for t in (F16, BF16, F32, U32)}
+DTYPES = {t.name: t for t in (F16, BF16, F32, U8, U16, U32)}
 FLOAT_DTYPES = {t.name: t for t in (F16, BF16, F32)}
 
 

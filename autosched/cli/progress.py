@@ -57,7 +57,7 @@ class Counter:
             self._live.update(self._task, completed=self._done, note=text)
         elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
             self._last_line = time.monotonic()
-            self._console.print(f"{self._noun} {self._done}/{self._total}, {text}")
+            self._console.print(f"{self._noun} {self._done}/{self._total}, {text}", soft_wrap=True)
 
 
 class TuneDisplay:
@@ -103,7 +103,7 @@ class TuneDisplay:
             self._last_line = time.monotonic()
             failed = f"failed {self._failed}" if progress.failures else ""
             parts = (f"{progress.done}/{progress.trials}", f"best {self._best}", failed, self._pace)
-            self._console.print(", ".join(part for part in parts if part))
+            self._console.print(", ".join(part for part in parts if part), soft_wrap=True)
 
     @property
     def _best(self) -> str:

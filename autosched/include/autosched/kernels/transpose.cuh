@@ -1,0 +1,286 @@
+// out[b, j, i] = x[b, i, j], batched. A block moves block_tiles tiles, one after another.
+//
+// Route cp_async: tile by tile to shared memory and back (TileCopy), `stages` tiles ahead.
+// Route shared: the same through registers. A thread loads a block of block_rows x load_vector elements and, where
+// block_rows > 1, turns it in registers, so that it can store whole pieces of out's rows.
+// Route registers: the turned blocks go straight to out; what a thread loads is what it stores (XeTile RFC, appendix
+// 2.3), and no shared memory is needed.
+//
+// Layout maps (row, column) of the tile of x. Loads and stores are a grid of threads each (wg_maps whose subgroups are
+// threads), columns along the array that is contiguous on that side. Vectors divide the contiguous extents, so that a
+// vector is wholly inside an array or wholly outside.
+#pragma once
+#include <autosched/common/raster.cuh>
+#include <autosched/common/shared_layout.cuh>
+#include <autosched/common/tile_copy.cuh>
+
+namespace autosched {
+
+enum class TransposeRoute { cp_async, shared, registers };
+
+// Word w of a packet; packets of 1 and 2 bytes are the low bits of their only one.
+template <int Bytes>
+__device__ __forceinline__ unsigned packet_word(const Packet<Bytes>& p, int w) {
+  if constexpr (Bytes == 1) {
+    return p.byte;
+  } else if constexpr (Bytes == 2) {
+    return p.half;
+  } else {
+    return p.word[w];
+  }
+}
+
+// Part i of a packet, Part bytes long.
+template <int Part, int Bytes>
+__device__ __forceinline__ Packet<Part> packet_part(const Packet<Bytes>& p, int i) {
+  Packet<Part> out;
+  if constexpr (Part >= 4) {
+#pragma unroll
+    for (int w = 0; w < Part / 4; ++w) out.word[w] = p.word[i * (Part / 4) + w];
+  } else {
+    const unsigned bits = packet_word(p, i * Part / 4) >> (8 * (i * Part % 4));
+    if constexpr (Part == 2) {
+      out.half = static_cast<unsigned short>(bits);
+    } else {
+      out.byte = static_cast<unsigned char>(bits);
+    }
+  }
+  return out;
+}
+
+// A packet of parts of Part bytes; parts(i) gives part i.
+template <int Bytes, int Part, class Parts>
+__device__ __forceinline__ Packet<Bytes> packet_of(const Parts& parts) {
+  if constexpr (Bytes == Part) {
+    return parts(0);
+  } else if constexpr (Part >= 4) {
+    Packet<Bytes> out;
+#pragma unroll
+    for (int i = 0; i < Bytes / Part; ++i) {
+      const Packet<Part> part = parts(i);
+#pragma unroll
+      for (int w = 0; w < Part / 4; ++w) out.word[i * (Part / 4) + w] = part.word[w];
+    }
+    return out;
+  } else if constexpr (Bytes == 2) {
+    return {static_cast<unsigned short>(packet_word(parts(0), 0) | packet_word(parts(1), 0) << 8)};
+  } else {
+    Packet<Bytes> out;
+    constexpr int per_word = 4 / Part;
+#pragma unroll
+    for (int w = 0; w < Bytes / 4; ++w) {
+      out.word[w] = 0u;
+#pragma unroll
+      for (int i = 0; i < per_word; ++i) {
+        out.word[w] |= packet_word(parts(w * per_word + i), 0) << (8 * Part * i);
+      }
+    }
+    return out;
+  }
+}
+
+template <class C>
+struct Transpose {
+  using Element = Packet<C::element_bytes>;
+  using Layout = typename C::Layout;
+  static constexpr int element_bytes = C::element_bytes;
+  static constexpr int threads = C::threads;
+  static constexpr int tiles_m = ceil_div(C::rows, C::tile_rows), tiles_n = ceil_div(C::columns, C::tile_columns);
+  static constexpr long long matrix = static_cast<long long>(C::rows) * C::columns;
+  static constexpr int tiles = tiles_m * tiles_n * C::batch;
+  static constexpr bool async = C::route == TransposeRoute::cp_async;
+
+  // The load side: blocks of block_rows x load_vector elements, the store side: lines of store_vector of them.
+  static constexpr int load_bytes = C::load_vector * element_bytes, store_bytes = C::store_vector * element_bytes;
+  static constexpr int block_bytes = C::block_rows * element_bytes;
+  static constexpr int load_rows = threads / C::load_columns, store_rows = threads / C::store_columns;
+  static constexpr int load_step_m = load_rows * C::block_rows, load_step_n = C::load_columns * C::load_vector;
+  static constexpr int load_passes_m = C::tile_rows / load_step_m, load_passes_n = C::tile_columns / load_step_n;
+  static constexpr int store_step_m = C::store_columns * C::store_vector;
+  static constexpr int store_passes_m = C::tile_rows / store_step_m, store_passes_n = C::tile_columns / store_rows;
+
+  static_assert(threads % C::load_columns == 0 && C::tile_rows % load_step_m == 0 && C::tile_columns % load_step_n == 0,
+                "rule load_map: the blocks of all threads must divide the tile");
+  static_assert(C::route == TransposeRoute::registers ||
+                    (threads % C::store_columns == 0 && C::tile_columns % store_rows == 0 &&
+                     C::tile_rows % store_step_m == 0),
+                "rule store_map: the vectors of all threads must divide the transposed tile");
+  static_assert(C::columns % C::load_vector == 0, "rule load_alignment: the vector must divide the columns of x");
+  static_assert(C::rows % C::store_vector == 0, "rule store_alignment: the vector must divide the columns of out");
+  static_assert(load_bytes <= 16 && store_bytes <= 16 && block_bytes <= 16,
+                "rule vector_width: a thread moves at most 16 bytes at a time");
+  static_assert(C::route != TransposeRoute::registers || C::store_vector == C::block_rows,
+                "rule in_register: what a thread stores is what it loaded, so its vector is a row of its turned block");
+  static_assert(!async || C::block_rows == 1, "rule block_rows: cp.async cannot turn blocks");
+  static_assert(async || C::stages == 1, "rule stages: only cp.async has tiles in flight");
+
+  struct Tile {
+    const Element* x;  // the matrix
+    Element* out;
+    int m, n;  // origin in x
+  };
+
+  __device__ static __forceinline__ Tile tile_of(const Element* x, Element* out, int id) {
+    constexpr int per_matrix = tiles_m * tiles_n;
+    const TileIndex at = raster<C::raster_order, C::raster_group, tiles_m, tiles_n>(id % per_matrix);
+    const long long first = id / per_matrix * matrix;
+    return {x + first, out + first, at.m * C::tile_rows, at.n * C::tile_columns};
+  }
+
+  // This thread's blocks of a tile, all loads before anything else so that they are in flight together.
+  struct Blocks {
+    Packet<load_bytes> line[load_passes_m][load_passes_n][C::block_rows];
+
+    __device__ static __forceinline__ int row(int i) {
+      return int(threadIdx.x) / C::load_columns * C::block_rows + i * load_step_m;
+    }
+    __device__ static __forceinline__ int column(int j) {
+      return int(threadIdx.x) % C::load_columns * C::load_vector + j * load_step_n;
+    }
+    __device__ __forceinline__ void load(const Tile& tile) {
+#pragma unroll
+      for (int i = 0; i < load_passes_m; ++i) {
+#pragma unroll
+        for (int r = 0; r < C::block_rows; ++r) {
+          const int m = tile.m + row(i) + r;
+          const bool row_ok = C::rows % C::tile_rows == 0 || m < C::rows;
+          const Element* from = tile.x + static_cast<long long>(m) * C::columns + tile.n;
+#pragma unroll
+          for (int j = 0; j < load_passes_n; ++j) {
+            const bool ok = row_ok && (C::columns % C::tile_columns == 0 || tile.n + column(j) < C::columns);
+            line[i][j][r] = Packet<load_bytes>{};
+            if (ok) line[i][j][r] = ptx::ld_global_nc<load_bytes>(from + column(j));
+          }
+        }
+      }
+    }
+    // Column c of block (i, j): block_rows neighbours of a row of out.
+    __device__ __forceinline__ Packet<block_bytes> turned(int i, int j, int c) const {
+      return packet_of<block_bytes, element_bytes>([&](int r) { return packet_part<element_bytes>(line[i][j][r], c); });
+    }
+  };
+
+  __device__ static __forceinline__ unsigned address(unsigned shared, int row, int column) {
+    return shared + unsigned(Layout::offset(row, column)) * unsigned(element_bytes);
+  }
+
+  __device__ static __forceinline__ void fill(const Tile& tile, unsigned shared) {
+    if constexpr (async) {
+      using Copy = TileCopy<Element, Layout, C::tile_rows, C::tile_columns, C::rows, C::columns, true, threads,
+                            C::load_columns, C::load_vector, C::load_piece, true>;
+      Copy(tile.x, tile.m, tile.n).start(shared);
+    } else {
+      Blocks blocks;
+      blocks.load(tile);
+#pragma unroll
+      for (int i = 0; i < load_passes_m; ++i) {
+#pragma unroll
+        for (int j = 0; j < load_passes_n; ++j) {
+          const int row = Blocks::row(i), column = Blocks::column(j);
+          if constexpr (C::block_rows == 1) {
+#pragma unroll
+            for (int c = 0; c < C::load_vector; c += C::load_piece) {
+              ptx::st_shared(address(shared, row, column + c),
+                             packet_part<C::load_piece * element_bytes>(blocks.line[i][j][0], c / C::load_piece));
+            }
+          } else {
+#pragma unroll
+            for (int c = 0; c < C::load_vector; ++c) {
+              ptx::st_shared(address(shared, row, column + c), blocks.turned(i, j, c));
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // Rows of out are columns of the tile.
+  __device__ static __forceinline__ void drain(const Tile& tile, unsigned shared) {
+    constexpr int piece_bytes = C::store_piece * element_bytes;
+    const int row = int(threadIdx.x) % C::store_columns * C::store_vector;
+    const int column = int(threadIdx.x) / C::store_columns;
+    Packet<store_bytes> held[store_passes_n][store_passes_m];
+#pragma unroll
+    for (int j = 0; j < store_passes_n; ++j) {
+#pragma unroll
+      for (int i = 0; i < store_passes_m; ++i) {
+        held[j][i] = packet_of<store_bytes, piece_bytes>([&](int part) {
+          const int m = row + i * store_step_m + part * C::store_piece, n = column + j * store_rows;
+          return ptx::ld_shared<piece_bytes>(address(shared, m, n));
+        });
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < store_passes_n; ++j) {
+      const int n = tile.n + column + j * store_rows;
+      Element* to = tile.out + static_cast<long long>(n) * C::rows + tile.m;
+#pragma unroll
+      for (int i = 0; i < store_passes_m; ++i) {
+        const int m = row + i * store_step_m;
+        if ((C::columns % C::tile_columns == 0 || n < C::columns) &&
+            (C::rows % C::tile_rows == 0 || tile.m + m < C::rows)) {
+          ptx::st_global(to + m, held[j][i]);
+        }
+      }
+    }
+  }
+
+  __device__ static __forceinline__ void through_registers(const Tile& tile) {
+    Blocks blocks;
+    blocks.load(tile);
+#pragma unroll
+    for (int j = 0; j < load_passes_n; ++j) {
+#pragma unroll
+      for (int c = 0; c < C::load_vector; ++c) {
+        const int n = tile.n + Blocks::column(j) + c;
+        Element* to = tile.out + static_cast<long long>(n) * C::rows;
+#pragma unroll
+        for (int i = 0; i < load_passes_m; ++i) {
+          const int m = tile.m + Blocks::row(i);
+          if ((C::columns % C::tile_columns == 0 || n < C::columns) && (C::rows % C::tile_rows == 0 || m < C::rows)) {
+            ptx::st_global(to + m, blocks.turned(i, j, c));
+          }
+        }
+      }
+    }
+  }
+
+  __device__ static __forceinline__ void run(const Element* x, Element* out) {
+    const int first = int(blockIdx.x) * C::block_tiles;
+    const int left = tiles - first;
+    const int count = left < C::block_tiles ? left : C::block_tiles;
+    if constexpr (C::route == TransposeRoute::registers) {
+#pragma unroll 1
+      for (int t = 0; t < count; ++t) through_registers(tile_of(x, out, first + t));
+    } else {
+      const unsigned shared = ptx::shared_memory();
+      constexpr int ahead = C::stages - 1;
+#pragma unroll
+      for (int t = 0; t < ahead; ++t) {
+        if (t < count) fill(tile_of(x, out, first + t), shared + t * C::stage_bytes);
+        ptx::cp_async_commit_group();
+      }
+#pragma unroll 1
+      for (int t = 0; t < count; ++t) {
+        if (t > 0) ptx::barrier_sync();  // everybody has read the stage that is filled now
+        if (t + ahead < count) {
+          fill(tile_of(x, out, first + t + ahead), shared + (t + ahead) % C::stages * C::stage_bytes);
+        }
+        if constexpr (async) {
+          ptx::cp_async_commit_group();
+          ptx::cp_async_wait_group<ahead>();
+        }
+        ptx::barrier_sync();
+        drain(tile_of(x, out, first + t), shared + t % C::stages * C::stage_bytes);
+      }
+    }
+  }
+};
+
+template <class Config>
+__device__ __forceinline__ void transpose(const typename Config::Word* x, typename Config::Word* out) {
+  using Element = typename Transpose<Config>::Element;
+  Transpose<Config>::run(reinterpret_cast<const Element*>(x), reinterpret_cast<Element*>(out));
+}
+
+}  // namespace autosched

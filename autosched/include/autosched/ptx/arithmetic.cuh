@@ -1,0 +1,19 @@
+// Arithmetic that C++ has no operator for: PTX ISA 9.7.3.
+#pragma once
+
+namespace autosched::ptx {
+
+// The larger one; NaN where either is NaN.
+__device__ __forceinline__ float max_nan(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+// 2 to the power x, to about 2 ulp; subnormal results are zero.
+__device__ __forceinline__ float ex2_approx_ftz(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace autosched::ptx

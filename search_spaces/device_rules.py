@@ -1,0 +1,62 @@
+"""The rules that a block must keep to be launched, the same for every family."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from search_spaces.columns import Columns
+from search_spaces.devices import Device
+from search_spaces.parameters import IntArray
+from search_spaces.rules import Rule
+
+
+def device_rules(device: Device) -> tuple[Rule, ...]:
+    """Laws over the columns ``threads`` and ``shared_bytes`` (of a block), ``registers`` (of a thread, estimated from
+    below) and ``min_blocks`` (blocks per SM that the compiler limits registers for)."""
+
+    def register_limit(c: Columns) -> IntArray:
+        # Registers are allotted to warps in units; a warp's share limits its threads.
+        unit = device.register_allocation_unit
+        warps = c["threads"] // device.warp_size * c["min_blocks"]
+        share = device.registers_per_sm // np.maximum(warps, 1) // unit * unit // device.warp_size
+        return np.minimum(share, device.max_registers_per_thread)
+
+    return (
+        Rule(
+            "threads",
+            ("threads",),
+            lambda c: c["threads"] <= device.max_threads_per_block,
+            lambda v: f"{v['threads']} threads are more than the {device.max_threads_per_block} of a block",
+        ),
+        Rule(
+            "min_blocks",
+            ("threads", "min_blocks"),
+            lambda c: c["threads"] * c["min_blocks"] <= device.max_threads_per_sm,
+            lambda v: (
+                f"{v['min_blocks']} blocks of {v['threads']} threads exceed the {device.max_threads_per_sm} of an "
+                f"SM of {device.name}"
+            ),
+        ),
+        Rule(
+            "registers",
+            ("registers", "threads", "min_blocks"),
+            lambda c: c["registers"] <= register_limit(c),
+            lambda v: (
+                f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
+                f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, each thread at most "
+                f"{device.max_registers_per_thread})"
+            ),
+        ),
+        Rule(
+            "shared_memory",
+            ("shared_bytes", "min_blocks"),
+            lambda c: (
+                (c["shared_bytes"] <= device.shared_per_block)
+                & ((c["shared_bytes"] + device.reserved_shared_per_block) * c["min_blocks"] <= device.shared_per_sm)
+            ),
+            lambda v: (
+                f"{v['shared_bytes']} bytes of shared memory in each of {v['min_blocks']} blocks exceed "
+                f"{device.name}'s {device.shared_per_block} a block or {device.shared_per_sm} an SM"
+            ),
+        ),
+    )

@@ -1,0 +1,338 @@
+"""The decisions of a matvec schedule, what follows from them, and the rules a schedule must keep.
+
+A schedule is a ``LoweringConfig`` over (m, n, k) and a few decisions that a config does not make. The kernel is
+``autosched/kernels/matvec.cuh``; its ``static_assert``s carry the names of the rules here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.columns import Columns
+from search_spaces.devices import Device
+from search_spaces.matvec.problem import Matvec
+from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
+from search_spaces.rules import Attribute, BoolArray, Rule
+from search_spaces.space import Space
+
+REGISTER_OVERHEAD = 18  # registers for addresses and counters, seen at the least in compiled kernels
+BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
+W_CACHES = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
+
+Values = Mapping[str, Value]
+
+
+@lru_cache(maxsize=64)
+def space(problem: Matvec, device: Device) -> Space:
+    """All schedules of ``problem`` on ``device``: those that keep the laws and waste nothing."""
+    return Space("matvec", parameters(problem), attributes(problem), (*laws(problem, device), *economies(problem)))
+
+
+@lru_cache(maxsize=64)
+def lawful_space(problem: Matvec, device: Device) -> Space:
+    """All schedules that compute ``problem`` on ``device``, the wasteful ones included."""
+    return Space("matvec", parameters(problem), attributes(problem), laws(problem, device))
+
+
+def parameters(problem: Matvec) -> tuple[Parameter, ...]:
+    """The domains: what may be sampled before any rule is asked."""
+    lanes = (1, 2, 4, 8, 16, 32)
+    subgroups = (1, 2, 4, 8, 16, 32)
+    return (
+        ordinal("workgroup_m", tuple(range(1, 17)), "rows of x, and of out, that a workgroup computes"),
+        ordinal("workgroup_n", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows of w that a workgroup reads"),
+        ordinal("thread", (1, 2, 4, 8, 16), "contiguous elements along k that a thread takes at a time"),
+        ordinal("lane_basis_n", lanes, "lanes along n"),
+        ordinal("lane_basis_k", lanes, "lanes along k"),
+        ordinal("subgroup_basis_n", subgroups, "subgroups along n"),
+        ordinal("subgroup_basis_k", subgroups, "subgroups along k"),
+        ordinal("partial_reduction", tuple(2**i for i in range(15)), "elements of k of one step of the loop"),
+        categorical("expand_dims", ("no", "yes"), "whether a thread's vector is added up inside the loop"),
+        ordinal("k_unroll", (1, 2, 4, 8), "steps of the loop whose loads are in flight together"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16, 32), "workgroups that share the k of one tile"),
+        categorical("x_source", ("global", "shared"), "where the loop reads x: global memory through L1, or shared"),
+        categorical("w_cache", W_CACHES, "cache hint of the loads of w"),
+        ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
+    )
+
+
+def aligned_elements(problem: Matvec) -> int:
+    """Elements of the widest load that every row of x and w allows: a power of two up to 16 bytes that divides k."""
+    return min(16 // problem.input_dtype.bytes, problem.k & -problem.k)
+
+
+def _ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
+    return -(-np.asarray(a, dtype=np.int64) // np.maximum(np.asarray(b, dtype=np.int64), 1))
+
+
+# Attributes -----------------------------------------------------------------------------------------------------------
+
+
+def attributes(problem: Matvec) -> tuple[Attribute, ...]:
+    """Derived columns, shared by rules, code generation and cost models."""
+    element_bytes = problem.input_dtype.bytes
+
+    def shared_bytes(c: Columns) -> IntArray:
+        x = -(-c["workgroup_m"] * c["split_elements"] * element_bytes // 16) * 16
+        sums = c["workgroup_m"] * c["workgroup_n"] * c["subgroup_basis_k"] * 4
+        in_shared: IntArray = c.map("x_source", lambda source: source == "shared", dtype=np.int64)
+        return x * in_shared + sums * ((c["subgroup_basis_k"] > 1) | (c["split_k"] > 1))
+
+    return (
+        Attribute("threads", ("subgroup_basis_n", "subgroup_basis_k"), _threads),
+        Attribute(
+            "rows_n",
+            ("workgroup_n", "subgroup_basis_n", "lane_basis_n"),
+            lambda c: c["workgroup_n"] // (c["subgroup_basis_n"] * c["lane_basis_n"]),
+            "rows of w of one thread",
+        ),
+        Attribute(
+            "batches_k",
+            ("partial_reduction", "subgroup_basis_k", "lane_basis_k", "thread"),
+            lambda c: c["partial_reduction"] // (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"]),
+            "vectors of one row that a thread takes in a step",
+        ),
+        Attribute(
+            "vectors", ("rows_n", "batches_k"), lambda c: c["rows_n"] * c["batches_k"], "vectors of w in a step"
+        ),
+        Attribute(
+            "carried",
+            ("thread", "expand_dims"),
+            lambda c: np.where(c.map("expand_dims", lambda e: e == "yes", dtype=np.bool_), 1, c["thread"]),
+            "accumulators of one vector: each element's own, or one for all",
+        ),
+        Attribute(
+            "accumulators",
+            ("workgroup_m", "vectors", "carried"),
+            lambda c: c["workgroup_m"] * c["vectors"] * c["carried"],
+            "f32 accumulators of a thread (LoweringConfig.accumulators_per_thread)",
+        ),
+        Attribute(
+            "steps_of_split",
+            ("partial_reduction", "split_k"),
+            lambda c: _ceil_div(_ceil_div(problem.k, c["partial_reduction"]), c["split_k"]),
+            "steps of the loop of one workgroup",
+        ),
+        Attribute(
+            "split_elements",
+            ("partial_reduction", "steps_of_split"),
+            lambda c: c["partial_reduction"] * c["steps_of_split"],
+            "elements of k that one workgroup walks",
+        ),
+        Attribute(
+            "shared_bytes",
+            ("workgroup_m", "workgroup_n", "subgroup_basis_k", "split_elements", "split_k", "x_source"),
+            shared_bytes,
+            "dynamic shared memory of a block",
+        ),
+        Attribute(
+            "registers",
+            ("accumulators", "vectors", "thread", "k_unroll"),
+            lambda c: (
+                c["accumulators"]
+                + _ceil_div(c["k_unroll"] * c["vectors"] * c["thread"] * element_bytes, 4)
+                + REGISTER_OVERHEAD
+            ),
+            "registers of a thread, estimated from below",
+        ),
+    )
+
+
+def _threads(c: Columns) -> IntArray:
+    return c["subgroup_basis_n"] * c["subgroup_basis_k"] * 32
+
+
+# Rules ----------------------------------------------------------------------------------------------------------------
+
+
+def laws(problem: Matvec, device: Device) -> tuple[Rule, ...]:
+    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    return (*_distribution_rules(), _split_rule(problem), *_device_rules(device))
+
+
+def economies(problem: Matvec) -> tuple[Rule, ...]:
+    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    return (*_size_rules(problem), *_loop_rules())
+
+
+def _distribution_rules() -> tuple[Rule, ...]:
+    along_n = ("workgroup_n", "subgroup_basis_n", "lane_basis_n")
+    along_k = ("partial_reduction", "subgroup_basis_k", "lane_basis_k", "thread")
+    return (
+        Rule(
+            "lane_basis",
+            ("lane_basis_n", "lane_basis_k"),
+            lambda c: c["lane_basis_n"] * c["lane_basis_k"] == 32,
+            lambda v: f"lane_basis is {v['lane_basis_n']} x {v['lane_basis_k']} along n and k, but a warp has 32 lanes",
+        ),
+        Rule(
+            "distribution_n",
+            along_n,
+            lambda c: c["workgroup_n"] % (c["subgroup_basis_n"] * c["lane_basis_n"]) == 0,
+            lambda v: (
+                f"workgroup_n is {v['workgroup_n']}, not a multiple of subgroups * lanes = "
+                f"{v['subgroup_basis_n']} * {v['lane_basis_n']} along n"
+            ),
+        ),
+        Rule(
+            "distribution_k",
+            along_k,
+            lambda c: c["partial_reduction"] % (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"]) == 0,
+            lambda v: (
+                f"partial_reduction is {v['partial_reduction']}, not a multiple of subgroups * lanes * thread = "
+                f"{v['subgroup_basis_k']} * {v['lane_basis_k']} * {v['thread']} along k"
+            ),
+        ),
+    )
+
+
+def _split_rule(problem: Matvec) -> Rule:
+    def splits_filled(c: Columns) -> BoolArray:
+        steps = _ceil_div(problem.k, c["partial_reduction"])
+        return (c["split_k"] - 1) * _ceil_div(steps, c["split_k"]) < steps
+
+    return Rule(
+        "split_k",
+        ("partial_reduction", "split_k"),
+        splits_filled,
+        lambda v: (
+            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // _int(v, 'partial_reduction'))} "
+            f"steps of {v['partial_reduction']}: a split would have nothing to do"
+        ),
+    )
+
+
+def _device_rules(device: Device) -> tuple[Rule, ...]:
+    def register_limit(c: Columns) -> IntArray:
+        # Registers are allotted to warps in units; a warp's share limits its threads.
+        unit = device.register_allocation_unit
+        warps = c["threads"] // device.warp_size * c["min_blocks"]
+        share = device.registers_per_sm // np.maximum(warps, 1) // unit * unit // device.warp_size
+        return np.minimum(share, device.max_registers_per_thread)
+
+    return (
+        Rule(
+            "threads",
+            ("threads",),
+            lambda c: c["threads"] <= device.max_threads_per_block,
+            lambda v: f"{v['threads']} threads are more than the {device.max_threads_per_block} of a block",
+        ),
+        Rule(
+            "min_blocks",
+            ("threads", "min_blocks"),
+            lambda c: c["threads"] * c["min_blocks"] <= device.max_threads_per_sm,
+            lambda v: (
+                f"{v['min_blocks']} blocks of {v['threads']} threads exceed the {device.max_threads_per_sm} of an "
+                f"SM of {device.name}"
+            ),
+        ),
+        Rule(
+            "registers",
+            ("registers", "threads", "min_blocks"),
+            lambda c: c["registers"] <= register_limit(c),
+            lambda v: (
+                f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
+                f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, each thread at most "
+                f"{device.max_registers_per_thread})"
+            ),
+        ),
+        Rule(
+            "shared_memory",
+            ("shared_bytes", "min_blocks"),
+            lambda c: (
+                (c["shared_bytes"] <= device.shared_per_block)
+                & ((c["shared_bytes"] + device.reserved_shared_per_block) * c["min_blocks"] <= device.shared_per_sm)
+            ),
+            lambda v: (
+                f"{v['shared_bytes']} bytes of shared memory in each of {v['min_blocks']} blocks exceed "
+                f"{device.name}'s {device.shared_per_block} a block or {device.shared_per_sm} an SM"
+            ),
+        ),
+    )
+
+
+def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
+    """A tile is at most the one that covers the problem, or the least that the distribution makes."""
+    m, n, k = problem.m, problem.n, problem.k
+    return (
+        Rule(
+            "workgroup_m",
+            ("workgroup_m",),
+            lambda c: (
+                (c["workgroup_m"] == 1) | (_ceil_div(m, c["workgroup_m"]) < _ceil_div(m, c["workgroup_m"] - 1))
+            ),
+            lambda v: f"workgroup_m is {v['workgroup_m']}, but fewer rows make as few tiles of m = {m}",
+        ),
+        Rule(
+            "workgroup_n",
+            ("workgroup_n", "subgroup_basis_n", "lane_basis_n"),
+            lambda c: (c["workgroup_n"] < 2 * n) | (c["workgroup_n"] <= c["subgroup_basis_n"] * c["lane_basis_n"]),
+            lambda v: f"workgroup_n is {v['workgroup_n']}, but a tile of half of that already covers n = {n}",
+        ),
+        Rule(
+            "subgroups_n",
+            ("subgroup_basis_n", "lane_basis_n"),
+            lambda c: (c["subgroup_basis_n"] == 1) | (c["subgroup_basis_n"] * c["lane_basis_n"] < 2 * n),
+            lambda v: f"half of the {v['subgroup_basis_n']} subgroups along n have no row of n = {n}",
+        ),
+        Rule(
+            "partial_reduction",
+            ("partial_reduction", "subgroup_basis_k", "lane_basis_k", "thread"),
+            lambda c: (
+                (c["partial_reduction"] < 2 * k)
+                | (c["partial_reduction"] <= c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"])
+            ),
+            lambda v: f"partial_reduction is {v['partial_reduction']}, but half of that already covers k = {k}",
+        ),
+        Rule(
+            "subgroups_k",
+            ("subgroup_basis_k", "lane_basis_k", "thread"),
+            lambda c: (
+                (c["subgroup_basis_k"] == 1) | (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"] < 2 * k)
+            ),
+            lambda v: f"half of the {v['subgroup_basis_k']} subgroups along k have no element of k = {k}",
+        ),
+        Rule(
+            "thread",
+            ("thread",),
+            lambda c: (c["thread"] < 2 * k) | (c["thread"] == 1),
+            lambda v: f"thread is {v['thread']}, but half of that already covers k = {k}",
+        ),
+    )
+
+
+def _loop_rules() -> tuple[Rule, ...]:
+    return (
+        Rule(
+            "expand_dims",
+            ("thread", "expand_dims"),
+            lambda c: (c["thread"] > 1) | c.map("expand_dims", lambda e: e == "no", dtype=np.bool_),
+            lambda v: f"thread is {v['thread']}: a vector of one element has nothing to expand",
+        ),
+        Rule(
+            "k_unroll",
+            ("k_unroll", "steps_of_split"),
+            lambda c: (c["k_unroll"] <= c["steps_of_split"]) | (c["k_unroll"] == 1),
+            lambda v: f"k_unroll is {v['k_unroll']}, but the loop has {v['steps_of_split']} steps",
+        ),
+        Rule(
+            "code_size",
+            ("workgroup_m", "vectors", "thread", "k_unroll"),
+            lambda c: c["workgroup_m"] * c["vectors"] * c["thread"] * c["k_unroll"] <= BODY_LIMIT,
+            lambda v: (
+                f"{v['workgroup_m']} rows of m, {v['vectors']} vectors of {v['thread']} elements and k unrolled "
+                f"{v['k_unroll']} times make a loop body of over {BODY_LIMIT} FMAs"
+            ),
+        ),
+    )
+
+
+def _int(values: Values, name: str) -> int:
+    value = values[name]
+    if not isinstance(value, int):
+        raise TypeError(f"parameter {name} is {value!r}, not an integer")
+    return value

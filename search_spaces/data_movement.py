@@ -164,13 +164,15 @@ def copy_plan(
         columns=columns,
         rows=rows,
         store=min(vector, together),
-        sectors=_sectors(region, vector, columns),
+        sectors=expected_sectors(region, vector, columns),
         stores=copy_traffic(layout, region.element_bytes, region.axis, vector, columns, threads),
     )
 
 
-def _sectors(region: Region, vector: int, columns: int) -> float:
-    """Expected sectors of all requests: a warp touches segments of one line each.
+def expected_sectors(region: Region, vector: int, columns: int) -> float:
+    """Expected sectors of all requests when ``columns`` threads with ``vector`` elements each share lines of a region.
+
+    A warp touches segments of one line each; ``columns * vector`` must divide a line.
 
     A segment of s bytes that starts at any multiple of g bytes (g divides s) touches (s - g) / 32 + 1 sectors on
     average, and s / 32 where g is at least a sector.

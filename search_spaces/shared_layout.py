@@ -494,18 +494,17 @@ def _log2_bytes(element_bytes: int) -> int:
 
 @lru_cache(maxsize=8)
 def sampled_layouts(element_bytes: int) -> tuple[str, ...]:
-    """The layouts that a search samples from, as texts, for elements of 2 or 4 bytes; plain ones, then transposed.
+    """The layouts that a search samples from, as texts; plain ones, then transposed.
 
-    Pads are one bank (4 bytes), 8, 16 and 32 bytes; swizzles move 16-byte chunks (the unit of ldmatrix and cp.async),
-    a few move single elements, which only CUDA-core loads can use.
+    Pads are one bank (4 bytes; from there on one element), 8, 16 and 32 bytes; swizzles move 16-byte chunks (the unit
+    of ldmatrix and cp.async), a few move single elements, which only CUDA-core loads can use. Raises ValueError unless
+    elements have 1, 2, 4, 8 or 16 bytes.
     """
-    if element_bytes not in (2, 4):
-        raise ValueError(f"layouts are sampled for elements of 2 or 4 bytes, not {element_bytes!r}")
-    chunk = 16 // element_bytes
+    chunk = 16 // (1 << _log2_bytes(element_bytes))
     base = chunk.bit_length() - 1
-    pads = [f"pad({bytes_ // element_bytes},{lines})" for bytes_ in (4, 8, 16, 32) for lines in (1, 2, 4)]
+    pads = [f"pad({b // element_bytes},{lines})" for b in (4, 8, 16, 32) for lines in (1, 2, 4) if b >= element_bytes]
     swizzles = [f"swizzle({bits},{base},{shift})" for bits in (1, 2, 3) for shift in (3, 4, 5)]
-    fine = ["swizzle(3,0,5)", "swizzle(4,0,6)", "swizzle(5,0,5)"]
+    fine = [text for text in ("swizzle(3,0,5)", "swizzle(4,0,6)", "swizzle(5,0,5)") if text not in swizzles]
     both = [f"pad({chunk},4)+swizzle(1,{base},3)", f"pad({2 * chunk},2)+swizzle(2,{base},3)"]
     steps = [*pads, *swizzles, *fine, "xor", *both]
     return ("identity", *steps, "transpose", *(f"transpose+{step}" for step in steps))

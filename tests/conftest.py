@@ -30,6 +30,12 @@ def _gpu() -> tuple[bool, str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def plain_terminal() -> None:
+    """Output is laid out for a pipe, whatever terminal the tests are started from."""
+    os.environ.pop("COLUMNS", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compiled objects of all tests go to one folder for the run, unless the caller names one to keep."""
     if "AUTOSCHED_CACHE_DIR" not in os.environ:

@@ -1,0 +1,217 @@
+"""How long a search space takes to build: this project against Kernel Tuner, same parameters and restrictions.
+
+Run ``pip install kernel_tuner`` first, then ``python benchmarks/space_build.py [--out FILE]``. Kernel Tuner gets its
+restrictions as strings, the form its documentation recommends, and its default solver; it lists every legal
+configuration. "build" of this project ends when the space is counted and ready to be sampled, "list" when every legal
+configuration has been written out as columns too. Each figure is the median of three builds, the two interleaved in one
+run; the counts, and the configurations themselves, must agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from kernel_tuner.searchspace import Searchspace
+
+from search_spaces.columns import Columns
+from search_spaces.devices import device
+from search_spaces.matmul.problem import Matmul
+from search_spaces.matmul.space import attributes, parameters, rules
+from search_spaces.parameters import ordinal
+from search_spaces.rules import BoolArray, Rule
+from search_spaces.space import Space
+
+REPEATS = 3
+MAX_THREADS = 1024  # Kernel Tuner applies it to parameters called block_size_x and so on; there are none here
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """One restriction, as Kernel Tuner's string and as a function of columns."""
+
+    text: str
+    needs: tuple[str, ...]
+    allows: Callable[[Columns], BoolArray]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    domains: Mapping[str, Sequence[int]]
+    restrictions: tuple[Restriction, ...]
+
+    def space(self) -> Space:
+        return Space(
+            self.name,
+            [ordinal(name, values) for name, values in self.domains.items()],
+            [],
+            [Rule(r.text, r.needs, r.allows, lambda v, r=r: f"{r.text} fails") for r in self.restrictions],
+        )
+
+    def kernel_tuner(self) -> Searchspace:
+        domains = {name: list(values) for name, values in self.domains.items()}
+        return Searchspace(domains, [r.text for r in self.restrictions], MAX_THREADS)
+
+
+def divides(multiple: str, *factors: str) -> Restriction:
+    """``multiple`` is a multiple of the product of ``factors``."""
+    product = factors[0] if len(factors) == 1 else f"({' * '.join(factors)})"
+
+    def allows(c: Columns) -> BoolArray:
+        step = np.ones(len(c), dtype=np.int64)
+        for name in factors:
+            step *= c[name]
+        return np.asarray(c[multiple] % step == 0)
+
+    return Restriction(f"{multiple} % {product} == 0", (multiple, *factors), allows)
+
+
+def clblast(name: str, **changes: Sequence[int]) -> Case:
+    """The Xgemm kernel of CLBlast with the restrictions of its tuner."""
+    domains: dict[str, Sequence[int]] = {
+        "MWG": (16, 32, 64, 128), "NWG": (16, 32, 64, 128), "KWG": (32,),
+        "MDIMC": (8, 16, 32), "NDIMC": (8, 16, 32), "MDIMA": (8, 16, 32), "NDIMB": (8, 16, 32), "KWI": (2,),
+        "VWM": (1, 2, 4, 8), "VWN": (1, 2, 4, 8), "STRM": (0,), "STRN": (0,), "SA": (0, 1), "SB": (0, 1),
+    }  # fmt: skip
+
+    def loads(threads: str) -> Restriction:
+        return Restriction(
+            f"KWG % ((MDIMC * NDIMC) / {threads}) == 0",
+            ("KWG", "MDIMC", "NDIMC", threads),
+            lambda c: c["KWG"] * c[threads] % (c["MDIMC"] * c["NDIMC"]) == 0,
+        )
+
+    restrictions = (
+        divides("KWG", "KWI"),
+        divides("MWG", "MDIMC", "VWM"), divides("NWG", "NDIMC", "VWN"),
+        divides("MWG", "MDIMA", "VWM"), divides("NWG", "NDIMB", "VWN"),
+        loads("MDIMA"), loads("NDIMB"),
+    )  # fmt: skip
+    return Case(name, {**domains, **changes}, restrictions)
+
+
+def tensor_core_matmul() -> Case:
+    """A matmul for tensor cores with tiles, maps of warps, padded shared memory, copies and pipeline stages."""
+    tiles = (32, 64, 96, 128, 192, 256)
+    domains = {
+        "tile_m": tiles, "tile_n": tiles, "tile_k": (16, 32, 64),
+        "warps_m": (1, 2, 4, 8), "warps_n": (1, 2, 4, 8), "warp_m": (16, 32, 64), "warp_n": (16, 32, 64),
+        "pad_a": (0, 8, 16), "pad_b": (0, 8, 16), "stages": (1, 2, 3, 4),
+        "vector_a": (2, 4, 8), "vector_b": (2, 4, 8), "split_k": (1, 2, 4),
+    }  # fmt: skip
+
+    def copies(minor: str, vector: str, major: str) -> Restriction:
+        """All threads copy whole vectors of a tile, an equal number each."""
+        return Restriction(
+            f"{major} * {minor} % (warps_m * warps_n * 32 * {vector}) == 0",
+            (major, minor, "warps_m", "warps_n", vector),
+            lambda c: c[major] * c[minor] % (c["warps_m"] * c["warps_n"] * 32 * c[vector]) == 0,
+        )
+
+    restrictions = (
+        divides("tile_m", "warps_m", "warp_m"), divides("tile_n", "warps_n", "warp_n"),
+        copies("tile_k", "vector_a", "tile_m"), copies("tile_n", "vector_b", "tile_k"),
+        Restriction(
+            "warps_m * warps_n * 32 <= 512", ("warps_m", "warps_n"), lambda c: c["warps_m"] * c["warps_n"] * 32 <= 512
+        ),
+        Restriction(
+            "tile_m * tile_n <= warps_m * warps_n * 32 * 128",
+            ("tile_m", "tile_n", "warps_m", "warps_n"),
+            lambda c: c["tile_m"] * c["tile_n"] <= c["warps_m"] * c["warps_n"] * 32 * 128,
+        ),
+        Restriction(
+            "(tile_m * (tile_k + pad_a) + tile_k * (tile_n + pad_b)) * 2 * stages <= 101376",
+            ("tile_m", "tile_k", "pad_a", "tile_n", "pad_b", "stages"),
+            lambda c: (c["tile_m"] * (c["tile_k"] + c["pad_a"]) + c["tile_k"] * (c["tile_n"] + c["pad_b"])) * 2
+            * c["stages"] <= 101376,
+        ),
+    )  # fmt: skip
+    return Case("tensor-core matmul", domains, restrictions)
+
+
+CASES = (
+    clblast("CLBlast Xgemm, as recorded"),
+    clblast("CLBlast Xgemm, more values", KWG=(16, 32), STRM=(0, 1), STRN=(0, 1)),
+    tensor_core_matmul(),
+)
+
+
+def timed(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def compare(case: Case) -> str:
+    """One row of the table."""
+    ours, listed, theirs = [], [], []
+    for _ in range(REPEATS):
+        space = case.space()
+        ours.append(timed(space.count))
+        listed.append(ours[-1] + timed(lambda s=space: s.unrank(np.arange(s.count()))))
+        theirs.append(timed(case.kernel_tuner))
+    peer = case.kernel_tuner()
+    names = list(case.domains)
+    columns = space.unrank(np.arange(space.count()))
+    same = set(zip(*(columns[name].tolist() for name in names), strict=True)) == set(peer.list)
+    if space.count() != peer.size or not same:
+        raise SystemExit(f"{case.name}: {space.count()} configurations here, {peer.size} in Kernel Tuner, or others")
+    a, b, c = median(ours), median(listed), median(theirs)
+    return (
+        f"| {case.name} | {space.raw_count:,} | {space.count():,} | {c:.3f} s | {a:.4f} s | {b:.4f} s "
+        f"| {c / a:.0f}x | {c / b:.0f}x |"
+    )
+
+
+def whole_matmul() -> str:
+    """The space that ``autosched tune matmul`` searches; too large to list."""
+    seconds = []
+    for _ in range(REPEATS):
+        problem, target = Matmul(4096, 4096, 4096), device("h200")
+        space = Space("matmul", parameters(problem), attributes(problem), rules(problem, target))
+        seconds.append(timed(space.count))
+    return (
+        f"| autosched matmul, f16 4096^3, h200 | {space.raw_count:.1e} | {space.count():.1e} | not listable "
+        f"| {median(seconds):.3f} s | - | - | - |"
+    )
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--out", type=Path, help="also write the table to this file")
+    out = options.parse_args().out
+    packages = ", ".join(f"{name} {version(name)}" for name in ("kernel_tuner", "numpy"))
+    lines = [
+        "# Building search spaces: this project against Kernel Tuner",
+        "",
+        f"{date.today()}, {os.cpu_count()} CPU cores ({platform.machine()}), Python {platform.python_version()}, "
+        f"{packages}. Medians of {REPEATS} builds in one process, the two interleaved; the configurations agree.",
+        "Kernel Tuner: restrictions as strings, default solver, builds the list of configurations. Here, build: counted"
+        " and ready to sample; list: every configuration written out as columns as well.",
+        "",
+        "| space | raw | legal | Kernel Tuner | build | list | Kernel Tuner / build | Kernel Tuner / list |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        print(line)
+    for row in (*(lambda c=case: compare(c) for case in CASES), whole_matmul):
+        lines.append(row())
+        print(lines[-1], flush=True)
+    if out is not None:
+        out.write_text("\n".join([*lines, "", "Reproduce: `python benchmarks/space_build.py`.", ""]))
+        print(f"written to {out}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

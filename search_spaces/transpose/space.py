@@ -1,0 +1,508 @@
+"""The decisions of a transpose schedule, what follows from them, and the rules a schedule must keep.
+
+The kernel is ``autosched/kernels/transpose.cuh``; its ``static_assert``s carry the names of the rules here. Names:
+rows and columns are those of x; the load side moves lines of x, the store side lines of out, which are columns of x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+
+from search_spaces.bank_conflicts import ideal_wavefronts, wavefronts
+from search_spaces.columns import Columns
+from search_spaces.data_movement import SECTOR_BYTES, WIDEST_BYTES, Region, expected_sectors
+from search_spaces.device_rules import device_rules
+from search_spaces.devices import Device
+from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
+from search_spaces.rules import Attribute, BoolArray, Rule
+from search_spaces.shared_layout import Axis, SharedLayout, sampled_layouts
+from search_spaces.space import Space
+from search_spaces.transpose.problem import Transpose
+
+WARP = 32
+SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat themselves, so a few accesses show them
+STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
+REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
+MOST_STAGED = 128  # registers of a thread that hold elements
+SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
+MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
+MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
+MOST_GRID = 2**31 - 1  # blocks of a launch along x
+ROUTES = ("cp.async", "ld.global", "registers")
+
+Values = Mapping[str, Value]
+
+
+@lru_cache(maxsize=64)
+def space(problem: Transpose, device: Device) -> Space:
+    """All schedules of ``problem`` on ``device``: those that keep the laws and waste nothing."""
+    rules = (*laws(problem, device), *economies(problem, device))
+    return Space("transpose", parameters(problem), attributes(problem), rules)
+
+
+@lru_cache(maxsize=64)
+def lawful_space(problem: Transpose, device: Device) -> Space:
+    """All schedules that compute ``problem`` on ``device``, the wasteful ones included."""
+    return Space("transpose", parameters(problem), attributes(problem), laws(problem, device))
+
+
+def vectors(problem: Transpose) -> tuple[int, ...]:
+    """Elements that one access may move: up to 16 bytes."""
+    return tuple(v for v in (1, 2, 4, 8, 16) if v * problem.element_bytes <= WIDEST_BYTES)
+
+
+def parameters(problem: Transpose) -> tuple[Parameter, ...]:
+    """The domains: what may be sampled before any rule is asked."""
+    tiles = (8, 16, 32, 64, 128, 256)
+    columns = (4, 8, 16, 32)
+    return (
+        ordinal("tile_rows", tiles, "rows of x in a tile", 32),
+        ordinal("tile_columns", tiles, "columns of x in a tile", 32),
+        ordinal("threads", (64, 128, 256, 512), "threads of a block", 256),
+        categorical("route", ROUTES, "by cp.async or registers to shared memory, or through registers alone"),
+        ordinal("load_vector", vectors(problem), "elements of a row of x that a thread loads at a time"),
+        ordinal("load_columns", columns, "threads along the rows of x (load wg_map)"),
+        ordinal("block_rows", vectors(problem), "rows of the block that a thread turns in registers"),
+        ordinal("store_vector", vectors(problem), "elements of a row of out that a thread stores at a time"),
+        ordinal("store_columns", columns, "threads along the rows of out (store wg_map)"),
+        categorical("layout", sampled_layouts(problem.element_bytes), "shared-memory layout of the tile of x"),
+        ordinal("block_tiles", (1, 2, 4, 8), "tiles that a block moves one after another"),
+        ordinal("stages", (1, 2, 3), "tiles in shared memory at a time"),
+        ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
+        categorical(
+            "raster", ("row", "column", "grouped_2", "grouped_4", "grouped_8", "grouped_16"), "order of the tiles"
+        ),
+    )
+
+
+def raster_group(raster: str) -> int:
+    """Rows of tiles in a band: 8 for "grouped_8", 1 for the others."""
+    return int(raster.removeprefix("grouped_")) if raster.startswith("grouped_") else 1
+
+
+@lru_cache(maxsize=2**14)
+def parse_layout(text: str, rows: int, columns: int) -> SharedLayout | str:
+    """The layout of a tile, or why there is none."""
+    try:
+        layout = SharedLayout.parse(text, (rows, columns))
+    except ValueError as error:
+        return str(error)
+    return layout.why_illegal() or layout
+
+
+def contiguity(text: str, rows: int, columns: int, axis: Axis) -> int:
+    """Elements along ``axis`` that a layout keeps together; 0 for an illegal one."""
+    layout = parse_layout(text, rows, columns)
+    return 0 if isinstance(layout, str) else layout.contiguity(axis)
+
+
+@lru_cache(maxsize=2**17)
+def conflict_percent(
+    layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
+) -> int:
+    """Cycles over conflict-free cycles, in percent, when a warp moves vectors along ``axis`` of the tile.
+
+    Lanes stand in rows of ``columns``, ``vector`` elements apart along ``axis`` and ``block`` across it. With a block
+    of more than one, lanes move ``vector`` pieces of ``block`` elements across ``axis`` instead.
+    """
+    lines, line = layout.shape if axis == "cols" else layout.shape[::-1]
+    piece_axis: Axis = axis if block == 1 else ("rows" if axis == "cols" else "cols")
+    piece = min(vector if block == 1 else block, layout.contiguity(piece_axis), WIDEST_BYTES // element_bytes)
+    lanes = np.arange(WARP)
+    steps_across, steps_along = WARP // columns * block, columns * vector
+    starts = np.arange(min(SAMPLED_WARPS, max(1, lines // steps_across)))[:, None, None] * steps_across
+    across = starts + lanes // columns * block
+    along = np.arange(0, vector, 1 if block > 1 else piece)[:, None] + lanes % columns * vector
+    across, along = np.broadcast_arrays(across % lines, along % max(line, steps_along))
+    rows, cols = (across, along % line) if axis == "cols" else (along % line, across)
+    addresses = layout(rows, cols).astype(np.int64) * element_bytes
+    cycles = int(wavefronts(addresses, piece * element_bytes).sum())
+    return round(100 * cycles / int(ideal_wavefronts(addresses, piece * element_bytes).sum()))
+
+
+# Attributes -----------------------------------------------------------------------------------------------------------
+
+
+def attributes(problem: Transpose) -> tuple[Attribute, ...]:
+    """Derived columns, shared by rules, code generation and cost models."""
+    element_bytes = problem.element_bytes
+
+    def stage_bytes(text: str, rows: int, columns: int, route: str) -> int:
+        layout = parse_layout(text, rows, columns)
+        if route == "registers" or isinstance(layout, str):
+            return 0
+        return -(-layout.size * element_bytes // STAGE_ALIGNMENT) * STAGE_ALIGNMENT
+
+    return (
+        Attribute("tile_bytes", ("tile_rows", "tile_columns"), lambda c: c["tile_rows"] * c["tile_columns"] * element_bytes),
+        Attribute(
+            "staged",
+            ("tile_bytes", "threads"),
+            lambda c: _ceil_div(c["tile_bytes"], 4 * c["threads"]),
+            "registers of a thread that hold elements",
+        ),
+        Attribute(
+            "registers",
+            ("staged",),
+            lambda c: c["staged"] + REGISTER_OVERHEAD,
+            "registers of a thread, estimated from below",
+        ),
+        Attribute(
+            "stage_bytes",
+            ("layout", "tile_rows", "tile_columns", "route"),
+            lambda c: c.map(("layout", "tile_rows", "tile_columns", "route"), stage_bytes),
+            "shared bytes of one tile",
+        ),
+        Attribute(
+            "shared_bytes",
+            ("stage_bytes", "stages"),
+            lambda c: c["stage_bytes"] * c["stages"],
+            "dynamic shared memory of a block",
+        ),
+    )  # fmt: skip
+
+
+def _ceil_div(a: IntArray, b: IntArray) -> IntArray:
+    return -(-a // b)
+
+
+# Rules ----------------------------------------------------------------------------------------------------------------
+
+
+def laws(problem: Transpose, device: Device) -> tuple[Rule, ...]:
+    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    return (*_map_laws(problem), *_route_laws(), _layout_law(), *_alignment_laws(problem), _grid_law(problem),
+            *device_rules(device))  # fmt: skip
+
+
+def economies(problem: Transpose, device: Device) -> tuple[Rule, ...]:
+    """Rules that leave out schedules which a simpler one equals or beats, and thread bindings that are not good."""
+    return (
+        *_tile_economies(problem),
+        *_binding_economies(problem),
+        *_conflict_economies(problem),
+        *_canonical_economies(),
+        *_order_economies(problem, device),
+    )
+
+
+def _map_laws(problem: Transpose) -> tuple[Rule, ...]:
+    def load_divides(c: Columns) -> BoolArray:
+        rows = c["threads"] // c["load_columns"] * c["block_rows"]
+        return np.equal(c["tile_rows"] % rows, 0) & np.equal(c["tile_columns"] % (c["load_columns"] * c["load_vector"]), 0)
+
+    def store_divides(c: Columns) -> BoolArray:
+        rows = c["threads"] // c["store_columns"]
+        divides = np.equal(c["tile_columns"] % rows, 0) & np.equal(
+            c["tile_rows"] % (c["store_columns"] * c["store_vector"]), 0
+        )
+        return divides | c.map("route", lambda route: route == "registers", np.bool_)
+
+    return (
+        Rule(
+            "load_map",
+            ("tile_rows", "tile_columns", "threads", "load_vector", "load_columns", "block_rows"),
+            load_divides,
+            lambda v: (
+                f"{v['threads']} threads in {v['load_columns']} columns with blocks of {v['block_rows']}x"
+                f"{v['load_vector']} elements do not divide the {v['tile_rows']}x{v['tile_columns']} tile of x"
+            ),
+        ),
+        Rule(
+            "store_map",
+            ("tile_rows", "tile_columns", "threads", "store_vector", "store_columns", "route"),
+            store_divides,
+            lambda v: (
+                f"{v['threads']} threads in {v['store_columns']} columns of {v['store_vector']} elements do not divide "
+                f"the {v['tile_columns']}x{v['tile_rows']} tile of out"
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _route_laws() -> tuple[Rule, ...]:
+    return (
+        Rule(
+            "block_rows",
+            ("route", "block_rows"),
+            lambda c: np.equal(c["block_rows"], 1) | c.map("route", lambda route: route != "cp.async", np.bool_),
+            lambda v: f"block_rows is {v['block_rows']}, but cp.async brings no element into a register to turn it",
+        ),
+        Rule(
+            "stages",
+            ("route", "stages"),
+            lambda c: np.equal(c["stages"], 1) | c.map("route", lambda route: route == "cp.async", np.bool_),
+            lambda v: f"{v['stages']} stages need cp.async: route {v['route']} has no tile in flight",
+        ),
+        Rule(
+            "in_register",
+            ("route", "block_rows", "store_vector"),
+            lambda c: (
+                np.equal(c["block_rows"], c["store_vector"])
+                | c.map("route", lambda route: route != "registers", np.bool_)
+            ),
+            lambda v: (
+                f"without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): store_vector "
+                f"{v['store_vector']} must be block_rows {v['block_rows']}"
+            ),
+        ),
+    )
+
+
+def _layout_law() -> Rule:
+    def refusal(text: str, rows: int, columns: int, block_rows: int) -> str | None:
+        layout = parse_layout(text, rows, columns)
+        if isinstance(layout, str):
+            return layout
+        together = layout.contiguity("rows")
+        if block_rows > 1 and together < block_rows:
+            return (
+                f"blocks of {block_rows} rows are turned to be stored together, but layout {text} keeps {together} "
+                "elements of a column together"
+            )
+        return None
+
+    needs = ("layout", "tile_rows", "tile_columns", "block_rows", "route")
+    return Rule(
+        "layout",
+        needs,
+        lambda c: c.map(needs, lambda *v: v[4] == "registers" or refusal(*v[:4]) is None, np.bool_),
+        lambda v: refusal(str(v["layout"]), _int(v, "tile_rows"), _int(v, "tile_columns"), _int(v, "block_rows")) or "",
+        "the layout is injective, stays inside its tile and keeps turned blocks together",
+    )
+
+
+def _alignment_laws(problem: Transpose) -> tuple[Rule, ...]:
+    element_bytes = problem.element_bytes
+
+    def aligned(name: str, array: str, extent: int) -> Rule:
+        return Rule(
+            name.replace("vector", "alignment"),
+            (name,),
+            lambda c: np.equal(extent % c[name], 0),
+            lambda v: (
+                f"{name} is {v[name]}, but rows of {array} have {extent} elements: vectors of at most "
+                f"{gcd(extent, WIDEST_BYTES // element_bytes)} are aligned"
+            ),
+        )
+
+    def together(c: Columns) -> BoolArray:
+        kept = c.map(("layout", "tile_rows", "tile_columns"), lambda *v: contiguity(*v, axis="cols"))
+        wide = (c["load_vector"] * element_bytes >= 4) & (kept >= c["load_vector"])
+        return wide | c.map("route", lambda route: route != "cp.async", np.bool_)
+
+    return (
+        aligned("load_vector", "x", problem.columns),
+        aligned("store_vector", "out", problem.rows),
+        Rule(
+            "copy_async",
+            ("route", "load_vector", "layout", "tile_rows", "tile_columns"),
+            together,
+            lambda v: (
+                f"cp.async moves 4, 8 or 16 bytes that stay together, but load_vector {v['load_vector']} is "
+                f"{_int(v, 'load_vector') * element_bytes} bytes and layout {v['layout']} keeps "
+                f"{contiguity(str(v['layout']), _int(v, 'tile_rows'), _int(v, 'tile_columns'), 'cols')} elements of a "
+                "row together"
+            ),
+        ),
+    )
+
+
+def _tiles(problem: Transpose, tile_rows: IntArray, tile_columns: IntArray) -> IntArray:
+    return problem.batch * -(-problem.rows // tile_rows) * -(-problem.columns // tile_columns)
+
+
+def _grid_law(problem: Transpose) -> Rule:
+    return Rule(
+        "grid",
+        ("tile_rows", "tile_columns"),
+        lambda c: _tiles(problem, c["tile_rows"], c["tile_columns"]) <= MOST_GRID,
+        lambda v: (
+            f"tiles of {v['tile_rows']}x{v['tile_columns']} elements are more than the {MOST_GRID} that a launch counts"
+        ),
+    )
+
+
+def _tile_economies(problem: Transpose) -> tuple[Rule, ...]:
+    element_bytes = problem.element_bytes
+
+    def size_rule(tile: str, extent: int) -> Rule:
+        least = max(8, SECTOR_BYTES // element_bytes)
+
+        def allows(c: Columns) -> BoolArray:
+            sector = (c[tile] * element_bytes >= SECTOR_BYTES) | (c[tile] >= extent)
+            return sector & ((c[tile] < 2 * extent) | (c[tile] <= least))
+
+        return Rule(
+            tile.replace("tile", "tile_size"),
+            (tile,),
+            allows,
+            lambda v: (
+                f"{tile} is {v[tile]} elements of {element_bytes} bytes: less than a sector of {SECTOR_BYTES} bytes, "
+                f"or twice of what covers the {extent} there are"
+            ),
+        )
+
+    return (
+        size_rule("tile_rows", problem.rows),
+        size_rule("tile_columns", problem.columns),
+        Rule(
+            "tile_bytes",
+            ("tile_bytes", "staged"),
+            lambda c: (
+                (c["tile_bytes"] >= min(SMALLEST_TILE, problem.elements * element_bytes))
+                & (c["tile_bytes"] <= LARGEST_TILE)
+                & (c["staged"] <= MOST_STAGED)
+            ),
+            lambda v: (
+                f"a tile of {v['tile_bytes']} bytes, {v['staged']} registers of each thread, is outside the "
+                f"{SMALLEST_TILE} to {LARGEST_TILE} bytes and {MOST_STAGED} registers that pay"
+            ),
+        ),
+    )
+
+
+def _binding_economies(problem: Transpose) -> tuple[Rule, ...]:
+    """Automatic data movement: of all thread bindings and vectors of a side, those with few sectors and wide vectors."""
+    element_bytes = problem.element_bytes
+
+    def side(name: str, line: str, extent: int) -> tuple[Rule, ...]:
+        vector, columns = f"{name}_vector", f"{name}_columns"
+
+        @lru_cache(maxsize=1024)
+        def sectors(elements: int, v: int, threads: int) -> float:
+            if extent % v or elements % (v * threads):
+                return float("inf")
+            return expected_sectors(Region((WARP, elements), "cols", extent, element_bytes), v, threads)
+
+        @lru_cache(maxsize=1024)
+        def fewest(elements: int) -> float:
+            return min(sectors(elements, v, t) for v in vectors(problem) for t in (4, 8, 16, 32))
+
+        def few(elements: int, v: int, threads: int) -> bool:
+            found = sectors(elements, v, threads)
+            return found <= MOST_SECTORS * fewest(elements) or found == float("inf")  # which the laws refuse
+
+        widest = gcd(extent, WIDEST_BYTES // element_bytes)
+        return (
+            Rule(
+                f"{name}_sectors",
+                (line, vector, columns),
+                lambda c: c.map((line, vector, columns), few, np.bool_),
+                lambda v: (
+                    f"{v[columns]} threads with {v[vector]} elements each touch more sectors of 32 bytes than other "
+                    f"bindings of a line of {v[line]} elements"
+                ),
+            ),
+            Rule(
+                f"{name}_width",
+                (vector,),
+                lambda c: c[vector] * 4 >= widest,
+                lambda v: f"{vector} is {v[vector]}, but {widest} elements could be moved at a time",
+            ),
+        )
+
+    return (*side("load", "tile_columns", problem.columns), *side("store", "tile_rows", problem.rows))
+
+
+def _conflict_economies(problem: Transpose) -> tuple[Rule, ...]:
+    """Automatic data movement: of those, the ones with few bank conflicts."""
+    element_bytes = problem.element_bytes
+
+    def loads(text: str, rows: int, columns: int, vector: int, threads: int, block: int) -> bool:
+        layout = parse_layout(text, rows, columns)
+        if isinstance(layout, str) or columns % (threads * vector) or (block > 1 and layout.contiguity("rows") < block):
+            return True  # which the laws refuse
+        return conflict_percent(layout, element_bytes, "cols", vector, threads, block) <= 100 * MOST_CONFLICTS
+
+    def stores(text: str, rows: int, columns: int, vector: int, threads: int) -> bool:
+        layout = parse_layout(text, rows, columns)
+        if isinstance(layout, str) or rows % (threads * vector):
+            return True
+        return conflict_percent(layout, element_bytes, "rows", vector, threads) <= 100 * MOST_CONFLICTS
+
+    tile = ("layout", "tile_rows", "tile_columns")
+    load = (*tile, "load_vector", "load_columns", "block_rows")
+    store = (*tile, "store_vector", "store_columns")
+    return (
+        Rule(
+            "load_conflicts",
+            (*load, "route"),
+            lambda c: c.map((*load, "route"), lambda *v: v[-1] == "registers" or loads(*v[:-1]), np.bool_),
+            lambda v: (
+                f"layout {v['layout']} makes the stores of loaded vectors wait for banks more than {MOST_CONFLICTS:g} "
+                "times as long as without conflicts"
+            ),
+        ),
+        Rule(
+            "store_conflicts",
+            (*store, "route"),
+            lambda c: c.map((*store, "route"), lambda *v: v[-1] == "registers" or stores(*v[:-1]), np.bool_),
+            lambda v: (
+                f"layout {v['layout']} makes the loads of out's vectors wait for banks more than {MOST_CONFLICTS:g} "
+                "times as long as without conflicts"
+            ),
+        ),
+    )
+
+
+def _canonical_economies() -> tuple[Rule, ...]:
+    """The register route has neither a layout nor a store map of its own: one spelling of it is enough."""
+
+    def spelled_once(route: str, layout: str, columns: int) -> bool:
+        return route != "registers" or (layout == "identity" and columns == 4)
+
+    return (
+        Rule(
+            "unused",
+            ("route", "layout", "store_columns"),
+            lambda c: c.map(("route", "layout", "store_columns"), spelled_once, np.bool_),
+            lambda v: "route registers uses neither layout nor store_columns: leave them at identity and 4",
+        ),
+        Rule(
+            "stages_filled",
+            ("stages", "block_tiles"),
+            lambda c: c["stages"] <= c["block_tiles"],
+            lambda v: f"{v['stages']} stages are more than the {v['block_tiles']} tiles of a block",
+        ),
+    )
+
+
+def _order_economies(problem: Transpose, device: Device) -> tuple[Rule, ...]:
+    def useful(tile_rows: int, tile_columns: int, raster: str) -> bool:
+        tiles_m, tiles_n = -(-problem.rows // tile_rows), -(-problem.columns // tile_columns)
+        if tiles_m == 1 or tiles_n == 1:
+            return raster == "row"
+        return raster in ("row", "column") or raster_group(raster) < tiles_m
+
+    return (
+        Rule(
+            "raster",
+            ("tile_rows", "tile_columns", "raster"),
+            lambda c: c.map(("tile_rows", "tile_columns", "raster"), useful, np.bool_),
+            lambda v: (
+                f"raster {v['raster']} orders {-(-problem.rows // _int(v, 'tile_rows'))} x "
+                f"{-(-problem.columns // _int(v, 'tile_columns'))} tiles as a simpler raster does"
+            ),
+        ),
+        Rule(
+            "block_tiles",
+            ("tile_rows", "tile_columns", "block_tiles"),
+            lambda c: (
+                np.equal(c["block_tiles"], 1)
+                | (_tiles(problem, c["tile_rows"], c["tile_columns"]) >= c["block_tiles"] * device.sm_count)
+            ),
+            lambda v: f"{v['block_tiles']} tiles in each block leave some of the {device.sm_count} SMs without any",
+        ),
+    )
+
+
+def _int(values: Values, name: str) -> int:
+    value = values[name]
+    if not isinstance(value, int):
+        raise TypeError(f"parameter {name} is {value!r}, not an integer")
+    return value

@@ -8,16 +8,16 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from autosched.version import VERSION
 from search_spaces.matmul import Matmul
 
 if TYPE_CHECKING:
     from autosched.database import Database
     from autosched.tuner import tune
 
-__version__ = version("autosched")
+__version__ = VERSION
 __all__ = ["Database", "Matmul", "__version__", "tune"]
 
 

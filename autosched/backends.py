@@ -1,21 +1,25 @@
-"""Which backend tunes: measuring on a GPU of this machine, or estimating for a named one; and why."""
+"""Which backend tunes: measuring on a GPU of this machine, replaying a recording, or estimating; and why."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import version
 from types import TracebackType
 from typing import Self
 
+from autosched.version import VERSION
 from cost_models.analytic import predict
+from measurements import recording
 from measurements.compile import CompilePool, NvrtcMissing
 from measurements.measurement import Resources
 from measurements.runners.base import Candidate, Runner
-from measurements.runners.cuda import CudaRunner, cuda_available, cuda_device
+from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.runners.estimate import EstimateRunner
+from measurements.runners.replay import ReplayRunner
 from search_spaces.devices import Device, UnknownDevice
 from search_spaces.devices import device as device_row
 from search_spaces.family import family
+from search_spaces.problem import Problem
+from search_spaces.schedule import Schedule
 
 BACKENDS = ("auto", "cuda", "estimate", "replay")
 DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
@@ -27,17 +31,22 @@ class BackendError(ValueError):
 
 @dataclass(frozen=True)
 class Backend:
-    """A runner, the device that its times are for, and one line for people. Closing it ends every process."""
+    """A runner, the device that its times are for, and one line for people. Closing it ends every process.
+
+    ``schedules`` are all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does.
+    """
 
     name: str
     runner: Runner
     device: Device
     line: str
-    pool: CompilePool
+    pool: CompilePool | None
+    schedules: tuple[Schedule, ...] | None = None
 
     def close(self) -> None:
         self.runner.close()
-        self.pool.close()
+        if self.pool is not None:
+            self.pool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -46,36 +55,52 @@ class Backend:
         self.close()
 
 
-def choose(backend: str = "auto", device: str | Device | None = None, *, workers: int | None = None) -> Backend:
+def choose(
+    backend: str = "auto",
+    device: str | Device | None = None,
+    *,
+    problem: Problem | None = None,
+    workers: int | None = None,
+    warm_cache: bool = False,
+) -> Backend:
     """The backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
 
-    "auto" measures where a GPU answers that is the device asked for, and estimates elsewhere, for h200 where no device
-    is named. A device is never replaced by a similar one. ``workers`` compilers, by default one per core. Raises
-    ValueError (BackendError, UnknownDevice) for what cannot be used; no process is started then.
+    "auto" measures where a GPU answers that is the device asked for. Elsewhere it replays, where ``problem`` was
+    recorded on the device with today's space, and else estimates; for h200 where no device is named. A device is never
+    replaced by a similar one. ``workers`` compilers, by default one per core. ``warm_cache`` times with operands in the
+    L2, which only measuring can. Raises ValueError (BackendError, UnknownDevice, RecordingError) for what cannot be
+    used; no process is started then.
     """
     if backend not in BACKENDS:
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
-    if backend == "replay":
-        raise BackendError("the backend replay is not available yet: use auto, cuda or estimate")
     if workers is not None and workers < 1:
         raise BackendError(f"workers must be at least 1, not {workers}")
-    gpu, no_gpu = _gpu() if backend != "estimate" else (None, "it was asked for")
+    gpu, no_gpu = _gpu() if backend in ("auto", "cuda") else (None, "it was asked for")
     wanted = _wanted(device, gpu)
     if gpu is not None and wanted not in (None, gpu):
         no_gpu = f"the GPU of this machine is {gpu.name}, not {wanted.name if wanted else ''}"
         gpu = None
     if backend == "cuda" and gpu is None:
         raise BackendError(f"the backend cuda cannot measure ({no_gpu}): use --backend estimate to go on without it")
+    if warm_cache and gpu is None:
+        raise BackendError(f"a warm cache concerns times measured on a GPU ({no_gpu}): leave --warm-cache out")
+    if backend == "replay" or (backend == "auto" and gpu is None):
+        replaying, why_not = _replay(problem, wanted or device_row(DEFAULT_DEVICE), no_gpu)
+        if replaying is not None:
+            return replaying
+        if backend == "replay":
+            raise BackendError(f"there is nothing to replay: {why_not}")
+        no_gpu = f"{no_gpu}; {why_not}"
     try:
         pool = CompilePool(workers=workers)
     except NvrtcMissing as error:
         raise BackendError(str(error)) from error
     runner: Runner
     if gpu is not None:
-        runner, wanted = CudaRunner(gpu, pool), gpu
+        runner, wanted = CudaRunner(gpu, pool, options=CudaOptions(warm_cache=warm_cache)), gpu
     else:
         wanted = wanted or device_row(DEFAULT_DEVICE)
-        model = f"the analytic model of autosched {version('autosched')}"
+        model = f"the analytic model of autosched {VERSION}"
         runner = EstimateRunner(wanted, pool, Estimate(wanted), model=model, why=no_gpu)
     return Backend(runner.name, runner, wanted, runner.describe(), pool)
 
@@ -89,6 +114,20 @@ def _gpu() -> tuple[Device | None, str]:
         return cuda_device(), ""
     except ValueError as error:
         return None, str(error)
+
+
+def _replay(problem: Problem | None, device: Device, why: str) -> tuple[Backend | None, str]:
+    """A backend over the recording of ``problem`` on ``device``, or one line on why there is none."""
+    if problem is None:
+        return None, "no problem was named"
+    found = recording.find(problem, device.name)
+    if found is None:
+        return None, f"this problem was not recorded on {device.name}"
+    if found.space_version != family(problem.family).space(problem, device).fingerprint:
+        version = found.autosched_version
+        return None, f"it was recorded on {device.name} with the space of autosched {version}, which is another one now"
+    runner = ReplayRunner(found, why=why)
+    return Backend(runner.name, runner, device, runner.describe(), None, runner.schedules), ""
 
 
 def _wanted(device: str | Device | None, gpu: Device | None) -> Device | None:

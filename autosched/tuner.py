@@ -8,30 +8,32 @@ provenance and space before it is asked for new ones.
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from autosched import backends, codegen
+from autosched import backends, codegen, finals
 from autosched.search import Sampler, check
 from autosched.search import sampler as make_sampler
 from autosched.search.guide import AnalyticGuide
 from autosched.verify import verify_one
+from autosched.version import VERSION
 from measurements.emulator import HostCompilerMissing, host_compiler
 from measurements.kernel import Kernel
-from measurements.measurement import Measurement, Provenance, Status
+from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record, canonical_json
-from measurements.runners.base import Candidate, Runner, RunnerStopped
-from measurements.store import Store
+from measurements.runners.base import Candidate, Comparing, Runner, RunnerStopped
 from search_spaces.devices import Device
 from search_spaces.family import family
 from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
+from search_spaces.space import Space
+from search_spaces.subset import Subset
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
 
@@ -52,6 +54,17 @@ class VerifyOutcome(Protocol):
 
 
 Verifier = Callable[[Problem, Schedule], VerifyOutcome]
+Complexity = Callable[[Schedule], float]
+
+
+class Trials(Protocol):
+    """What the tuner asks of a store; ``measurements.store.Store`` says what each means."""
+
+    @property
+    def name(self) -> str: ...
+    def append(self, record: Record) -> Record: ...
+    def trials(self, problem: Problem, device: str, provenance: Provenance) -> Sequence[Record]: ...
+    def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None: ...
 
 
 @dataclass(frozen=True)
@@ -103,7 +116,8 @@ class Observer(Protocol):
 class TuneResult:
     """``trials`` are the records of this run, ``best`` is the best of the database, both of one provenance; ``best`` is
     None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
-    left. ``interrupted``: by Ctrl-C. ``stopped`` says why the backend could not go on, "" if it could.
+    left. ``interrupted``: by Ctrl-C. ``stopped`` says why the backend could not go on, "" if it could. ``final`` is how
+    the fastest did in turns, where the backend can do that; its candidates are ``finalists``.
     """
 
     problem: Problem
@@ -117,6 +131,8 @@ class TuneResult:
     exhausted: bool = False
     interrupted: bool = False
     stopped: str = ""
+    final: finals.Final | None = None
+    finalists: tuple[Schedule, ...] = ()
 
     @property
     def ok(self) -> int:
@@ -140,23 +156,32 @@ def tune(
     seed: int = 0,
     workers: int | None = None,
     verify: bool = True,
+    warm_cache: bool = False,
     progress: Observer | None = None,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
 
     ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
     ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
-    called best, on backends that do not run kernels. Ctrl-C ends the run with everything kept.
+    called best, on backends that do not run kernels. On a GPU the fastest are timed in turns at the end, which decides.
+    ``warm_cache`` times with operands in the L2 instead of from memory. Ctrl-C ends the run with everything kept.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise ValueError(f"trials must be a whole number of at least 1, not {trials!r}")
     check(sampler, seed)
-    with backends.choose(backend, device, workers=workers) as chosen:
+    from measurements.store import Store  # with sqlalchemy, which the loop itself does without
+
+    with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache) as chosen:
         space = family(problem.family).space(problem, chosen.device)
+        if chosen.schedules is not None:
+            space = Subset(space, chosen.schedules)
         space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
         verifier, note = _verifier(chosen) if verify else (None, "")
         with Store.open(database) as store:
+            if chosen.pool is not None:
+                chosen.pool.cache.prepare()
+            _refuse_other_cache(store, problem, chosen, warm_cache)
             tuner = Tuner(
                 problem,
                 chosen.device,
@@ -166,6 +191,7 @@ def tune(
                 seed=seed,
                 space_version=space.fingerprint,
                 verifier=verifier,
+                complexity=simplicity(space),
                 lines=tuple(line for line in (chosen.line, note) if line),
                 observer=progress,
             )
@@ -176,7 +202,8 @@ class Tuner:
     """The loop itself, over parts that are handed in. It closes none of them.
 
     ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve. ``verifier`` judges each new
-    best before it becomes that; None where the runner compares results itself, or nobody does.
+    best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
+    between finalists that are as fast as each other.
     """
 
     def __init__(
@@ -184,13 +211,14 @@ class Tuner:
         problem: Problem,
         device: Device,
         runner: Runner,
-        store: Store,
+        store: Trials,
         sampler: Sampler,
         *,
         seed: int,
         space_version: str,
         generate: Generate = codegen.generate,
         verifier: Verifier | None = None,
+        complexity: Complexity = lambda schedule: 0.0,
         lines: Sequence[str] = (),
         observer: Observer | None = None,
         batch: int = BATCH,
@@ -204,6 +232,7 @@ class Tuner:
         self._space_version = space_version
         self._generate = generate
         self._verifier = verifier
+        self._complexity = complexity
         self._lines = tuple(lines)
         self._observer = observer
         self._batch = batch
@@ -229,10 +258,15 @@ class Tuner:
             self._observer.started(start)
         exhausted = interrupted = False
         stopped = ""
+        final: finals.Final | None = None
+        finalists: tuple[Candidate, ...] = ()
         try:
             self._fingerprint = self._runner.fingerprint()
             self._restore(earlier)
             exhausted = self._search()
+            if isinstance(self._runner, Comparing):
+                finalists = self._finalists()
+                final = self._hold(self._runner, finalists) if finalists else None
         except KeyboardInterrupt:
             interrupted = True
         except RunnerStopped as error:
@@ -249,6 +283,8 @@ class Tuner:
             exhausted=exhausted,
             interrupted=interrupted,
             stopped=stopped,
+            final=final,
+            finalists=tuple(candidate.schedule for candidate in finalists) if final is not None else (),
         )
 
     def _restore(self, earlier: Sequence[Record]) -> None:
@@ -278,6 +314,48 @@ class Tuner:
                 return True
             self._try(schedules)
         return False
+
+    def _finalists(self) -> tuple[Candidate, ...]:
+        """The best, and the fastest others near it, whose kernels are those of today; each kernel once."""
+        if self._best is None or self._best.seconds is None:
+            return ()
+        fingerprint, bar = canonical_json(self._fingerprint), finals.WITHIN * self._best.seconds
+        trials = self._store.trials(self._problem, self._device.name, self._runner.provenance)
+        newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
+        fast = sorted((r.seconds, i, r) for i, r in enumerate(newest.values()) if r.seconds and r.seconds <= bar)
+        found: dict[str, Candidate] = {}
+        for schedule in dict.fromkeys([self._best.schedule, *(record.schedule for _, _, record in fast)]):
+            if len(found) == finals.FINALISTS:
+                break
+            try:
+                kernel = self._generate(self._problem, schedule, self._device)
+            except ValueError:
+                continue
+            if schedule in newest and newest[schedule].kernel_digest == kernel.digest:
+                found.setdefault(kernel.digest, Candidate(self._problem, schedule, kernel))
+        return tuple(found.values())
+
+    def _hold(self, runner: Comparing, finalists: Sequence[Candidate]) -> finals.Final:
+        """Time the finalists in turns and store what came of it: losers first, so that the winner is the last word."""
+        final = finals.hold(runner, finalists, [self._complexity(c.schedule) for c in finalists])
+        provenance = self._runner.provenance
+        rows: list[tuple[finals.Place, int | None]] = [(place, None) for place in final.failed]
+        rows += reversed([(place, rank) for rank, place in enumerate(final.places, 1)])
+        for place, rank in rows:
+            candidate, arm = finalists[place.position], place.arm
+            known = self._known.get(candidate.kernel.digest)
+            measurement = Measurement(
+                arm.status,
+                provenance,
+                f"in the final: {arm.reason}" if rank is None else "",
+                timing=Timing.of(place.seconds) if rank is not None else None,
+                error=arm.error,
+                resources=None if known is None else known.resources,
+                clock_mhz=arm.clock_mhz,
+            )
+            self._store.append(self._record(candidate.schedule, candidate.kernel.digest, measurement, rank))
+        self._best = self._store.best(self._problem, self._device.name, provenance)
+        return final
 
     def _try(self, schedules: Sequence[Schedule]) -> None:
         same: dict[str, list[Candidate]] = {}  # schedules that give the same kernel are measured once
@@ -315,7 +393,9 @@ class Tuner:
             progress = Progress(record, self._best, done, self._wanted, dict(self._failures), seconds)
             self._observer.trial(progress)
 
-    def _record(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> Record:
+    def _record(
+        self, schedule: Schedule, digest: str | None, measurement: Measurement, rank: int | None = None
+    ) -> Record:
         return Record(
             problem_key=self._problem.key(),
             schedule=schedule,
@@ -326,10 +406,11 @@ class Tuner:
             measurement=measurement,
             toolchain=self._fingerprint.get("toolchain", ""),
             driver=self._fingerprint.get("driver", ""),
-            autosched_version=version("autosched"),
+            autosched_version=VERSION,
             created=datetime.now(UTC),
             sampler=self._sampler.name,
             seed=self._seed,
+            rank=rank,
         )
 
     def _is_better(self, measurement: Measurement) -> bool:
@@ -356,13 +437,30 @@ class Tuner:
 
 def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:
     """Who judges new bests, and a line for people where nobody can."""
-    if chosen.runner.provenance is Provenance.MEASURED:
-        return None, ""  # it ran, and its results were compared
+    if chosen.runner.provenance is not Provenance.ESTIMATED:
+        return None, ""  # it runs, or ran when it was recorded, and its results are compared
     try:
         host_compiler()
     except HostCompilerMissing as error:
         return None, f"new bests are not proven: {error}"
     return lambda problem, schedule: verify_one(problem, schedule, chosen.device), ""
+
+
+def simplicity(space: Space) -> Complexity:
+    """How many parameters of a schedule are not at their defaults."""
+    defaults = {p.name: p.default for p in space.parameters}
+    return lambda schedule: sum(value != defaults.get(name) for name, value in schedule.items)
+
+
+def _refuse_other_cache(store: Trials, problem: Problem, chosen: backends.Backend, warm: bool) -> None:
+    """Times from a warm and from a cold L2 must not be ranked together. Raises ValueError where they would be."""
+    if chosen.runner.provenance is not Provenance.MEASURED:
+        return
+    other = "cold" if warm else "warm"
+    for record in store.trials(problem, chosen.device.name, Provenance.MEASURED):
+        if json.loads(record.fingerprint).get("cache") == other:
+            wish = "leave --warm-cache out" if warm else "give --warm-cache"
+            raise ValueError(f"{store.name} holds times of this problem from a {other} L2: {wish}, or use another --db")
 
 
 def _plural(n: int, noun: str) -> str:

@@ -41,11 +41,14 @@ class Compiled:
 
 
 class CompileCache:
-    """Safe for any number of threads and processes. Raises ValueError for a folder that cannot be made or written."""
+    """Safe for any number of threads and processes. Nothing is made on disk before ``prepare``."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder = default_folder() if folder is None else Path(folder)
         self._entries, self._cubins = self.folder / "entries", self.folder / "cubins"
+
+    def prepare(self) -> None:
+        """Make the folder. Raises ValueError where it cannot be made or written."""
         try:
             for part in (self._entries, self._cubins):
                 part.mkdir(parents=True, exist_ok=True)
@@ -94,7 +97,12 @@ class CompileCache:
         arch: str,
         toolchain: str,
     ) -> Compiled:
-        """Publish an entry, over whatever was there. Raises OSError, for example when the disk is full."""
+        """Publish an entry, over whatever was there.
+
+        Raises OSError, for example when the disk is full, and ValueError as ``prepare`` does.
+        """
+        if not self._entries.is_dir():
+            self.prepare()
         digest = hashlib.sha256(cubin).hexdigest()
         path = self._cubin_path(digest)
         _publish(path, cubin)

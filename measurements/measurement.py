@@ -65,7 +65,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``timing`` is there exactly when ``status`` is ok; ``error`` is the largest error over its tolerance, or None."""
+    """``timing`` is there exactly when ``status`` is ok; ``error`` is the largest error over its tolerance, or None.
+
+    ``clock_mhz`` is the clock of the GPU's multiprocessors just after the last repeat, None where nobody could tell.
+    """
 
     status: Status
     provenance: Provenance
@@ -74,6 +77,7 @@ class Measurement:
     error: float | None = None
     resources: Resources | None = None
     compile_seconds: float | None = None
+    clock_mhz: float | None = None
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) != (self.timing is not None):

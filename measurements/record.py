@@ -24,7 +24,8 @@ class Record:
     ``problem_key`` is ``Problem.key()``, canonical JSON. ``device`` is the name that look-ups compare to the letter,
     ``fingerprint`` JSON text of everything known about the device. ``kernel_digest`` is None where no source could be
     generated. ``toolchain`` and ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is none.
-    ``created`` is in UTC. ``id`` is the row, None before it is stored.
+    ``created`` is in UTC. ``rank`` is the place among the finalists that were timed in turns, 1 for the winner; None for
+    what was timed alone. ``id`` is the row, None before it is stored.
     Raises ValueError for a time that is not a positive finite number, and for a ``created`` without a time zone. An
     error that is NaN is kept as infinity: worse than every tolerance.
     """
@@ -42,6 +43,7 @@ class Record:
     created: datetime
     sampler: str
     seed: int
+    rank: int | None = None
     id: int | None = None
 
     def __post_init__(self) -> None:
@@ -99,6 +101,8 @@ class Record:
             "error": m.error if m.error is None or math.isfinite(m.error) else "inf",
             "resources": None if m.resources is None else dataclasses.asdict(m.resources),
             "compile_seconds": m.compile_seconds,
+            "clock_mhz": m.clock_mhz,
+            "rank": self.rank,
             "toolchain": self.toolchain,
             "driver": self.driver,
             "autosched_version": self.autosched_version,
@@ -126,6 +130,7 @@ class Record:
                     error=None if data["error"] is None else float(data["error"]),
                     resources=None if data["resources"] is None else Resources(**data["resources"]),
                     compile_seconds=data["compile_seconds"],
+                    clock_mhz=data["clock_mhz"],
                 ),
                 toolchain=data["toolchain"],
                 driver=data["driver"],
@@ -133,6 +138,7 @@ class Record:
                 created=datetime.fromisoformat(data["created"]),
                 sampler=data["sampler"],
                 seed=data["seed"],
+                rank=data["rank"],
                 id=data.get("id"),
             )
         except (KeyError, TypeError, AttributeError) as error:

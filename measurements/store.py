@@ -33,7 +33,7 @@ from measurements.record import Record
 from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION = "autosched"
 BUSY_SECONDS = 60.0  # how long a writer waits for another one; a commit takes milliseconds
 
@@ -70,12 +70,14 @@ _trials = sa.Table(
     sa.Column("error", sa.Float(53)),
     *(sa.Column(name, sa.Integer) for name in _RESOURCES),
     sa.Column("compile_seconds", sa.Float(53)),
+    sa.Column("clock_mhz", sa.Float(53)),
     sa.Column("toolchain", sa.Text, nullable=False),
     sa.Column("driver", sa.Text, nullable=False),
     sa.Column("autosched_version", sa.Text, nullable=False),
     sa.Column("created", sa.Text, nullable=False),  # ISO 8601, UTC
     sa.Column("sampler", sa.Text, nullable=False),
     sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("final_rank", sa.Integer),  # among finalists timed in turns, else NULL
     sa.CheckConstraint("(status = 'ok') = (median IS NOT NULL)", name="time_exactly_when_ok"),
     sa.CheckConstraint("median > 0 AND p25 > 0 AND p75 > 0", name="time_is_positive"),
     sa.CheckConstraint(
@@ -257,10 +259,22 @@ class Store:
         Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, on the
         newest record; only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is
         never the best. The first one tried wins a tie.
+
+        Where finalists were timed in turns, the newest winner of that stands before everything tried up to then, and
+        only schedules tried since may beat it by their medians. A finalist's time is that of its newest final.
         """
         c = _trials.c
         tried = sa.select(
-            c.id, c.schedule_key, c.kernel_digest, c.provenance, c.status, c.median, c.p25, c.p75, c.repeats
+            c.id,
+            c.schedule_key,
+            c.kernel_digest,
+            c.provenance,
+            c.status,
+            c.median,
+            c.p25,
+            c.p75,
+            c.repeats,
+            c.final_rank,
         )
         tried = tried.where(*_where(problem, device, provenance, space_version=space_version)).order_by(c.id)
         wrong = (
@@ -370,6 +384,11 @@ def _check_version(name: str, rows: Mapping[str, str], tables: set[str]) -> None
             f"the database {name} has schema {version} of a newer autosched, this one knows up to {SCHEMA_VERSION}: "
             "upgrade autosched, or choose another path"
         )
+    if int(version) < SCHEMA_VERSION:
+        raise StoreError(
+            f"the database {name} has schema {version} of an older autosched, this one writes {SCHEMA_VERSION}: "
+            "choose another path"
+        )
 
 
 def _create_empty(path: Path) -> bool:
@@ -468,16 +487,37 @@ def _ranked(rows: Sequence[Any], wrong: set[tuple[str, str | None]]) -> dict[str
     tried: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
         tried.setdefault((row.provenance, row.schedule_key), []).append(row)
-    best: dict[str, tuple[int, Timing]] = {}
+    usable: dict[str, list[_Ranked]] = {}
     for (provenance, key), all_of_schedule in tried.items():
         digest = all_of_schedule[-1].kernel_digest
         same = [row for row in all_of_schedule if row.kernel_digest == digest and row.status == Status.OK.value]
         if not same or (key, digest) in wrong:
             continue
+        finals = [row for row in same if row.final_rank is not None]
+        same = finals[-1:] or same
         median, p25, p75 = (statistics.median(getattr(row, name) for row in same) for name in ("median", "p25", "p75"))
-        if provenance not in best or median < best[provenance][1].median:
-            best[provenance] = same[-1].id, Timing(median, p25, p75, sum(row.repeats for row in same))
+        timing = Timing(median, p25, p75, sum(row.repeats for row in same))
+        won = same[-1].id if finals and finals[-1].final_rank == 1 else 0
+        alone = max((row.id for row in all_of_schedule if row.final_rank is None), default=0)
+        usable.setdefault(provenance, []).append(_Ranked(same[-1].id, timing, won, alone))
+    best: dict[str, tuple[int, Timing]] = {}
+    for provenance, schedules in usable.items():
+        winner = max(schedules, key=lambda s: s.won)  # the first one where nobody has won
+        if winner.won:
+            schedules = [winner, *(s for s in schedules if s.tried_alone > winner.won)]
+        fastest = min(schedules, key=lambda s: s.timing.median)
+        best[provenance] = fastest.id, fastest.timing
     return best
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """A schedule that may be the best. ``won`` and ``tried_alone`` are its newest such rows, 0 where there is none."""
+
+    id: int
+    timing: Timing
+    won: int
+    tried_alone: int
 
 
 def _to_row(record: Record) -> dict[str, Any]:
@@ -502,12 +542,14 @@ def _to_row(record: Record) -> dict[str, Any]:
         "error": m.error,
         **{name: None if resources is None else getattr(resources, name) for name in _RESOURCES},
         "compile_seconds": m.compile_seconds,
+        "clock_mhz": m.clock_mhz,
         "toolchain": record.toolchain,
         "driver": record.driver,
         "autosched_version": record.autosched_version,
         "created": record.created.isoformat(timespec="microseconds"),
         "sampler": record.sampler,
         "seed": record.seed,
+        "final_rank": record.rank,
     }
 
 
@@ -528,6 +570,7 @@ def _from_row(row: Mapping[Any, Any]) -> Record:
             error=row["error"],
             resources=Resources(**{name: row[name] for name in _RESOURCES}) if sized else None,
             compile_seconds=row["compile_seconds"],
+            clock_mhz=row["clock_mhz"],
         ),
         toolchain=row["toolchain"],
         driver=row["driver"],
@@ -535,6 +578,7 @@ def _from_row(row: Mapping[Any, Any]) -> Record:
         created=datetime.fromisoformat(row["created"]),
         sampler=row["sampler"],
         seed=row["seed"],
+        rank=row["final_rank"],
         id=row["id"],
     )
 

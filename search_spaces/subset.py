@@ -28,10 +28,9 @@ class Subset(Space):
 
     def __init__(self, space: Space, listed: Sequence[Schedule]) -> None:
         super().__init__(space.family, space.parameters, space.attributes, space.rules)
-        known = [s for s in dict.fromkeys(listed) if _has(space, s)]
-        codes = self._matrix(known)
-        self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if known else codes
-        self._keys = {row.tobytes() for row in self._rows}
+        codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
+        self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
+        self._keys = {row.tobytes() for row in self._values(self._from_codes(self._rows))}
         if not len(self._rows):
             raise EmptySpace(f"none of the {len(listed)} listed schedules of {space.family} is legal", ())
 
@@ -49,17 +48,15 @@ class Subset(Space):
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Columns:
         wanted = np.asarray(ranks, dtype=np.int64)
-        if len(wanted) and not (0 <= wanted.min() and wanted.max() < len(self._rows)):
+        if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self._rows)):
             raise ValueError(f"ranks go from 0 to {len(self._rows) - 1}")
         return self._from_codes(self._rows[wanted])
 
     def allowed(self, columns: Columns) -> BoolArray:
-        codes = np.stack([columns[p.name] for p in self._coded(columns)], axis=1) if len(columns) else self._rows[:0]
-        return np.array([row.tobytes() in self._keys for row in codes], dtype=np.bool_)
+        return np.array([row.tobytes() in self._keys for row in self._values(columns)], dtype=np.bool_)
 
     def neighbours(self, schedule: Schedule | Mapping[str, Value], limit: int | None = None) -> list[Schedule]:
-        (row,) = self._matrix([schedule])  # type: ignore[list-item]
-        order = self._nearest(row)
+        order = self._by_distance(self._codes_of(schedule))
         return self._at(order if limit is None else order[:limit])
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
@@ -72,3 +69,36 @@ class Subset(Space):
             raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
         first, second = self._matrix(a), self._matrix(b)
         return self._moved(np.where(rng.random(first.shape) < 0.5, first, second), a, rng)
+
+    def _moved(self, targets: IntArray, parents: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
+        """For every target one of the nearest listed schedules, but not it; the parent where there is no other."""
+        near = [self._by_distance(target)[:_NEAR] for target in targets]
+        return [
+            self._at(order[[int(rng.integers(len(order)))]])[0] if len(order) else parent
+            for order, parent in zip(near, parents, strict=True)
+        ]
+
+    def _by_distance(self, target: IntArray) -> IntArray:
+        """Positions of the listed schedules that differ from ``target``, nearest first."""
+        distance = (self._rows != target).sum(axis=1)
+        order: IntArray = np.argsort(distance, kind="stable").astype(np.int64)
+        others: IntArray = order[distance[order] > 0]
+        return others
+
+    def _codes_of(self, schedule: Schedule | Mapping[str, Value]) -> IntArray:
+        return np.array(self._codes(schedule), dtype=np.int64)
+
+    def _values(self, columns: Columns) -> IntArray:
+        """Rows [n, parameters] that are equal exactly for equal configurations."""
+        return np.stack([columns[p.name] for p in self.parameters], axis=1)
+
+    def _at(self, positions: IntArray) -> list[Schedule]:
+        return self.schedules(self._from_codes(self._rows[positions]))
+
+
+def _has(space: Space, schedule: Schedule) -> bool:
+    try:
+        space.columns([schedule])
+    except ValueError:
+        return False
+    return True

@@ -2,12 +2,16 @@
 
 ``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
 ``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
-``seconds`` (of the run), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), and ``best``: null, or a record
-as in ``autosched best --json``.
+``seconds`` (of the run), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), ``final``: null, or what timing
+the fastest in turns gave (``clear``, ``rounds``, ``finalists`` in order with their median ``seconds``, ``library``: the
+winner's time over the vendor library's as ``median``, ``low`` and ``high``, or null and ``why_not``), and ``best``: null,
+or a record as in ``autosched best --json``.
 """
 
+import dataclasses
+import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,8 +27,10 @@ from autosched.cli.progress import TuneDisplay
 from autosched.search import SAMPLERS
 from measurements.store import StoreError
 from search_spaces.family import Family
+from search_spaces.schedule import Schedule
 
 if TYPE_CHECKING:
+    from autosched.finals import Final
     from autosched.tuner import TuneResult
 
 
@@ -56,6 +62,9 @@ def tune(
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
     ] = False,
+    warm_cache: Annotated[
+        bool, typer.Option("--warm-cache", help="On a GPU: time with operands in the L2, not from memory.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Search for the fastest schedule, and keep every trial in a database.
@@ -85,6 +94,7 @@ def tune(
                 seed=seed,
                 workers=workers,
                 verify=not no_verify,
+                warm_cache=warm_cache,
                 progress=display,
             )
     except StoreError:
@@ -117,12 +127,39 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
         console.print()
     if result.exhausted:
         console.print("the space holds no further schedule to try")
+    if result.final is not None and result.final.places:
+        rows += _final_facts(result.final)
     if result.best is None:
         console.print(report.facts([*rows, ("best", "none: no schedule has worked")]))
         return
     console.print(report.facts([*report.record_facts(result.problem, result.best), *rows]))
     console.print()
     console.print(report.decisions(result.best.schedule, console.width))
+
+
+def _final_facts(final: "Final") -> list[tuple[str, str]]:
+    verdict = "the winner is clear" if final.clear else "the first of them are too near each other to tell apart"
+    ran = report.plural(len(final.places), "finalist")
+    rows = [("final", f"{ran} timed in turns over {final.rounds} rounds: {verdict}")]
+    if final.library is not None:
+        r = final.library
+        rows.append(("library", f"{r.median:.3f} of its time, between {r.low:.3f} and {r.high:.3f} (95 %)"))
+    else:
+        rows.append(("library", f"not compared: {final.why_not}"))
+    return rows
+
+
+def final_json(final: "Final", finalists: Sequence[Schedule]) -> dict[str, Any]:
+    """A final as JSON values."""
+    return {
+        "clear": final.clear,
+        "rounds": final.rounds,
+        "finalists": [
+            {"schedule": finalists[p.position].to_json(), "seconds": statistics.median(p.seconds)} for p in final.places
+        ],
+        "library": None if final.library is None else dataclasses.asdict(final.library),
+        "why_not": final.why_not,
+    }
 
 
 def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str, Any]:
@@ -144,5 +181,6 @@ def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str
         "exhausted": result.exhausted,
         "interrupted": result.interrupted,
         "stopped": result.stopped,
+        "final": None if result.final is None else final_json(result.final, result.finalists),
         "best": None if result.best is None else report.record_json(result.problem, result.best),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from measurements.compile import CompileFailure, over_limits
 from measurements.compile_cache import Compiled
@@ -22,6 +22,21 @@ class Candidate:
     problem: Problem
     schedule: Schedule
     kernel: Kernel
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One contestant of a comparison: its time in each round, or why it has none. ``label`` names it.
+
+    ``error`` is its largest error over its tolerance; ``clock_mhz`` the GPU's clock after the last round.
+    """
+
+    label: str
+    status: Status
+    reason: str
+    seconds: tuple[float, ...]
+    error: float | None = None
+    clock_mhz: float | None = None
 
 
 class RunnerStopped(RuntimeError):
@@ -57,6 +72,22 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """End every process that the runner started. Safe to call twice."""
+
+
+@runtime_checkable
+class Comparing(Protocol):
+    """A runner that can also time candidates in turns."""
+
+    def compare(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        rounds: int = 20,
+        library: bool = True,
+        others: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> tuple[Arm, ...]:
+        """An arm for each candidate, one for the vendor's library if wanted, and one for each of ``others``."""
 
 
 def runnable(

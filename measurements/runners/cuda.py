@@ -18,8 +18,9 @@ from measurements.compile import CompileFailure, CompilePool
 from measurements.compile_cache import Compiled
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners import gpu_checks
-from measurements.runners.base import Candidate, RunnerStopped, runnable
+from measurements.runners.base import Arm, Candidate, RunnerStopped, runnable
 from measurements.runners.cuda_device import WORKER_MODULE, cuda_available, cuda_device
+from measurements.runners.cuda_library import OTHERS
 from measurements.runners.references import DataSet, References
 from measurements.runners.supervisor import Limits, Outcome, Supervisor
 from measurements.timing import StopRule
@@ -46,16 +47,6 @@ class CudaOptions:
     graph_below: float = 100e-6
     warm_cache: bool = False
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One contestant of a comparison: its time in each round, or why it has none. ``label`` names it."""
-
-    label: str
-    status: Status
-    reason: str
-    seconds: tuple[float, ...]
 
 
 class CudaRunner:
@@ -140,13 +131,23 @@ class CudaRunner:
                 future.cancel()
 
     def compare(
-        self, candidates: Sequence[Candidate], *, rounds: int = 20, library: bool = True, seed: int | None = None
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        rounds: int = 20,
+        library: bool = True,
+        others: Sequence[str] = (),
+        seed: int | None = None,
     ) -> tuple[Arm, ...]:
-        """Time candidates of one problem interleaved with each other and, last, the vendor's library; one arm each.
+        """Time candidates of one problem interleaved with each other, the vendor's library and ``others``; an arm each.
 
-        Each is verified first, on inputs of another seed than ``measure`` uses. Arms that failed have no times. Raises
-        ValueError for no candidates, for several problems, and for less than one round; and RunnerStopped.
+        ``others`` are names of ``cuda_library.OTHERS``. Each candidate is verified first, on inputs of another seed
+        than ``measure`` uses. Arms that failed have no times. Raises ValueError for no candidates, for several
+        problems, for less than one round, and for unknown names; and RunnerStopped.
         """
+        unknown = sorted(set(others) - set(OTHERS))
+        if unknown:
+            raise ValueError(f"nothing is known of {', '.join(unknown)}: compare with {', '.join(OTHERS)}")
         if not candidates or rounds < 1 or len({c.problem.key() for c in candidates}) != 1:
             raise ValueError("a comparison needs candidates of one problem and at least one round")
         compiled = [
@@ -155,6 +156,7 @@ class CudaRunner:
         ]
         problem = candidates[0].problem
         data = self._data_key(problem, self.options.seed + 1 if seed is None else seed)
+        baselines = [*(["library"] if library else []), *others]
         able = [i for i, program in enumerate(compiled) if isinstance(program, Compiled)]
 
         def run(supervisor: Supervisor) -> Outcome:
@@ -167,11 +169,11 @@ class CudaRunner:
                     if isinstance(program, Compiled)
                 ],
                 "rounds": rounds,
-                "library": library,
+                "baselines": baselines,
                 "launch_limit": self.options.launch_limit,
                 "graph_below": self.options.graph_below,
             }
-            limit = self.options.limits.candidate * (len(able) + 1)
+            limit = self.options.limits.candidate * (len(able) + len(baselines) + 1)
             return supervisor.run(data.key, partial(self._prepare, data), request, limit)
 
         outcome: Outcome = self._ask(run)
@@ -182,8 +184,8 @@ class CudaRunner:
                 arms.append(Arm(f"candidate {i}", program.status, program.reason, ()))
             else:
                 arms.append(_arm(f"candidate {i}", told, able.index(i), outcome))
-        if library:
-            arms.append(_arm("library", told, len(able), outcome))
+        for i, name in enumerate(baselines):
+            arms.append(_arm(name, told, len(able) + i, outcome))
         return tuple(arms)
 
     def close(self) -> None:
@@ -317,13 +319,14 @@ class CudaRunner:
             }
             outcome = supervisor.run(data.key, partial(self._prepare, data), request)
             ok = outcome.status is Status.OK
-            error = outcome.answer.get("error")
+            error, clock = outcome.answer.get("error"), outcome.answer.get("clock_mhz")
             known = Measurement(
                 outcome.status,
                 self.provenance,
                 outcome.reason,
                 timing=Timing.of([float(t) for t in outcome.answer["seconds"]]) if ok else None,
                 error=None if error is None else float(error),
+                clock_mhz=None if clock is None else float(clock),
             )
             with self._lock:
                 self._known[identity] = known
@@ -380,4 +383,12 @@ def _arm(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Out
     if place >= len(told):
         return Arm(label, Status.CRASHED, "an arm before this one took the GPU worker down", ())
     arm = told[place]
-    return Arm(label, Status(arm["status"]), str(arm.get("reason", "")), tuple(float(t) for t in arm["seconds"]))
+    seconds, error, clock = arm["seconds"], arm.get("error"), outcome.answer.get("clock_mhz")
+    return Arm(
+        label,
+        Status(arm["status"]),
+        str(arm.get("reason", "")),
+        tuple(float(t) for t in seconds),
+        error=None if error is None else float(error),
+        clock_mhz=None if clock is None else float(clock),
+    )

@@ -11,7 +11,7 @@ Operations, each a JSON object with "op":
   total, get the float64 reference and tolerance from the .npy files in ``arrays``, or compute them on the GPU where
   null. Answers ``{"reference": "missing"}`` where that does not work.
 - ``measure`` (data, kernel, rule, limits): verify, time, verify again. A status, a reason, the times.
-- ``compare`` (data, kernels, rounds, library, limits): the same kernels and the vendor's library, interleaved.
+- ``compare`` (data, kernels, rounds, baselines, limits): kernels and the baselines of cuda_library, interleaved.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from measurements.measurement import Status
-from measurements.runners.cuda_library import library_call
+from measurements.runners.cuda_library import baseline_call
 from measurements.runners.gpu_checks import (
     GUARD,
     KERNEL,
@@ -159,7 +159,7 @@ class GpuWorker:
         except MemoryError as error:
             return {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
         self._stream.synchronize()
-        self._data[key] = _Data(problem, inputs, reference, tolerance, slots, copies)
+        self._data[key] = _Data(problem, inputs, reference, tolerance, slots, copies, int(request["cold_bytes"]))
         return {"reference": "ready", "copies": copies}
 
     def _on_gpu(self, problem: Problem, name: str, array: Any) -> Any:
@@ -201,15 +201,18 @@ class GpuWorker:
             arms.append(arm)
             if arm.get("poisoned"):
                 return {"status": Status.OK.value, "arms": arms, "poisoned": True}
-        if request["library"]:
-            arm = {"seconds": [], "library": "cuBLAS"}
-            arrays = [{name: s.array(i) for name, s in data.slots.items()} for i in range(data.copies)]
-            call = library_call(self._cp, data.problem, arrays)
+        arrays = [{name: s.array(i) for name, s in data.slots.items()} for i in range(data.copies)]
+        for name in request["baselines"]:
+            arm = {"seconds": [], "baseline": name}
+            call = baseline_call(name, self._cp, self._stream, data.problem, arrays, data.cold_bytes)
             if isinstance(call, str):
                 arm |= {"status": Status.LAUNCH_ERROR.value, "reason": call}
             else:
                 with self._outcome(arm):
-                    samplers[len(arms)] = self._sampler(call, data.copies, limit, 0.0)
+                    try:
+                        samplers[len(arms)] = self._sampler(call, data.copies, limit, float(request["graph_below"]))
+                    except _NoGraph:  # a library that allocates, for example
+                        samplers[len(arms)] = self._sampler(call, data.copies, limit, 0.0)
             arms.append(arm)
         indices = list(samplers)
         for order in interleaved(len(indices), int(request["rounds"])):
@@ -231,6 +234,9 @@ class GpuWorker:
             poisoned = error.damage
         except LaunchTimeout as error:
             answer |= {"status": Status.TIMEOUT.value, "reason": str(error)}
+            poisoned = True
+        except _NoGraph as error:
+            answer |= {"status": Status.LAUNCH_ERROR.value, "reason": f"not to be captured in a graph: {error}"}
             poisoned = True
         except MemoryError as error:
             answer |= {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
@@ -380,6 +386,18 @@ class GpuWorker:
         self._wait(limit)
         return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
 
+    def _captured(self, work: list[Callable[[], None]]) -> Any:
+        """A graph of ``work``. Raises _NoGraph where something in it cannot be captured."""
+        self._stream.begin_capture()
+        try:
+            for piece in work:
+                piece()
+        except Exception as error:
+            with suppress(Exception):  # the capture must end, and ends with the error that spoiled it
+                self._stream.end_capture()
+            raise _NoGraph(str(error)) from error
+        return self._stream.end_capture()
+
     def _sampler(
         self, launch: Callable[[int], None], copies: int, limit: float, graph_below: float
     ) -> Callable[[], list[float]]:
@@ -399,10 +417,7 @@ class GpuWorker:
         if single < graph_below:
             # A graph visits every copy, else the next replay would find the last ones still in the L2.
             count = min(max(copies, math.ceil(_GRAPH_SECONDS / single)), _MAX_GRAPH)
-            self._stream.begin_capture()
-            for _ in range(count):
-                next_launch()
-            graph = self._stream.end_capture()
+            graph = self._captured([next_launch] * count)
             limit += 10 * count * single
 
             def replay() -> list[float]:
@@ -419,6 +434,10 @@ class GpuWorker:
             return self._timed(limit, [next_launch] * (batch + 1))[1:]
 
         return launches
+
+
+class _NoGraph(RuntimeError):
+    """A launch that cannot be part of a CUDA graph."""
 
 
 class _Wrong(Exception):
@@ -479,6 +498,7 @@ class _Data:
     tolerance: Mapping[str, Any]
     slots: dict[str, _Slots]
     copies: int
+    cold_bytes: int
 
 
 def _operand(argument: dict[str, Any]) -> Operand:

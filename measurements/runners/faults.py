@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # the worker itself starts without numpy: tests replace it hu
 
 MODULE = "measurements.runners.faults"
 FOLDER_VARIABLE = "AUTOSCHED_FAULTS_FOLDER"
+CLOCK_MHZ = 1500.0
 _MEMORY = 1 << 28
 
 
@@ -83,9 +84,10 @@ class FaultyGpu:
             return self._measure(request["kernel"]["name"])
         if operation == "compare":
             arms = [self._measure(kernel["name"]) for kernel in request["kernels"]]
+            arms += [self._measure("time_3000") for _ in request["baselines"]]
             for arm in arms:
                 arm["seconds"] = arm["seconds"][:1] * request["rounds"]
-            return {"status": Status.OK.value, "arms": arms}
+            return {"status": Status.OK.value, "arms": arms, "clock_mhz": CLOCK_MHZ}
         return {}
 
     def _measure(self, name: str) -> dict[str, Any]:
@@ -134,7 +136,7 @@ class FaultyGpu:
             return {"status": Status.OK.value, "seconds": [-1.0], "error": 0.0}
         if what == "slow":
             time.sleep(int(words.pop(0)) * 1e-3)
-        return {"status": Status.OK.value, "seconds": [int(words[0]) * 1e-9] * 5, "error": 0.5}
+        return {"status": Status.OK.value, "seconds": [int(words[0]) * 1e-9] * 5, "error": 0.5, "clock_mhz": CLOCK_MHZ}
 
 
 def _mark(name: str) -> Path:

@@ -140,6 +140,8 @@ class Supervisor:
             times = answer.get("seconds", [1.0]) if status is Status.OK else [1.0]
             if not times or not all(float(t) > 0 and math.isfinite(t) for t in times):
                 raise ValueError("these are no times")
+            for name in ("error", "clock_mhz"):
+                float(answer.get(name) or 0.0)
             if status is not Status.OK and not reason:
                 raise ValueError("a failure needs a reason")
         except (KeyError, TypeError, ValueError):

@@ -96,9 +96,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
             lambda c: c["partial_reduction"] // (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"]),
             "vectors of one row that a thread takes in a step",
         ),
-        Attribute(
-            "vectors", ("rows_n", "batches_k"), lambda c: c["rows_n"] * c["batches_k"], "vectors of w in a step"
-        ),
+        Attribute("vectors", ("rows_n", "batches_k"), lambda c: c["rows_n"] * c["batches_k"], "vectors of w in a step"),
         Attribute(
             "carried",
             ("thread", "expand_dims"),
@@ -262,9 +260,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
         Rule(
             "workgroup_m",
             ("workgroup_m",),
-            lambda c: (
-                (c["workgroup_m"] == 1) | (_ceil_div(m, c["workgroup_m"]) < _ceil_div(m, c["workgroup_m"] - 1))
-            ),
+            lambda c: (c["workgroup_m"] == 1) | (_ceil_div(m, c["workgroup_m"]) < _ceil_div(m, c["workgroup_m"] - 1)),
             lambda v: f"workgroup_m is {v['workgroup_m']}, but fewer rows make as few tiles of m = {m}",
         ),
         Rule(
@@ -291,9 +287,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
         Rule(
             "subgroups_k",
             ("subgroup_basis_k", "lane_basis_k", "thread"),
-            lambda c: (
-                (c["subgroup_basis_k"] == 1) | (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"] < 2 * k)
-            ),
+            lambda c: (c["subgroup_basis_k"] == 1) | (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"] < 2 * k),
             lambda v: f"half of the {v['subgroup_basis_k']} subgroups along k have no element of k = {k}",
         ),
         Rule(

@@ -133,5 +133,3 @@ def config(problem: Transpose, schedule: Schedule, device: Device) -> KernelConf
         min_blocks=schedule.integer("min_blocks"),
         dynamic_shared_bytes=p.shared_bytes,
     )
-
-

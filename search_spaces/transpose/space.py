@@ -193,7 +193,9 @@ def economies(problem: Transpose, device: Device) -> tuple[Rule, ...]:
 def _map_laws(problem: Transpose) -> tuple[Rule, ...]:
     def load_divides(c: Columns) -> BoolArray:
         rows = c["threads"] // c["load_columns"] * c["block_rows"]
-        return np.equal(c["tile_rows"] % rows, 0) & np.equal(c["tile_columns"] % (c["load_columns"] * c["load_vector"]), 0)
+        return np.equal(c["tile_rows"] % rows, 0) & np.equal(
+            c["tile_columns"] % (c["load_columns"] * c["load_vector"]), 0
+        )
 
     def store_divides(c: Columns) -> BoolArray:
         rows = c["threads"] // c["store_columns"]

@@ -110,8 +110,10 @@ class TestRefusals:
     def test_names(self) -> None:
         with pytest.raises(BackendError, match="unknown backend 'opencl': use one of auto, cuda, estimate, replay"):
             choose("opencl")
-        with pytest.raises(BackendError, match="replay is not available yet"):
+        with pytest.raises(BackendError, match="nothing to replay: no problem was named"):
             choose("replay")
+        with pytest.raises(BackendError, match=f"warm cache .*{NO_GPU}"):
+            choose(warm_cache=True)
         with pytest.raises(UnknownDevice, match="h200_nvl"):
             choose(device="h200_nvl")
         with pytest.raises(BackendError, match="workers must be at least 1, not 0"):

@@ -463,7 +463,7 @@ class TestBadInput:
             ({"seed": -1}, "the seed must be"),
             ({"device": "h300"}, "unknown device 'h300'"),
             ({"backend": "opencl"}, "unknown backend 'opencl'"),
-            ({"backend": "replay"}, "not available yet"),
+            ({"backend": "replay"}, "this problem was not recorded on h200"),
             ({"workers": 0}, "workers must be at least 1"),
         ],
     )

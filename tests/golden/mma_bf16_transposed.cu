@@ -18,7 +18,7 @@ struct Config {
   static constexpr int stages = 1;
   static constexpr int k_unroll = 1;
   static constexpr int split_k = 1;
-  static constexpr int store_vector = 8;
+  static constexpr int store_vector = 4;
   static constexpr int raster_group = 1;
   static constexpr bool epilogue_shared = true;
   static constexpr bool batch_inner = false;

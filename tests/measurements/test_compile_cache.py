@@ -131,7 +131,7 @@ def test_processes_may_write_and_read_the_same_entries_at_once(tmp_path):
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="set AUTOSCHED_CACHE_DIR to a folder that can") as caught:
-        CompileCache(tmp_path / "file" / "below")
+        CompileCache(tmp_path / "file" / "below").prepare()
     assert "\n" not in str(caught.value)
 
 

@@ -157,7 +157,7 @@ struct RowReduction {
     }
   }
 
-  // Calls use(elements, at, b, packet number) for every packet inside, in ascending order for each b.
+  // Calls use(elements, at, b) for every packet inside, in ascending order for each b.
   template <class Use>
   __device__ __forceinline__ void for_each(const Kept& kept_packets, unsigned shared, int count, Use use) const {
 #pragma unroll(in_registers ? steps : 1)
@@ -295,7 +295,8 @@ struct RowReduction {
   // Every element of the rows.
   __device__ __forceinline__ void normalize(const RowScale (&scales)[kept_each], const Kept& kept_packets,
                                             unsigned shared, const T* weight, const T* bias, Out* out) const {
-    for_each(kept_packets, shared, ceil_div(end - begin, step), [&](const float(&x)[C::vector], int at, int b) {
+    constexpr int all_steps = ceil_div(C::length, step);  // the last block of a split row finishes all of it
+    for_each(kept_packets, shared, all_steps, [&](const float(&x)[C::vector], int at, int b) {
       float y[C::vector];
 #pragma unroll
       for (int e = 0; e < C::vector; ++e) y[e] = Op::apply(x[e], scales[b]);
@@ -341,7 +342,7 @@ struct RowReduction {
         for (int j = 0; j < kept_each; ++j) Op::template finish<1>(scales[j], second[j], float(C::length), C::eps);
       }
       here.begin = 0;
-      here.end = C::length;  // the last block of a split row finishes all of it
+      here.end = C::length;
       here.normalize(scales, kept_packets, shared, weight, bias, out);
     }
   }

@@ -1,0 +1,232 @@
+"""Recordings: trials measured on a GPU, as files that are replayed and trained on where there is none.
+
+A file is gzip over lines of JSON. A recording is one header line, which says on what and with what its trials were
+measured and how many there are, and one line per trial, as ``Record.to_json`` writes it. A file may hold several
+recordings one after the other, so files can be joined with ``cat``. Those that come with autosched are found below
+``recorded/<device>/``, one file per problem:
+
+    python -m measurements.recording FILE...        put the recordings of FILE there
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import os
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from measurements.measurement import Provenance, Status
+from measurements.record import Record, canonical_json
+from search_spaces.problem import Problem
+
+FORMAT = 1
+RECORDED = Path(__file__).resolve().parent / "recorded"
+SUFFIX = ".jsonl.gz"
+
+_HEADER = ("problem", "device", "fingerprint", "space_version", "autosched_version", "toolchain")
+
+
+class RecordingError(ValueError):
+    """A file that is no recording. The message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Measured trials of one problem on one GPU with one toolchain, in the order they were made.
+
+    ``fingerprint`` is the JSON text of what the times may depend on (device, driver, toolchain); ``space_version`` and
+    ``autosched_version`` are those that proposed the schedules. Raises RecordingError, a ValueError, for no trials, for
+    trials of different origin, and for times that were not measured.
+    """
+
+    records: tuple[Record, ...]
+
+    def __post_init__(self) -> None:
+        if not self.records:
+            raise RecordingError("a recording needs at least one trial")
+        first = _origin(self.records[0])
+        for record in self.records:
+            if record.provenance is not Provenance.MEASURED or record.status is Status.UNRECORDED:
+                raise RecordingError(f"a recording holds measured trials, not {record.provenance} {record.status} ones")
+            for name, value in _origin(record).items():
+                if value != first[name]:
+                    raise RecordingError(f"the trials of a recording must have one {name}: record them apart")
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> tuple[Self, ...]:
+        """The recordings that ``records`` make, in the order of their first trials; what was not measured is left."""
+        groups: dict[str, list[Record]] = {}
+        for record in records:
+            if record.provenance is Provenance.MEASURED:
+                groups.setdefault(json.dumps(_origin(record), sort_keys=True), []).append(record)
+        return tuple(cls(tuple(group)) for group in groups.values())
+
+    @property
+    def problem(self) -> Problem:
+        """Raises ValueError for a family that this version does not know."""
+        return self.records[0].problem
+
+    @property
+    def problem_key(self) -> str:
+        return self.records[0].problem_key
+
+    @property
+    def device(self) -> str:
+        """The name that look-ups compare."""
+        return self.records[0].device
+
+    @property
+    def fingerprint(self) -> str:
+        return self.records[0].fingerprint
+
+    @property
+    def space_version(self) -> str:
+        return self.records[0].space_version
+
+    @property
+    def autosched_version(self) -> str:
+        return self.records[0].autosched_version
+
+    @property
+    def toolchain(self) -> str:
+        return self.records[0].toolchain
+
+    @property
+    def ok(self) -> int:
+        """How many trials have a time."""
+        return sum(r.ok for r in self.records)
+
+
+def write(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None:
+    """Write ``recordings`` to ``path``, whole or not at all. The same recordings give the same bytes.
+
+    Raises OSError where that cannot be.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(line, separators=(",", ":")) for r in recordings for line in _lines(r)]
+    packed = gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(packed)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
+    """The recordings of a file. Raises RecordingError for what is none, or is cut short; and OSError."""
+    try:
+        text = gzip.decompress(Path(path).read_bytes()).decode()
+        return tuple(_parsed(iter(text.splitlines())))
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        raise RecordingError(f"{path} is not a whole gzip file of text: {error}") from error
+    except ValueError as error:
+        raise RecordingError(f"{path} is no recording: {error}") from error
+
+
+def find(problem: Problem, device: str, folder: str | os.PathLike[str] = RECORDED) -> Recording | None:
+    """The newest recording of exactly this problem and device, timed from a cold L2; None where there is none.
+
+    Raises RecordingError for a damaged file.
+    """
+    path = place(problem.key(), device, folder)
+    if not path.is_file():
+        return None
+    same = [r for r in read(path) if (r.problem_key, r.device) == (problem.key(), device) and not _is_warm(r)]
+    return max(same, key=lambda r: r.records[-1].created, default=None)
+
+
+def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] = RECORDED) -> tuple[Path, ...]:
+    """Put the recordings of a file where ``find`` looks; those that are there stay. The files written.
+
+    Raises RecordingError and OSError.
+    """
+    by_place: dict[Path, list[Recording]] = {}
+    for recording in read(path):
+        by_place.setdefault(place(recording.problem_key, recording.device, folder), []).append(recording)
+    for target, new in by_place.items():
+        there = read(target) if target.is_file() else ()
+        write(target, [*there, *(r for r in new if r not in there)])
+    return tuple(by_place)
+
+
+def place(problem_key: str, device: str, folder: str | os.PathLike[str] = RECORDED) -> Path:
+    """The file that holds the recordings of a problem. Raises RecordingError for a device that names no folder."""
+    if not device or device != os.path.basename(device) or device.startswith("."):
+        raise RecordingError(f"the device {device!r} cannot name a folder")
+    family = str(json.loads(problem_key).get("family", "unknown"))
+    digest = hashlib.sha256(problem_key.encode()).hexdigest()[:16]
+    return Path(folder) / device / f"{os.path.basename(family)}-{digest}{SUFFIX}"
+
+
+def _origin(record: Record) -> dict[str, str]:
+    return {
+        "problem": record.problem_key,
+        "device": record.device,
+        "fingerprint": record.fingerprint,
+        "space_version": record.space_version,
+        "autosched_version": record.autosched_version,
+        "toolchain": record.toolchain,
+    }
+
+
+def _is_warm(recording: Recording) -> bool:
+    return bool(json.loads(recording.fingerprint).get("cache") == "warm")
+
+
+def _lines(recording: Recording) -> Iterator[dict[str, Any]]:
+    header = _origin(recording.records[0])
+    texts = {name: json.loads(header[name]) for name in ("problem", "fingerprint")}
+    yield {"recording": FORMAT, "trials": len(recording.records), **header, **texts}
+    for record in recording.records:
+        yield {**record.to_json(), "id": None}  # ids are those of a database
+
+
+def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
+    found = False
+    for line in lines:
+        header = json.loads(line)
+        if not isinstance(header, Mapping) or not all(name in header for name in ("recording", "trials", *_HEADER)):
+            raise ValueError("it does not begin with the header of a recording")
+        if header["recording"] != FORMAT:
+            raise ValueError(f"its format is {header['recording']}, and this autosched reads {FORMAT}: upgrade it")
+        texts = [next(lines, None) for _ in range(int(header["trials"]))]
+        if None in texts:
+            raise ValueError(f"it is cut short: it should hold {header['trials']} trials")
+        recording = Recording(tuple(Record.from_json(json.loads(text)) for text in texts if text is not None))
+        said = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
+        for name, value in _origin(recording.records[0]).items():
+            if value != said.get(name, header[name]):
+                raise ValueError(f"its header and its trials differ in {name}")
+        found = True
+        yield recording
+    if not found:
+        raise ValueError("it is empty")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Install files; prints what was written."""
+    parser = argparse.ArgumentParser(prog="python -m measurements.recording", description="Install recordings.")
+    parser.add_argument("files", nargs="+", metavar="FILE", help=f"recordings ({SUFFIX})")
+    parser.add_argument("--folder", default=str(RECORDED), help="where to put them (default: where tune looks)")
+    given = parser.parse_args(arguments)
+    try:
+        for file in given.files:
+            for path in install(file, given.folder):
+                print(path)
+    except (RecordingError, OSError) as error:
+        print(f"recording: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Backend without a GPU whose times were measured on one earlier: each candidate's result is looked up."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+
+from measurements.measurement import Measurement, Provenance, Status
+from measurements.record import Record
+from measurements.recording import Recording
+from measurements.runners.base import Candidate
+from search_spaces.schedule import Schedule
+
+
+class ReplayRunner:
+    """Gives what ``recording`` holds for a candidate's problem and schedule, the newest trial where there are several.
+
+    A schedule that was never recorded gets the status UNRECORDED; to spend no trials on these, search a
+    ``search_spaces.subset.Subset`` of ``schedules``. Nothing is compiled and nothing is timed. ``why`` says why nothing
+    is measured, for ``describe``.
+    """
+
+    name = "replay"
+    provenance = Provenance.REPLAYED
+
+    def __init__(self, recording: Recording, *, why: str = "") -> None:
+        self._recording = recording
+        self._why = why
+        self._closed = False
+        self._newest: dict[str, Record] = {r.schedule.key(): r for r in recording.records}
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The recorded schedules, each once, in the order they were first tried."""
+        return tuple(record.schedule for record in self._newest.values())
+
+    def describe(self) -> str:
+        recording = self._recording
+        said = json.loads(recording.fingerprint)
+        because = f": {self._why}" if self._why else ""
+        return (
+            f"backend replay{because}; times are REPLAYED, as {said.get('name') or recording.device} gave them on "
+            f"{recording.records[-1].created:%Y-%m-%d} with autosched {recording.autosched_version}; "
+            f"{len(self._newest)} schedules are recorded, and no other is tried"
+        )
+
+    def fingerprint(self) -> dict[str, str]:
+        """What was recorded, and when and by which version."""
+        said = {str(k): str(v) for k, v in json.loads(self._recording.fingerprint).items()}
+        recorded = f"{self._recording.records[-1].created.isoformat()} by autosched {self._recording.autosched_version}"
+        return {**said, "recorded": recorded}
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        """As the contract says, in the order of the candidates."""
+        if self._closed:
+            raise RuntimeError("the runner is closed")
+        for position, candidate in enumerate(candidates):
+            if self._closed:
+                return
+            yield position, self._measurement(candidate)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _measurement(self, candidate: Candidate) -> Measurement:
+        record = self._newest.get(candidate.schedule.key())
+        if record is None or candidate.problem.key() != self._recording.problem_key:
+            return Measurement(Status.UNRECORDED, self.provenance, "the recording does not hold this schedule")
+        return dataclasses.replace(record.measurement, provenance=self.provenance)

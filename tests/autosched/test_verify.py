@@ -1,0 +1,85 @@
+"""Verification of schedules: what it reports, and that emulator, layout algebra and cost model count alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autosched.verify import EMULATED_FLOPS, emulated_problem, verify, verify_one
+from search_spaces.bank_conflicts import copy_traffic, fragment_traffic
+from search_spaces.devices import device
+from search_spaces.matmul import Matmul
+from search_spaces.matmul.config import OperandPlan, plan
+from search_spaces.matmul.space import space
+
+H200 = device("h200")
+
+
+def test_a_sample_of_odd_schedules_passes() -> None:
+    problem = Matmul(67, 45, 53, batch=2, order_a="col", epilogue="bias+silu")
+    schedules = space(problem, H200).sample(4, seed=11)
+    results = list(verify(problem, schedules, H200, workers=2))
+    assert [r.schedule for r in results] == schedules
+    for result in results:
+        assert result.ok and result.status == "ok" and not result.findings, result.reason
+        assert result.problem == problem
+        assert result.worst is not None and 0 < result.worst <= 1
+        assert result.max_abs_error is not None and result.max_abs_error < 0.1
+        assert result.seconds > 0
+
+
+def test_a_large_problem_is_cut() -> None:
+    problem = Matmul(4096, 4096, 4096)
+    (schedule,) = space(problem, H200).sample(1, seed=3)
+    small = emulated_problem(problem, schedule)
+    assert small.flops < problem.flops / 100
+    assert emulated_problem(Matmul(64, 64, 64), schedule) == Matmul(64, 64, 64)
+    assert Matmul(256, 256, 256).flops <= EMULATED_FLOPS
+    assert verify_one(problem, schedule, H200).ok
+
+
+def test_a_schedule_that_breaks_a_law_is_refused() -> None:
+    problem = Matmul(64, 64, 64)
+    (schedule,) = space(problem, H200).sample(1, seed=3)
+    with pytest.raises(ValueError, match="wg_map_m"):
+        verify_one(problem, schedule.replace(sg_data_m=96), H200)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) -> None:
+    """Over whole kernels: every fragment load and every copy of every k-tile of every block. The sizes are multiples of
+    every tile, so that no lane is idle."""
+    problem = Matmul(768, 768, 6144, a=dtype, b=dtype, out="f32")
+    tried = 0
+    for schedule in space(problem, H200).sample(60, seed=2):
+        p = plan(emulated_problem(problem, schedule), schedule, H200)
+        if p.tiles[2] % p.split_k or p.problem.flops > EMULATED_FLOPS:
+            continue
+        tried += 1
+        element = problem.input_dtype.bytes
+        steps = p.tiles[2] // p.split_k * p.blocks
+        layout_m, layout_n = p.wg_map.sg_layout
+        reads = (
+            fragment_traffic(p.intrinsic, "a", p.a.layout, element).wavefronts * layout_n
+            + fragment_traffic(p.intrinsic, "b", p.b.layout, element).wavefronts * layout_m
+        )
+        writes = sum(_copy_wavefronts(operand, element, p.threads) for operand in (p.a, p.b))
+
+        result = verify_one(problem, schedule, H200)
+        assert result.problem == p.problem and result.ok, result.reason
+        counted = {"intrinsics": 0, "common": 0}
+        for site in result.shared_sites:
+            folder = Path(site.file).parent.name
+            if folder in counted:
+                counted[folder] += site.wavefronts
+        assert counted == {"intrinsics": reads * steps, "common": writes * steps}, schedule
+        if tried == 6:
+            return
+    raise AssertionError(f"only {tried} schedules were counted")
+
+
+def _copy_wavefronts(operand: OperandPlan, element_bytes: int, threads: int) -> int:
+    axis = "cols" if operand.row_major else "rows"
+    columns = operand.copy_map.sg_layout[1]
+    return copy_traffic(operand.layout, element_bytes, axis, operand.vector, columns, threads).wavefronts

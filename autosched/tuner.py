@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -244,8 +245,11 @@ class Tuner:
         self._wanted = 0
         self._started = 0.0
 
-    def run(self, trials: int) -> TuneResult:
-        """Try ``trials`` more schedules. Raises StoreError where the database refuses a record."""
+    def run(self, trials: int, seconds: float = math.inf) -> TuneResult:
+        """Try ``trials`` more schedules, asking for none after ``seconds``, and hold a final where that can be.
+
+        Raises StoreError where the database refuses a record.
+        """
         self._started, self._wanted = time.monotonic(), trials
         self._records, self._failures = [], Counter()
         provenance = self._runner.provenance
@@ -263,7 +267,7 @@ class Tuner:
         try:
             self._fingerprint = self._runner.fingerprint()
             self._restore(earlier)
-            exhausted = self._search()
+            exhausted = self._search(seconds)
             if isinstance(self._runner, Comparing):
                 finalists = self._finalists()
                 final = self._hold(self._runner, finalists) if finalists else None
@@ -306,9 +310,9 @@ class Tuner:
                 self._known[digest] = found
             self._best = self._store.best(self._problem, self._device.name, self._runner.provenance)
 
-    def _search(self) -> bool:
-        """Until the trials are done: False; or the sampler has no more to propose: True."""
-        while len(self._records) < self._wanted:
+    def _search(self, seconds: float) -> bool:
+        """Until the trials are done or the time is up: False; or the sampler has no more to propose: True."""
+        while len(self._records) < self._wanted and time.monotonic() - self._started < seconds:
             schedules = self._sampler.ask(min(self._batch, self._wanted - len(self._records)))
             if not schedules:
                 return True
@@ -316,7 +320,7 @@ class Tuner:
         return False
 
     def _finalists(self) -> tuple[Candidate, ...]:
-        """The best, and the fastest others near it, whose kernels are those of today; each kernel once."""
+        """The best, the winner of the last final, and the fastest others; kernels are those of today, each once."""
         if self._best is None or self._best.seconds is None:
             return ()
         fingerprint, bar = canonical_json(self._fingerprint), finals.WITHIN * self._best.seconds
@@ -324,7 +328,8 @@ class Tuner:
         newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
         fast = sorted((r.seconds, i, r) for i, r in enumerate(newest.values()) if r.seconds and r.seconds <= bar)
         found: dict[str, Candidate] = {}
-        for schedule in dict.fromkeys([self._best.schedule, *(record.schedule for _, _, record in fast)]):
+        winners = [r.schedule for r in trials if r.rank == 1][-1:]
+        for schedule in dict.fromkeys([self._best.schedule, *winners, *(record.schedule for _, _, record in fast)]):
             if len(found) == finals.FINALISTS:
                 break
             try:

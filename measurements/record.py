@@ -24,7 +24,7 @@ class Record:
     ``problem_key`` is ``Problem.key()``, canonical JSON. ``device`` is the name that look-ups compare to the letter,
     ``fingerprint`` JSON text of everything known about the device. ``kernel_digest`` is None where no source could be
     generated. ``toolchain`` and ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is none.
-    ``created`` is in UTC. ``rank`` is the place among the finalists that were timed in turns, 1 for the winner; None for
+    ``created`` is in UTC. ``rank`` is the place among finalists that were timed in turns, 1 for the winner; None for
     what was timed alone. ``id`` is the row, None before it is stored.
     Raises ValueError for a time that is not a positive finite number, and for a ``created`` without a time zone. An
     error that is NaN is kept as infinity: worse than every tolerance.

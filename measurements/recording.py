@@ -109,13 +109,25 @@ def write(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None
 
     Raises OSError where that cannot be.
     """
+    _publish(Path(path), _packed(recordings))
+
+
+def append(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None:
+    """Add ``recordings`` to the end of a file, made if missing, whole or not at all. Raises OSError."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _publish(target, (target.read_bytes() if target.exists() else b"") + _packed(recordings))
+
+
+def _packed(recordings: Sequence[Recording]) -> bytes:
     lines = [json.dumps(line, separators=(",", ":")) for r in recordings for line in _lines(r)]
-    packed = gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
+    return gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
+
+
+def _publish(target: Path, content: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(packed)
+        temporary.write_bytes(content)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -132,7 +144,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
         raise RecordingError(f"{path} is no recording: {error}") from error
 
 
-def find(problem: Problem, device: str, folder: str | os.PathLike[str] = RECORDED) -> Recording | None:
+def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = None) -> Recording | None:
     """The newest recording of exactly this problem and device, timed from a cold L2; None where there is none.
 
     Raises RecordingError for a damaged file.
@@ -144,7 +156,7 @@ def find(problem: Problem, device: str, folder: str | os.PathLike[str] = RECORDE
     return max(same, key=lambda r: r.records[-1].created, default=None)
 
 
-def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] = RECORDED) -> tuple[Path, ...]:
+def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
     """Put the recordings of a file where ``find`` looks; those that are there stay. The files written.
 
     Raises RecordingError and OSError.
@@ -158,13 +170,13 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] = RECOR
     return tuple(by_place)
 
 
-def place(problem_key: str, device: str, folder: str | os.PathLike[str] = RECORDED) -> Path:
-    """The file that holds the recordings of a problem. Raises RecordingError for a device that names no folder."""
+def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
+    """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError for a device that names no folder."""
     if not device or device != os.path.basename(device) or device.startswith("."):
         raise RecordingError(f"the device {device!r} cannot name a folder")
     family = str(json.loads(problem_key).get("family", "unknown"))
     digest = hashlib.sha256(problem_key.encode()).hexdigest()[:16]
-    return Path(folder) / device / f"{os.path.basename(family)}-{digest}{SUFFIX}"
+    return Path(RECORDED if folder is None else folder) / device / f"{os.path.basename(family)}-{digest}{SUFFIX}"
 
 
 def _origin(record: Record) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import index
 from typing import Any, Self
 
@@ -62,7 +63,7 @@ class Step:
         totals[1:] -= last[:-1]
         return cls(values, starts, running, totals, below, is_root)
 
-    @property
+    @cached_property
     def counts_one(self) -> bool:
         """True where every group stands for one configuration."""
         return self.totals.dtype != object and bool((self.totals == 1).all())
@@ -90,7 +91,7 @@ class CountTree:
     steps: tuple[Step, ...]
     domains: Mapping[str, tuple[Value, ...]]
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Number of legal configurations."""
         count = 1 if self.steps else 0
@@ -102,12 +103,13 @@ class CountTree:
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> dict[str, IntArray]:
         """Codes of the configurations with these ranks, each in [0, count). Raises ValueError for one outside."""
         rest = self._checked(ranks)
+        nothing = np.zeros(len(rest), dtype=np.int64)
         at: dict[int, tuple[IntArray, Counts]] = {}
         for number, step in enumerate(self.steps):
             if step.is_root:
                 total = int(step.totals[0])
-                at[number] = np.zeros(len(rest), dtype=np.int64), rest % total
-                rest = rest // total
+                at[number] = nothing, rest % total if total > 1 else nothing
+                rest = rest // total if total > 1 else rest
         codes: dict[str, IntArray] = {}
         for number in range(len(self.steps) - 1, -1, -1):
             step = self.steps[number]
@@ -115,7 +117,7 @@ class CountTree:
             if step.totals.dtype != object:
                 rank = rank.astype(np.int64)
             if step.running is None:
-                row, rank = step.starts[group] + rank, np.zeros(len(rank), dtype=np.int64)
+                row, rank = step.starts[group] + rank, nothing
             else:
                 first = step.starts[group]
                 target = rank + np.where(first > 0, step.running[first - 1], 0)
@@ -125,10 +127,12 @@ class CountTree:
                 codes[name] = values[row].astype(np.int64)
             for child, groups in step.children:
                 below = groups[row].astype(np.int64)
-                totals = self.steps[child].totals[below]
-                at[child] = below, rank % totals
-                rank = rank // totals
-        nothing = np.zeros(0, dtype=np.int64)
+                if self.steps[child].counts_one:
+                    at[child] = below, nothing
+                else:
+                    totals = self.steps[child].totals[below]
+                    at[child] = below, rank % totals
+                    rank = rank // totals
         return {name: codes.get(name, nothing) for name in self.domains}
 
     def _checked(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Counts:

@@ -69,8 +69,9 @@ class Family:
 @cache
 def _load() -> dict[str, Family]:
     from search_spaces.matmul.family import FAMILY as matmul
+    from search_spaces.matvec.family import FAMILY as matvec
 
-    return {f.name: f for f in (matmul,)}
+    return {f.name: f for f in (matmul, matvec)}
 
 
 def families() -> tuple[Family, ...]:

@@ -115,7 +115,8 @@ class Space:
             return
         alone = tuple(r.rule for r in self.rejects() if r.count == r.raw)
         if alone:
-            raise EmptySpace(f"no schedule of {self.family} is legal: {_listed(alone)} refuse all of them", alone[:1])
+            message = f"no schedule of {self.family} is legal: the rule {alone[0]} refuses all of them"
+            raise EmptySpace(message, alone[:1])
         needed = list(self.rules)  # drop every rule without which nothing is legal either
         for rule in self.rules:
             others = [r for r in needed if r is not rule]

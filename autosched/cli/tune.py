@@ -4,8 +4,8 @@
 ``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
 ``seconds`` (of the run), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), ``final``: null, or what timing
 the fastest in turns gave (``clear``, ``rounds``, ``finalists`` in order with their median ``seconds``, ``library``: the
-winner's time over the vendor library's as ``median``, ``low`` and ``high``, or null and ``why_not``), and ``best``: null,
-or a record as in ``autosched best --json``.
+winner's time over the vendor library's as ``median``, ``low`` and ``high``, or null and ``why_not``), and ``best``:
+null, or a record as in ``autosched best --json``.
 """
 
 import dataclasses

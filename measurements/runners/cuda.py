@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import queue
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from measurements.compile import CompileFailure, CompilePool
 from measurements.compile_cache import Compiled
@@ -187,6 +191,37 @@ class CudaRunner:
         for i, name in enumerate(baselines):
             arms.append(_arm(name, told, len(able) + i, outcome))
         return tuple(arms)
+
+    def outputs(self, candidate: Candidate) -> dict[str, npt.NDArray[Any]] | Measurement:
+        """What one launch computes from the inputs of ``options.seed``, unjudged; or the measurement that says why not.
+
+        Arrays are by the outputs' names, in storage types. Raises RunnerStopped.
+        """
+        program = runnable(
+            candidate,
+            self._pool.submit(candidate.kernel, self.device.arch).result(),
+            self.device,
+            self.provenance,
+        )
+        if isinstance(program, Measurement):
+            return program
+        ready, data = program, self._data_key(candidate.problem, self.options.seed)
+        with tempfile.TemporaryDirectory(prefix="autosched-outputs-") as folder:
+
+            def run(supervisor: Supervisor) -> Outcome:
+                request = {
+                    "op": "outputs",
+                    "data": data.key,
+                    "kernel": _kernel_json(candidate, ready),
+                    "folder": folder,
+                    "launch_limit": self.options.launch_limit,
+                }
+                return supervisor.run(data.key, partial(self._prepare, data), request)
+
+            outcome: Outcome = self._ask(run)
+            if outcome.status is not Status.OK:
+                return Measurement(outcome.status, self.provenance, outcome.reason)
+            return {name: np.load(path) for name, path in outcome.answer["outputs"].items()}
 
     def close(self) -> None:
         """End the workers and every iteration. Safe to call twice and from any thread."""

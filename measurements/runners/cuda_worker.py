@@ -11,6 +11,7 @@ Operations, each a JSON object with "op":
   total, get the float64 reference and tolerance from the .npy files in ``arrays``, or compute them on the GPU where
   null. Answers ``{"reference": "missing"}`` where that does not work.
 - ``measure`` (data, kernel, rule, limits): verify, time, verify again. A status, a reason, the times.
+- ``outputs`` (data, kernel, folder, limits): launch once, and save the outputs as .npy files. Their paths by name.
 - ``compare`` (data, kernels, rounds, baselines, limits): kernels and the baselines of cuda_library, interleaved.
 """
 
@@ -81,6 +82,7 @@ class GpuWorker:
             "health": self._health,
             "prepare": self._prepare,
             "measure": self._measure,
+            "outputs": self._outputs,
             "compare": self._compare,
         }
         if request["op"] == "open":
@@ -184,6 +186,21 @@ class GpuWorker:
             answer["clock_mhz"] = self._clock()
             self._undamaged(program, data)
             answer["error"] = max(answer["error"], self._right(program, data, "after repeated launches: "))
+        return answer
+
+    def _outputs(self, request: dict[str, Any]) -> dict[str, Any]:
+        data, limit = self._data[request["data"]], float(request["launch_limit"])
+        answer: dict[str, Any] = {"seconds": [1.0], "outputs": {}}
+        with self._outcome(answer):
+            program = self._load(request["kernel"], data)
+            self._poison(program)
+            program.launch(0)
+            self._wait(limit)
+            for slot in program.slots:
+                if slot.operand.role == "output":
+                    path = f"{request['folder']}/{slot.operand.name}.npy"
+                    np.save(path, self._cp.asnumpy(slot.array(0)))
+                    answer["outputs"][slot.operand.name] = path
         return answer
 
     def _compare(self, request: dict[str, Any]) -> dict[str, Any]:

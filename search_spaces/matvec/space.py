@@ -19,7 +19,7 @@ from search_spaces.parameters import IntArray, Parameter, Value, categorical, or
 from search_spaces.rules import Attribute, BoolArray, Rule
 from search_spaces.space import Space
 
-REGISTER_OVERHEAD = 18  # registers for addresses and counters, seen at the least in compiled kernels
+REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the least in compiled kernels
 BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
 W_CACHES = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
 
@@ -135,7 +135,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
                 + _ceil_div(c["k_unroll"] * c["vectors"] * c["thread"] * element_bytes, 4)
                 + REGISTER_OVERHEAD
             ),
-            "registers of a thread, estimated from below",
+            "registers of a thread, estimated: sums, vectors in flight, addresses",
         ),
     )
 

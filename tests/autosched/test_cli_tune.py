@@ -129,7 +129,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
 
 def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
     more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
-    assert run("tune", "matmul", *SMALL, "--db", "b.db", *more, "--workers", "2", "--no-verify")[0] == 0
+    assert run("tune", "matmul", *SMALL, "--db", "b.db", *more, "--workers", "2", "--no-verify", "--warm-cache")[0] == 0
     asked = {k: v for k, v in fake.asked.items() if k != "progress"}
     assert asked == {
         "problem": PROBLEM,
@@ -141,6 +141,7 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "seed": 9,
         "workers": 2,
         "verify": False,
+        "warm_cache": True,
     }
 
 

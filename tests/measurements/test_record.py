@@ -42,12 +42,13 @@ def ok(median: float = 1e-5) -> Measurement:
 seconds = st.floats(1e-7, 10.0)
 measurements = st.one_of(
     st.builds(
-        lambda median, below, above, count, error, compile_seconds: Measurement(
+        lambda median, below, above, count, error, compile_seconds, clock_mhz: Measurement(
             Status.OK,
             Provenance.ESTIMATED,
             timing=Timing(median, median * below, median * above, count),
             error=error,
             compile_seconds=compile_seconds,
+            clock_mhz=clock_mhz,
         ),
         seconds,
         st.floats(0.1, 1.0),
@@ -55,6 +56,7 @@ measurements = st.one_of(
         st.integers(0, 1000),
         st.one_of(st.none(), st.floats(0, 1)),
         st.one_of(st.none(), seconds),
+        st.one_of(st.none(), st.floats(100.0, 3000.0)),
     ),
     st.builds(
         lambda status, reason, error, registers: Measurement(
@@ -75,7 +77,7 @@ measurements = st.one_of(
 @settings(deadline=None, max_examples=100)
 @given(measurements, st.one_of(st.none(), st.text()), st.integers(-(2**62), 2**62))
 def test_json_round_trip(measurement: Measurement, digest: str | None, seed: int) -> None:
-    record = record_of(measurement, kernel_digest=digest, seed=seed, id=3)
+    record = record_of(measurement, kernel_digest=digest, seed=seed, rank=2, id=3)
     text = json.dumps(record.to_json(), allow_nan=False)
     assert Record.from_json(json.loads(text)) == record
 

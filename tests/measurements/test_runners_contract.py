@@ -1,21 +1,27 @@
 """The contract of runners, one class of tests for every backend."""
 
 import dataclasses
+import json
 import math
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from measurements.compile import CompileCache, CompilePool
-from measurements.measurement import Provenance, Status
+from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.record import Record
+from measurements.recording import Recording
 from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda import CudaOptions, CudaRunner
 from measurements.runners.estimate import EstimateRunner
 from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
+from measurements.runners.replay import ReplayRunner
 from measurements.runners.supervisor import Limits
 from search_spaces.devices import device
 from search_spaces.matmul.problem import Matmul
@@ -59,9 +65,57 @@ GPU_KINDS = {
 }
 
 
-@pytest.fixture(params=["estimate", "cuda", "cuda on two GPUs"])
+REPLAYED = [s for s in Status if s is not Status.UNRECORDED]
+
+
+def recorded(status: Status, index: int) -> Candidate:
+    kernel = fault_kernel("unused", PROBLEM)
+    return Candidate(PROBLEM, Schedule("matmul", (("status", status.value), ("index", index))), kernel)
+
+
+def recording() -> Recording:
+    """Some trials of every status that is recorded, of the schedules that ``recorded`` gives."""
+    records = []
+    for status in REPLAYED:
+        for i in range(3001 if status is Status.OK else 40):
+            seconds = 1e-9 * (1000 + i)
+            ok = status is Status.OK
+            measurement = Measurement(
+                status,
+                Provenance.MEASURED,
+                "" if ok else f"it is {status}",
+                timing=Timing(seconds, seconds, seconds, 5) if ok else None,
+                resources=Resources(8, 0, 0, 0, 0, 0),
+                compile_seconds=0.1,
+            )
+            records.append(
+                Record(
+                    problem_key=PROBLEM.key(),
+                    schedule=recorded(status, i).schedule,
+                    device="h200",
+                    fingerprint=json.dumps({"device": "h200", "sm": "sm_90a", "sm_count": "132", "toolchain": "x"}),
+                    space_version="s",
+                    kernel_digest=None,
+                    measurement=measurement,
+                    toolchain="x",
+                    driver="d",
+                    autosched_version="0",
+                    created=datetime(2026, 1, 2, tzinfo=UTC),
+                    sampler="random",
+                    seed=0,
+                )
+            )
+    return Recording(tuple(records))
+
+
+@pytest.fixture(params=["estimate", "cuda", "cuda on two GPUs", "replay"])
 def backend(request, tmp_path):
     with CompilePool(CompileCache(tmp_path / "cache"), workers=2) as pool:
+        if request.param == "replay":
+            replay = ReplayRunner(recording(), why="a test")
+            replayed = {s: partial(recorded, s) for s in (*REPLAYED, Status.UNRECORDED)}
+            yield Backend(replay, pool, Provenance.REPLAYED, replayed, lambda: ())
+            return
         if request.param == "estimate":
             estimate = EstimateRunner(H200, pool, lambda c, _: 1e-9 * int(c.kernel.name.split("_")[1]), why="a test")
             yield Backend(estimate, pool, Provenance.ESTIMATED, COMPILE_KINDS, lambda: pool.pids)
@@ -120,7 +174,10 @@ class TestRunnerContract:
         closer = threading.Timer(0.1, close)
         closer.start()
         began = time.monotonic()
-        got = len(list(results))
+        got = 0
+        for _ in results:  # slower than a recording is read
+            time.sleep(1e-3)
+            got += 1
         closer.join()
         assert got < 2999
         assert time.monotonic() - began < 10

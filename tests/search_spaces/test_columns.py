@@ -63,10 +63,11 @@ def test_map_is_the_row_by_row_function(data: st.DataObject, rows: int, dense: b
 
 
 def test_map_of_many_wide_columns_does_not_overflow() -> None:
-    rows = 300
-    arrays = {f"c{i}": np.arange(rows) * (i + 1) for i in range(9)}  # 300**9 combinations are beyond 62 bits
-    mapped = Columns(arrays).map(tuple(arrays), lambda *values: sum(values))
-    assert mapped.tolist() == [45 * i for i in range(rows)]
+    row = np.arange(512)
+    arrays = {"c0": (row // 2 + 128 * (row % 2)) % 256}  # of 256**9 combinations the first column has the weight 2**64
+    arrays.update({f"c{i}": row // 2 for i in range(1, 9)})
+    mapped = Columns(arrays).map(tuple(arrays), lambda *values: values[0] - values[8])
+    assert mapped.tolist() == (arrays["c0"] - arrays["c8"]).tolist()
 
 
 def test_take_select_and_with_integers() -> None:

@@ -139,6 +139,20 @@ def test_an_empty_space_names_rules_that_suffice_to_empty_it(space: Space) -> No
         assert Space("toy", space.parameters, space.attributes, others).count() > 0
 
 
+def test_an_empty_space_names_no_more_rules_than_it_takes() -> None:
+    parameters = [ordinal("a", (1, 2, 3)), ordinal("b", (1, 2))]
+
+    def rule(name: str, column: str, most: int, least: int = 0) -> Rule:
+        return Rule(name, (column,), lambda c: (c[column] <= most) & (c[column] >= least), lambda v: "")
+
+    low, high, harmless = rule("low", "a", 1), rule("high", "a", 3, 2), rule("harmless", "b", 1)
+    with pytest.raises(EmptySpace, match="the rules low and high together refuse all"):
+        Space("s", parameters, [], [harmless, low, high]).sample(1, seed=0)
+    with pytest.raises(EmptySpace, match="the rule never refuses all") as caught:
+        Space("s", parameters, [], [low, rule("never", "b", 0), high]).sample(1, seed=0)
+    assert caught.value.rules == ("never",)
+
+
 def sums(most: int) -> Space:
     """a + b <= most, and a free c."""
     names = ("a", "b")

@@ -1,0 +1,500 @@
+"""Everything that wants a real GPU, in one command that plans itself inside the minutes it is given.
+
+    python -m benchmarks.gpu --minutes 25 --out OUT
+
+It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: the tests marked gpu;
+the same candidates on the GPU and in the emulator; matmul shapes, tuned and then timed in turns with cuBLAS, torch and
+Triton; the other operators, with a device copy of as many bytes. What it writes to OUT it writes as it goes:
+
+- ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
+- ``table.txt``: the same, short; it is printed at the end, too;
+- ``recordings-N.jsonl.gz``: every measurement; ``python -m measurements.recording`` installs them for ``replay``;
+- ``gpu-tests.xml`` and ``gpu-tests.log``; ``trials-*.jsonl`` of a shape that was under way when the run was killed.
+
+Exit status 0, or 1 with one line on stderr: no GPU can be used, it stopped answering, or a check failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched import codegen
+from autosched.search import Sampler
+from autosched.search.evolution import EvolutionSampler, boosted_trees
+from autosched.search.guide import AnalyticGuide
+from autosched.tuner import Generate, Tuner, TuneResult, simplicity
+from autosched.version import VERSION
+from benchmarks.gpu_problems import matmuls, others
+from benchmarks.journal import Journal
+from measurements import recording
+from measurements.compile import CompilePool, NvrtcMissing
+from measurements.emulator import HostCompilerMissing, emulate, host_compiler
+from measurements.measurement import Measurement, Status
+from measurements.recording import Recording
+from measurements.runners.base import Arm, Candidate, RunnerStopped
+from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_device
+from measurements.runners.cuda_library import OTHERS
+from measurements.timing import Ratio, verdict
+from search_spaces.devices import Device
+from search_spaces.family import family
+from search_spaces.matmul import Matmul
+from search_spaces.problem import Problem
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
+
+# Shares of the whole time. What a part leaves over goes to the next ones.
+TESTS, AGREEMENT, FAMILIES = 0.15, 0.07, 0.15
+RESERVE = 0.03  # for writing the last results
+LEAST_SECONDS = 5.0  # a shape with less is not begun
+FINAL_SHARE = 0.25  # of a shape's time, for the final and the comparison
+
+_PYTEST_INI = """[pytest]
+markers = gpu: needs a CUDA GPU that answers
+pythonpath = {root} {root}/tests/helpers
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """``seconds`` in all; ``trials`` at most per shape; ``tests`` is the folder of the GPU tests."""
+
+    seconds: float
+    out: Path
+    seed: int = 0
+    trials: int = 2000
+    rounds: int = 20
+    tests: Path = ROOT / "tests" / "gpu"
+    matmuls: tuple[tuple[str, Problem], ...] | None = None
+    agreement: tuple[Problem, ...] = (Matmul(m=96, n=80, k=72), Matmul(m=70, n=131, k=99, order_a="col", a="bf16", b="bf16", out="f32"))  # fmt: skip
+    per_problem: int = 4  # candidates that are also emulated
+
+
+class Benchmark:
+    """One run. ``runner`` measures; ``generate`` makes kernels."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        device: Device,
+        runner: CudaRunner,
+        *,
+        generate: Generate = codegen.generate,
+        left_out: Sequence[str] = (),
+    ) -> None:
+        self.plan, self.device, self.runner = plan, device, runner
+        self._generate = generate
+        self._began = time.monotonic()
+        self._end = self._began + plan.seconds * (1.0 - RESERVE)
+        self._learned = importlib.util.find_spec("xgboost") is not None
+        self._file = 0
+        self.failed = False
+        plan.out.mkdir(parents=True, exist_ok=True)
+        self.results: dict[str, Any] = {
+            "autosched": VERSION,
+            "began": datetime.now(UTC).isoformat(timespec="seconds"),
+            "minutes": plan.seconds / 60,
+            "seed": plan.seed,
+            "device": {},
+            "left_out": list(left_out),
+            "tests": None,
+            "agreement": [],
+            "shapes": [],
+            "stopped": "",
+            "finished": None,
+        }
+        if not self._learned:
+            self._leave_out("the learned model of the search (xgboost is not installed): the analytic one leads alone")
+
+    def run(self) -> int:
+        """All parts; the exit status."""
+        try:
+            self._tests(self._share(TESTS))
+            self.results["device"] = self.runner.fingerprint()
+            self._agree(self._share(AGREEMENT))
+            keep = self._share(FAMILIES)
+            self._shapes(self.plan.matmuls if self.plan.matmuls is not None else matmuls(), self._end - keep, ())
+            rest: list[tuple[str, Problem]] = []
+            for name, problem in others():
+                if isinstance(problem, str):
+                    self._leave_out(f"the family {name}: {problem}")
+                else:
+                    rest.append((name, problem))
+            self._shapes(rest, self._end, ("copy",))
+        except RunnerStopped as error:
+            self.results["stopped"] = str(error)
+        except KeyboardInterrupt:
+            self.results["stopped"] = "interrupted by Ctrl-C"
+        self.results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+        self._write()
+        print(self._table(), flush=True)
+        if self.results["stopped"]:
+            print(f"benchmarks.gpu: stopped: {self.results['stopped']}", file=sys.stderr)
+        elif self.failed:
+            print("benchmarks.gpu: a check failed, see results.json", file=sys.stderr)
+        return 1 if self.failed or self.results["stopped"] else 0
+
+    # ---- parts ----
+
+    def _tests(self, seconds: float) -> None:
+        """The tests marked gpu in a process of their own, which is killed when its time is over."""
+        if importlib.util.find_spec("pytest") is None:
+            return self._leave_out("the tests: pytest is not installed")
+        out = self.plan.out
+        ini = out / "pytest.ini"
+        ini.write_text(_PYTEST_INI.format(root=ROOT))
+        xml = out / "gpu-tests.xml"
+        xml.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "pytest", str(self.plan.tests), "-m", "gpu", "-q", "-c", str(ini)]
+        command += ["--rootdir", str(ROOT), "-p", "no:cacheprovider", "--import-mode=importlib", f"--junitxml={xml}"]
+        self._say(f"tests marked gpu, for at most {seconds:.0f} s")
+        row: dict[str, Any] = {"timed_out": False, "returncode": None}
+        with (out / "gpu-tests.log").open("wb") as log:
+            tests = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            try:
+                row["returncode"] = tests.wait(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                row["timed_out"] = True
+            finally:
+                if tests.poll() is None:
+                    os.killpg(tests.pid, signal.SIGKILL)
+                    tests.wait()
+        ini.unlink()
+        row |= _junit(xml)
+        self.results["tests"] = row
+        self.failed |= row["returncode"] not in (0, 5)  # 5: no test was selected
+        self._write()
+
+    def _agree(self, seconds: float) -> None:
+        """The same candidates on the GPU and in the emulator, on the same inputs."""
+        try:
+            host_compiler()
+        except HostCompilerMissing as error:
+            return self._leave_out(f"the emulator: {error}")
+        until = time.monotonic() + seconds
+        self._say(f"the GPU against the emulator, for at most {seconds:.0f} s")
+        for problem in self.plan.agreement:
+            inputs = problem.random_inputs(self.runner.options.seed)
+            space = family(problem.family).space(problem, self.device)
+            for schedule in space.sample(self.plan.per_problem, self.plan.seed):
+                if time.monotonic() > until:
+                    return self._leave_out("some candidates of the emulator: no time was left")
+                try:
+                    kernel = self._generate(problem, schedule, self.device)
+                except ValueError as error:
+                    return self._leave_out(f"the emulator: {error}")
+                ran = self.runner.outputs(Candidate(problem, schedule, kernel))
+                row = {"problem": problem.to_json(), "schedule": schedule.to_json(), "agrees": False, "reason": ""}
+                if isinstance(ran, Measurement):
+                    row["reason"] = f"{ran.status.value} on the GPU: {ran.reason}"
+                else:
+                    emulated = emulate(kernel, inputs)
+                    if emulated.status not in ("ok", "findings"):
+                        row["reason"] = f"{emulated.status} in the emulator: {emulated.reason}"
+                    else:
+                        row |= _agreement(problem, inputs, ran, emulated.outputs)
+                self.results["agreement"].append(row)
+                self.failed |= not row["agrees"]
+        self._write()
+
+    def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, baselines: tuple[str, ...]) -> None:
+        """Tune each shape in an equal part of what time is left. ``baselines`` stand in for the library if given."""
+        for i, (purpose, problem) in enumerate(shapes):
+            seconds = (until - time.monotonic()) / (len(shapes) - i)
+            if seconds < min(LEAST_SECONDS, 0.02 * self.plan.seconds):
+                self._leave_out(f"{purpose} {_short(problem)}: no time was left")
+                continue
+            self._say(f"{purpose} {_short(problem)}, for {seconds:.0f} s")
+            row = self._shape(purpose, problem, seconds, baselines)
+            self.results["shapes"].append(row)
+            self._write()
+            print(f"    {_line(row)}", flush=True)
+
+    def _shape(self, purpose: str, problem: Problem, seconds: float, baselines: tuple[str, ...]) -> dict[str, Any]:
+        began = time.monotonic()
+        path = self.plan.out / f"trials-{len(self.results['shapes'])}.jsonl"
+        journal = Journal(path)
+        try:
+            result = self._tuned(problem, seconds * (1.0 - FINAL_SHARE), journal)
+            row = self._row(purpose, problem, result)
+            if result.stopped:
+                raise RunnerStopped(result.stopped)
+            if result.interrupted:
+                raise KeyboardInterrupt
+            if result.best is not None:
+                row["compared"] = self._compared(result, baselines or ("torch", "triton"), library=not baselines)
+            row["seconds"] = time.monotonic() - began
+            return row
+        finally:
+            journal.close()
+            self._record(journal, path)
+
+    def _tuned(self, problem: Problem, seconds: float, journal: Journal) -> TuneResult:
+        space = family(problem.family).space(problem, self.device)
+        guide = AnalyticGuide(problem, self.device)
+        fit = boosted_trees(self.plan.seed, 1) if self._learned else None
+        sampler: Sampler = EvolutionSampler(space, self.plan.seed, fit=fit, guide=guide)
+        tuner = Tuner(
+            problem,
+            self.device,
+            self.runner,
+            journal,
+            sampler,
+            seed=self.plan.seed,
+            space_version=space.fingerprint,
+            generate=self._generate,
+            complexity=simplicity(space),
+            batch=max(16, 2 * (os.cpu_count() or 1)),
+        )
+        return tuner.run(self.plan.trials, seconds)
+
+    def _row(self, purpose: str, problem: Problem, result: TuneResult) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "purpose": purpose,
+            "problem": problem.to_json(),
+            "trials": len(result.trials),
+            "failures": result.failures,
+            "best": None if result.best is None else result.best.to_json(),
+            "screened": min((r.seconds for r in result.trials if r.seconds is not None), default=None),
+            "final": None,
+            "compared": {},
+        }
+        if result.final is not None:
+            final = result.final
+            row["final"] = {"clear": final.clear, "rounds": final.rounds, "finalists": len(final.places)}
+            row["final"]["failed"] = [f"{p.arm.status.value}: {p.arm.reason}" for p in final.failed]
+        if result.best is not None and result.best.seconds is not None:
+            row["flops_per_second"] = problem.flops / result.best.seconds
+            row["bytes_per_second"] = problem.min_bytes / result.best.seconds
+        return row
+
+    def _compared(self, result: TuneResult, baselines: tuple[str, ...], *, library: bool) -> dict[str, Any]:
+        """The winner in turns with every baseline: its time over theirs."""
+        if result.best is None:
+            return {}
+        schedule, problem = result.best.schedule, result.problem
+        candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
+        winner, *arms = self.runner.compare([candidate], rounds=self.plan.rounds, library=library, others=baselines)
+        names = (["library"] if library else []) + list(baselines)
+        return {name: _against(winner, arm) for name, arm in zip(names, arms, strict=True)}
+
+    # ---- what is written ----
+
+    def _record(self, journal: Journal, path: Path) -> None:
+        """Move a shape's trials into a recording of limited size."""
+        recordings = Recording.of(journal.records)
+        if recordings:
+            target = self._recordings(self._file)
+            if target.exists() and target.stat().st_size > FILE_BYTES * 0.8:
+                self._file += 1
+                target = self._recordings(self._file)
+            if self._file >= FILES:
+                self._leave_out(f"the recording of {path.name}: the files are full")
+                return
+            recording.append(target, recordings)
+        path.unlink()
+
+    def _recordings(self, number: int) -> Path:
+        return self.plan.out / f"recordings-{number}{recording.SUFFIX}"
+
+    def _share(self, part: float) -> float:
+        return max(min(part * self.plan.seconds, self._end - time.monotonic()), 1.0)
+
+    def _leave_out(self, what: str) -> None:
+        self.results["left_out"].append(what)
+        self._say(f"left out: {what}")
+
+    def _say(self, what: str) -> None:
+        print(f"[{time.monotonic() - self._began:6.0f} s] {what}", flush=True)
+
+    def _write(self) -> None:
+        for name, text in (("results.json", json.dumps(self.results, indent=1)), ("table.txt", self._table())):
+            temporary = self.plan.out / f".{name}"
+            temporary.write_text(text + "\n")
+            temporary.replace(self.plan.out / name)
+
+    def _table(self) -> str:
+        r = self.results
+        lines = [f"autosched {VERSION} on {r['device'].get('name', self.device.name)}, {r['began']}"]
+        tests = r["tests"]
+        if tests is not None:
+            late = ", not in time" if tests["timed_out"] else ""
+            lines.append(
+                f"gpu tests: {tests['passed']} passed, {tests['failed']} failed, {tests['skipped']} skipped{late}"
+            )
+        if r["agreement"]:
+            same, bits = (sum(bool(row.get(k)) for row in r["agreement"]) for k in ("agrees", "same_bits"))
+            lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
+        lines.append("")
+        head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", "/library", "/torch", "/triton", "/copy", "clear")
+        rows = [head, *(_cells(row) for row in r["shapes"])]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+        for row in rows:
+            cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
+            lines.append("  ".join(cells).rstrip())
+        lines.append("")
+        lines.append(
+            "/NAME: our time over theirs in the same rounds, under 1 is faster; /copy: of as many bytes at least"
+        )
+        geomean = _geomean([row["compared"].get("library") for row in r["shapes"]])
+        if geomean:
+            lines.append(f"against the library over {geomean[1]} shapes: geometric mean {geomean[0]:.3f} of its time")
+        lines += [f"left out: {what}" for what in r["left_out"]]
+        return "\n".join(lines)
+
+
+def _agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[str, Any]:
+    """Whether both are within the tolerance of the reference, and how far apart they are in units of it."""
+    reference, tolerance = problem.reference(inputs), problem.tolerance(inputs)
+    apart, worst, same = 0.0, 0.0, True
+    for operand in problem.operands():
+        if operand.role == "output" and operand.name in ran:
+            name = operand.name
+            one, two = operand.dtype.load(ran[name]), operand.dtype.load(emulated[name])
+            same &= bool(np.array_equal(ran[name], emulated[name]))
+            apart = max(apart, _most(one - two, tolerance[name]))
+            worst = max(
+                worst, _most(one - reference[name], tolerance[name]), _most(two - reference[name], tolerance[name])
+            )
+        elif operand.role == "output":
+            return {"agrees": False, "reason": f"the GPU gave no {operand.name}"}
+    agrees = worst <= 1.0
+    reason = "" if agrees else f"an error of {worst:.3g} tolerances"
+    return {"agrees": agrees, "same_bits": same, "apart": apart, "worst": worst, "reason": reason}
+
+
+def _most(error: Any, tolerance: Any) -> float:
+    """The largest error in units of its tolerance; infinite where one is NaN."""
+    ratio = np.abs(error) / tolerance
+    return float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0))
+
+
+def _against(winner: Arm, other: Arm) -> dict[str, Any]:
+    for arm in (winner, other):
+        if arm.status is not Status.OK:
+            return {"ratio": None, "reason": arm.reason}
+    ratio = Ratio.paired(winner.seconds, other.seconds)
+    median = statistics.median(other.seconds)
+    return {"ratio": dataclasses.asdict(ratio), "verdict": verdict(ratio).value, "seconds": median, "reason": ""}
+
+
+def _junit(path: Path) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    try:
+        suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
+    except (OSError, ElementTree.ParseError):  # killed before it wrote one
+        suites = []
+    for suite in suites:
+        for name in ("tests", "failures", "errors", "skipped"):
+            counts[name] += int(suite.get(name, "0"))
+    failed = counts["failures"] + counts["errors"]
+    return {"passed": counts["tests"] - failed - counts["skipped"], "failed": failed, "skipped": counts["skipped"]}
+
+
+def _short(problem: Problem) -> str:
+    said = {k: v for k, v in problem.to_json().items() if k != "family"}
+    sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] != 1)
+    if isinstance(problem, Matmul):
+        orders = "".join(order[0] for order in (problem.order_a, problem.order_b))
+        return f"{problem.m}x{problem.n}x{problem.k}{f' b{problem.batch}' * (problem.batch > 1)} {problem.a} {orders}"
+    return f"{problem.family} {sizes} {said.get('dtype', said.get('x', ''))}".rstrip()
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    best, final = row["best"], row["final"]
+    failed = sum(row["failures"].values())
+    short = _short(family(row["problem"]["family"]).problem_from_json(row["problem"]))
+    if best is None:
+        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * 8)
+    ratios = []
+    for name in ("library", *OTHERS):
+        ratio = (row["compared"].get(name) or {}).get("ratio")
+        ratios.append("-" if ratio is None else f"{ratio['median']:.3f}")
+    return (
+        short,
+        str(row["trials"]),
+        str(row["trials"] - failed),
+        f"{best['timing']['median'] * 1e6:.2f}",
+        f"{row['flops_per_second'] / 1e12:.1f}",
+        f"{row['bytes_per_second'] / 1e9:.0f}",
+        *ratios,
+        "-" if final is None else "yes" if final["clear"] else "no",
+    )
+
+
+def _line(row: dict[str, Any]) -> str:
+    short, trials, ok, us, flops, rate, library, *_ = _cells(row)
+    return f"{ok} of {trials} trials ok, best {us} us, {flops} TFLOP/s, {rate} GB/s, {library} of the library's time"
+
+
+def _geomean(compared: Sequence[dict[str, Any] | None]) -> tuple[float, int] | None:
+    ratios = [c["ratio"]["median"] for c in compared if c is not None and c["ratio"] is not None]
+    return (math.exp(statistics.fmean(math.log(r) for r in ratios)), len(ratios)) if ratios else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, required=True, help="how long it may take")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results, made if missing")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--trials", type=int, default=2000, help="at most, per shape (default 2000)")
+    given = parser.parse_args(arguments)
+    if not (given.minutes > 0 and math.isfinite(given.minutes)):
+        parser.error(f"--minutes must be positive, not {given.minutes}")
+    if given.seed < 0 or given.trials < 1:
+        parser.error("--seed must be at least 0 and --trials at least 1")
+    began = time.monotonic()
+    answers, why = cuda_available()
+    if not answers:
+        print(f"benchmarks.gpu: no GPU can be used: {why}", file=sys.stderr)
+        return 1
+    try:
+        device = cuda_device()
+        pool = CompilePool()
+    except (ValueError, NvrtcMissing) as error:
+        print(f"benchmarks.gpu: nothing can be run: {error}", file=sys.stderr)
+        return 1
+    left_out = [
+        f"the comparison with {name} (it is not installed)"
+        for name in ("torch", "triton")
+        if importlib.util.find_spec(name) is None
+    ]
+    for what in left_out:
+        print(f"left out: {what}", flush=True)
+    seconds = given.minutes * 60 - (time.monotonic() - began)
+    with pool:
+        runner = CudaRunner(device, pool, options=CudaOptions(seed=given.seed))
+        try:
+            plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials)
+            return Benchmark(plan, device, runner, left_out=left_out).run()
+        finally:
+            runner.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The same schedule on a problem small enough to emulate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from search_spaces.row_reduction.problem import Reduce, RowProblem
+from search_spaces.schedule import Schedule
+
+CUT_STEPS = 3  # steps of the loop that stay: enough to use every buffer again
+
+
+def shrink(problem: RowProblem, schedule: Schedule) -> RowProblem:
+    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original.
+
+    Along the kept axis a full tile and the remainder stay, of several outer indices two; along the reduced axis up to
+    three steps of each part, and the remainder.
+    """
+    integer = schedule.integer
+    vector, split = integer("vector"), integer("split")
+    step = integer("lanes") * integer("subgroups") * integer("unroll") * (vector if problem.along else 1)
+    tile = 32 // integer("lanes") * integer("kept_subgroups") * integer("batch") * (1 if problem.along else vector)
+    span = step * split
+    length = min(problem.length, CUT_STEPS * span + problem.length % span)
+    kept = min(problem.kept_extent, tile + problem.kept_extent % tile)
+    if not isinstance(problem, Reduce):
+        return replace(problem, rows=kept, cols=length)
+    size = length if problem.reduction_size else 0
+    if problem.along:
+        # Rows of one reduction each: where those of the original hold several, the kernel sees no difference.
+        return replace(problem, rows=kept, cols=length, reduction_size=size)
+    return replace(problem, rows=length * min(problem.outer, 2), cols=kept, reduction_size=size)

@@ -18,8 +18,8 @@ def device_rules(device: Device) -> tuple[Rule, ...]:
         # Registers are allotted to warps in units; a warp's share limits its threads.
         unit = device.register_allocation_unit
         warps = c["threads"] // device.warp_size * c["min_blocks"]
-        share = device.registers_per_sm // np.maximum(warps, 1) // unit * unit // device.warp_size
-        return np.minimum(share, device.max_registers_per_thread)
+        share: IntArray = device.registers_per_sm // np.maximum(warps, 1) // unit * unit // device.warp_size
+        return share.clip(max=device.max_registers_per_thread)
 
     return (
         Rule(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from search_spaces.devices import Device
 from search_spaces.pictures import Drawing
@@ -47,8 +47,11 @@ class KernelConfig:
     dynamic_shared_bytes: int
 
 
+P = TypeVar("P", bound=Problem)
+
+
 @dataclass(frozen=True)
-class Family:
+class Family(Generic[P]):
     """One operator family. ``header`` is included by the generated source; ``entry`` is a device function template
     over Config in it that takes the arguments in order."""
 
@@ -57,28 +60,32 @@ class Family:
     header: str
     entry: str
     options: tuple[Option, ...]
-    problem_from_options: Callable[[Mapping[str, Any]], Problem]
-    problem_from_json: Callable[[Mapping[str, Any]], Problem]
-    space: Callable[[Problem, Device], Space]
-    config: Callable[[Problem, Schedule, Device], KernelConfig]
-    work: Callable[[Problem, Schedule, Device], Work]
-    shrink: Callable[[Problem, Schedule], Problem]  # the smallest problem with the same remainders, for the emulator
-    drawings: Callable[[Problem, Schedule, Device], tuple[Drawing, ...]] = lambda problem, schedule, device: ()
+    problem_from_options: Callable[[Mapping[str, Any]], P]
+    problem_from_json: Callable[[Mapping[str, Any]], P]
+    space: Callable[[P, Device], Space]
+    config: Callable[[P, Schedule, Device], KernelConfig]
+    work: Callable[[P, Schedule, Device], Work]
+    shrink: Callable[[P, Schedule], P]  # the smallest problem with the same remainders, for the emulator
+    drawings: Callable[[P, Schedule, Device], tuple[Drawing, ...]] = lambda problem, schedule, device: ()
+
+
+AnyFamily = Family[Any]
 
 
 @cache
-def _load() -> dict[str, Family]:
+def _load() -> dict[str, AnyFamily]:
     from search_spaces.matmul.family import FAMILY as matmul
     from search_spaces.matvec.family import FAMILY as matvec
+    from search_spaces.row_reduction.family import FAMILIES as row_reductions
 
-    return {f.name: f for f in (matmul, matvec)}
+    return {f.name: f for f in (matmul, matvec, *row_reductions)}
 
 
-def families() -> tuple[Family, ...]:
+def families() -> tuple[AnyFamily, ...]:
     return tuple(_load().values())
 
 
-def family(name: str) -> Family:
+def family(name: str) -> AnyFamily:
     """The family called ``name``. Raises ValueError that lists the known ones."""
     if name not in _load():
         raise ValueError(f"unknown family {name!r}: use one of {', '.join(_load())}")
@@ -87,4 +94,5 @@ def family(name: str) -> Family:
 
 def problem_from_json(data: Mapping[str, Any]) -> Problem:
     """The problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown family or a malformed problem."""
-    return family(str(data.get("family"))).problem_from_json(data)
+    problem: Problem = family(str(data.get("family"))).problem_from_json(data)
+    return problem

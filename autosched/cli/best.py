@@ -23,7 +23,7 @@ from measurements.record import Record
 from measurements.store import Store
 from search_spaces.devices import UnknownDevice
 from search_spaces.devices import device as device_row
-from search_spaces.family import Family
+from search_spaces.family import AnyFamily
 from search_spaces.problem import Problem
 
 _ANSWER = ("device", "time", "rate", "trials", "provenance")
@@ -43,7 +43,7 @@ class Best:
 
 
 def best(
-    family: Family,
+    family: AnyFamily,
     given: Mapping[str, Any],
     *,
     db: Annotated[
@@ -91,7 +91,7 @@ def _device_name(store: Store, name: str | None) -> str | None:
         raise InputError(f"{error}{here}") from error
 
 
-def _find(store: Store, family: Family, problem: Problem | None, device: str | None) -> list[Best]:
+def _find(store: Store, family: AnyFamily, problem: Problem | None, device: str | None) -> list[Best]:
     found = []
     summaries = store.problems()
     counts = {(s.problem_key, s.device, s.provenance): (s.trials, s.ok) for s in summaries}

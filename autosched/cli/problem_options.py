@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from autosched.cli.errors import STOPPED, InputError, bad_input, listed
-from search_spaces.family import Family, Option
+from search_spaces.family import AnyFamily, Option
 from search_spaces.problem import Problem
 
 _PREFIX = "problem_"  # keeps names such as a matmul's "out" apart from the command's own parameters
@@ -17,7 +17,7 @@ _METAVAR_WIDTH = 20  # longer lists of choices go into the help text
 Command = Callable[..., int]
 
 
-def for_family(command: Command, family: Family) -> Command:
+def for_family(command: Command, family: AnyFamily) -> Command:
     """``command(family, given, **its own options)`` as a function whose signature also holds the problem options.
 
     ``given`` maps the name of each problem option to its value, None where the user left it out. Ctrl-C inside
@@ -42,16 +42,17 @@ def for_family(command: Command, family: Family) -> Command:
     return run
 
 
-def problem_from(family: Family, given: Mapping[str, Any]) -> Problem:
+def problem_from(family: AnyFamily, given: Mapping[str, Any]) -> Problem:
     """The problem the user described. Raises InputError for a missing or impossible option."""
     missing = [o.flags[-1] for o in family.options if o.default is None and given[o.name] is None]
     if missing:
         raise InputError(f"{family.name} needs {listed(missing)}: see 'autosched space {family.name} --help'")
     with bad_input():
-        return family.problem_from_options({o.name: _or_default(o, given[o.name]) for o in family.options})
+        problem: Problem = family.problem_from_options({o.name: _or_default(o, given[o.name]) for o in family.options})
+    return problem
 
 
-def maybe_problem(family: Family, given: Mapping[str, Any]) -> Problem | None:
+def maybe_problem(family: AnyFamily, given: Mapping[str, Any]) -> Problem | None:
     """As ``problem_from``, but None where no problem option was given at all."""
     return None if all(v is None for v in given.values()) else problem_from(family, given)
 

@@ -21,7 +21,7 @@ from autosched.cli.errors import NO, InputError, at_least, bad_input
 from autosched.cli.output import print_json, stderr_console, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
 from search_spaces.devices import Device
-from search_spaces.family import Family
+from search_spaces.family import AnyFamily
 from search_spaces.parameters import Parameter
 from search_spaces.pictures import draw
 from search_spaces.problem import Problem
@@ -32,7 +32,7 @@ _SHOWN_VALUES = 12  # of one parameter in the table; --json has all
 
 
 def space(
-    family: Family,
+    family: AnyFamily,
     given: Mapping[str, Any],
     *,
     device: DeviceOption = None,
@@ -129,7 +129,7 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 """
 
 
-def _draw(family: Family, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
+def _draw(family: AnyFamily, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
     """Raises InputError where the family draws nothing, the file cannot be written, or matplotlib is not installed."""
     drawings = family.drawings(problem, schedule, device)
     if not drawings:
@@ -153,7 +153,7 @@ def _parameter_table(parameters: Sequence[Parameter]) -> Any:
     return made
 
 
-def _read_schedule(family: Family, whole: Space, place: str) -> Schedule:
+def _read_schedule(family: AnyFamily, whole: Space, place: str) -> Schedule:
     """The schedule in a file, its parameters in the space's order. Raises InputError."""
     try:
         text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")

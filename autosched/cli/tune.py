@@ -26,7 +26,7 @@ from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
 from autosched.search import SAMPLERS
 from measurements.store import StoreError
-from search_spaces.family import Family
+from search_spaces.family import AnyFamily
 from search_spaces.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    family: Family,
+    family: AnyFamily,
     given: Mapping[str, Any],
     *,
     db: Annotated[

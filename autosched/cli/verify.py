@@ -28,7 +28,7 @@ from measurements.emulator import SharedSite, cache_folder, host_compiler
 from measurements.measurement import Status
 from measurements.store import Store
 from search_spaces.devices import Device
-from search_spaces.family import Family
+from search_spaces.family import AnyFamily
 from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
 
@@ -42,7 +42,7 @@ _SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
 
 
 def verify(
-    family: Family,
+    family: AnyFamily,
     given: Mapping[str, Any],
     *,
     db: Annotated[
@@ -126,7 +126,7 @@ Exit status 1 if one fails.
 
 
 def _stored(
-    store: Store, family: Family, problem: Problem | None, device: Device, most: int | None
+    store: Store, family: AnyFamily, problem: Problem | None, device: Device, most: int | None
 ) -> list[tuple[Problem, list[Schedule]]]:
     """The stored schedules that worked, per problem, each once, fastest first within each provenance."""
     if problem is not None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.columns import Columns
+from search_spaces.device_rules import device_rules
 from search_spaces.devices import Device
 from search_spaces.intrinsics import Operand, Refusal, TensorIntrinsic, intrinsic, intrinsics_for
 from search_spaces.matmul.problem import Matmul
@@ -234,7 +235,7 @@ def laws(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         _split_rule(problem),
-        *_device_rules(device),
+        *device_rules(device),
     )
 
 
@@ -461,55 +462,6 @@ def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
             ("stages", "copy_a", "copy_b"),
             lambda c: (c["stages"] <= 2) | c.map(("copy_a", "copy_b"), lambda a, b: "cp.async" in (a, b), np.bool_),
             lambda v: f"{v['stages']} stages need a cp.async copy: loads through registers are one k-tile ahead",
-        ),
-    )
-
-
-def _device_rules(device: Device) -> tuple[Rule, ...]:
-    def register_limit(c: Columns) -> IntArray:
-        # Registers are allotted to warps in units; a warp's share limits its threads.
-        unit = device.register_allocation_unit
-        warps = c["threads"] // device.warp_size * c["min_blocks"]
-        share: IntArray = device.registers_per_sm // np.maximum(warps, 1) // unit * unit // device.warp_size
-        return share.clip(max=device.max_registers_per_thread)
-
-    return (
-        Rule(
-            "threads",
-            ("threads",),
-            lambda c: c["threads"] <= device.max_threads_per_block,
-            lambda v: f"{v['threads']} threads are more than the {device.max_threads_per_block} of a block",
-        ),
-        Rule(
-            "min_blocks",
-            ("threads", "min_blocks"),
-            lambda c: c["threads"] * c["min_blocks"] <= device.max_threads_per_sm,
-            lambda v: (
-                f"{v['min_blocks']} blocks of {v['threads']} threads exceed the {device.max_threads_per_sm} of an "
-                f"SM of {device.name}"
-            ),
-        ),
-        Rule(
-            "registers",
-            ("registers", "threads", "min_blocks"),
-            lambda c: c["registers"] <= register_limit(c),
-            lambda v: (
-                f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
-                f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, each thread at most "
-                f"{device.max_registers_per_thread})"
-            ),
-        ),
-        Rule(
-            "shared_memory",
-            ("shared_bytes", "min_blocks"),
-            lambda c: (
-                (c["shared_bytes"] <= device.shared_per_block)
-                & ((c["shared_bytes"] + device.reserved_shared_per_block) * c["min_blocks"] <= device.shared_per_sm)
-            ),
-            lambda v: (
-                f"{v['shared_bytes']} bytes of shared memory in each of {v['min_blocks']} blocks exceed "
-                f"{device.name}'s {device.shared_per_block} a block or {device.shared_per_sm} an SM"
-            ),
         ),
     )
 

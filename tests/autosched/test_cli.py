@@ -236,7 +236,7 @@ def test_a_new_family_needs_no_change_here(run: Run, monkeypatch: pytest.MonkeyP
 
     other = dataclasses.replace(
         family("matmul"),
-        name="matvec",
+        name="outer",
         summary="y = a @ x",
         options=(
             Option("rows", ("-r", "--rows"), int, "rows of a"),
@@ -244,15 +244,15 @@ def test_a_new_family_needs_no_change_here(run: Run, monkeypatch: pytest.MonkeyP
         ),
         problem_from_options=problem,
     )
-    monkeypatch.setattr(app, "families", lambda: (*families(), other))
-    status, out, _ = run("space", "matvec", "--rows", "8", "--layout", "col", "--device", "a100", "--json")
+    monkeypatch.setattr(app, "families", lambda: (family("matmul"), other))
+    status, out, _ = run("space", "outer", "--rows", "8", "--layout", "col", "--device", "a100", "--json")
     assert status == 0
     assert json.loads(out)["device"] == "a100"
     assert given == [{"rows": 8, "device": "col"}]
-    assert run("space", "matvec", "-r", "8")[0] == 0
+    assert run("space", "outer", "-r", "8")[0] == 0
     assert given[1] == {"rows": 8, "device": "row"}
-    assert "y = a @ x" in run("best", "matvec", "--help")[1]
-    assert "matmul, matvec" in run("tune", "softmax")[2]
+    assert "y = a @ x" in run("best", "outer", "--help")[1]
+    assert "matmul, outer" in run("tune", "conv")[2]
 
 
 # -- doctor -----------------------------------------------------------------------------------------------------------

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.version import VERSION
 from search_spaces.matmul import Matmul
+from search_spaces.matvec import Matvec
 
 if TYPE_CHECKING:
     from autosched.database import Database
     from autosched.tuner import tune
 
 __version__ = VERSION
-__all__ = ["Database", "Matmul", "__version__", "tune"]
+__all__ = ["Database", "Matmul", "Matvec", "__version__", "tune"]
 
 
 def __getattr__(name: str) -> Any:

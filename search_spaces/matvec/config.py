@@ -1,4 +1,4 @@
-"""From a schedule to its LoweringConfig, the constants of ``autosched/kernels/matvec.cuh``, its arguments and launch."""
+"""From a schedule to its LoweringConfig, the constants of ``kernels/matvec.cuh``, its arguments and its launch."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.columns import Columns
+from search_spaces.device_rules import device_rules
 from search_spaces.devices import Device
 from search_spaces.matvec.problem import Matvec
 from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
@@ -149,7 +150,7 @@ def _threads(c: Columns) -> IntArray:
 
 def laws(problem: Matvec, device: Device) -> tuple[Rule, ...]:
     """Rules without which the kernel does not compile, launch or compute ``problem``."""
-    return (*_distribution_rules(), _split_rule(problem), *_device_rules(device))
+    return (*_distribution_rules(), _split_rule(problem), *device_rules(device))
 
 
 def economies(problem: Matvec) -> tuple[Rule, ...]:
@@ -200,55 +201,6 @@ def _split_rule(problem: Matvec) -> Rule:
         lambda v: (
             f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // _int(v, 'partial_reduction'))} "
             f"steps of {v['partial_reduction']}: a split would have nothing to do"
-        ),
-    )
-
-
-def _device_rules(device: Device) -> tuple[Rule, ...]:
-    def register_limit(c: Columns) -> IntArray:
-        # Registers are allotted to warps in units; a warp's share limits its threads.
-        unit = device.register_allocation_unit
-        warps = c["threads"] // device.warp_size * c["min_blocks"]
-        share = device.registers_per_sm // np.maximum(warps, 1) // unit * unit // device.warp_size
-        return np.minimum(share, device.max_registers_per_thread)
-
-    return (
-        Rule(
-            "threads",
-            ("threads",),
-            lambda c: c["threads"] <= device.max_threads_per_block,
-            lambda v: f"{v['threads']} threads are more than the {device.max_threads_per_block} of a block",
-        ),
-        Rule(
-            "min_blocks",
-            ("threads", "min_blocks"),
-            lambda c: c["threads"] * c["min_blocks"] <= device.max_threads_per_sm,
-            lambda v: (
-                f"{v['min_blocks']} blocks of {v['threads']} threads exceed the {device.max_threads_per_sm} of an "
-                f"SM of {device.name}"
-            ),
-        ),
-        Rule(
-            "registers",
-            ("registers", "threads", "min_blocks"),
-            lambda c: c["registers"] <= register_limit(c),
-            lambda v: (
-                f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
-                f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, each thread at most "
-                f"{device.max_registers_per_thread})"
-            ),
-        ),
-        Rule(
-            "shared_memory",
-            ("shared_bytes", "min_blocks"),
-            lambda c: (
-                (c["shared_bytes"] <= device.shared_per_block)
-                & ((c["shared_bytes"] + device.reserved_shared_per_block) * c["min_blocks"] <= device.shared_per_sm)
-            ),
-            lambda v: (
-                f"{v['shared_bytes']} bytes of shared memory in each of {v['min_blocks']} blocks exceed "
-                f"{device.name}'s {device.shared_per_block} a block or {device.shared_per_sm} an SM"
-            ),
         ),
     )
 

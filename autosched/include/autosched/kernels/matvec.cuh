@@ -3,9 +3,9 @@
 //
 // The schedule is a LoweringConfig (search_spaces/lowering_config.py) over (m, n, k): a block computes workgroup_m x
 // workgroup_n of out and walks k in steps of partial_reduction. Along n and k, coordinates are those of its
-// NestedLayout: ((subgroup * batch + b) * lanes + lane) * thread + element, the thread being 1 along n. Every thread has
-// all the block's rows of m. Not expanded, each element of a thread's vector has an accumulator of its own until the
-// loop ends; expanded, the vector is added up inside the loop, by FMAs one after another on one accumulator.
+// NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread being 1 along n. Every
+// thread has all the block's rows of m. Not expanded, each element of a thread's vector has an accumulator of its own
+// until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another on one accumulator.
 //
 // Config (search_spaces/matvec/config.py writes it):
 //   sizes         m, n, k
@@ -14,12 +14,12 @@
 //   the rest      T, Out, access (elements of one load), k_unroll, split_k, x_shared, w_cache, shared_bytes
 #pragma once
 #include <autosched/common/numeric.cuh>
+#include <autosched/common/reduce.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>
 #include <autosched/ptx/global_cache_hints.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
-#include <autosched/ptx/shuffle.cuh>
 
 namespace autosched {
 
@@ -45,7 +45,7 @@ struct Matvec {
   using Out = typename C::Out;
 
   static constexpr int threads = 32 * C::subgroup_basis_n * C::subgroup_basis_k;
-  static_assert(C::lane_basis_n * C::lane_basis_k == 32, "rule lane_basis: the lanes along n and k are those of a warp");
+  static_assert(C::lane_basis_n * C::lane_basis_k == 32, "rule lane_basis: lanes along n and k make a warp");
   static_assert(C::workgroup_n % (C::subgroup_basis_n * C::lane_basis_n) == 0,
                 "rule distribution_n: subgroups x lanes must divide workgroup_n");
   static_assert(C::partial_reduction % (C::subgroup_basis_k * C::lane_basis_k * C::thread) == 0,
@@ -288,23 +288,20 @@ struct Matvec {
     for (int i = 0; i < rows_m; ++i) {
 #pragma unroll
       for (int j = 0; j < rows_n; ++j) {
-        float sum = 0.0f;
+        SumState state;
 #pragma unroll
         for (int b = 0; b < batches_k; ++b) {
 #pragma unroll
-          for (int e = 0; e < carried; ++e) sum += acc[i][j][b][e];
+          for (int e = 0; e < carried; ++e) state.sum += acc[i][j][b][e];
         }
-#pragma unroll
-        for (int mask = C::lane_basis_k / 2; mask > 0; mask /= 2) {
-          sum += ptx::float_of(ptx::shfl_bfly(ptx::bits_of(sum), mask));
-        }
+        reduce_lanes<C::lane_basis_k, 1>(state);
         const int n = thread_n + j * C::lane_basis_n;
         if (lane_k == 0) {
           if constexpr (through_shared) {
             const int at = (subgroup_k * C::workgroup_m + i) * C::workgroup_n + n;
-            ptx::st_shared(sums + unsigned(at) * 4u, Packet<4>{{ptx::bits_of(sum)}});
+            ptx::st_shared(sums + unsigned(at) * 4u, Packet<4>{{ptx::bits_of(state.sum)}});
           } else {
-            store(out, m0 + i, n0 + n, sum);
+            store(out, m0 + i, n0 + n, state.sum);
           }
         }
       }

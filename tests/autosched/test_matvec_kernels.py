@@ -1,0 +1,141 @@
+"""Matvec kernels: the document's case before and after expansion, rules and static_asserts, compiles, NaN, order."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from static_asserts import asserted_rules
+
+from autosched.codegen import generate
+from autosched.verify import verify_one
+from measurements.compile import Compiled, CompileFailure, CompilePool
+from measurements.emulator import emulate
+from search_spaces.devices import device
+from search_spaces.matvec import Matvec
+from search_spaces.matvec.config import lowering_config
+from search_spaces.matvec.space import laws, space
+from search_spaces.parameters import Value
+from search_spaces.schedule import Schedule
+
+H200 = device("h200")
+DOCUMENT = Matvec(4, 6656, 16384, out="f32")
+# IREE issue 22153, for warps of 32 lanes: the lane basis and the step are half of the document's.
+BEFORE = Schedule.from_json(
+    "matvec",
+    {
+        **{"workgroup_m": 2, "workgroup_n": 1, "thread": 8, "lane_basis_n": 1, "lane_basis_k": 32},
+        **{"subgroup_basis_n": 1, "subgroup_basis_k": 1, "partial_reduction": 256, "expand_dims": "no"},
+        **{"k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
+    },
+)
+AFTER = BEFORE.replace(expand_dims="yes")
+
+
+def compiled(problem: Matvec, schedules: list[Schedule], target: str = "h200") -> list[Compiled]:
+    row = device(target)
+    with CompilePool() as pool:
+        results = dict(pool.compile_many([generate(problem, s, row) for s in schedules], row.arch))
+    for result in results.values():
+        assert not isinstance(result, CompileFailure), result.reason
+    return [results[i] for i in range(len(schedules))]  # type: ignore[misc]
+
+
+def test_expansion_of_the_document_s_case_frees_registers() -> None:
+    """16 accumulators a thread become 2, in the config, in the source, and in what ptxas reports."""
+    assert lowering_config(BEFORE).accumulators_per_thread() == 16
+    assert lowering_config(AFTER).accumulators_per_thread() == 2
+    assert "int accumulators = 16;" in generate(DOCUMENT, BEFORE, H200).source
+    assert "int accumulators = 2;" in generate(DOCUMENT, AFTER, H200).source
+    before, after = (c.resources for c in compiled(DOCUMENT, [BEFORE, AFTER]))
+    assert before.spill_store_bytes == after.spill_store_bytes == 0
+    assert after.registers <= before.registers - 14  # ptxas hands out registers one by one at this size
+
+    wider = {"workgroup_m": 4, "workgroup_n": 2}  # 64 accumulators, or 8
+    before, after = (c.resources for c in compiled(DOCUMENT, [s.replace(**wider) for s in (BEFORE, AFTER)]))
+    assert after.registers <= before.registers - 40
+
+
+def test_a_wrong_accumulator_count_does_not_compile() -> None:
+    kernel = generate(DOCUMENT, AFTER, H200)
+    source = kernel.source.replace("int accumulators = 2;", "int accumulators = 16;")
+    with CompilePool(workers=1) as pool:
+        result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)
+    assert isinstance(result, CompileFailure) and "rule accumulators" in result.log
+
+
+BROKEN: list[tuple[dict[str, Value], str, str, str]] = [
+    ({"lane_basis_k": 16}, "lane_basis", "lane_basis_k = 32", "lane_basis_k = 16"),
+    ({"subgroup_basis_n": 4}, "distribution_n", "subgroup_basis_n = 1", "subgroup_basis_n = 4"),
+    ({"partial_reduction": 128}, "distribution_k", "partial_reduction = 256", "partial_reduction = 128"),
+    ({"partial_reduction": 8192, "split_k": 3}, "split_k", "split_k = 1", "split_k = 65"),
+    ({"x_source": "shared", "workgroup_m": 16}, "shared_memory", "x_shared = false", "x_shared = true"),
+]
+
+
+@pytest.mark.parametrize(("changes", "law", "old", "new"), BROKEN, ids=[b[1] for b in BROKEN])
+def test_the_rule_and_the_static_assert_say_the_same(changes: dict[str, Value], law: str, old: str, new: str) -> None:
+    with pytest.raises(ValueError, match=f"^{law}: "):
+        generate(DOCUMENT, BEFORE.replace(**changes), H200)
+    kernel = generate(DOCUMENT, BEFORE, H200)
+    assert old in kernel.source
+    with CompilePool(workers=1) as pool:
+        result = pool.compile(dataclasses.replace(kernel, source=kernel.source.replace(old, new)), H200.arch)
+    assert isinstance(result, CompileFailure)
+    assert f"rule {law}" in result.log
+
+
+def test_every_static_assert_names_a_law_or_a_derived_constant() -> None:
+    derived = {"access", "accumulators", "parts"}
+    assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {rule.name for rule in laws(DOCUMENT, H200)}
+
+
+@pytest.mark.parametrize("target", ["a100", "h200"])
+def test_sampled_schedules_compile(target: str) -> None:
+    for problem in (DOCUMENT, Matvec(5, 77, 99, x="bf16")):
+        compiled(problem, space(problem, device(target)).sample(8, seed=7), target)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Matvec(1, 1, 1),
+        Matvec(16, 19, 72, x="bf16", out="f32"),
+        Matvec(3, 65, 333),
+        Matvec(7, 40, 1026, x="bf16"),
+        DOCUMENT,
+    ],
+    ids=lambda p: f"{p.m}x{p.n}x{p.k}",
+)
+def test_sampled_schedules_are_right(problem: Matvec) -> None:
+    for schedule in space(problem, H200).sample(8, seed=11):
+        result = verify_one(problem, schedule, H200)
+        assert result.ok, (schedule, result.reason)
+
+
+@pytest.mark.parametrize("expand", ["no", "yes"])
+@pytest.mark.parametrize("source", ["global", "shared"])
+def test_nan_and_infinity_go_where_numpy_puts_them(expand: str, source: str) -> None:
+    problem = Matvec(3, 6, 100, out="f32")
+    schedule = BEFORE.replace(
+        **{"workgroup_m": 2, "workgroup_n": 4, "thread": 4, "partial_reduction": 128, "expand_dims": expand},
+        x_source=source,
+    )
+    inputs = problem.random_inputs(0)
+    x, w = inputs["x"].copy(), inputs["w"].copy()
+    x[2, 99], w[5, 0], w[1, 50], w[3, 3], x[0, 3] = np.nan, np.nan, np.inf, -np.inf, 0.0
+    inputs = {"x": x, "w": w}
+    out = emulate(generate(problem, schedule, H200), inputs).outputs["out"]
+    reference = problem.reference(inputs)["out"]
+    assert np.isnan(reference[2]).all() and np.isnan(reference[0, 3]) and np.isinf(reference[0, 1])
+    finite = np.isfinite(reference)
+    assert (np.isnan(out) == np.isnan(reference)).all()
+    assert (out[~finite & ~np.isnan(reference)] == reference[~finite & ~np.isnan(reference)]).all()
+    assert np.allclose(out[finite], reference[finite], atol=1e-3)
+
+
+def test_cache_hints_reach_the_machine_code() -> None:
+    hints = next(p for p in space(DOCUMENT, H200).parameters if p.name == "w_cache").values
+    cubins = {c.digest for c in compiled(DOCUMENT, [AFTER.replace(w_cache=hint) for hint in hints])}
+    assert len(cubins) == len(hints) == 4

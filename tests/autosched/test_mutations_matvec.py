@@ -1,0 +1,105 @@
+"""Break the matvec kernel in many ways: the emulator and the reference together must report every one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mutation_testing import Mutation, found_in, found_with
+
+SHARED, SPLIT, ODD = "matvec_bf16_shared", "matvec_f16_split", "matvec_f16_odd"
+KERNEL = "kernels/matvec.cuh"
+
+MUTATIONS = (
+    Mutation("end of k not guarded", SPLIT, KERNEL, "if (k + p * C::access >= C::k) continue;", ""),
+    Mutation("end of k one access too late", ODD, KERNEL, "k + p * C::access >= C::k", "k + p * C::access > C::k"),
+    Mutation("x copied from behind the end of k", SHARED, KERNEL, "inside = k < C::k;", "inside = true;"),
+    Mutation("odd x copied from behind the end of k", ODD, KERNEL, "inside = k < C::k;", "inside = true;"),
+    Mutation("no wait for the copy of x", SHARED, KERNEL, "ptx::cp_async_wait_group<0>();\n", ""),
+    Mutation(
+        "no barrier behind the copy of x",
+        SHARED,
+        KERNEL,
+        "ptx::cp_async_wait_group<0>();\n    ptx::barrier_sync();",
+        "ptx::cp_async_wait_group<0>();",
+    ),
+    Mutation("rows of x in the wrong place", SHARED, KERNEL, "(i * slab_k + k)", "(i * C::partial_reduction + k)"),
+    Mutation("row of w behind the end", SHARED, KERNEL, "|| n < C::n ? n : C::n - 1;", "|| n < C::n ? n : C::n;"),
+    Mutation("row of x behind the end", SHARED, KERNEL, "|| m < C::m ? m : C::m - 1;", "|| m < C::m ? m : C::m;"),
+    Mutation("tail of m stored", SHARED, KERNEL, "m >= C::m) return;", "m > C::m) return;"),
+    Mutation("tail of n stored", SHARED, KERNEL, "n >= C::n) return;", "n > C::n) return;"),
+    Mutation(
+        "expanded sum of the last element only",
+        SPLIT,
+        KERNEL,
+        "sum = fmaf(x[e], w[s][b][j][e], sum);",
+        "sum = x[e] * w[s][b][j][e];",
+    ),
+    Mutation(
+        "second batch reads the first",
+        SHARED,
+        KERNEL,
+        "w_rows[j], k + s * C::partial_reduction + b *",
+        "w_rows[j], k + s * C::partial_reduction + 0 *",
+    ),
+    Mutation(
+        "unrolled step reads the first", SHARED, KERNEL, "w_rows[j], k + s * C::partial_reduction", "w_rows[j], k"
+    ),
+    Mutation(
+        "steps that the unroll leaves over",
+        SPLIT,
+        KERNEL,
+        "for (; step < whole; ++step)",
+        "for (; step < whole - 1; ++step)",
+    ),
+    Mutation("unrolled loop one round too far", SPLIT, KERNEL, "step + C::k_unroll <= whole", "step < whole"),
+    Mutation("partial last step left out", SPLIT, KERNEL, "if (step < last) multiply", "if (step < whole) multiply"),
+    Mutation(
+        "lanes along k not added",
+        SHARED,
+        KERNEL,
+        "reduce_lanes<C::lane_basis_k, 1>",
+        "reduce_lanes<C::lane_basis_k / 2, 1>",
+    ),
+    Mutation(
+        "lanes of the wrong axis added",
+        ODD,
+        KERNEL,
+        "reduce_lanes<C::lane_basis_k, 1>",
+        "reduce_lanes<C::lane_basis_n, C::lane_basis_k>",
+    ),
+    Mutation("every lane stores", SHARED, KERNEL, "if (lane_k == 0) {", "if (lane_k >= 0) {"),
+    Mutation("subgroups along k in one place", SHARED, KERNEL, "(subgroup_k * C::workgroup_m + i)", "(i)"),
+    Mutation("subgroup left out", SHARED, KERNEL, "s < C::subgroup_basis_k; ++s", "s < C::subgroup_basis_k - 1; ++s"),
+    Mutation("sums read before they are written", SHARED, KERNEL, "int n0) {\n    ptx::barrier_sync();", "int n0) {"),
+    Mutation("splits begin at the wrong k", SPLIT, KERNEL, "first = split * steps_of_split,", "first = split,"),
+    Mutation(
+        "split counted before all its sums are stored",
+        SPLIT,
+        KERNEL,
+        "ptx::barrier_sync();  // ... of every thread; also: the sums in shared memory have been read",
+        "",
+    ),
+    Mutation("sums not published", SPLIT, KERNEL, "ptx::fence_gpu();     // sums before the count ...", ""),
+    Mutation("first split finishes the tile", SPLIT, KERNEL, "!= C::split_k - 1) return;", "!= 0) return;"),
+    Mutation("a split's sums left out", SPLIT, KERNEL, "s < C::split_k; ++s", "s < C::split_k - 1; ++s"),
+    Mutation(
+        "counter not reset",
+        SPLIT,
+        KERNEL,
+        "if (threadIdx.x == 0) ptx::st_global(counters + tile, Packet<4>{{0u}});  // ready for the next launch",
+        "",
+    ),
+)
+
+
+@pytest.mark.parametrize("case", sorted({m.case for m in MUTATIONS}))
+def test_the_unbroken_kernel_is_clean(case: str) -> None:
+    assert found_in(case) == "ok"
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
+def test_every_mutation_is_reported(mutation: Mutation, tmp_path: Path) -> None:
+    found = found_with(mutation, tmp_path)
+    assert found != "ok"
+    assert not found.startswith("compile_error"), found

@@ -1,0 +1,33 @@
+// grid (12, 1, 1), block (64, 1, 1), 128 bytes of dynamic shared memory
+#include <autosched/kernels/row_reduction.cuh>
+
+struct Config {
+  using T = float;
+  using Out = float;
+  using Op = autosched::LayerNormOnePass;
+  static constexpr int length = 1028;
+  static constexpr int inner = 1;
+  static constexpr int kept_extent = 6;
+  static constexpr int lanes = 32;
+  static constexpr int subgroups = 2;
+  static constexpr int kept_subgroups = 1;
+  static constexpr int batch = 1;
+  static constexpr int vector = 4;
+  static constexpr int unroll = 2;
+  static constexpr int split = 2;
+  static constexpr int kept_tile = 1;
+  static constexpr int chunk = 520;
+  static constexpr int combine_at = 16;
+  static constexpr int keep_at = 128;
+  static constexpr bool along = true;
+  static constexpr bool normalizes = true;
+  static constexpr bool has_weight = true;
+  static constexpr bool has_bias = true;
+  static constexpr float eps = 1e-05f;
+  static constexpr autosched::Keep keep = autosched::Keep::reload;
+};
+
+extern "C" __global__ void __launch_bounds__(64, 1)
+autosched_layernorm(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
+  autosched::row_reduction<Config>(x, weight, bias, out, partials, counters);
+}

@@ -1,0 +1,33 @@
+// grid (8, 1, 1), block (128, 1, 1), 1152 bytes of dynamic shared memory
+#include <autosched/kernels/row_reduction.cuh>
+
+struct Config {
+  using T = autosched::bf16;
+  using Out = float;
+  using Op = autosched::ReduceSum<false, false>;
+  static constexpr int length = 250;
+  static constexpr int inner = 72;
+  static constexpr int kept_extent = 72;
+  static constexpr int lanes = 4;
+  static constexpr int subgroups = 4;
+  static constexpr int kept_subgroups = 1;
+  static constexpr int batch = 1;
+  static constexpr int vector = 8;
+  static constexpr int unroll = 2;
+  static constexpr int split = 2;
+  static constexpr int kept_tile = 64;
+  static constexpr int chunk = 125;
+  static constexpr int combine_at = 16;
+  static constexpr int keep_at = 1152;
+  static constexpr bool along = false;
+  static constexpr bool normalizes = false;
+  static constexpr bool has_weight = false;
+  static constexpr bool has_bias = false;
+  static constexpr float eps = 0.0f;
+  static constexpr autosched::Keep keep = autosched::Keep::reload;
+};
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+autosched_reduce(const autosched::bf16* __restrict__ x, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
+  autosched::row_reduction<Config>(x, nullptr, nullptr, out, partials, counters);
+}

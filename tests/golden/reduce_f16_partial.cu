@@ -1,0 +1,33 @@
+// grid (5, 1, 1), block (64, 1, 1), 0 bytes of dynamic shared memory
+#include <autosched/kernels/row_reduction.cuh>
+
+struct Config {
+  using T = autosched::f16;
+  using Out = autosched::f16;
+  using Op = autosched::ReduceSum<false, true>;
+  static constexpr int length = 120;
+  static constexpr int inner = 1;
+  static constexpr int kept_extent = 70;
+  static constexpr int lanes = 8;
+  static constexpr int subgroups = 1;
+  static constexpr int kept_subgroups = 2;
+  static constexpr int batch = 2;
+  static constexpr int vector = 8;
+  static constexpr int unroll = 1;
+  static constexpr int split = 1;
+  static constexpr int kept_tile = 16;
+  static constexpr int chunk = 120;
+  static constexpr int combine_at = 0;
+  static constexpr int keep_at = 0;
+  static constexpr bool along = true;
+  static constexpr bool normalizes = false;
+  static constexpr bool has_weight = false;
+  static constexpr bool has_bias = false;
+  static constexpr float eps = 0.0f;
+  static constexpr autosched::Keep keep = autosched::Keep::reload;
+};
+
+extern "C" __global__ void __launch_bounds__(64, 1)
+autosched_reduce(const autosched::f16* __restrict__ x, autosched::f16* __restrict__ out) {
+  autosched::row_reduction<Config>(x, nullptr, nullptr, out, nullptr, nullptr);
+}

@@ -1,0 +1,33 @@
+// grid (2, 1, 1), block (128, 1, 1), 20608 bytes of dynamic shared memory
+#include <autosched/kernels/row_reduction.cuh>
+
+struct Config {
+  using T = autosched::bf16;
+  using Out = autosched::f16;
+  using Op = autosched::RmsNorm;
+  static constexpr int length = 1112;
+  static constexpr int inner = 1;
+  static constexpr int kept_extent = 13;
+  static constexpr int lanes = 8;
+  static constexpr int subgroups = 2;
+  static constexpr int kept_subgroups = 2;
+  static constexpr int batch = 1;
+  static constexpr int vector = 8;
+  static constexpr int unroll = 2;
+  static constexpr int split = 1;
+  static constexpr int kept_tile = 8;
+  static constexpr int chunk = 1112;
+  static constexpr int combine_at = 0;
+  static constexpr int keep_at = 128;
+  static constexpr bool along = true;
+  static constexpr bool normalizes = true;
+  static constexpr bool has_weight = true;
+  static constexpr bool has_bias = false;
+  static constexpr float eps = 1e-05f;
+  static constexpr autosched::Keep keep = autosched::Keep::shared;
+};
+
+extern "C" __global__ void __launch_bounds__(128, 3)
+autosched_rmsnorm(const autosched::bf16* __restrict__ x, const autosched::bf16* __restrict__ weight, autosched::f16* __restrict__ out) {
+  autosched::row_reduction<Config>(x, weight, nullptr, out, nullptr, nullptr);
+}

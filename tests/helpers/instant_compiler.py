@@ -1,0 +1,28 @@
+"""A compile worker that compiles nothing: every kernel's cubin is its source, after AUTOSCHED_TEST_COMPILE seconds."""
+
+import base64
+import os
+import re
+import time
+
+from measurements.worker import serve
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SECONDS = float(os.environ.get("AUTOSCHED_TEST_COMPILE", "0"))
+
+
+def handle(request):
+    time.sleep(SECONDS)
+    log = ""
+    for entry in re.findall(r"__global__ void (\w+)\(", request["source"]):
+        log += (
+            f"ptxas info    : Compiling entry function '{entry}' for 'sm_90a'\n"
+            f"ptxas info    : Function properties for {entry}\n"
+            "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+            "ptxas info    : Used 8 registers, used 0 barriers\n"
+        )
+    return {"cubin": base64.b64encode(request["source"].encode()).decode(), "log": log, "seconds": 0.001}
+
+
+if __name__ == "__main__":
+    serve(handle)

@@ -1,0 +1,24 @@
+"""The rules that the static_asserts of a kernel name: those of its file and of every header that it includes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from autosched.codegen import include_dir
+
+
+def asserted_rules(header: str) -> set[str]:
+    """Names in messages such as "rule k_unroll: ..." of ``header`` ("autosched/kernels/matmul.cuh"), includes too."""
+    seen: set[str] = set()
+    names: set[str] = set()
+    waiting = [header]
+    while waiting:
+        one = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        text = (Path(include_dir()) / one).read_text()
+        names |= set(re.findall(r'"rule (\w+):', text))
+        waiting += re.findall(r"#include <(autosched/[^>]+)>", text)
+    return names

@@ -1,0 +1,122 @@
+"""The matvec space: schedules are lowering configs, rules one by one, plans and their cuts for the emulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search_spaces.devices import device
+from search_spaces.family import family
+from search_spaces.matvec import Matvec
+from search_spaces.matvec.config import config, lowering_config, plan
+from search_spaces.matvec.shrink import shrink
+from search_spaces.matvec.space import aligned_elements, economies, lawful_space, laws, space
+
+H200 = device("h200")
+DOCUMENT = Matvec(4, 6656, 16384, out="f32")
+PROBLEMS = [DOCUMENT, Matvec(1, 1, 1), Matvec(16, 1000, 3333, x="bf16"), Matvec(5, 37, 328, x="bf16", out="f32")]
+
+
+def name_of(problem: Matvec) -> str:
+    return f"{problem.m}x{problem.n}x{problem.k}"
+
+
+def test_the_space_of_the_document_s_problem_holds_the_document_s_config() -> None:
+    whole = space(DOCUMENT, H200)
+    assert whole.count() > 10**7
+    values = {
+        **{"workgroup_m": 2, "workgroup_n": 1, "thread": 8, "lane_basis_n": 1, "lane_basis_k": 32},
+        **{"subgroup_basis_n": 1, "subgroup_basis_k": 1, "partial_reduction": 256, "expand_dims": "no"},
+        **{"k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
+    }
+    assert not whole.explain(values)
+    (schedule,) = whole.schedules(whole.columns([values]))
+    assert str(lowering_config(schedule)) == (
+        "#iree_gpu.lowering_config<{lane_basis = [[1, 1, 32], [0, 1, 2]], partial_reduction = [0, 0, 256], "
+        "subgroup_basis = [[1, 1, 1], [0, 1, 2]], thread = [0, 0, 8], workgroup = [2, 1, 0]}>"
+    )
+    expanded = lowering_config(schedule.replace(expand_dims="yes"))
+    assert expanded.partial_reduction == (0, 0, 32, 0) and expanded.expand_dims == (0, 0, 0, 8)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
+@pytest.mark.parametrize("name", ["h200", "a100", "rtx4090"])
+def test_sampled_schedules_break_no_rule(problem: Matvec, name: str) -> None:
+    sampled = space(problem, device(name))
+    schedules = sampled.sample(40, seed=5)
+    assert len({s.key() for s in schedules}) == 40
+    assert sampled.allowed(sampled.columns(schedules)).all()
+    assert all(not sampled.explain(s) for s in schedules)
+
+
+def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
+    refused: dict[str, str] = {}
+    rng = np.random.default_rng(0)
+    for problem in PROBLEMS:
+        whole = space(problem, H200)
+        for _ in range(200):
+            for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
+                refused.setdefault(violation.rule, violation.reason)
+    assert set(refused) == {rule.name for rule in (*laws(DOCUMENT, H200), *economies(DOCUMENT))}
+    for rule, reason in refused.items():
+        assert len(reason) > 20 and "\n" not in reason, rule
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
+def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
+    """What the space and the kernel count is what the config counts, and its tile goes to the threads without rest."""
+    for schedule in space(problem, H200).sample(60, seed=1):
+        p = plan(problem, schedule, H200)
+        lowering = p.lowering
+        assert lowering.accumulators_per_thread() == lawful_space(problem, H200).describe(schedule)["accumulators"]
+        assert (
+            f"static constexpr int accumulators = {lowering.accumulators_per_thread()};"
+            in config(problem, schedule, H200).members
+        )
+        assert lowering.lane_basis.size == H200.warp_size
+        assert lowering.subgroup_basis.size * H200.warp_size == p.threads
+        assert lowering.tile()[:2] == p.tile[:2]
+        assert lowering.tile()[2] * (lowering.tile()[3] if lowering.appended else 1) == p.tile[2]
+        share = lowering.to_nested().distributed_shape
+        assert share[:2] == (p.tile[0], p.rows_n)
+        elements = share[2] * (share[3] if lowering.appended else 1)
+        assert elements == p.batches_k * schedule.integer("thread")
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 6, 8, 1000, 12345, 16384])
+def test_a_load_is_the_widest_that_every_row_allows(k: int) -> None:
+    problem = Matvec(1, 64, k)
+    width = aligned_elements(problem)
+    assert k % width == 0 and width <= 8
+    assert width == 8 or k % (2 * width) != 0
+    for schedule in space(problem, H200).sample(20, seed=0):
+        assert plan(problem, schedule, H200).access == min(width, schedule.integer("thread"))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
+def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> None:
+    for schedule in space(problem, H200).sample(40, seed=2):
+        small = shrink(problem, schedule)
+        tiles = {"m": "workgroup_m", "n": "workgroup_n", "k": "partial_reduction"}
+        for axis, tile in ((a, schedule.integer(name)) for a, name in tiles.items()):
+            whole, cut = getattr(problem, axis), getattr(small, axis)
+            assert cut <= whole
+            assert cut % tile == whole % tile
+        unroll, of_split = schedule.integer("k_unroll"), plan(problem, schedule, H200).steps_of_split
+        kept = plan(small, schedule, H200).steps_of_split
+        assert kept == min(of_split, 2 * unroll + of_split % unroll)
+        assert not lawful_space(small, H200).explain(schedule)
+        assert plan(small, schedule, H200).access == plan(problem, schedule, H200).access
+        assert shrink(small, schedule) == small
+
+
+def test_work_counts_what_the_kernel_moves() -> None:
+    row = family("matvec")
+    for schedule in space(DOCUMENT, H200).sample(40, seed=3):
+        counted = row.work(DOCUMENT, schedule, H200)
+        assert counted.blocks * counted.flops >= DOCUMENT.flops
+        assert counted.dram_bytes >= DOCUMENT.min_bytes
+        w_bytes = 2 * schedule.integer("workgroup_n") * DOCUMENT.k / schedule.integer("split_k")
+        assert counted.load_bytes >= w_bytes
+        assert counted.shared_wavefronts * 128 >= w_bytes
+        assert counted.instructions * 64 >= counted.flops  # 32 FMAs an instruction, the rest on top

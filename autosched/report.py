@@ -35,7 +35,9 @@ def time(seconds: float) -> str:
 
 
 def flop_rate(problem: Problem, seconds: float) -> str:
-    """What a time means in arithmetic: ``644.1 TFLOP/s``."""
+    """What a time means in arithmetic: ``644.1 TFLOP/s``; in moved bytes where there is none: ``4.103 TB/s``."""
+    if not problem.flops:
+        return f"{_scaled(problem.min_bytes / seconds)}B/s"
     return f"{_scaled(problem.flops / seconds)}FLOP/s"
 
 

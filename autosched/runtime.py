@@ -16,8 +16,22 @@ from search_spaces.problem import Operand
 
 ALIGNMENT = 16  # bytes: the widest access of any kernel; what cupy and torch allocate starts at multiples of 256
 
-_ARRAY_TYPES = {"f16": ("float16",), "bf16": ("uint16", "bfloat16"), "f32": ("float32",), "u32": ("uint32",)}
-_TORCH_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
+_ARRAY_TYPES = {
+    "f16": ("float16",),
+    "bf16": ("uint16", "bfloat16"),
+    "f32": ("float32",),
+    "u8": ("uint8",),
+    "u16": ("uint16",),
+    "u32": ("uint32",),
+}
+_TORCH_TYPES = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+}
 
 
 class RuntimeUnavailable(RuntimeError):

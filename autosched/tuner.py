@@ -13,6 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +29,7 @@ from measurements.emulator import HostCompilerMissing, host_compiler
 from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record, canonical_json
-from measurements.runners.base import Candidate, Comparing, Runner, RunnerStopped
+from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
 from search_spaces.devices import Device
 from search_spaces.family import family
 from search_spaces.problem import Problem
@@ -56,6 +57,7 @@ class VerifyOutcome(Protocol):
 
 Verifier = Callable[[Problem, Schedule], VerifyOutcome]
 Complexity = Callable[[Schedule], float]
+_Proposal = tuple[Schedule, Candidate | Measurement]  # the latter where no kernel could be generated
 
 
 class Trials(Protocol):
@@ -312,12 +314,32 @@ class Tuner:
 
     def _search(self, seconds: float) -> bool:
         """Until the trials are done or the time is up: False; or the sampler has no more to propose: True."""
-        while len(self._records) < self._wanted and time.monotonic() - self._started < seconds:
-            schedules = self._sampler.ask(min(self._batch, self._wanted - len(self._records)))
-            if not schedules:
-                return True
-            self._try(schedules)
-        return False
+        asked = 0
+
+        def proposals() -> list[_Proposal]:
+            nonlocal asked
+            schedules = self._sampler.ask(min(self._batch, self._wanted - asked))
+            asked += len(schedules)
+            made = [self._proposal(schedule) for schedule in schedules]
+            if isinstance(self._runner, Preparing):
+                new = [c for _, c in made if isinstance(c, Candidate) and c.kernel.digest not in self._known]
+                self._runner.prepare(new)
+            return made
+
+        # While one batch is measured, the next one is proposed and compiled, so that nothing waits for the sampler. It
+        # is told of a whole batch at a time, in the order of proposals: what is proposed depends on no clock.
+        with ThreadPoolExecutor(1, thread_name_prefix="propose") as proposing:
+            batch = proposals()
+            while batch:
+                more = asked < self._wanted and time.monotonic() - self._started < seconds
+                coming = proposing.submit(proposals) if more else None
+                told = self._try(batch)
+                batch = coming.result() if coming is not None else []
+                for schedule, measurement in told:
+                    self._sampler.tell(schedule, measurement)
+                if time.monotonic() - self._started >= seconds:
+                    return False
+        return asked < self._wanted
 
     def _finalists(self) -> tuple[Candidate, ...]:
         """The best, the winner of the last final, and the fastest others; kernels are those of today, each once."""
@@ -362,20 +384,30 @@ class Tuner:
         self._best = self._store.best(self._problem, self._device.name, provenance)
         return final
 
-    def _try(self, schedules: Sequence[Schedule]) -> None:
+    def _proposal(self, schedule: Schedule) -> _Proposal:
+        try:
+            kernel = self._generate(self._problem, schedule, self._device)
+        except ValueError as error:
+            reason = f"no kernel could be generated: {error}"
+            return schedule, Measurement(Status.COMPILE_ERROR, self._runner.provenance, reason)
+        return schedule, Candidate(self._problem, schedule, kernel)
+
+    def _try(self, proposals: Sequence[_Proposal]) -> list[tuple[Schedule, Measurement]]:
+        """Measure and store each proposal, as they are done; what came of them, in their order."""
+        results: dict[Schedule, Measurement] = {}
         same: dict[str, list[Candidate]] = {}  # schedules that give the same kernel are measured once
-        for schedule in schedules:
-            try:
-                kernel = self._generate(self._problem, schedule, self._device)
-            except ValueError as error:
-                reason = f"no kernel could be generated: {error}"
-                self._finish(schedule, None, Measurement(Status.COMPILE_ERROR, self._runner.provenance, reason))
+        for schedule, candidate in proposals:
+            if isinstance(candidate, Measurement):
+                self._finish(schedule, None, candidate)
+                results[schedule] = candidate
                 continue
+            kernel = candidate.kernel
             known = self._known.get(kernel.digest)
             if known is not None:
                 self._finish(schedule, kernel.digest, known)
+                results[schedule] = known
             else:
-                same.setdefault(kernel.digest, []).append(Candidate(self._problem, schedule, kernel))
+                same.setdefault(kernel.digest, []).append(candidate)
         digests = list(same)
         for position, measured in self._runner.measure([same[digest][0] for digest in digests]):
             digest = digests[position]
@@ -384,13 +416,14 @@ class Tuner:
             self._known[digest] = measurement
             for candidate in (first, *others):
                 self._finish(candidate.schedule, digest, measurement)
+                results[candidate.schedule] = measurement
+        return [(schedule, results[schedule]) for schedule, _ in proposals if schedule in results]
 
     def _finish(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
         record = self._store.append(self._record(schedule, digest, measurement))
         self._records.append(record)
         if self._is_better(measurement):
             self._best = record
-        self._sampler.tell(schedule, measurement)
         if self._observer is not None:
             if not record.ok:
                 self._failures[record.status.value] += 1

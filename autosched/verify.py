@@ -18,7 +18,9 @@ from search_spaces.family import family
 from search_spaces.problem import Array, Problem
 from search_spaces.schedule import Schedule
 
-EMULATED_FLOPS = 2.0 * 256**3  # a problem up to this size is emulated as it is, a larger one is cut to a few tiles
+# A problem up to these sizes is emulated as it is, a larger one is cut to a few tiles.
+EMULATED_FLOPS = 2.0 * 256**3
+EMULATED_BYTES = 4 * 2**20  # of its operands
 TIME_LIMIT = 60.0  # seconds that the emulation of one candidate may take
 
 
@@ -62,7 +64,8 @@ class Verification:
 
 def emulated_problem(problem: Problem, schedule: Schedule) -> Problem:
     """``problem`` if it is small, else cut to a few tiles of ``schedule`` with the same remainders."""
-    return problem if problem.flops <= EMULATED_FLOPS else family(problem.family).shrink(problem, schedule)
+    small = problem.flops <= EMULATED_FLOPS and problem.min_bytes <= EMULATED_BYTES
+    return problem if small else family(problem.family).shrink(problem, schedule)
 
 
 def verify_one(

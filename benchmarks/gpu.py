@@ -67,6 +67,12 @@ RESERVE = 0.03  # for writing the last results
 LEAST_SECONDS = 5.0  # a shape with less is not begun
 FINAL_SHARE = 0.25  # of a shape's time, for the final and the comparison
 
+# Small enough to emulate, with remainders in every direction.
+AGREEMENT_PROBLEMS = (
+    Matmul(m=96, n=80, k=72),
+    Matmul(m=70, n=131, k=99, a="bf16", b="bf16", out="f32", order_a="col"),
+)
+
 _PYTEST_INI = """[pytest]
 markers = gpu: needs a CUDA GPU that answers
 pythonpath = {root} {root}/tests/helpers
@@ -84,7 +90,7 @@ class Plan:
     rounds: int = 20
     tests: Path = ROOT / "tests" / "gpu"
     matmuls: tuple[tuple[str, Problem], ...] | None = None
-    agreement: tuple[Problem, ...] = (Matmul(m=96, n=80, k=72), Matmul(m=70, n=131, k=99, order_a="col", a="bf16", b="bf16", out="f32"))  # fmt: skip
+    agreement: tuple[Problem, ...] = AGREEMENT_PROBLEMS
     per_problem: int = 4  # candidates that are also emulated
 
 
@@ -448,7 +454,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    short, trials, ok, us, flops, rate, library, *_ = _cells(row)
+    _, trials, ok, us, flops, rate, library, *_ = _cells(row)
     return f"{ok} of {trials} trials ok, best {us} us, {flops} TFLOP/s, {rate} GB/s, {library} of the library's time"
 
 

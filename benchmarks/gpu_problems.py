@@ -1,9 +1,10 @@
-"""What the GPU benchmark tunes: matmul shapes by purpose, the most telling first, and one shape of each other family."""
+"""What the GPU benchmark tunes: matmul shapes by purpose, the most telling first, and one of each other family."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 from search_spaces.family import Family, families
 from search_spaces.matmul import Matmul
@@ -58,13 +59,14 @@ def others() -> Iterator[tuple[str, Problem | str]]:
             yield row.name, _typical(row)
 
 
-def _typical(row: Family) -> Problem | str:
+def _typical(row: Family[Any]) -> Problem | str:
     options = {}
     for option in row.options:
         if option.default is None and option.name not in _SIZES:
             return f"no size is known for its option {option.name}"
         options[option.name] = _SIZES[option.name] if option.default is None else option.default
     try:
-        return row.problem_from_options(options)
+        problem: Problem = row.problem_from_options(options)
     except ValueError as error:
         return str(error)
+    return problem

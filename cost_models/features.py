@@ -236,6 +236,7 @@ def features(problem: Problem, schedules: Sequence[Schedule], device: Device) ->
     row = family(problem.family)
     space = row.space(problem, device)
     names, parts = _schedule_columns(space, schedules)
+    space.prepare(schedules)  # each work asks for the attributes of its schedule
     works = tuple(row.work(problem, schedule, device) for schedule in schedules)
     batch = Batch(problem, device, works)
     fixed = np.empty((len(schedules), len(FEATURES)), dtype=np.float32)

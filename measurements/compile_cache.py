@@ -101,7 +101,7 @@ class CompileCache:
 
         Raises OSError, for example when the disk is full, and ValueError as ``prepare`` does.
         """
-        if not self._entries.is_dir():
+        if not self._cubins.is_dir():  # the one that ``prepare`` makes last
             self.prepare()
         digest = hashlib.sha256(cubin).hexdigest()
         path = self._cubin_path(digest)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from search_spaces.problem import Operand
@@ -41,11 +43,26 @@ class Kernel:
 
 
 def headers_digest(folder: str) -> str:
-    """SHA-256 over names and contents of all files below ``folder``."""
+    """SHA-256 over names and contents of all files below ``folder``, read again when a size or a time has changed."""
+    return _contents_digest(folder, tuple(sorted(_files(folder))))
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int]]:
+    """(path, time of the last change in ns, size) of every file below ``folder``."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _files(entry.path)
+            elif entry.is_file():
+                status = entry.stat()
+                yield entry.path, status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=16)
+def _contents_digest(folder: str, files: tuple[tuple[str, int, int], ...]) -> str:
     h = hashlib.sha256()
-    root = Path(folder)
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
+    for path in sorted(Path(file) for file, _, _ in files):
         content = path.read_bytes()
-        h.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+        h.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
         h.update(content)
     return h.hexdigest()

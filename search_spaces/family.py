@@ -74,11 +74,13 @@ AnyFamily = Family[Any]
 
 @cache
 def _load() -> dict[str, AnyFamily]:
+    from search_spaces.copy.family import FAMILY as copy
     from search_spaces.matmul.family import FAMILY as matmul
     from search_spaces.matvec.family import FAMILY as matvec
     from search_spaces.row_reduction.family import FAMILIES as row_reductions
+    from search_spaces.transpose.family import FAMILY as transpose
 
-    return {f.name: f for f in (matmul, matvec, *row_reductions)}
+    return {f.name: f for f in (matmul, matvec, *row_reductions, transpose, copy)}
 
 
 def families() -> tuple[AnyFamily, ...]:

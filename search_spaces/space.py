@@ -61,6 +61,7 @@ class Space:
                     raise ValueError(f"{user} needs {need}, which is neither a parameter nor an attribute")
         self.attributes = _in_order(self.parameters, attributes)
         self._parameter = {p.name: p for p in self.parameters}
+        self._described: dict[Schedule, dict[str, int]] = {}
 
     def __repr__(self) -> str:
         return f"Space({self.family}: {len(self.parameters)} parameters, {len(self.rules)} rules)"
@@ -169,7 +170,19 @@ class Space:
 
     def describe(self, schedule: Schedule | Mapping[str, Value]) -> dict[str, int]:
         """The attributes of one schedule, legal or not. Raises ValueError as ``explain`` does."""
+        known = self._described.get(schedule) if isinstance(schedule, Schedule) else None
+        if known is not None:
+            return dict(known)
         return {name: int(array[0]) for name, array in self.attributes_of(self.columns([schedule])).items()}
+
+    def prepare(self, schedules: Sequence[Schedule]) -> None:
+        """Make ``describe`` quick for ``schedules``, all at once, until this is called again.
+
+        Raises ValueError as ``explain`` does for any of them.
+        """
+        columns = {name: array.tolist() for name, array in self.attributes_of(self.columns(schedules)).items()}
+        rows = zip(*columns.values(), strict=True) if columns else ((),) * len(schedules)
+        self._described = {s: dict(zip(columns, row, strict=True)) for s, row in zip(schedules, rows, strict=True)}
 
     def _with_attributes(self, columns: Columns, attributes: Sequence[str]) -> Columns:
         whole = columns.select([p.name for p in self.parameters])

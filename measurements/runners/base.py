@@ -75,6 +75,14 @@ class Runner(Protocol):
 
 
 @runtime_checkable
+class Preparing(Protocol):
+    """A runner that can compile candidates before it is asked to measure them."""
+
+    def prepare(self, candidates: Sequence[Candidate]) -> None:
+        """Start on candidates that will be measured next, behind those that are being measured. Does not wait."""
+
+
+@runtime_checkable
 class Comparing(Protocol):
     """A runner that can also time candidates in turns."""
 

@@ -113,6 +113,10 @@ class CudaRunner:
             "cache": "warm" if self.options.warm_cache else "cold",
         }
 
+    def prepare(self, candidates: Sequence[Candidate]) -> None:
+        """Compile candidates that will be measured next."""
+        self._pool.prepare([c.kernel for c in candidates], self.device.arch)
+
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """As the contract says. Raises RunnerStopped when the GPU no longer answers."""
         call = self._call()

@@ -49,6 +49,10 @@ class EstimateRunner:
             "model": self._model,
         }
 
+    def prepare(self, candidates: Sequence[Candidate]) -> None:
+        """Compile candidates that will be measured next."""
+        self._pool.prepare([c.kernel for c in candidates], self._device.arch)
+
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """As the contract says. Raises ValueError if ``predict`` gives something that is not a time."""
         if self._closed:

@@ -28,6 +28,8 @@ __device__ double value(unsigned short bits, double) {  // IEEE half, without th
 }
 __device__ double value(unsigned short bits, float) { return (double)__uint_as_float((unsigned)bits << 16); }
 __device__ double value(float x, float) { return (double)x; }
+struct Bits {};  // u8, u16 and u32
+__device__ double value(unsigned x, Bits) { return (double)x; }
 
 // report: [0] elements that are wrong, [1] index of the first, [2] bits of the largest error over its tolerance.
 template <class Stored, class Kind>
@@ -63,6 +65,18 @@ extern "C" __global__ void check_f32(const float* found, const double* wanted, c
                                      u64* report) {
   check<float, float>(found, wanted, allowed, count, report);
 }
+extern "C" __global__ void check_u8(const unsigned char* found, const double* wanted, const double* allowed, u64 count,
+                                    u64* report) {
+  check<unsigned char, Bits>(found, wanted, allowed, count, report);
+}
+extern "C" __global__ void check_u16(const unsigned short* found, const double* wanted, const double* allowed,
+                                     u64 count, u64* report) {
+  check<unsigned short, Bits>(found, wanted, allowed, count, report);
+}
+extern "C" __global__ void check_u32(const unsigned* found, const double* wanted, const double* allowed, u64 count,
+                                     u64* report) {
+  check<unsigned, Bits>(found, wanted, allowed, count, report);
+}
 
 // Slots of `stride` bytes, one per blockIdx.y: an array of `bytes` bytes and a gap that holds the guard byte.
 // mode 0: any contents, 1: equal to `expected`, 2: zero.
@@ -94,7 +108,7 @@ KERNEL = Kernel(
 
 
 def entry_for(dtype: str) -> str:
-    """The entry function that checks an output of type "f16", "bf16" or "f32"."""
+    """The entry function that checks an output of a type of ``search_spaces.dtypes.DTYPES``, by its name."""
     return f"check_{dtype}"
 
 

@@ -17,6 +17,7 @@ from search_spaces.matmul.space import (
     parse_layout,
     raster_group,
     row_major,
+    space,
     tile_shape,
 )
 from search_spaces.problem import Operand
@@ -105,7 +106,7 @@ class MatmulPlan:
 @lru_cache(maxsize=4096)
 def plan(problem: Matmul, schedule: Schedule, device: Device) -> MatmulPlan:
     """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
-    facts = lawful_space(problem, device).describe(schedule)
+    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
     m, n, k = (schedule.integer(f"tile_{axis}") for axis in "mnk")
     row = intrinsic(schedule.text("intrinsic"))
     sg_layout = (schedule.integer("sg_layout_m"), schedule.integer("sg_layout_n"))

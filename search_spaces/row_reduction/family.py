@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from search_spaces.devices import Device
 from search_spaces.dtypes import FLOAT_DTYPES
-from search_spaces.family import Family, KernelConfig, Option
-from search_spaces.problem import Problem
+from search_spaces.family import Family, Option
 from search_spaces.row_reduction.config import config
 from search_spaces.row_reduction.problem import AXES, KINDS, LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
 from search_spaces.row_reduction.shrink import shrink
 from search_spaces.row_reduction.space import space
 from search_spaces.row_reduction.work import work
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
-from search_spaces.work import Work
 
 _TYPES = tuple(FLOAT_DTYPES)
 
 _SIZES = (
     Option("rows", ("--rows",), int, "rows of x"),
-    Option("cols", ("--cols",), int, "columns of x"),
+    Option("cols", ("--columns", "--cols"), int, "columns of x"),
     Option("dtype", ("--dtype",), str, "type of x", "f16", _TYPES),
 )
 _OUT = Option("out", ("--out",), str, "type of out; by default that of x", "", ("", *_TYPES))
@@ -35,47 +27,19 @@ _REDUCE = (
 )
 
 
-def _checked(problem: Problem) -> RowProblem:
-    if not isinstance(problem, RowProblem):
-        raise TypeError(f"expected a problem over rows, not {type(problem).__name__}")
-    return problem
-
-
-def _space(problem: Problem, device: Device) -> Space:
-    return space(_checked(problem), device)
-
-
-def _config(problem: Problem, schedule: Schedule, device: Device) -> KernelConfig:
-    return config(_checked(problem), schedule, device)
-
-
-def _work(problem: Problem, schedule: Schedule, device: Device) -> Work:
-    return work(_checked(problem), schedule, device)
-
-
-def _shrink(problem: Problem, schedule: Schedule) -> Problem:
-    return shrink(_checked(problem), schedule)
-
-
-def _family(kind: type[RowProblem], summary: str, options: tuple[Option, ...]) -> Family:
-    def from_options(given: Mapping[str, Any]) -> Problem:
-        return kind.from_options(given)
-
-    def from_json(data: Mapping[str, Any]) -> Problem:
-        return kind.from_json(data)
-
+def _family(problem: type[RowProblem], summary: str, options: tuple[Option, ...]) -> Family[RowProblem]:
     return Family(
-        name=kind.family,
+        name=problem.family,
         summary=summary,
         header="autosched/kernels/row_reduction.cuh",
         entry="autosched::row_reduction",
         options=options,
-        problem_from_options=from_options,
-        problem_from_json=from_json,
-        space=_space,
-        config=_config,
-        work=_work,
-        shrink=_shrink,
+        problem_from_options=problem.from_options,
+        problem_from_json=problem.from_json,
+        space=space,
+        config=config,
+        work=work,
+        shrink=shrink,
     )
 
 
@@ -83,5 +47,7 @@ FAMILIES = (
     _family(Reduce, "sum, max, mean, sum of squares or argmax of rows or columns", (*_SIZES, *_REDUCE)),
     _family(Softmax, "softmax of every row", (*_SIZES, _OUT)),
     _family(RmsNorm, "rows over their root mean square, times a weight", (*_SIZES, _OUT, _EPS)),
-    _family(LayerNorm, "rows less their mean, over their deviation, times a weight, plus a bias", (*_SIZES, _OUT, _EPS)),
+    _family(
+        LayerNorm, "rows less their mean, over their deviation, times a weight, plus a bias", (*_SIZES, _OUT, _EPS)
+    ),
 )

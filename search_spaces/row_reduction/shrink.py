@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from search_spaces.row_reduction.problem import Reduce, RowProblem
+from search_spaces.row_reduction.space import chunk_length
 from search_spaces.schedule import Schedule
 
 CUT_STEPS = 3  # steps of the loop that stay: enough to use every buffer again
@@ -21,7 +22,10 @@ def shrink(problem: RowProblem, schedule: Schedule) -> RowProblem:
     step = integer("lanes") * integer("subgroups") * integer("unroll") * (vector if problem.along else 1)
     tile = 32 // integer("lanes") * integer("kept_subgroups") * integer("batch") * (1 if problem.along else vector)
     span = step * split
-    length = min(problem.length, CUT_STEPS * span + problem.length % span)
+    length = problem.length % span + CUT_STEPS * span
+    while length < problem.length and (split - 1) * int(chunk_length(length, problem.along, split)) >= length:
+        length += span  # parts are whole vectors, and each must have some
+    length = min(length, problem.length)
     kept = min(problem.kept_extent, tile + problem.kept_extent % tile)
     if not isinstance(problem, Reduce):
         return replace(problem, rows=kept, cols=length)

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.columns import Columns
+from search_spaces.device_rules import device_rules
 from search_spaces.devices import Device
 from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
 from search_spaces.row_reduction.problem import RowProblem
 from search_spaces.rules import Attribute, BoolArray, Rule
 from search_spaces.space import Space
 
-REGISTER_OVERHEAD = 20  # registers for addresses and counters
-REGISTERS_EACH_KEPT = 4  # a row's address and its scale, for each kept element
+REGISTER_OVERHEAD = 20  # registers for addresses and counters, seen at the least in compiled kernels
 BODY_LIMIT = 256  # elements that one step of the loop handles for a thread; more overflow the instruction cache
 KEPT_BODY_LIMIT = 512  # elements of a thread where its rows are kept in registers and the loop is unrolled whole
 STEP_LIMIT = 1024  # steps of the loop over a row, where more threads could be had
@@ -73,6 +73,13 @@ def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
     return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
 
 
+def chunk_length(length: int, along: bool, split: npt.ArrayLike) -> IntArray:
+    """Elements of a row that each of ``split`` blocks reduces, the last one perhaps fewer. Along contiguous memory
+    every part begins where all vectors that divide the row are aligned."""
+    unit = 8 if along else 1
+    return np.minimum(ceil_div(ceil_div(length, split), unit) * unit, length)
+
+
 # Attributes -----------------------------------------------------------------------------------------------------------
 
 
@@ -84,20 +91,18 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         return lambda c: c["vector"] if reduced == problem.along else 1
 
     reduced_vector, kept_vector = vector_along(True), vector_along(False)
-    unit = 1 if not problem.along else 8  # chunks begin where every vector width is aligned
-
-    def chunk(c: Columns) -> IntArray:
-        whole = ceil_div(problem.length, c["split"])
-        return np.minimum(np.where(c["split"] == 1, whole, ceil_div(whole, unit) * unit), problem.length)
 
     def words(c: Columns) -> IntArray:
-        return c.map("passes", lambda passes: sum(problem.state_words(passes)))
+        total: IntArray = c.map("passes", lambda passes: sum(problem.state_words(passes)))
+        return total
 
     def packet_words(c: Columns) -> IntArray:
         return ceil_div(c["vector"] * element_bytes, 4)
 
-    def in_registers(c: Columns) -> IntArray:
-        return c.map("keep", lambda keep: keep == "registers")
+    def held(c: Columns) -> IntArray:
+        """Vectors in registers at a time: all of them, or those of one step."""
+        kept: BoolArray = c.map("keep", lambda keep: keep == "registers", np.bool_)
+        return np.where(kept, c["packets"], c["unroll"] * c["batch"])
 
     return (
         Attribute("threads", ("subgroups", "kept_subgroups"), lambda c: c["subgroups"] * c["kept_subgroups"] * 32),
@@ -113,7 +118,12 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
             lambda c: c["lanes"] * c["subgroups"] * c["unroll"] * reduced_vector(c),
             "elements of a row in one step of the loop (partial_reduction)",
         ),
-        Attribute("chunk", ("split",), chunk, "elements of a row that one block reduces"),
+        Attribute(
+            "chunk",
+            ("split",),
+            lambda c: chunk_length(problem.length, problem.along, c["split"]),
+            "elements of a row that one block reduces",
+        ),
         Attribute("steps", ("chunk", "step"), lambda c: ceil_div(c["chunk"], c["step"])),
         Attribute(
             "packets",
@@ -146,10 +156,10 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
             "registers",
             ("states", "packets", "unroll", "batch", "vector", "keep", "passes"),
             lambda c: REGISTER_OVERHEAD
-            + c["states"] * (words(c) + REGISTERS_EACH_KEPT)
-            + c["vector"]
-            + np.where(in_registers(c) > 0, c["packets"], c["unroll"] * c["batch"]) * packet_words(c),
-            "registers of a thread, estimated",
+            + c["states"] * words(c)
+            + 2 * c["batch"]
+            + held(c) * packet_words(c),
+            "registers of a thread, estimated from below: states, addresses of rows, vectors",
         ),
         Attribute(
             "blocks",
@@ -174,7 +184,7 @@ def combine_at(split: IntArray) -> IntArray:
 
 def laws(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
     """Rules without which the kernel does not compile, launch or compute ``problem``."""
-    return (*_memory_rules(problem), *_split_rules(problem), *_device_rules(device))
+    return (*_memory_rules(problem), *_split_rules(problem), *device_rules(device))
 
 
 def economies(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
@@ -239,66 +249,17 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
     )
 
 
-def _device_rules(device: Device) -> tuple[Rule, ...]:
-    def register_limit(c: Columns) -> IntArray:
-        # Registers are allotted to warps in units; a warp's share limits its threads.
-        unit = device.register_allocation_unit
-        warps = c["threads"] // device.warp_size * c["min_blocks"]
-        share = device.registers_per_sm // np.maximum(warps, 1) // unit * unit // device.warp_size
-        return np.minimum(share, device.max_registers_per_thread)
-
-    return (
-        Rule(
-            "threads",
-            ("threads",),
-            lambda c: c["threads"] <= device.max_threads_per_block,
-            lambda v: f"{v['threads']} threads are more than the {device.max_threads_per_block} of a block",
-        ),
-        Rule(
-            "min_blocks",
-            ("threads", "min_blocks"),
-            lambda c: c["threads"] * c["min_blocks"] <= device.max_threads_per_sm,
-            lambda v: (
-                f"{v['min_blocks']} blocks of {v['threads']} threads exceed the {device.max_threads_per_sm} of an "
-                f"SM of {device.name}"
-            ),
-        ),
-        Rule(
-            "registers",
-            ("registers", "threads", "min_blocks"),
-            lambda c: c["registers"] <= register_limit(c),
-            lambda v: (
-                f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
-                f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, each thread at most "
-                f"{device.max_registers_per_thread})"
-            ),
-        ),
-        Rule(
-            "shared_memory",
-            ("shared_bytes", "min_blocks"),
-            lambda c: (
-                (c["shared_bytes"] <= device.shared_per_block)
-                & ((c["shared_bytes"] + device.reserved_shared_per_block) * c["min_blocks"] <= device.shared_per_sm)
-            ),
-            lambda v: (
-                f"{v['shared_bytes']} bytes of shared memory in each of {v['min_blocks']} blocks exceed "
-                f"{device.name}'s {device.shared_per_block} a block or {device.shared_per_sm} an SM"
-            ),
-        ),
-    )
-
-
 def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
     def step_useful(c: Columns) -> BoolArray:
-        smallest = (c["lanes"] == 1) & (c["subgroups"] == 1) & (c["unroll"] == 1)
-        return (c["step"] < 2 * c["chunk"]) | smallest
+        smallest: BoolArray = (c["lanes"] == 1) & (c["subgroups"] == 1) & (c["unroll"] == 1)
+        useful: BoolArray = c["step"] < 2 * c["chunk"]
+        return useful | smallest
 
     def tile_useful(c: Columns) -> BoolArray:
         # Lanes that do not share a row must hold rows of their own; what else makes the tile larger is a choice.
-        smallest = (c["kept_subgroups"] == 1) & (c["batch"] == 1)
-        if not problem.along:
-            smallest &= (c["vector"] == 1) | (c["kept_tile"] < 2 * problem.kept_extent)
-        return (c["kept_tile"] < 2 * problem.kept_extent) | smallest
+        useful: BoolArray = c["kept_tile"] < 2 * problem.kept_extent
+        smallest: BoolArray = (c["kept_subgroups"] == 1) & (c["batch"] == 1)
+        return useful | (smallest & (True if problem.along else c["vector"] == 1))
 
     return (
         Rule(

@@ -11,10 +11,8 @@ from search_spaces.matmul.config import layout_type
 from search_spaces.schedule import Schedule
 from search_spaces.shared_layout import SharedLayout
 from search_spaces.transpose.problem import Transpose
-from search_spaces.transpose.space import lawful_space, parse_layout, raster_group
+from search_spaces.transpose.space import NONE, lawful_space, parse_layout, raster_group
 from search_spaces.wg_map import WgMap
-
-_ROUTES = {"cp.async": "cp_async", "ld.global": "shared", "registers": "registers"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def plan(problem: Transpose, schedule: Schedule, device: Device) -> TransposePla
     load_map.verify((rows, columns))
     layout: SharedLayout | None = None
     load_piece, store_piece = vector, block_rows
-    if schedule["route"] == "registers":
+    if schedule["layout"] == NONE:
         store_map = load_map.transpose_input()
     else:
         store_columns, store_vector = schedule.integer("store_columns"), schedule.integer("store_vector")
@@ -119,8 +117,7 @@ def config(problem: Transpose, schedule: Schedule, device: Device) -> KernelConf
     members = (
         f"using Word = {problem.word.c_name};",
         f"using Layout = {layout_type(layout)};",
-        f"static constexpr autosched::TransposeRoute route = "
-        f"autosched::TransposeRoute::{_ROUTES[schedule.text('route')]};",
+        f"static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::{_route(p)};",
         *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
         f"static constexpr autosched::Raster raster_order = autosched::Raster::{raster.partition('_')[0]};",
     )
@@ -133,3 +130,10 @@ def config(problem: Transpose, schedule: Schedule, device: Device) -> KernelConf
         min_blocks=schedule.integer("min_blocks"),
         dynamic_shared_bytes=p.shared_bytes,
     )
+
+
+def _route(p: TransposePlan) -> str:
+    """The name of the kernel's route."""
+    if p.layout is None:
+        return "registers"
+    return "cp_async" if p.schedule["copy"] == "cp.async" else "shared"

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from search_spaces.devices import Device
-from search_spaces.family import Family, KernelConfig, Option
-from search_spaces.problem import Problem
+from search_spaces.family import Family, Option
+from search_spaces.pictures import Drawing
 from search_spaces.schedule import Schedule
-from search_spaces.space import Space
-from search_spaces.transpose.config import config
+from search_spaces.transpose.config import config, plan
 from search_spaces.transpose.problem import ELEMENT_BYTES, Transpose
 from search_spaces.transpose.shrink import shrink
 from search_spaces.transpose.space import space
 from search_spaces.transpose.work import work
-from search_spaces.work import Work
 
 OPTIONS = (
     Option("rows", ("--rows",), int, "rows of x"),
@@ -25,34 +20,16 @@ OPTIONS = (
 )
 
 
-def _transpose(problem: Problem) -> Transpose:
-    if not isinstance(problem, Transpose):
-        raise TypeError(f"expected a transpose problem, not {type(problem).__name__}")
-    return problem
-
-
-def _from_json(data: Mapping[str, Any]) -> Problem:
-    return Transpose.from_json(data)
-
-
-def _from_options(options: Mapping[str, Any]) -> Problem:
-    return Transpose.from_options(options)
-
-
-def _space(problem: Problem, device: Device) -> Space:
-    return space(_transpose(problem), device)
-
-
-def _config(problem: Problem, schedule: Schedule, device: Device) -> KernelConfig:
-    return config(_transpose(problem), schedule, device)
-
-
-def _work(problem: Problem, schedule: Schedule, device: Device) -> Work:
-    return work(_transpose(problem), schedule, device)
-
-
-def _shrink(problem: Problem, schedule: Schedule) -> Problem:
-    return shrink(_transpose(problem), schedule)
+def _drawings(problem: Transpose, schedule: Schedule, device: Device) -> tuple[Drawing, ...]:
+    p = plan(problem, schedule, device)
+    maps = (Drawing("threads that load the tile of x", p.load_map, p.tile),)
+    if p.layout is None:
+        return maps
+    return (
+        *maps,
+        Drawing("threads that store the tile of out", p.store_map, p.tile[::-1]),
+        Drawing("the tile of x in shared memory", p.layout, element_bytes=problem.element_bytes),
+    )
 
 
 FAMILY = Family(
@@ -61,10 +38,11 @@ FAMILY = Family(
     header="autosched/kernels/transpose.cuh",
     entry="autosched::transpose",
     options=OPTIONS,
-    problem_from_options=_from_options,
-    problem_from_json=_from_json,
-    space=_space,
-    config=_config,
-    work=_work,
-    shrink=_shrink,
+    problem_from_options=Transpose.from_options,
+    problem_from_json=Transpose.from_json,
+    space=space,
+    config=config,
+    work=work,
+    shrink=shrink,
+    drawings=_drawings,
 )

@@ -1,4 +1,4 @@
-"""Moving arrays: ``out[b, j, i] = x[b, i, j]`` and, as a case of its own, ``out = x``. Bits are moved, never read."""
+"""Moving arrays, ``out[b, j, i] = x[b, i, j]`` above all: bits are moved, whatever they mean."""
 
 from __future__ import annotations
 
@@ -104,17 +104,3 @@ class Transpose(ArrayMove):
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         return {"out": self.word.load(inputs["x"].swapaxes(1, 2))}
-
-
-@dataclass(frozen=True)
-class Copy(ArrayMove):
-    """``out = x``."""
-
-    family: ClassVar[str] = "copy"
-
-    @property
-    def out_shape(self) -> tuple[int, int, int]:
-        return self.batch, self.rows, self.columns
-
-    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        return {"out": self.word.load(inputs["x"])}

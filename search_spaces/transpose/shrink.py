@@ -14,12 +14,9 @@ def shrink(problem: Transpose, schedule: Schedule) -> Transpose:
     A full tile and the remainder stay along rows and columns, two full tiles where there is no remainder; of the batch,
     two, or as many as it takes for a block to reuse each of its stages and for a second block to have too few tiles.
     """
-    sizes = {}
-    for name in ("rows", "columns"):
-        extent, tile = int(getattr(problem, name)), schedule.integer(f"tile_{name}")
-        sizes[name] = min(extent, tile + (extent % tile or tile))
-    tiles = 1
-    for name, size in sizes.items():
-        tiles *= -(-size // schedule.integer(f"tile_{name}"))
+    tile_rows, tile_columns = schedule.integer("tile_rows"), schedule.integer("tile_columns")
+    rows = min(problem.rows, tile_rows + (problem.rows % tile_rows or tile_rows))
+    columns = min(problem.columns, tile_columns + (problem.columns % tile_columns or tile_columns))
+    tiles = -(-rows // tile_rows) * -(-columns // tile_columns)
     wanted = schedule.integer("block_tiles") + 1
-    return replace(problem, **sizes, batch=min(problem.batch, max(2, -(-wanted // tiles))))
+    return replace(problem, rows=rows, columns=columns, batch=min(problem.batch, max(2, -(-wanted // tiles))))

@@ -27,12 +27,13 @@ WARP = 32
 SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat themselves, so a few accesses show them
 STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
+DRAINED = 32  # registers of elements on their way from shared memory to out
 MOST_STAGED = 128  # registers of a thread that hold elements
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
 MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
 MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
 MOST_GRID = 2**31 - 1  # blocks of a launch along x
-ROUTES = ("cp.async", "ld.global", "registers")
+NONE = "none"  # the layout of a tile that never is in shared memory
 
 Values = Mapping[str, Value]
 
@@ -55,6 +56,19 @@ def vectors(problem: Transpose) -> tuple[int, ...]:
     return tuple(v for v in (1, 2, 4, 8, 16) if v * problem.element_bytes <= WIDEST_BYTES)
 
 
+def layouts(problem: Transpose) -> tuple[str, ...]:
+    """The list of ``sampled_layouts`` without what another of them does as well here: pads after each line, swizzles of
+    all eight chunks of 128 bytes, and xor."""
+
+    def kept(text: str) -> bool:
+        step = text.removeprefix("transpose+")
+        if step.startswith("pad"):
+            return step.endswith(",1)")
+        return "+" not in step and not step.startswith(("swizzle(1,", "swizzle(2,"))
+
+    return tuple(text for text in sampled_layouts(problem.element_bytes) if kept(text))
+
+
 def parameters(problem: Transpose) -> tuple[Parameter, ...]:
     """The domains: what may be sampled before any rule is asked."""
     tiles = (8, 16, 32, 64, 128, 256)
@@ -63,13 +77,15 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
         ordinal("tile_rows", tiles, "rows of x in a tile", 32),
         ordinal("tile_columns", tiles, "columns of x in a tile", 32),
         ordinal("threads", (64, 128, 256, 512), "threads of a block", 256),
-        categorical("route", ROUTES, "by cp.async or registers to shared memory, or through registers alone"),
+        categorical("copy", ("ld.global", "cp.async"), "how x is loaded"),
         ordinal("load_vector", vectors(problem), "elements of a row of x that a thread loads at a time"),
         ordinal("load_columns", columns, "threads along the rows of x (load wg_map)"),
         ordinal("block_rows", vectors(problem), "rows of the block that a thread turns in registers"),
         ordinal("store_vector", vectors(problem), "elements of a row of out that a thread stores at a time"),
         ordinal("store_columns", columns, "threads along the rows of out (store wg_map)"),
-        categorical("layout", sampled_layouts(problem.element_bytes), "shared-memory layout of the tile of x"),
+        categorical(
+            "layout", (NONE, *layouts(problem)), "shared-memory layout of the tile of x; none: it stays in registers"
+        ),
         ordinal("block_tiles", (1, 2, 4, 8), "tiles that a block moves one after another"),
         ordinal("stages", (1, 2, 3), "tiles in shared memory at a time"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
@@ -87,6 +103,8 @@ def raster_group(raster: str) -> int:
 @lru_cache(maxsize=2**14)
 def parse_layout(text: str, rows: int, columns: int) -> SharedLayout | str:
     """The layout of a tile, or why there is none."""
+    if text == NONE:
+        return "a tile that stays in registers has no layout"
     try:
         layout = SharedLayout.parse(text, (rows, columns))
     except ValueError as error:
@@ -131,18 +149,28 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.element_bytes
 
-    def stage_bytes(text: str, rows: int, columns: int, route: str) -> int:
+    def stage_bytes(text: str, rows: int, columns: int) -> int:
         layout = parse_layout(text, rows, columns)
-        if route == "registers" or isinstance(layout, str):
+        if isinstance(layout, str):
             return 0
         return -(-layout.size * element_bytes // STAGE_ALIGNMENT) * STAGE_ALIGNMENT
 
+    def staged(c: Columns) -> IntArray:
+        vectors_of_thread = _ceil_div(c["tile_bytes"], c["load_vector"] * element_bytes * c["threads"])
+        held = vectors_of_thread * _ceil_div(c["load_vector"] * element_bytes, 4)  # a register each, however small
+        return np.where(_loaded(c), held, np.minimum(held, DRAINED))
+
     return (
-        Attribute("tile_bytes", ("tile_rows", "tile_columns"), lambda c: c["tile_rows"] * c["tile_columns"] * element_bytes),
+        Attribute(
+            "tile_bytes",
+            ("tile_rows", "tile_columns"),
+            lambda c: c["tile_rows"] * c["tile_columns"] * element_bytes,
+            "bytes of the elements of a tile",
+        ),
         Attribute(
             "staged",
-            ("tile_bytes", "threads"),
-            lambda c: _ceil_div(c["tile_bytes"], 4 * c["threads"]),
+            ("tile_bytes", "threads", "load_vector", "copy"),
+            staged,
             "registers of a thread that hold elements",
         ),
         Attribute(
@@ -153,8 +181,8 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "stage_bytes",
-            ("layout", "tile_rows", "tile_columns", "route"),
-            lambda c: c.map(("layout", "tile_rows", "tile_columns", "route"), stage_bytes),
+            ("layout", "tile_rows", "tile_columns"),
+            lambda c: c.map(("layout", "tile_rows", "tile_columns"), stage_bytes),
             "shared bytes of one tile",
         ),
         Attribute(
@@ -163,10 +191,10 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
             lambda c: c["stage_bytes"] * c["stages"],
             "dynamic shared memory of a block",
         ),
-    )  # fmt: skip
+    )
 
 
-def _ceil_div(a: IntArray, b: IntArray) -> IntArray:
+def _ceil_div(a: IntArray, b: IntArray | int) -> IntArray:
     return -(-a // b)
 
 
@@ -185,7 +213,6 @@ def economies(problem: Transpose, device: Device) -> tuple[Rule, ...]:
         *_tile_economies(problem),
         *_binding_economies(problem),
         *_conflict_economies(problem),
-        *_canonical_economies(),
         *_order_economies(problem, device),
     )
 
@@ -202,7 +229,7 @@ def _map_laws(problem: Transpose) -> tuple[Rule, ...]:
         divides = np.equal(c["tile_columns"] % rows, 0) & np.equal(
             c["tile_rows"] % (c["store_columns"] * c["store_vector"]), 0
         )
-        return divides | c.map("route", lambda route: route == "registers", np.bool_)
+        return divides | _in_registers(c)
 
     return (
         Rule(
@@ -216,7 +243,7 @@ def _map_laws(problem: Transpose) -> tuple[Rule, ...]:
         ),
         Rule(
             "store_map",
-            ("tile_rows", "tile_columns", "threads", "store_vector", "store_columns", "route"),
+            ("tile_rows", "tile_columns", "threads", "store_vector", "store_columns", "layout"),
             store_divides,
             lambda v: (
                 f"{v['threads']} threads in {v['store_columns']} columns of {v['store_vector']} elements do not divide "
@@ -230,29 +257,43 @@ def _route_laws() -> tuple[Rule, ...]:
     return (
         Rule(
             "block_rows",
-            ("route", "block_rows"),
-            lambda c: np.equal(c["block_rows"], 1) | c.map("route", lambda route: route != "cp.async", np.bool_),
+            ("copy", "block_rows"),
+            lambda c: np.equal(c["block_rows"], 1) | _loaded(c),
             lambda v: f"block_rows is {v['block_rows']}, but cp.async brings no element into a register to turn it",
         ),
         Rule(
             "stages",
-            ("route", "stages"),
-            lambda c: np.equal(c["stages"], 1) | c.map("route", lambda route: route == "cp.async", np.bool_),
-            lambda v: f"{v['stages']} stages need cp.async: route {v['route']} has no tile in flight",
+            ("copy", "stages"),
+            lambda c: np.equal(c["stages"], 1) | ~_loaded(c),
+            lambda v: f"{v['stages']} stages need cp.async: {v['copy']} has no tile in flight",
         ),
         Rule(
             "in_register",
-            ("route", "block_rows", "store_vector"),
+            ("layout", "block_rows", "store_vector", "load_columns", "store_columns"),
             lambda c: (
-                np.equal(c["block_rows"], c["store_vector"])
-                | c.map("route", lambda route: route != "registers", np.bool_)
+                ~_in_registers(c)
+                | (
+                    np.equal(c["block_rows"], c["store_vector"])
+                    & np.equal(c["load_columns"] * c["store_columns"], WARP)
+                )
             ),
             lambda v: (
-                f"without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): store_vector "
-                f"{v['store_vector']} must be block_rows {v['block_rows']}"
+                "without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): store_vector "
+                f"{v['store_vector']} must be block_rows {v['block_rows']}, and load_columns {v['load_columns']} times "
+                f"store_columns {v['store_columns']} the {WARP} threads of a warp"
             ),
         ),
     )
+
+
+def _loaded(c: Columns) -> BoolArray:
+    loaded: BoolArray = c.map("copy", lambda how: how == "ld.global", np.bool_)
+    return loaded
+
+
+def _in_registers(c: Columns) -> BoolArray:
+    inside: BoolArray = c.map("layout", lambda text: text == NONE, np.bool_)
+    return inside
 
 
 def _layout_law() -> Rule:
@@ -268,11 +309,11 @@ def _layout_law() -> Rule:
             )
         return None
 
-    needs = ("layout", "tile_rows", "tile_columns", "block_rows", "route")
+    needs = ("layout", "tile_rows", "tile_columns", "block_rows")
     return Rule(
         "layout",
         needs,
-        lambda c: c.map(needs, lambda *v: v[4] == "registers" or refusal(*v[:4]) is None, np.bool_),
+        lambda c: c.map(needs, lambda *v: v[0] == NONE or refusal(*v) is None, np.bool_),
         lambda v: refusal(str(v["layout"]), _int(v, "tile_rows"), _int(v, "tile_columns"), _int(v, "block_rows")) or "",
         "the layout is injective, stays inside its tile and keeps turned blocks together",
     )
@@ -293,19 +334,20 @@ def _alignment_laws(problem: Transpose) -> tuple[Rule, ...]:
         )
 
     def together(c: Columns) -> BoolArray:
-        kept = c.map(("layout", "tile_rows", "tile_columns"), lambda *v: contiguity(*v, axis="cols"))
+        kept = c.map(("layout", "tile_rows", "tile_columns"), lambda text, m, n: contiguity(text, m, n, "cols"))
         wide = (c["load_vector"] * element_bytes >= 4) & (kept >= c["load_vector"])
-        return wide | c.map("route", lambda route: route != "cp.async", np.bool_)
+        return wide | _loaded(c)
 
     return (
         aligned("load_vector", "x", problem.columns),
         aligned("store_vector", "out", problem.rows),
         Rule(
             "copy_async",
-            ("route", "load_vector", "layout", "tile_rows", "tile_columns"),
+            ("copy", "load_vector", "layout", "tile_rows", "tile_columns"),
             together,
             lambda v: (
-                f"cp.async moves 4, 8 or 16 bytes that stay together, but load_vector {v['load_vector']} is "
+                "cp.async moves 4, 8 or 16 bytes to shared memory that stay together there, but load_vector "
+                f"{v['load_vector']} is "
                 f"{_int(v, 'load_vector') * element_bytes} bytes and layout {v['layout']} keeps "
                 f"{contiguity(str(v['layout']), _int(v, 'tile_rows'), _int(v, 'tile_columns'), 'cols')} elements of a "
                 "row together"
@@ -369,7 +411,7 @@ def _tile_economies(problem: Transpose) -> tuple[Rule, ...]:
 
 
 def _binding_economies(problem: Transpose) -> tuple[Rule, ...]:
-    """Automatic data movement: of all thread bindings and vectors of a side, those with few sectors and wide vectors."""
+    """Automatic data movement: of all bindings and vectors of a side, those with few sectors and wide vectors."""
     element_bytes = problem.element_bytes
 
     def side(name: str, line: str, extent: int) -> tuple[Rule, ...]:
@@ -433,8 +475,8 @@ def _conflict_economies(problem: Transpose) -> tuple[Rule, ...]:
     return (
         Rule(
             "load_conflicts",
-            (*load, "route"),
-            lambda c: c.map((*load, "route"), lambda *v: v[-1] == "registers" or loads(*v[:-1]), np.bool_),
+            load,
+            lambda c: c.map(load, loads, np.bool_),
             lambda v: (
                 f"layout {v['layout']} makes the stores of loaded vectors wait for banks more than {MOST_CONFLICTS:g} "
                 "times as long as without conflicts"
@@ -442,34 +484,12 @@ def _conflict_economies(problem: Transpose) -> tuple[Rule, ...]:
         ),
         Rule(
             "store_conflicts",
-            (*store, "route"),
-            lambda c: c.map((*store, "route"), lambda *v: v[-1] == "registers" or stores(*v[:-1]), np.bool_),
+            store,
+            lambda c: c.map(store, stores, np.bool_),
             lambda v: (
                 f"layout {v['layout']} makes the loads of out's vectors wait for banks more than {MOST_CONFLICTS:g} "
                 "times as long as without conflicts"
             ),
-        ),
-    )
-
-
-def _canonical_economies() -> tuple[Rule, ...]:
-    """The register route has neither a layout nor a store map of its own: one spelling of it is enough."""
-
-    def spelled_once(route: str, layout: str, columns: int) -> bool:
-        return route != "registers" or (layout == "identity" and columns == 4)
-
-    return (
-        Rule(
-            "unused",
-            ("route", "layout", "store_columns"),
-            lambda c: c.map(("route", "layout", "store_columns"), spelled_once, np.bool_),
-            lambda v: "route registers uses neither layout nor store_columns: leave them at identity and 4",
-        ),
-        Rule(
-            "stages_filled",
-            ("stages", "block_tiles"),
-            lambda c: c["stages"] <= c["block_tiles"],
-            lambda v: f"{v['stages']} stages are more than the {v['block_tiles']} tiles of a block",
         ),
     )
 
@@ -490,6 +510,12 @@ def _order_economies(problem: Transpose, device: Device) -> tuple[Rule, ...]:
                 f"raster {v['raster']} orders {-(-problem.rows // _int(v, 'tile_rows'))} x "
                 f"{-(-problem.columns // _int(v, 'tile_columns'))} tiles as a simpler raster does"
             ),
+        ),
+        Rule(
+            "stages_filled",
+            ("stages", "block_tiles"),
+            lambda c: c["stages"] <= c["block_tiles"],
+            lambda v: f"{v['stages']} stages are more than the {v['block_tiles']} tiles of a block",
         ),
         Rule(
             "block_tiles",

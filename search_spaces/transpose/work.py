@@ -16,7 +16,7 @@ def work(problem: Transpose, schedule: Schedule, device: Device) -> Work:
     p = plan(problem, schedule, device)
     element, warp = problem.element_bytes, device.warp_size
     elements = p.tile[0] * p.tile[1]
-    (block_rows, load_vector), (store_lines, store_vector) = p.load_map.sg_data, p.store_map.sg_data
+    (block_rows, load_vector), store_vector = p.load_map.sg_data, p.store_map.sg_data[1]
     loads, stores = elements / load_vector / warp, elements / store_vector / warp
     wavefronts = 0.0
     # A vector costs its access, and the check and address of a partial tile; turned elements cost a move each.
@@ -24,17 +24,14 @@ def work(problem: Transpose, schedule: Schedule, device: Device) -> Work:
     if p.layout is not None:
         into, out_of = elements / p.load_piece / warp, elements / p.store_piece / warp
         wavefronts = _wavefronts(p, into, out_of)
-        instructions += out_of + (into if schedule["route"] == "ld.global" else 0.0)
+        instructions += out_of + (into if schedule["copy"] == "ld.global" else 0.0)
         if p.store_piece < store_vector and element < 4:
             instructions += elements / warp  # pieces are put together
     load = expected_sectors(Region(p.tile, "cols", problem.columns, element), load_vector, p.load_map.sg_layout[1])
     store = expected_sectors(
-        Region((p.tile[1], p.tile[0]), "cols", problem.rows, element), store_vector, p.store_map.sg_layout[1]
+        Region((p.tile[1], p.tile[0]), "cols", problem.rows, element), store_vector, schedule.integer("store_columns")
     )
-    if store_lines > 1:  # the columns of the load map are the lines of out
-        store = stores * warp * store_vector * element / SECTOR_BYTES
     tiles = p.block_tiles
-    # A tile that starts or ends inside a sector makes DRAM move all of it, for two tiles: L2 joins most of these.
     return Work(
         blocks=p.blocks,
         threads=p.threads,

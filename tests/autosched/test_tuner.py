@@ -304,7 +304,7 @@ class TestResume:
             return EvolutionSampler(SPACE, 1, fit=fit, settings=Settings(warmup=6, population=16, generations=1))
 
         tuned(store, 20, made=made())
-        assert trained and trained[-1] >= 14
+        assert trained and trained[-1] >= 10, "all but the last batches have been learned from"
         trained.clear()
         tuned(store, 4, made=made())
         assert trained[0] >= 14, "the first proposals of the second run come from a model of the first run's records"

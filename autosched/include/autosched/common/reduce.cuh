@@ -123,7 +123,7 @@ __device__ __forceinline__ State reduce_parts(int lane, Load load) {
   static_assert(Parts % readers == 0, "rule parts: lanes and parts are powers of two");
   State state;
   load(state, lane % readers);
-#pragma unroll
+#pragma unroll 8
   for (int i = readers; i < Parts; i += readers) {
     State other;
     load(other, lane % readers + i);

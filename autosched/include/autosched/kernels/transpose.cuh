@@ -13,6 +13,7 @@
 #include <autosched/common/raster.cuh>
 #include <autosched/common/shared_layout.cuh>
 #include <autosched/common/tile_copy.cuh>
+#include <autosched/ptx/barrier.cuh>
 
 namespace autosched {
 
@@ -109,7 +110,8 @@ struct Transpose {
   static_assert(C::rows % C::store_vector == 0, "rule store_alignment: the vector must divide the columns of out");
   static_assert(load_bytes <= 16 && store_bytes <= 16 && block_bytes <= 16,
                 "rule vector_width: a thread moves at most 16 bytes at a time");
-  static_assert(C::route != TransposeRoute::registers || C::store_vector == C::block_rows,
+  static_assert(C::route != TransposeRoute::registers ||
+                    (C::store_vector == C::block_rows && C::load_columns * C::store_columns == 32),
                 "rule in_register: what a thread stores is what it loaded, so its vector is a row of its turned block");
   static_assert(!async || C::block_rows == 1, "rule block_rows: cp.async cannot turn blocks");
   static_assert(async || C::stages == 1, "rule stages: only cp.async has tiles in flight");
@@ -194,32 +196,42 @@ struct Transpose {
     }
   }
 
-  // Rows of out are columns of the tile.
+  // Rows of out are columns of the tile. Loads of a group of rows come before its stores, so that they are in flight
+  // together; a group is limited by the registers that its pieces and their addresses take.
+  static constexpr int row_pieces = store_passes_m * C::store_vector / C::store_piece;
+  static constexpr int group =
+      row_pieces * store_passes_n <= 32 ? store_passes_n : (row_pieces < 32 ? 32 / row_pieces : 1);
+  static_assert(C::route == TransposeRoute::registers || store_passes_n % group == 0,
+                "tiles, threads and vectors are powers of two");
+
   __device__ static __forceinline__ void drain(const Tile& tile, unsigned shared) {
     constexpr int piece_bytes = C::store_piece * element_bytes;
     const int row = int(threadIdx.x) % C::store_columns * C::store_vector;
     const int column = int(threadIdx.x) / C::store_columns;
-    Packet<store_bytes> held[store_passes_n][store_passes_m];
+#pragma unroll 1
+    for (int first = 0; first < store_passes_n; first += group) {
+      Packet<store_bytes> held[group][store_passes_m];
 #pragma unroll
-    for (int j = 0; j < store_passes_n; ++j) {
+      for (int j = 0; j < group; ++j) {
 #pragma unroll
-      for (int i = 0; i < store_passes_m; ++i) {
-        held[j][i] = packet_of<store_bytes, piece_bytes>([&](int part) {
-          const int m = row + i * store_step_m + part * C::store_piece, n = column + j * store_rows;
-          return ptx::ld_shared<piece_bytes>(address(shared, m, n));
-        });
+        for (int i = 0; i < store_passes_m; ++i) {
+          held[j][i] = packet_of<store_bytes, piece_bytes>([&](int part) {
+            const int m = row + i * store_step_m + part * C::store_piece, n = column + (first + j) * store_rows;
+            return ptx::ld_shared<piece_bytes>(address(shared, m, n));
+          });
+        }
       }
-    }
 #pragma unroll
-    for (int j = 0; j < store_passes_n; ++j) {
-      const int n = tile.n + column + j * store_rows;
-      Element* to = tile.out + static_cast<long long>(n) * C::rows + tile.m;
+      for (int j = 0; j < group; ++j) {
+        const int n = tile.n + column + (first + j) * store_rows;
+        Element* to = tile.out + static_cast<long long>(n) * C::rows + tile.m;
 #pragma unroll
-      for (int i = 0; i < store_passes_m; ++i) {
-        const int m = row + i * store_step_m;
-        if ((C::columns % C::tile_columns == 0 || n < C::columns) &&
-            (C::rows % C::tile_rows == 0 || tile.m + m < C::rows)) {
-          ptx::st_global(to + m, held[j][i]);
+        for (int i = 0; i < store_passes_m; ++i) {
+          const int m = row + i * store_step_m;
+          if ((C::columns % C::tile_columns == 0 || n < C::columns) &&
+              (C::rows % C::tile_rows == 0 || tile.m + m < C::rows)) {
+            ptx::st_global(to + m, held[j][i]);
+          }
         }
       }
     }

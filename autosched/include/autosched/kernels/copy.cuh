@@ -1,0 +1,110 @@
+// out = x, as one run of bytes. A block moves `rounds` rounds; in a round every thread moves `unroll` vectors, and
+// neighbouring threads neighbouring vectors. The few words behind the last whole vector are moved one by one.
+//
+// Through registers, or by cp.async through shared memory, `stages` rounds ahead. A thread reads back only what it
+// copied itself, so that no barrier is needed.
+#pragma once
+#include <autosched/common/packet.cuh>
+#include <autosched/ptx/cp_async.cuh>
+#include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+
+namespace autosched {
+
+template <class C>
+struct Copy {
+  static constexpr int width = C::vector_bytes;
+  using Vector = Packet<width>;
+  static constexpr long long vectors = C::bytes / width;
+  static constexpr long long round = static_cast<long long>(C::threads) * C::unroll;
+  using Word = typename C::Word;
+  static constexpr int tail = int(C::bytes % width / sizeof(Word));  // words
+  static_assert(width == 4 || width == 8 || width == 16, "a thread moves 4, 8 or 16 bytes at a time");
+  static_assert(C::async || C::stages == 1, "rule stages: only cp.async has rounds in flight");
+  static_assert(C::blocks * round * C::rounds >= vectors, "the blocks must cover the array");
+
+  // The first vector of a round, for this thread; round r of a block lies behind its last one, or a grid further.
+  __device__ static __forceinline__ long long first_of(int r) {
+    const long long index = C::grid_order ? static_cast<long long>(r) * C::blocks + int(blockIdx.x)
+                                          : static_cast<long long>(blockIdx.x) * C::rounds + r;
+    return index * round + int(threadIdx.x);
+  }
+  __device__ static __forceinline__ unsigned slot(unsigned shared, int r, int u) {
+    return shared + unsigned((r % C::stages * C::unroll + u) * C::threads + int(threadIdx.x)) * unsigned(width);
+  }
+
+  __device__ static __forceinline__ void start(const Vector* x, unsigned shared, int r) {
+    const long long first = first_of(r);
+#pragma unroll
+    for (int u = 0; u < C::unroll; ++u) {
+      const long long at = first + u * C::threads;
+      if (at < vectors) {
+        if constexpr (width == 16) {
+          ptx::cp_async_cg(slot(shared, r, u), x + at, width);
+        } else {
+          ptx::cp_async_ca<width>(slot(shared, r, u), x + at, width);
+        }
+      }
+    }
+  }
+
+  // All loads of a round before its stores, so that they are in flight together.
+  __device__ static __forceinline__ void move(const Vector* x, Vector* out, unsigned shared, int r) {
+    const long long first = first_of(r);
+    Vector held[C::unroll];
+#pragma unroll
+    for (int u = 0; u < C::unroll; ++u) {
+      const long long at = first + u * C::threads;
+      held[u] = Vector{};
+      if (at < vectors) {
+        if constexpr (C::async) {
+          held[u] = ptx::ld_shared<width>(slot(shared, r, u));
+        } else {
+          held[u] = ptx::ld_global_nc<width>(x + at);
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < C::unroll; ++u) {
+      const long long at = first + u * C::threads;
+      if (at < vectors) ptx::st_global(out + at, held[u]);
+    }
+  }
+
+  __device__ static __forceinline__ void run(const Word* from, Word* to) {
+    const Vector* x = reinterpret_cast<const Vector*>(from);
+    Vector* out = reinterpret_cast<Vector*>(to);
+    if constexpr (C::async) {
+      const unsigned shared = ptx::shared_memory();
+      constexpr int ahead = C::stages - 1;
+#pragma unroll
+      for (int r = 0; r < ahead; ++r) {
+        start(x, shared, r);
+        ptx::cp_async_commit_group();
+      }
+#pragma unroll 1
+      for (int r = 0; r < C::rounds; ++r) {
+        if (r + ahead < C::rounds) start(x, shared, r + ahead);
+        ptx::cp_async_commit_group();
+        ptx::cp_async_wait_group<ahead>();
+        move(x, out, shared, r);
+      }
+    } else {
+#pragma unroll 1
+      for (int r = 0; r < C::rounds; ++r) move(x, out, 0u, r);
+    }
+    if constexpr (tail > 0) {
+      if (blockIdx.x == 0 && int(threadIdx.x) < tail) {
+        const long long at = vectors * width / int(sizeof(Word)) + int(threadIdx.x);
+        ptx::st_global(to + at, ptx::ld_global_nc<int(sizeof(Word))>(from + at));
+      }
+    }
+  }
+};
+
+template <class Config>
+__device__ __forceinline__ void copy(const typename Config::Word* x, typename Config::Word* out) {
+  Copy<Config>::run(x, out);
+}
+
+}  // namespace autosched

@@ -1,0 +1,152 @@
+"""What the tuner itself costs: its own time per trial, and how busy it keeps the GPU and the compilers.
+
+    python -m benchmarks.tuner_overhead [--trials 160] [--workers 2] [--measure-ms 20] [--json]
+
+Three runs of the evolution sampler on an f16 matmul for h200, with an SQLite database:
+
+1. a runner that answers at once: all of the time is the tuner's (goal: under 10 ms a trial);
+2. real NVRTC compiles into an empty cache, measurements simulated by sleeping in the worker process: the part of the
+   time that compilers are busy (goal: over 90 %);
+3. the same trials again with the cache full and an empty database: the part that the measuring side is busy (over
+   80 %).
+
+A side is busy from the moment its process begins a kernel to the moment it is done with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from autosched.search import sampler
+from autosched.search.guide import AnalyticGuide
+from autosched.tuner import Tuner
+from benchmarks.logged_compiler import LOG as COMPILE_LOG
+from benchmarks.logged_compiler import MODULE as COMPILER
+from benchmarks.simulated_gpu import LOG, MODULE, SECONDS
+from measurements.compile import CompileCache, CompilePool
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.runners.base import Candidate, Runner
+from measurements.runners.cuda import CudaRunner
+from measurements.store import Store
+from search_spaces.devices import device
+from search_spaces.family import family
+from search_spaces.matmul import Matmul
+
+H200 = device("h200")
+PROBLEM = Matmul(m=4096, n=4096, k=4096)
+
+
+class Instant:
+    """Answers at once, with a time made from the candidate's digest."""
+
+    name, provenance = "instant", Provenance.MEASURED
+
+    def describe(self) -> str:
+        return "backend instant: made-up times"
+
+    def fingerprint(self) -> dict[str, str]:
+        return {"device": "h200"}
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        for position, candidate in enumerate(candidates):
+            seconds = 1e-5 + 1e-9 * (int(candidate.kernel.digest[:6], 16) % 10_000)
+            yield position, Measurement(Status.OK, self.provenance, timing=Timing(seconds, seconds, seconds, 7))
+
+    def close(self) -> None:
+        pass
+
+
+def tune(runner: Runner, database: Path, trials: int, seed: int) -> tuple[float, int]:
+    """(wall seconds of the search, trials with a time)."""
+    space = family("matmul").space(PROBLEM, H200)
+    made = sampler("evolution", space, seed=seed, guide=AnalyticGuide(PROBLEM, H200))
+    made.ask(0)  # what is built once, the tables of the space and the libraries, is no cost of a trial
+    space.sample(1, 0)
+    with Store.open(database) as store:
+        tuner = Tuner(PROBLEM, H200, runner, store, made, seed=seed, space_version=space.fingerprint)
+        result = tuner.run(trials)
+    if result.stopped:
+        raise RuntimeError(result.stopped)
+    return result.seconds, result.ok
+
+
+def measured(log: Path) -> float:
+    """Seconds of work that a log holds."""
+    spans = [tuple(float(t) for t in line.split()) for line in log.read_text().splitlines()]
+    return sum(end - begin for begin, end in spans)
+
+
+def pipeline(folder: Path, cache: Path, trials: int, workers: int, measure_seconds: float, seed: int) -> dict[str, Any]:
+    folder.mkdir()
+    log, compile_log = folder / "log", folder / "compile-log"
+    log.touch()
+    compile_log.touch()
+    environment = {SECONDS: str(measure_seconds), LOG: str(log)}
+    os.environ[COMPILE_LOG] = str(compile_log)
+    with CompilePool(CompileCache(cache), workers=workers, worker_module=COMPILER) as pool:
+        runner = CudaRunner(H200, pool, worker_module=MODULE, worker_env=environment)
+        runner.fingerprint()  # starts the worker
+        before = measured(compile_log)
+        seconds, ok = tune(runner, folder / "a.db", trials, seed)
+        runner.close()
+    compiling = measured(compile_log) - before
+    return {
+        "seconds": seconds,
+        "ok": ok,
+        "measurements": len(log.read_text().splitlines()),
+        "compiles": len(compile_log.read_text().splitlines()),
+        "measuring_busy": measured(log) / seconds,
+        "compiling_busy": compiling / (workers * seconds),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tuner_overhead", description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=160)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--measure-ms", type=float, default=20.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    given = parser.parse_args()
+    measure_seconds = given.measure_ms * 1e-3
+    with tempfile.TemporaryDirectory(prefix="tuner-overhead-") as name:
+        folder = Path(name)
+        tune(Instant(), folder / "warm-up.db", 48, given.seed + 1)  # imports
+        began, processor = time.monotonic(), time.process_time()
+        seconds, _ = tune(Instant(), folder / "instant.db", given.trials, given.seed)
+        processor = time.process_time() - processor
+        report: dict[str, Any] = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "cpus": os.cpu_count(),
+            "trials": given.trials,
+            "workers": given.workers,
+            "measure_ms": given.measure_ms,
+            "overhead_ms": 1e3 * seconds / given.trials,
+            "overhead_processor_ms": 1e3 * processor / given.trials,
+            "outside_loop_s": time.monotonic() - began - seconds,
+        }
+        for run, which in (("cold", "compiled"), ("full", "cached")):
+            report[which] = pipeline(
+                folder / run, folder / "cache", given.trials, given.workers, measure_seconds, given.seed
+            )
+    if given.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    compiled, cached = report["compiled"], report["cached"]
+    print(f"the tuner's own time: {report['overhead_ms']:.1f} ms a trial over {given.trials} trials")
+    print(f"compiling: {compiled['seconds']:.1f} s, compilers busy {100 * compiled['compiling_busy']:.0f} %")
+    print(f"cached:    {cached['seconds']:.1f} s, measuring side busy {100 * cached['measuring_busy']:.0f} %")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""From a schedule to the constants of ``autosched/kernels/copy.cuh`` and its launch, and to a problem to emulate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from search_spaces.copy.problem import Copy
+from search_spaces.copy.space import lawful_space
+from search_spaces.devices import Device
+from search_spaces.family import KernelConfig
+from search_spaces.schedule import Schedule
+
+
+def config(problem: Copy, schedule: Schedule, device: Device) -> KernelConfig:
+    """Constants, arguments and launch of ``schedule``.
+
+    Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
+    """
+    space = lawful_space(problem, device)
+    for violation in space.explain(schedule):
+        raise ValueError(f"{violation.rule}: {violation.reason}")
+    facts = space.describe(schedule)
+    constants = {name: schedule.integer(name) for name in ("threads", "vector_bytes", "unroll", "rounds", "stages")}
+    switches = {"grid_order": schedule["order"] == "grid", "async": schedule["copy"] == "cp.async"}
+    return KernelConfig(
+        members=(
+            f"using Word = {problem.word.c_name};",
+            f"static constexpr long long bytes = {problem.bytes}ll;",
+            *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
+            f"static constexpr int blocks = {facts['blocks']};",
+            *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
+        ),
+        arguments=problem.operands(),
+        call=("x", "out"),
+        blocks=facts["blocks"],
+        threads=schedule.integer("threads"),
+        min_blocks=schedule.integer("min_blocks"),
+        dynamic_shared_bytes=facts["shared_bytes"],
+    )
+
+
+def shrink(problem: Copy, schedule: Schedule) -> Copy:
+    """``problem`` cut to one block that is full and one that has what is left over in the original."""
+    block = schedule.integer("rounds") * schedule.integer("unroll") * schedule.integer("threads")
+    elements = block * schedule.integer("vector_bytes") // problem.element_bytes
+    if problem.elements <= 2 * elements:
+        return problem
+    return replace(problem, rows=1, columns=elements + (problem.elements % elements or elements), batch=1)

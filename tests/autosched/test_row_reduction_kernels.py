@@ -1,0 +1,210 @@
+"""Row reduction kernels: sampled schedules emulated and compiled, the ends of the number line, determinism, rules."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from static_asserts import asserted_rules
+
+from autosched.codegen import generate
+from autosched.verify import verify_one
+from measurements.compile import CompileFailure, CompilePool
+from measurements.emulator import emulate
+from search_spaces.devices import device
+from search_spaces.dtypes import FLOAT_DTYPES, FloatArray
+from search_spaces.parameters import Value
+from search_spaces.problem import Array
+from search_spaces.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
+from search_spaces.row_reduction.space import laws, space
+from search_spaces.schedule import Schedule
+
+H200 = device("h200")
+SAMPLED: tuple[RowProblem, ...] = (
+    Softmax(37, 1000),
+    Softmax(3, 777, dtype="bf16", out="f32"),
+    RmsNorm(5, 2056, dtype="bf16", out="f16"),
+    LayerNorm(9, 516, dtype="f32", out="f16"),
+    Reduce(30, 512, kind="argmax", out="u32", dtype="bf16"),
+    Reduce(7, 5000, kind="sumsq", dtype="f32", out="f32"),
+    Reduce(10, 640, kind="mean", reduction_size=64),
+    Reduce(301, 77, kind="sum", axis="column", dtype="bf16", out="f32"),
+    Reduce(400, 72, kind="max", axis="column", reduction_size=50),
+    Reduce(10**6, 1, kind="max"),
+    Reduce(1, 10**6, kind="sum", dtype="f32", out="f32"),
+    Reduce(1, 1),
+)
+BASE: dict[str, Value] = {
+    "lanes": 32, "subgroups": 2, "kept_subgroups": 1, "batch": 1, "vector": 1, "unroll": 2, "split": 1,
+    "keep": "reload", "passes": "one", "min_blocks": 1,
+}  # fmt: skip
+
+
+def name_of(problem: RowProblem) -> str:
+    return f"{problem.family}-{problem.rows}x{problem.cols}-{problem.dtype}"
+
+
+@pytest.mark.parametrize("problem", SAMPLED, ids=name_of)
+def test_sampled_schedules_are_right(problem: RowProblem) -> None:
+    sampled = space(problem, H200)
+    for schedule in sampled.sample(min(5, sampled.count()), seed=11):
+        outcome = verify_one(problem, schedule, H200, seed=4)
+        assert outcome.ok, (schedule.values, outcome.reason)
+
+
+def run(problem: RowProblem, changes: dict[str, Value], inputs: dict[str, Array]) -> FloatArray:
+    schedule = Schedule.from_json(problem.family, {**BASE, **changes})
+    result = emulate(generate(problem, schedule, H200), inputs)
+    assert result.status == "ok", result.reason
+    return problem.out_dtype.load(result.outputs["out"])
+
+
+ROUTES: list[dict[str, Value]] = [
+    {},
+    {"passes": "two"},
+    {"keep": "registers", "unroll": 1},
+    {"keep": "shared", "vector": 4, "passes": "two"},
+    {"lanes": 4, "vector": 4, "unroll": 1},
+    {"split": 4},
+]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("changes", ROUTES, ids=lambda c: "-".join(f"{k}={v}" for k, v in c.items()) or "plain")
+def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, Value]) -> None:
+    """Inputs of 1e4 do not overflow; infinities and NaN come out as numpy's formula has them, in every place."""
+    cols = 260
+    x = np.random.default_rng(0).standard_normal((12, cols)).astype(np.float32)
+    x[0] = 1e4
+    x[1] = np.linspace(-1e4, 1e4, cols)
+    x[2] = -np.inf
+    x[3, :-1] = -np.inf  # one finite element behind a row of nothing
+    x[4, 1:] = -np.inf
+    x[5, 100] = np.inf
+    x[6, cols - 1] = np.nan
+    x[7, 0] = np.nan
+    x[8, 100:] = -np.inf
+    x[9, 3] = -np.inf
+    x[10] = -6e4
+    problem = Softmax(12, cols, dtype=dtype, out="f32")
+    inputs = {"x": problem.input_dtype.store(x)}
+    wanted, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+    found = run(problem, changes, inputs)
+    assert (np.isnan(found) == np.isnan(wanted)).all()
+    there = ~np.isnan(wanted)
+    assert (np.abs(found - wanted)[there] <= allowed[there]).all()
+    assert np.isnan(wanted).all(axis=1).tolist() == [i in (2, 5, 6, 7) for i in range(12)]
+
+
+@pytest.mark.parametrize("axis", ["row", "column"])
+@pytest.mark.parametrize("kind", ["sum", "mean", "sumsq", "max", "argmax"])
+def test_reductions_keep_nan_and_infinity_as_numpy_does(kind: str, axis: str) -> None:
+    """Ties of an argmax are the first one's, a NaN wins every maximum, rows of -infinity have one."""
+    length = 130
+    x = np.random.default_rng(1).standard_normal((10, length)).astype(np.float32)
+    x[0, [7, 99]] = np.nan
+    x[1] = -np.inf
+    x[2, 129] = np.inf
+    x[3, [5, 6]] = np.inf, -np.inf
+    x[4] = 3.0
+    x[5, [40, 41, 80]] = 50.0
+    x[6, :64] = -np.inf
+    x[7, 129] = np.nan
+    x[8] = -0.0
+    x[9, [0, 1]] = 1e4
+    x = x if axis == "row" else np.ascontiguousarray(x.T)
+    problem = Reduce(*x.shape, dtype="f32", out="u32" if kind == "argmax" else "f32", kind=kind, axis=axis)
+    wanted, allowed = problem.reference({"x": x})["out"], problem.tolerance({"x": x})["out"]
+    for changes in ({}, {"lanes": 4, "subgroups": 4, "vector": 2}, {"split": 4, "unroll": 1}, {"batch": 2}):
+        found = run(problem, changes, {"x": x})  # type: ignore[arg-type]
+        finite = np.isfinite(wanted)
+        assert np.array_equal(found[~finite], wanted[~finite], equal_nan=True), changes
+        assert (np.abs(found[finite] - wanted[finite]) <= allowed[finite]).all(), changes
+
+
+@pytest.mark.parametrize("kind", [RmsNorm, LayerNorm])
+def test_normalizations_spread_nan_over_their_row_alone(kind: type[RowProblem]) -> None:
+    problem = kind(4, 96, dtype="f32", out="f32")
+    inputs = problem.random_inputs(0)
+    inputs["x"] = inputs["x"].copy()
+    inputs["x"][1, 95] = np.nan
+    inputs["x"][2, 0] = np.inf
+    wanted = problem.reference(inputs)["out"]
+    routes = ROUTES if kind is LayerNorm else [c for c in ROUTES if "passes" not in c]
+    for changes in routes:
+        found = run(problem, changes, inputs)
+        assert (np.isnan(found) == np.isnan(wanted)).all()
+        assert np.isnan(found[1]).all() and not np.isnan(found[[0, 3]]).any()
+
+
+def test_layernorm_of_values_far_from_zero_keeps_its_digits() -> None:
+    """A mean of 3000 deviations: the mean of the squares minus the square of the mean would be noise in f32."""
+    problem = LayerNorm(3, 640, dtype="f32", out="f32")
+    inputs = problem.random_inputs(5)
+    inputs["x"] = inputs["x"] + np.float32(3000.0)
+    wanted, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+    for changes in ROUTES:
+        found = run(problem, changes, inputs)
+        assert (np.abs(found - wanted) <= np.maximum(allowed, 2e-3)).all(), changes
+
+
+def test_split_rows_add_up_the_same_way_every_time() -> None:
+    problem = Reduce(2, 4000, dtype="f32", out="f32")
+    inputs = problem.random_inputs(3)
+    first, second = (run(problem, {"split": 8}, inputs) for _ in range(2))
+    assert (first == second).all()
+
+
+BROKEN: list[tuple[RowProblem, dict[str, Value], str, tuple[str, str]]] = [
+    (Softmax(8, 77), {"vector": 2}, "vector_alignment", ("int vector = 1;", "int vector = 2;")),
+    (Softmax(8, 77), {"keep": "shared"}, "keep_width", ("Keep::reload", "Keep::shared")),
+    (Softmax(8, 77), {"keep": "registers", "split": 2}, "split_keep", ("int split = 1;", "int split = 2;")),
+    (Softmax(8, 77), {"split": 128}, "split_filled", ("int split = 1;", "int split = 128;")),
+    (Softmax(8, 77), {"subgroups": 32, "kept_subgroups": 2}, "threads", ("int subgroups = 2;", "int subgroups = 64;")),
+]
+
+
+@pytest.mark.parametrize(("problem", "changes", "law", "edit"), BROKEN, ids=[b[2] for b in BROKEN])
+def test_the_rule_and_the_static_assert_say_the_same(
+    problem: RowProblem, changes: dict[str, Value], law: str, edit: tuple[str, str]
+) -> None:
+    with pytest.raises(ValueError, match=f"^{law}: "):
+        generate(problem, Schedule.from_json(problem.family, {**BASE, **changes}), H200)
+    whole: dict[str, Value] = {"keep": "registers", "unroll": 1} if law == "split_keep" else {}
+    kernel = generate(problem, Schedule.from_json(problem.family, {**BASE, **whole}), H200)
+    assert edit[0] in kernel.source
+    source = kernel.source.replace(*edit).replace(
+        "int chunk = 77;", "int chunk = 40;" if "split" in law else "int chunk = 77;"
+    )
+    with CompilePool(workers=1) as pool:
+        result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)
+    assert isinstance(result, CompileFailure)
+    assert f"rule {law}" in result.log
+
+
+def test_every_static_assert_names_a_law_or_a_derived_constant() -> None:
+    derived = {"kept_tile", "vector_width", "along", "parts"}
+    names = {rule.name for rule in laws(SAMPLED[0], H200)}
+    assert asserted_rules("autosched/kernels/row_reduction.cuh") - derived <= names
+
+
+@pytest.mark.parametrize("target", ["a100", "h200"])
+def test_sampled_schedules_compile(target: str) -> None:
+    row = device(target)
+    kernels = [
+        generate(problem, schedule, row)
+        for problem in SAMPLED[:9]
+        for schedule in space(problem, row).sample(3, seed=7)
+    ]
+    assert len(kernels) >= 20
+    with CompilePool() as pool:
+        results = dict(pool.compile_many(kernels, row.arch))
+    failures = [r for r in results.values() if isinstance(r, CompileFailure)]
+    assert not failures, failures[0].reason
+
+
+def test_types_are_those_of_the_problem() -> None:
+    for dtype in FLOAT_DTYPES:
+        source = generate(Softmax(8, 64, dtype=dtype, out="f32"), Schedule.from_json("softmax", BASE), H200).source
+        assert f"using T = {FLOAT_DTYPES[dtype].c_name};" in source and "using Out = float;" in source

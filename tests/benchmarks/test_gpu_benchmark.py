@@ -1,0 +1,223 @@
+"""The command for a GPU machine, run over a pretended GPU: it keeps to its time, and what it writes is whole."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import instant_compiler
+import numpy as np
+import pytest
+
+from autosched.version import VERSION
+from benchmarks import gpu
+from benchmarks.gpu import Benchmark, Plan
+from benchmarks.gpu_problems import matmuls, others
+from measurements import recording
+from measurements.compile import CompileCache, CompilePool
+from measurements.measurement import Provenance
+from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available
+from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
+from measurements.runners.supervisor import Limits
+from search_spaces.devices import device
+from search_spaces.matmul import Matmul
+
+ROOT = Path(gpu.__file__).parent.parent
+H200 = device("h200")
+SHAPES = (("square", Matmul(m=256, n=256, k=256)), ("odd", Matmul(m=127, n=63, k=65)))
+
+
+def pretended(problem, schedule, device):
+    """Times by a formula; one candidate in ten is bad."""
+    number = zlib.crc32(schedule.key().encode())
+    name = ("wrong", "poison", "segfault")[number % 3] if number % 10 == 0 else f"time_{2000 + number % 3000}"
+    return fault_kernel(f"{name}_{number}", problem)
+
+
+@pytest.fixture
+def make_runner(tmp_path):
+    try:
+        toolchain_version()
+    except NvrtcMissing as missing:
+        pytest.skip(str(missing))
+    opened = []
+
+    def make() -> CudaRunner:
+        pool = CompilePool(
+            CompileCache(tmp_path / "cache"),
+            workers=1,
+            worker_module="instant_compiler",
+            python_path=[instant_compiler.HERE],
+        )
+        options = CudaOptions(limits=Limits(candidate=2.0, retry_pauses=(0.05,)))
+        environment = {FOLDER_VARIABLE: str(tmp_path)}
+        runner = CudaRunner(H200, pool, options=options, worker_module=MODULE, worker_env=environment)
+        opened.append((runner, pool))
+        return runner
+
+    yield make
+    for runner, pool in opened:
+        runner.close()
+        pool.close()
+
+
+@pytest.fixture
+def no_tests(tmp_path) -> Path:
+    folder = tmp_path / "gpu"
+    folder.mkdir()
+    (folder / "test_x.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.gpu\ndef test_good(): pass\n"
+        "@pytest.mark.gpu\n@pytest.mark.skip(reason='no')\ndef test_skipped(): pass\n"
+        "def test_of_no_gpu(): assert False\n"
+    )
+    return folder
+
+
+def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
+    monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1]), ("strange", "it has no size")]))
+    out = tmp_path / "out"
+    plan = Plan(14.0, out, trials=24, rounds=7, tests=no_tests, matmuls=SHAPES, agreement=())
+    began = time.monotonic()
+    assert Benchmark(plan, H200, make_runner(), generate=pretended).run() == 0
+    assert time.monotonic() - began < 20
+    results = json.loads((out / "results.json").read_text())
+    assert results["tests"] == {"timed_out": False, "returncode": 0, "passed": 1, "failed": 0, "skipped": 1}
+    assert [row["purpose"] for row in results["shapes"]] == ["square", "odd", "matvec"]
+    assert "the family strange: it has no size" in results["left_out"]
+    assert results["finished"] and not results["stopped"]
+    for row in results["shapes"]:
+        assert row["trials"] == 24
+        assert row["best"]["provenance"] == "measured" and row["best"]["rank"] == 1
+        assert row["final"]["finalists"] >= 2
+    assert set(results["shapes"][0]["compared"]) == {"library", "torch", "triton"}
+    assert set(results["shapes"][2]["compared"]) == {"copy"}
+    library = results["shapes"][0]["compared"]["library"]
+    best = results["shapes"][0]["best"]["timing"]["median"]
+    assert library["ratio"]["median"] == pytest.approx(best / 3e-6)
+    table = (out / "table.txt").read_text()
+    assert "256x256x256 f16 rr" in table and "gpu tests: 1 passed" in table
+    assert table in capsys.readouterr().out
+
+    # what was measured can be replayed
+    names = sorted(p.name for p in out.iterdir())
+    assert names == ["gpu-tests.log", "gpu-tests.xml", "recordings-0.jsonl.gz", "results.json", "table.txt"]
+    recordings = recording.read(out / "recordings-0.jsonl.gz")
+    assert [r.problem for r in recordings] == [SHAPES[0][1], SHAPES[1][1], SHAPES[0][1]]
+    assert all(r.provenance is Provenance.MEASURED for recorded in recordings for r in recorded.records)
+    assert len(recordings[0].records) >= 24 + 2
+    assert {r.measurement.clock_mhz for r in recordings[0].records if r.ok} == {1500.0}
+    recording.install(out / "recordings-0.jsonl.gz", tmp_path / "recorded")
+    assert recording.find(SHAPES[1][1], "h200", tmp_path / "recorded") == recordings[1]
+
+
+def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no_tests, capsys):
+    def unplugged(problem, schedule, device):
+        kernel = pretended(problem, schedule, device)
+        return fault_kernel("unplug", problem) if kernel.name.endswith("7") else kernel
+
+    out = tmp_path / "out"
+    plan = Plan(60.0, out, trials=100, tests=no_tests, matmuls=SHAPES, agreement=())
+    assert Benchmark(plan, H200, make_runner(), generate=unplugged).run() == 1
+    said = capsys.readouterr()
+    assert "benchmarks.gpu: stopped: the GPU does not answer" in said.err
+    assert json.loads((out / "results.json").read_text())["stopped"]
+    (kept,) = recording.read(out / "recordings-0.jsonl.gz")
+    assert len(kept.records) >= 1
+
+
+def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
+    folder = tmp_path / "gpu"
+    folder.mkdir()
+    (folder / "test_x.py").write_text(
+        "import time, pytest\n"
+        "@pytest.mark.gpu\ndef test_bad(): assert False\n"
+        "@pytest.mark.gpu\ndef test_hangs(): time.sleep(600)\n"
+    )
+    out = tmp_path / "out"
+    benchmark = Benchmark(Plan(20.0, out, tests=folder), H200, make_runner(), generate=pretended)
+    began = time.monotonic()
+    benchmark._tests(3.0)
+    assert time.monotonic() - began < 6
+    assert benchmark.results["tests"]["timed_out"] and benchmark.failed
+
+
+def test_no_time_is_said_and_not_overrun(make_runner, tmp_path):
+    out = tmp_path / "out"
+    benchmark = Benchmark(Plan(1.0, out), H200, make_runner(), generate=pretended)
+    time.sleep(1.0)
+    benchmark._shapes(SHAPES, benchmark._end, ())
+    assert benchmark.results["shapes"] == []
+    assert [w for w in benchmark.results["left_out"] if "no time was left" in w] == [
+        "square 256x256x256 f16 rr: no time was left",
+        "odd 127x63x65 f16 rr: no time was left",
+    ]
+
+
+def test_the_gpu_and_the_emulator_agree_where_both_are_near_enough():
+    problem = Matmul(m=9, n=8, k=7, out="f32")
+    inputs = problem.random_inputs(0)
+    right = problem.reference(inputs)["out"].astype(np.float32)
+    near = right + np.float32(0.4) * problem.tolerance(inputs)["out"].astype(np.float32)
+    far = right + np.float32(3.0) * problem.tolerance(inputs)["out"].astype(np.float32)
+    same = gpu._agreement(problem, inputs, {"out": right}, {"out": right})
+    assert same["agrees"] and same["same_bits"] and same["apart"] == 0
+    close = gpu._agreement(problem, inputs, {"out": near}, {"out": right})
+    assert close["agrees"] and not close["same_bits"] and 0.3 < close["apart"] < 0.5
+    for one, two in (
+        ({"out": far}, {"out": right}),
+        ({"out": right}, {"out": far}),
+        ({"out": right * np.nan}, {"out": right}),
+    ):
+        assert not gpu._agreement(problem, inputs, one, two)["agrees"]
+    assert not gpu._agreement(problem, inputs, {}, {"out": right})["agrees"]
+
+
+def test_the_shapes_cover_what_they_should():
+    shapes = matmuls()
+    keys = [problem.key() for _, problem in shapes]
+    assert len(set(keys)) == len(keys)
+    assert {purpose for purpose, _ in shapes[:7]} == {purpose for purpose, _ in shapes}
+    squares = {p.m for purpose, p in shapes if purpose == "square"}
+    assert {1024, 8192} <= squares
+    assert {(p.order_a, p.order_b) for _, p in shapes} == {(a, b) for a in ("row", "col") for b in ("row", "col")}
+    for name, problem in others():
+        assert not isinstance(problem, str), f"{name}: {problem}"
+
+
+def test_without_a_gpu_it_says_so_in_one_line(tmp_path):
+    if cuda_available()[0]:
+        pytest.skip("a GPU answers here")
+    command = [sys.executable, "-m", "benchmarks.gpu", "--minutes", "1", "--out", str(tmp_path / "out")]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("benchmarks.gpu: no GPU can be used: ")
+    assert ran.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+BARE = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"sqlalchemy", "optuna", "xgboost", "rich", "typer", "hypothesis", "matplotlib"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refuse())
+import importlib.metadata
+def version(name): raise importlib.metadata.PackageNotFoundError(name)
+importlib.metadata.version = version
+import benchmarks.gpu
+print(benchmarks.gpu.VERSION)
+"""
+
+
+def test_it_needs_numpy_alone_to_start():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", BARE], cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == VERSION

@@ -1,0 +1,183 @@
+"""Row problems: what they refuse, what they compute, and how tight their tolerance is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search_spaces.dtypes import FLOAT_DTYPES
+from search_spaces.family import family, problem_from_json
+from search_spaces.row_reduction import KINDS, LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
+
+NORMALIZATIONS = (Softmax, RmsNorm, LayerNorm)
+
+
+@pytest.mark.parametrize("kind", [Reduce, *NORMALIZATIONS])
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"rows": 0}, "rows must be a whole number of at least 1"),
+        ({"cols": -3}, "cols must be a whole number of at least 1"),
+        ({"rows": True}, "rows must be"),
+        ({"cols": 2.0}, "cols must be"),
+        ({"cols": 2**30}, "cols must be under 2^30"),
+        ({"rows": 2**29, "cols": 2**12}, "the array is too large"),
+        ({"dtype": "f64"}, "unknown type 'f64': use one of f16, bf16, f32"),
+        ({"out": "i8"}, "unknown type"),
+    ],
+)
+def test_bad_sizes_and_types_are_refused_in_one_line(
+    kind: type[RowProblem], fields: dict[str, object], says: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        kind(**{"rows": 8, "cols": 8, **fields})  # type: ignore[arg-type]
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"kind": "median"}, "unknown kind 'median': use one of sum"),
+        ({"axis": "diagonal"}, "axis must be row or column"),
+        ({"reduction_size": -1}, "reduction_size must be a whole number"),
+        ({"reduction_size": 5}, "does not divide the 8 elements of a row"),
+        ({"reduction_size": 3, "axis": "column"}, "does not divide the 8 elements of a column"),
+        ({"kind": "argmax"}, "out must be u32 for argmax"),
+        ({"kind": "sum", "out": "u32"}, "unknown type 'u32'"),
+    ],
+)
+def test_bad_reductions_are_refused_in_one_line(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Reduce(**{"rows": 8, "cols": 8, **fields})  # type: ignore[arg-type]
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("eps", [-1.0, float("nan"), float("inf"), True, "1"])
+def test_bad_eps_is_refused(eps: object) -> None:
+    with pytest.raises(ValueError, match="eps must be"):
+        RmsNorm(8, 8, eps=eps)  # type: ignore[arg-type]
+
+
+def test_options_of_the_command_line_make_the_problems() -> None:
+    def made(name: str, **given: object) -> object:
+        row = family(name)
+        return row.problem_from_options({o.name: o.default for o in row.options} | {"rows": 3, "cols": 4} | given)
+
+    assert made("softmax", dtype="bf16") == Softmax(3, 4, dtype="bf16", out="bf16")
+    assert made("softmax", out="f32") == Softmax(3, 4, out="f32")
+    assert made("rmsnorm", eps="1e-6") == RmsNorm(3, 4, eps=1e-6)
+    assert made("layernorm") == LayerNorm(3, 4, eps=1e-5)
+    assert made("reduce", kind="argmax", dtype="f32") == Reduce(3, 4, dtype="f32", out="u32", kind="argmax")
+    assert made("reduce", axis="column", reduction_size=3) == Reduce(3, 4, axis="column", reduction_size=3)
+    with pytest.raises(ValueError, match="eps must be a number, not 'small'"):
+        made("rmsnorm", eps="small")
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Softmax(3, 5, dtype="bf16"),
+        RmsNorm(3, 5, eps=1e-6),
+        LayerNorm(3, 5),
+        Reduce(6, 8, kind="argmax", out="u32", axis="column", reduction_size=2),
+    ],
+)
+def test_problems_survive_json(problem: RowProblem) -> None:
+    assert problem_from_json(problem.to_json()) == problem
+    assert problem_from_json(problem.to_json()).key() == problem.key()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("axis", "size", "shape"),
+    [("row", 0, (6,)), ("row", 4, (6, 3)), ("column", 0, (12,)), ("column", 2, (3, 12))],
+)
+def test_reductions_are_the_definition_element_by_element(
+    kind: str, axis: str, size: int, shape: tuple[int, ...]
+) -> None:
+    out = "u32" if kind == "argmax" else "f32"
+    problem = Reduce(6, 12, dtype="f32", out=out, kind=kind, axis=axis, reduction_size=size)
+    inputs = problem.random_inputs(0)
+    found = problem.reference(inputs)["out"]
+    assert found.shape == shape == problem.operands()[-1].shape
+    x = inputs["x"].astype(np.float64)
+    for index in np.ndindex(*shape):
+        line = x[index[0]] if axis == "row" else x[:, index[-1]]
+        part = index[-1] if axis == "row" else index[0]
+        values = line if not size else line[part * size : (part + 1) * size]
+        expected = {
+            "sum": float(sum(values)),
+            "mean": float(sum(values)) / len(values),
+            "sumsq": float(sum(v * v for v in values)),
+            "max": float(max(values)),
+            "argmax": float(list(values).index(max(values))),
+        }[kind]
+        assert found[index] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_normalizations_are_the_definition() -> None:
+    softmax, rms, layer = (kind(4, 7, dtype="f32", out="f32") for kind in NORMALIZATIONS)
+    x = softmax.random_inputs(1)["x"].astype(np.float64)
+    e = np.exp(x)
+    assert softmax.reference(softmax.random_inputs(1))["out"] == pytest.approx(e / e.sum(1)[:, None], rel=1e-12)
+    inputs = layer.random_inputs(1)
+    x, w, b = (inputs[name].astype(np.float64) for name in ("x", "weight", "bias"))
+    assert rms.reference(inputs)["out"] == pytest.approx(w * x / np.sqrt((x**2).sum(1)[:, None] / 7 + 1e-5), rel=1e-12)
+    assert layer.reference(inputs)["out"] == pytest.approx(
+        b + w * (x - x.mean(1)[:, None]) / np.sqrt(x.var(1)[:, None] + 1e-5), rel=1e-12
+    )
+
+
+def test_softmax_does_not_overflow_and_follows_numpy_at_the_ends() -> None:
+    x = np.array([[1e4, 1e4 - 1, -1e4], [-np.inf] * 3, [np.inf, 0, 1], [np.nan, 0, 1], [-np.inf, 0, 0]], "f4")
+    out = Softmax(5, 3, dtype="f32", out="f32").reference({"x": x})["out"]
+    assert out[0] == pytest.approx([1 / (1 + np.exp(-1.0)), 1 / (1 + np.exp(1.0)), 0.0])
+    assert np.isnan(out[1:4]).all()
+    assert out[4] == pytest.approx([0, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("dtype", sorted(FLOAT_DTYPES))
+@pytest.mark.parametrize("cols", [1, 64, 4096])
+@pytest.mark.parametrize("kind", ["sum", "mean", "sumsq"])
+def test_tolerance_admits_sequential_f32_sums_and_refuses_a_missing_element(dtype: str, cols: int, kind: str) -> None:
+    problem = Reduce(200, cols, dtype=dtype, out="f32", kind=kind)
+    inputs = problem.random_inputs(1)
+    reference, tolerance = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+    x = FLOAT_DTYPES[dtype].load(inputs["x"]).astype(np.float32)
+    terms = x * x if kind == "sumsq" else x
+    totals = np.cumsum(terms, axis=1, dtype=np.float32)
+    divisor = np.float32(cols if kind == "mean" else 1)
+    assert (np.abs(totals[:, -1] / divisor - reference) <= tolerance).all()
+    without_last = np.float64(totals[:, -1] - terms[:, -1]) / divisor
+    assert (np.abs(without_last - reference) > tolerance).mean() > 0.6  # the element missing may be small
+
+
+@pytest.mark.parametrize("kind", NORMALIZATIONS)
+@pytest.mark.parametrize("cols", [2, 1024])
+def test_tolerance_of_normalizations_admits_f32_and_refuses_a_missing_element(
+    kind: type[RowProblem], cols: int
+) -> None:
+    problem = kind(100, cols, dtype="f32", out="f32")
+    inputs = problem.random_inputs(2)
+    reference, tolerance = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+
+    def single(x: np.ndarray) -> np.ndarray:
+        if kind is Softmax:
+            e = np.exp(inputs["x"] - x.max(1, keepdims=True))
+            return e / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
+        mean = x.mean(1, keepdims=True) if kind is LayerNorm else np.float32(0)
+        scale = 1 / np.sqrt(np.square(x - mean).sum(1, keepdims=True) / np.float32(cols) + np.float32(1e-5))
+        return (inputs["x"] - mean) * scale * inputs["weight"] + (inputs["bias"] if kind is LayerNorm else 0)
+
+    x = inputs["x"]
+    assert (np.abs(single(x) - reference) <= tolerance).all()
+    assert (np.abs(single(x[:, :-1]) - reference) > tolerance).any(axis=1).mean() > 0.9
+
+
+def test_maxima_are_exact_and_sums_of_squares_stay_inside_f16() -> None:
+    problem = Reduce(20, 50, kind="max")
+    assert (problem.tolerance(problem.random_inputs(0))["out"] == 0).all()
+    problem = Reduce(1, 10**6, kind="sumsq")
+    assert np.isfinite(problem.reference(problem.random_inputs(0))["out"]).all()
+    assert (problem.reference(problem.random_inputs(0))["out"] < 65504).all()

@@ -73,7 +73,7 @@ def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path) -> Non
         worker_module="instant_compiler",
         python_path=[instant_compiler.HERE],
     ) as pool:
-        options = CudaOptions(limits=Limits(candidate=0.25, health=10.0, retry_pauses=(0.05, 0.2)))
+        options = CudaOptions(limits=Limits(candidate=0.6, health=10.0, retry_pauses=(0.05, 0.2)))
         environment = {FOLDER_VARIABLE: str(tmp_path)}
         runner = CudaRunner(H200, pool, gpus=(0, 1), options=options, worker_module=MODULE, worker_env=environment)
         with Store.open(tmp_path / "a.db") as store:

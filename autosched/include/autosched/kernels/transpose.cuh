@@ -198,14 +198,15 @@ struct Transpose {
 
   // Rows of out are columns of the tile. Loads of a group of rows come before its stores, so that they are in flight
   // together; a group is limited by the registers that its pieces and their addresses take.
-  static constexpr int row_pieces = store_passes_m * C::store_vector / C::store_piece;
+  static constexpr int piece_bytes = C::store_piece * element_bytes;
+  static constexpr int row_registers =
+      store_passes_m * C::store_vector / C::store_piece * (piece_bytes < 4 ? 1 : piece_bytes / 4);
   static constexpr int group =
-      row_pieces * store_passes_n <= 32 ? store_passes_n : (row_pieces < 32 ? 32 / row_pieces : 1);
+      row_registers * store_passes_n <= 32 ? store_passes_n : (row_registers < 32 ? 32 / row_registers : 1);
   static_assert(C::route == TransposeRoute::registers || store_passes_n % group == 0,
                 "tiles, threads and vectors are powers of two");
 
   __device__ static __forceinline__ void drain(const Tile& tile, unsigned shared) {
-    constexpr int piece_bytes = C::store_piece * element_bytes;
     const int row = int(threadIdx.x) % C::store_columns * C::store_vector;
     const int column = int(threadIdx.x) / C::store_columns;
 #pragma unroll 1

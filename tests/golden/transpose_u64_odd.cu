@@ -1,0 +1,32 @@
+// grid (2, 1, 1), block (128, 1, 1), 6528 bytes of dynamic shared memory
+#include <autosched/kernels/transpose.cuh>
+
+struct Config {
+  using Word = unsigned;
+  using Layout = autosched::SharedLayout<16, 16, false, autosched::Pad<1, 1>>;
+  static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::cp_async;
+  static constexpr int rows = 33;
+  static constexpr int columns = 51;
+  static constexpr int batch = 1;
+  static constexpr int element_bytes = 8;
+  static constexpr int tile_rows = 16;
+  static constexpr int tile_columns = 16;
+  static constexpr int threads = 128;
+  static constexpr int load_vector = 1;
+  static constexpr int load_columns = 8;
+  static constexpr int block_rows = 1;
+  static constexpr int load_piece = 1;
+  static constexpr int store_vector = 1;
+  static constexpr int store_columns = 16;
+  static constexpr int store_piece = 1;
+  static constexpr int block_tiles = 8;
+  static constexpr int stages = 3;
+  static constexpr int stage_bytes = 2176;
+  static constexpr int raster_group = 1;
+  static constexpr autosched::Raster raster_order = autosched::Raster::column;
+};
+
+extern "C" __global__ void __launch_bounds__(128, 2)
+autosched_transpose(const unsigned* __restrict__ x, unsigned* __restrict__ out) {
+  autosched::transpose<Config>(x, out);
+}

@@ -1,0 +1,32 @@
+// grid (5, 1, 1), block (64, 1, 1), 12288 bytes of dynamic shared memory
+#include <autosched/kernels/transpose.cuh>
+
+struct Config {
+  using Word = unsigned char;
+  using Layout = autosched::SharedLayout<64, 64, false, autosched::Swizzle<3, 4, 4>>;
+  static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::cp_async;
+  static constexpr int rows = 132;
+  static constexpr int columns = 100;
+  static constexpr int batch = 3;
+  static constexpr int element_bytes = 1;
+  static constexpr int tile_rows = 64;
+  static constexpr int tile_columns = 64;
+  static constexpr int threads = 64;
+  static constexpr int load_vector = 4;
+  static constexpr int load_columns = 16;
+  static constexpr int block_rows = 1;
+  static constexpr int load_piece = 4;
+  static constexpr int store_vector = 4;
+  static constexpr int store_columns = 16;
+  static constexpr int store_piece = 1;
+  static constexpr int block_tiles = 4;
+  static constexpr int stages = 3;
+  static constexpr int stage_bytes = 4096;
+  static constexpr int raster_group = 2;
+  static constexpr autosched::Raster raster_order = autosched::Raster::grouped;
+};
+
+extern "C" __global__ void __launch_bounds__(64, 2)
+autosched_transpose(const unsigned char* __restrict__ x, unsigned char* __restrict__ out) {
+  autosched::transpose<Config>(x, out);
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,9 @@ class LoadedKernel:
         self._function = self._cupy.RawModule(path=str(cubin)).get_function(kernel.name)
         if kernel.dynamic_shared_bytes:
             self._function.max_dynamic_shared_size_bytes = kernel.dynamic_shared_bytes
-        self._workspaces: dict[int, dict[str, Any]] = {}  # by stream: launches on two streams must not share them
+        # By stream: launches on two streams must not share them. The per-thread default stream has one handle in every
+        # thread, hence the thread.
+        self._workspaces: dict[tuple[int, int], dict[str, Any]] = {}
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Launch. Raises ValueError for an array of the wrong place, type, shape, layout or alignment."""
@@ -71,10 +74,11 @@ class LoadedKernel:
         (output,) = self.outputs
         views = {o.name: self._view(o, given[o.name], torch) for o in self.inputs}
         lead = views[self.inputs[0].name].shape != self.inputs[0].shape
-        with _stream(self._cupy, torch, first):
+        with self._cupy.cuda.Device(self._gpu), _stream(self._cupy, torch, first):
             if out is None:
                 out = self._empty(output, output.shape[1:] if lead else output.shape, torch, first, views)
             views[output.name] = self._view(output, out, torch)
+            _check_apart(views, output.name)
             views.update(self._workspace())
             arguments = tuple(views[o.name] for o in self.kernel.arguments)
             self._function(self.kernel.grid, self.kernel.block, arguments, shared_mem=self.kernel.dynamic_shared_bytes)
@@ -110,13 +114,22 @@ class LoadedKernel:
 
     def _workspace(self) -> dict[str, Any]:
         cp = self._cupy
-        stream = int(cp.cuda.get_current_stream().ptr)
+        stream = (int(cp.cuda.get_current_stream().ptr), threading.get_ident())
         if stream not in self._workspaces:
             wanted = [o for o in self.kernel.arguments if o.role == "workspace"]
             self._workspaces[stream] = {
                 o.name: (cp.zeros if o.zeroed else cp.empty)(o.shape, np.dtype(o.dtype.storage)) for o in wanted
             }
         return self._workspaces[stream]
+
+
+def _check_apart(views: Mapping[str, Any], output: str) -> None:
+    """Raises ValueError where the output shares memory with an input: kernels read inputs as if nothing wrote them."""
+    ranges = {name: (view.data.ptr, view.data.ptr + view.nbytes) for name, view in views.items()}
+    low, high = ranges.pop(output)
+    for name, (start, end) in ranges.items():
+        if start < high and low < end:
+            raise ValueError(f"{output} overlaps {name} in memory: give it an array of its own")
 
 
 def bind(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

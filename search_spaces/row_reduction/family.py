@@ -14,7 +14,7 @@ _TYPES = tuple(FLOAT_DTYPES)
 
 _SIZES = (
     Option("rows", ("--rows",), int, "rows of x"),
-    Option("cols", ("--columns",), int, "columns of x"),
+    Option("columns", ("--columns",), int, "columns of x"),
     Option("dtype", ("--dtype",), str, "type of x", "f16", _TYPES),
 )
 _OUT = Option("out", ("--out",), str, "type of out; by default that of x", "", ("", *_TYPES))

@@ -1,6 +1,6 @@
 """Row reductions and normalizations: what is computed, and how exact a kernel has to be.
 
-Every problem has one input array ``x`` of rows x cols, row-major, and is seen by its kernel as outer x length x inner:
+Every problem has one input array ``x`` of rows x columns, row-major, and is seen by its kernel as outer x length x inner:
 ``length`` elements are reduced to one, or normalized together.
 """
 
@@ -33,19 +33,19 @@ class RowProblem(Problem):
     elements and more, and unknown types."""
 
     rows: int
-    cols: int
+    columns: int
     dtype: str = "f16"
     out: str = "f16"
 
     def __post_init__(self) -> None:
-        for name in ("rows", "cols"):
+        for name in ("rows", "columns"):
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {size!r}")
             if size >= SIZE_LIMIT:
                 raise ValueError(f"{name} must be under 2^30, not {size}")
-        if self.rows * self.cols >= 2**40:
-            raise ValueError("the array is too large: keep rows x cols under 2^40 elements")
+        if self.rows * self.columns >= 2**40:
+            raise ValueError("the array is too large: keep rows x columns under 2^40 elements")
         dtype(self.dtype)
         self._check_out()
 
@@ -72,7 +72,7 @@ class RowProblem(Problem):
 
     @property
     def length(self) -> int:
-        return self.cols
+        return self.columns
 
     @property
     def inner(self) -> int:
@@ -121,18 +121,18 @@ class RowProblem(Problem):
 
     @property
     def flops(self) -> float:
-        return self.flops_per_element * self.rows * self.cols
+        return self.flops_per_element * self.rows * self.columns
 
     def operands(self) -> tuple[Operand, ...]:
         extra = tuple(
-            Operand(name, "input", self.input_dtype, (self.cols,))
+            Operand(name, "input", self.input_dtype, (self.columns,))
             for name, there in (("weight", self.has_weight), ("bias", self.has_bias))
             if there
         )
         return (
-            Operand("x", "input", self.input_dtype, (self.rows, self.cols)),
+            Operand("x", "input", self.input_dtype, (self.rows, self.columns)),
             *extra,
-            Operand("out", "output", self.out_dtype, (self.rows, self.cols)),
+            Operand("out", "output", self.out_dtype, (self.rows, self.columns)),
         )
 
     def _load(self, inputs: Mapping[str, Array], name: str) -> FloatArray:
@@ -155,7 +155,7 @@ class Reduce(RowProblem):
     squares) or argmax (index of the first maximum, u32).
 
     With ``reduction_size`` r (XeTile ``reduction``), each r consecutive elements of the axis become one value, and out
-    is rows x cols / r or rows / r x cols; 0 means the whole axis. NaN wins every maximum, as in numpy.
+    is rows x columns / r or rows / r x columns; 0 means the whole axis. NaN wins every maximum, as in numpy.
     Raises ValueError as RowProblem does, and for unknown names and an r that does not divide its axis.
     """
 
@@ -196,7 +196,7 @@ class Reduce(RowProblem):
 
     @property
     def _reduced_extent(self) -> int:
-        return self.cols if self.axis == "row" else self.rows
+        return self.columns if self.axis == "row" else self.rows
 
     @property
     def length(self) -> int:
@@ -212,11 +212,11 @@ class Reduce(RowProblem):
 
     @property
     def inner(self) -> int:
-        return 1 if self.along else self.cols
+        return 1 if self.along else self.columns
 
     @property
     def kept_extent(self) -> int:
-        return self.rows * self.cols // self.length if self.along else self.cols
+        return self.rows * self.columns // self.length if self.along else self.columns
 
     @property
     def out_dtype(self) -> DType:
@@ -243,19 +243,19 @@ class Reduce(RowProblem):
         if not self.reduction_size:
             return (self.kept_extent,)
         parts = self._reduced_extent // self.length
-        return (self.rows, parts) if self.along else (parts, self.cols)
+        return (self.rows, parts) if self.along else (parts, self.columns)
 
     def operands(self) -> tuple[Operand, ...]:
         """x, and out: one value a row or column, or a matrix of them where ``reduction_size`` is given."""
         return (
-            Operand("x", "input", self.input_dtype, (self.rows, self.cols)),
+            Operand("x", "input", self.input_dtype, (self.rows, self.columns)),
             Operand("out", "output", self.out_dtype, self._out_shape),
         )
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Standard normal, scaled down where a sum of squares would overflow f16."""
         rng = np.random.default_rng(seed)
-        values = rng.standard_normal((self.rows, self.cols), dtype=np.float32)
+        values = rng.standard_normal((self.rows, self.columns), dtype=np.float32)
         if self.kind == "sumsq" and self.out == "f16":
             values *= min(1.0, math.sqrt(_LARGEST_F16_SUM / self.length))
         return {"x": self.input_dtype.store(values)}
@@ -342,7 +342,7 @@ class Softmax(RowProblem):
             below = x.max(-1, keepdims=True) - x
             far = np.where(np.isfinite(below), below, 0.0)
             mean_far = (result * far).sum(-1, keepdims=True)
-            relative = 2.0**-17 + 2.0**-22 * (far + mean_far) + sum_growth(self.cols) * _UNIT
+            relative = 2.0**-17 + 2.0**-22 * (far + mean_far) + sum_growth(self.columns) * _UNIT
             return {"out": self._rounded(result * relative + 2.0**-125, result)}
 
 
@@ -375,7 +375,7 @@ class _Norm(RowProblem):
 
 @dataclass(frozen=True)
 class RmsNorm(_Norm):
-    """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has cols elements of x's type.
+    """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has columns elements of x's type.
     Raises ValueError as RowProblem does, and for an eps that is negative or no number."""
 
     family: ClassVar[str] = "rmsnorm"
@@ -400,7 +400,7 @@ class RmsNorm(_Norm):
         """Half of the ``sum_growth`` roundings of the sum of squares (the square root halves them) and 16 more for the
         reciprocal square root and the products, relative to the result; then rounding to the output type."""
         result = self.reference(inputs)["out"]
-        relative = (sum_growth(self.cols) / 2 + 16.0) * _UNIT
+        relative = (sum_growth(self.columns) / 2 + 16.0) * _UNIT
         with np.errstate(invalid="ignore"):
             return {"out": self._rounded(relative * np.abs(result), result)}
 
@@ -408,7 +408,7 @@ class RmsNorm(_Norm):
 @dataclass(frozen=True)
 class LayerNorm(_Norm):
     """``out = (x - mean) / sqrt(variance + eps) * weight + bias`` for each row; the variance is that of the row
-    (divided by cols); weight and bias have cols elements of x's type.
+    (divided by columns); weight and bias have columns elements of x's type.
     Raises ValueError as RowProblem does, and for an eps that is negative or no number."""
 
     family: ClassVar[str] = "layernorm"
@@ -435,18 +435,18 @@ class LayerNorm(_Norm):
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Rounding-error bound per element of out.
 
-        The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / cols with s = sqrt(sum x^2), and by a rounding
+        The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns with s = sqrt(sum x^2), and by a rounding
         of its own; that moves x - mean, and the variance by its square. The variance, a sum of squares, is off by
         twice ``sum_growth`` roundings (parts merged in one pass add as many again), of which the square root keeps
         half; 16 roundings more for the rest.
         """
         x, weight, bias = (self._load(inputs, name) for name in ("x", "weight", "bias"))
         result = self.reference(inputs)["out"]
-        growth = sum_growth(self.cols) * _UNIT
+        growth = sum_growth(self.columns) * _UNIT
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = x.mean(-1, keepdims=True)
             variance = np.square(x - mean).mean(-1, keepdims=True)
-            size = 4.0 * np.sqrt(np.square(x).sum(-1, keepdims=True)) / self.cols + np.abs(mean)
+            size = 4.0 * np.sqrt(np.square(x).sum(-1, keepdims=True)) / self.columns + np.abs(mean)
             off = growth * size + _UNIT * np.abs(mean)
             scale = 1.0 / np.sqrt(variance + self.eps)
             relative = growth + 16.0 * _UNIT + 0.5 * np.square(off * scale)

@@ -28,9 +28,9 @@ def shrink(problem: RowProblem, schedule: Schedule) -> RowProblem:
     length = min(length, problem.length)
     kept = min(problem.kept_extent, tile + problem.kept_extent % tile)
     if not isinstance(problem, Reduce):
-        return replace(problem, rows=kept, cols=length)
+        return replace(problem, rows=kept, columns=length)
     size = length if problem.reduction_size else 0
     if problem.along:
         # Rows of one reduction each: where those of the original hold several, the kernel sees no difference.
-        return replace(problem, rows=kept, cols=length, reduction_size=size)
-    return replace(problem, rows=length * min(problem.outer, 2), cols=kept, reduction_size=size)
+        return replace(problem, rows=kept, columns=length, reduction_size=size)
+    return replace(problem, rows=length * min(problem.outer, 2), columns=kept, reduction_size=size)

@@ -64,7 +64,7 @@ def _sector_bytes(problem: RowProblem, vector: int, element: int) -> float:
 
 def _dram_bytes(problem: RowProblem, reads: int, partial_bytes: float, device: Device) -> float:
     """Each operand once, and x again for every further read that L2 cannot serve."""
-    x = float(problem.rows * problem.cols * problem.input_dtype.bytes)
+    x = float(problem.rows * problem.columns * problem.input_dtype.bytes)
     again = 0.0
     # Rows in flight are those of the resident blocks: at least one row on each SM.
     in_flight = min(x, float(problem.length * problem.input_dtype.bytes * device.sm_count))

@@ -94,7 +94,7 @@ MUTATIONS = (
         "split counted before all its sums are stored",
         SPLIT,
         MATMUL,
-        "ptx::barrier_sync();  // ... of every thread; also: shared memory is free",
+        "ptx::barrier_sync();  // everybody's partial sums are stored; also: shared memory is free",
         "",
     ),
     Mutation(

@@ -42,7 +42,7 @@ BASE: dict[str, Value] = {
 
 
 def name_of(problem: RowProblem) -> str:
-    return f"{problem.family}-{problem.rows}x{problem.cols}-{problem.dtype}"
+    return f"{problem.family}-{problem.rows}x{problem.columns}-{problem.dtype}"
 
 
 @pytest.mark.parametrize("problem", SAMPLED, ids=name_of)
@@ -74,20 +74,20 @@ ROUTES: list[dict[str, Value]] = [
 @pytest.mark.parametrize("changes", ROUTES, ids=lambda c: "-".join(f"{k}={v}" for k, v in c.items()) or "plain")
 def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, Value]) -> None:
     """Inputs of 1e4 do not overflow; infinities and NaN come out as numpy's formula has them, in every place."""
-    cols = 260
-    x = np.random.default_rng(0).standard_normal((12, cols)).astype(np.float32)
+    columns = 260
+    x = np.random.default_rng(0).standard_normal((12, columns)).astype(np.float32)
     x[0] = 1e4
-    x[1] = np.linspace(-1e4, 1e4, cols)
+    x[1] = np.linspace(-1e4, 1e4, columns)
     x[2] = -np.inf
     x[3, :-1] = -np.inf  # one finite element behind a row of nothing
     x[4, 1:] = -np.inf
     x[5, 100] = np.inf
-    x[6, cols - 1] = np.nan
+    x[6, columns - 1] = np.nan
     x[7, 0] = np.nan
     x[8, 100:] = -np.inf
     x[9, 3] = -np.inf
     x[10] = -6e4
-    problem = Softmax(12, cols, dtype=dtype, out="f32")
+    problem = Softmax(12, columns, dtype=dtype, out="f32")
     inputs = {"x": problem.input_dtype.store(x)}
     wanted, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
     found = run(problem, changes, inputs)

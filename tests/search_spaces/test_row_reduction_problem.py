@@ -17,11 +17,11 @@ NORMALIZATIONS = (Softmax, RmsNorm, LayerNorm)
     ("fields", "says"),
     [
         ({"rows": 0}, "rows must be a whole number of at least 1"),
-        ({"cols": -3}, "cols must be a whole number of at least 1"),
+        ({"columns": -3}, "columns must be a whole number of at least 1"),
         ({"rows": True}, "rows must be"),
-        ({"cols": 2.0}, "cols must be"),
-        ({"cols": 2**30}, "cols must be under 2^30"),
-        ({"rows": 2**29, "cols": 2**12}, "the array is too large"),
+        ({"columns": 2.0}, "columns must be"),
+        ({"columns": 2**30}, "columns must be under 2^30"),
+        ({"rows": 2**29, "columns": 2**12}, "the array is too large"),
         ({"dtype": "f64"}, "unknown type 'f64': use one of f16, bf16, f32"),
         ({"out": "i8"}, "unknown type"),
     ],
@@ -30,7 +30,7 @@ def test_bad_sizes_and_types_are_refused_in_one_line(
     kind: type[RowProblem], fields: dict[str, object], says: str
 ) -> None:
     with pytest.raises(ValueError) as error:
-        kind(**{"rows": 8, "cols": 8, **fields})  # type: ignore[arg-type]
+        kind(**{"rows": 8, "columns": 8, **fields})  # type: ignore[arg-type]
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -49,7 +49,7 @@ def test_bad_sizes_and_types_are_refused_in_one_line(
 )
 def test_bad_reductions_are_refused_in_one_line(fields: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError) as error:
-        Reduce(**{"rows": 8, "cols": 8, **fields})  # type: ignore[arg-type]
+        Reduce(**{"rows": 8, "columns": 8, **fields})  # type: ignore[arg-type]
     assert says in str(error.value)
 
 
@@ -62,7 +62,7 @@ def test_bad_eps_is_refused(eps: object) -> None:
 def test_options_of_the_command_line_make_the_problems() -> None:
     def made(name: str, **given: object) -> object:
         row = family(name)
-        return row.problem_from_options({o.name: o.default for o in row.options} | {"rows": 3, "cols": 4} | given)
+        return row.problem_from_options({o.name: o.default for o in row.options} | {"rows": 3, "columns": 4} | given)
 
     assert made("softmax", dtype="bf16") == Softmax(3, 4, dtype="bf16", out="bf16")
     assert made("softmax", out="f32") == Softmax(3, 4, out="f32")
@@ -138,27 +138,29 @@ def test_softmax_does_not_overflow_and_follows_numpy_at_the_ends() -> None:
 
 
 @pytest.mark.parametrize("dtype", sorted(FLOAT_DTYPES))
-@pytest.mark.parametrize("cols", [1, 64, 4096])
+@pytest.mark.parametrize("columns", [1, 64, 4096])
 @pytest.mark.parametrize("kind", ["sum", "mean", "sumsq"])
-def test_tolerance_admits_sequential_f32_sums_and_refuses_a_missing_element(dtype: str, cols: int, kind: str) -> None:
-    problem = Reduce(200, cols, dtype=dtype, out="f32", kind=kind)
+def test_tolerance_admits_sequential_f32_sums_and_refuses_a_missing_element(
+    dtype: str, columns: int, kind: str
+) -> None:
+    problem = Reduce(200, columns, dtype=dtype, out="f32", kind=kind)
     inputs = problem.random_inputs(1)
     reference, tolerance = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
     x = FLOAT_DTYPES[dtype].load(inputs["x"]).astype(np.float32)
     terms = x * x if kind == "sumsq" else x
     totals = np.cumsum(terms, axis=1, dtype=np.float32)
-    divisor = np.float32(cols if kind == "mean" else 1)
+    divisor = np.float32(columns if kind == "mean" else 1)
     assert (np.abs(totals[:, -1] / divisor - reference) <= tolerance).all()
     without_last = np.float64(totals[:, -1] - terms[:, -1]) / divisor
     assert (np.abs(without_last - reference) > tolerance).mean() > 0.6  # the element missing may be small
 
 
 @pytest.mark.parametrize("kind", NORMALIZATIONS)
-@pytest.mark.parametrize("cols", [2, 1024])
+@pytest.mark.parametrize("columns", [2, 1024])
 def test_tolerance_of_normalizations_admits_f32_and_refuses_a_missing_element(
-    kind: type[RowProblem], cols: int
+    kind: type[RowProblem], columns: int
 ) -> None:
-    problem = kind(100, cols, dtype="f32", out="f32")
+    problem = kind(100, columns, dtype="f32", out="f32")
     inputs = problem.random_inputs(2)
     reference, tolerance = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
 
@@ -167,7 +169,7 @@ def test_tolerance_of_normalizations_admits_f32_and_refuses_a_missing_element(
             e = np.exp(inputs["x"] - x.max(1, keepdims=True))
             return e / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
         mean = x.mean(1, keepdims=True) if kind is LayerNorm else np.float32(0)
-        scale = 1 / np.sqrt(np.square(x - mean).sum(1, keepdims=True) / np.float32(cols) + np.float32(1e-5))
+        scale = 1 / np.sqrt(np.square(x - mean).sum(1, keepdims=True) / np.float32(columns) + np.float32(1e-5))
         return (inputs["x"] - mean) * scale * inputs["weight"] + (inputs["bias"] if kind is LayerNorm else 0)
 
     x = inputs["x"]

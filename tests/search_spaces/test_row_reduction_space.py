@@ -29,7 +29,7 @@ PROBLEMS: tuple[RowProblem, ...] = (
 
 
 def name_of(problem: RowProblem) -> str:
-    return f"{problem.family}-{problem.rows}x{problem.cols}-{problem.dtype}"
+    return f"{problem.family}-{problem.rows}x{problem.columns}-{problem.dtype}"
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
@@ -125,7 +125,7 @@ def test_parts_of_a_split_row_cover_it_and_begin_aligned(length: int, split: int
 def test_work_counts_what_is_moved() -> None:
     for problem in (PROBLEMS[0], PROBLEMS[3], PROBLEMS[9]):
         row = family(problem.family)
-        x_bytes = problem.rows * problem.cols * problem.input_dtype.bytes
+        x_bytes = problem.rows * problem.columns * problem.input_dtype.bytes
         for schedule in space(problem, H200).sample(25, seed=3):
             counted, p = row.work(problem, schedule, H200), plan(problem, schedule, H200)
             assert counted.dram_bytes >= problem.min_bytes

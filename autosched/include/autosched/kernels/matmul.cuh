@@ -202,23 +202,28 @@ struct Matmul {
     for (int r = 0; r < accumulators; ++r) {
       ptx::st_global(mine + r * threads + int(threadIdx.x), Packet<4>{{ptx::bits_of(acc_registers[r])}});
     }
-    ptx::fence_gpu();     // partial sums before the count ...
-    ptx::barrier_sync();  // ... of every thread; also: shared memory is free
-    if (threadIdx.x == 0) ptx::st_shared(shared, Packet<4>{{ptx::atomic_add(counter, 1u)}});
+    ptx::barrier_sync();  // everybody's partial sums are stored; also: shared memory is free
+    if (threadIdx.x == 0) {
+      // The barrier orders the block's stores before this fence, which orders them before the count (and the count of
+      // the others before their sums are read): fences are cumulative, so one thread's will do.
+      ptx::fence_gpu();
+      const unsigned arrived = ptx::atomic_add(counter, 1u);
+      ptx::fence_gpu();
+      ptx::st_shared(shared, Packet<4>{{arrived}});
+    }
     ptx::barrier_sync();
     if (ptx::ld_shared<4>(shared).word[0] != C::split_k - 1) return false;
-    ptx::fence_gpu();
     if (threadIdx.x == 0) ptx::st_global(counter, Packet<4>{{0u}});  // ready for the next launch
-    const float* all = partials + static_cast<long long>(tile) * C::split_k * accumulators * threads;
 #pragma unroll
     for (int r = 0; r < accumulators; ++r) acc_registers[r] = 0.0f;
+    const float* from = partials + static_cast<long long>(tile) * C::split_k * accumulators * threads + int(threadIdx.x);
 #pragma unroll 1
     for (int s = 0; s < C::split_k; ++s) {
 #pragma unroll
       for (int r = 0; r < accumulators; ++r) {
-        const float* from = all + static_cast<long long>(s * accumulators + r) * threads + int(threadIdx.x);
-        acc_registers[r] += ptx::float_of(ptx::ld_global_cg<4>(from).word[0]);
+        acc_registers[r] += ptx::float_of(ptx::ld_global_cg<4>(from + r * threads).word[0]);
       }
+      from += accumulators * threads;  // a constant step: addresses stay immediates
     }
     return true;
   }

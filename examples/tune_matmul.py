@@ -1,6 +1,6 @@
 """Tune one matmul from Python, and look at what was found. Runs without a GPU (times are then estimated).
 
-    python examples/tune_matmul.py
+python examples/tune_matmul.py
 """
 
 import tempfile

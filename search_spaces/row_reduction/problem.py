@@ -1,7 +1,7 @@
 """Row reductions and normalizations: what is computed, and how exact a kernel has to be.
 
-Every problem has one input array ``x`` of rows x columns, row-major, and is seen by its kernel as outer x length x inner:
-``length`` elements are reduced to one, or normalized together.
+Every problem has one input array ``x`` of rows x columns, row-major, and is seen by its kernel as outer x length x
+inner: ``length`` elements are reduced to one, or normalized together.
 """
 
 from __future__ import annotations

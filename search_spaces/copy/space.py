@@ -19,7 +19,6 @@ from search_spaces.rules import Attribute, BoolArray, Rule
 from search_spaces.space import Space
 
 REGISTER_OVERHEAD = 16  # registers for addresses and counters, seen at the least in compiled kernels
-MOST_STAGED = 128  # registers of a thread that hold elements
 MOST_BLOCK_BYTES = 2**18
 MOST_GRID = 2**31 - 1  # blocks of a launch along x
 
@@ -117,12 +116,6 @@ def laws(problem: Copy, device: Device) -> tuple[Rule, ...]:
 def economies(problem: Copy, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler one equals or beats."""
     return (
-        Rule(
-            "staged",
-            ("staged",),
-            lambda c: c["staged"] <= MOST_STAGED,
-            lambda v: f"{v['staged']} registers of elements are more than the {MOST_STAGED} that pay",
-        ),
         Rule(
             "block_bytes",
             ("round_bytes", "rounds"),

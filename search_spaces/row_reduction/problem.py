@@ -375,7 +375,7 @@ class _Norm(RowProblem):
 
 @dataclass(frozen=True)
 class RmsNorm(_Norm):
-    """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has columns elements of x's type.
+    """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has one element of x's type a column.
     Raises ValueError as RowProblem does, and for an eps that is negative or no number."""
 
     family: ClassVar[str] = "rmsnorm"
@@ -408,7 +408,7 @@ class RmsNorm(_Norm):
 @dataclass(frozen=True)
 class LayerNorm(_Norm):
     """``out = (x - mean) / sqrt(variance + eps) * weight + bias`` for each row; the variance is that of the row
-    (divided by columns); weight and bias have columns elements of x's type.
+    (divided by its length); weight and bias have one element of x's type a column.
     Raises ValueError as RowProblem does, and for an eps that is negative or no number."""
 
     family: ClassVar[str] = "layernorm"

@@ -1,0 +1,65 @@
+"""Break the transpose and copy kernels in many ways: the emulator and the reference together must report each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mutation_testing import Mutation, found_in, found_with
+
+PIPELINED, TURNED, REGISTERS = "transpose_u8_pipelined", "transpose_u16_turned", "transpose_u32_registers"
+ODD = "transpose_u64_odd"
+KERNEL = "kernels/transpose.cuh"
+COPY, COPY_TAIL, COPY_KERNEL = "copy_u16_pipelined", "copy_u8_tail", "kernels/copy.cuh"
+
+MUTATIONS = (
+    Mutation("rows behind the end are loaded", TURNED, KERNEL, "row_ok = C::rows % C::tile_rows == 0 || m < C::rows;",
+             "row_ok = true;"),
+    Mutation("a vector behind the end is loaded", TURNED, KERNEL, "tile.n + column(j) < C::columns);",
+             "tile.n + column(j) <= C::columns);"),
+    Mutation("row tail stored", PIPELINED, KERNEL, "tile.m + m < C::rows)", "tile.m + m <= C::rows)"),
+    Mutation("column tail stored", ODD, KERNEL, "n < C::columns) &&\n", "n <= C::columns) &&\n"),
+    Mutation("row tail stored from registers", REGISTERS, KERNEL,
+             "&& (C::rows % C::tile_rows == 0 || m < C::rows)) {", ") {"),
+    Mutation("stage filled while it is read", PIPELINED, KERNEL,
+             "if (t > 0) ptx::barrier_sync();  // everybody has read the stage that is filled now", ""),
+    Mutation("tile read before all have copied", PIPELINED, KERNEL, "ptx::barrier_sync();\n        drain(", "drain("),
+    Mutation("tile read before all have stored", TURNED, KERNEL, "ptx::barrier_sync();\n        drain(", "drain("),
+    Mutation("wait for one group too few", PIPELINED, KERNEL, "wait_group<ahead>", "wait_group<ahead + 1>"),
+    Mutation("stages wrap too early", PIPELINED, KERNEL, "(t + ahead) % C::stages", "(t + ahead) % 2"),
+    Mutation("more tiles than there are", PIPELINED, KERNEL, "left < C::block_tiles ? left : C::block_tiles",
+             "C::block_tiles"),
+    Mutation("matrices in one place", PIPELINED, KERNEL, "id / per_matrix * matrix", "id / per_matrix * C::rows"),
+    Mutation("groups of rows all alike", PIPELINED, KERNEL, "column + (first + j) * store_rows;\n            return",
+             "column + j * store_rows;\n            return"),
+    Mutation("pieces of a vector all alike", PIPELINED, KERNEL, "part * C::store_piece, n", "0, n"),
+    Mutation("read without the swizzle", PIPELINED, KERNEL, "Layout::offset(row, column)",
+             "(row * C::tile_columns + column)"),
+    Mutation("bytes put together wrongly", PIPELINED, KERNEL, "<< (8 * Part * i)", "<< (4 * Part * i)"),
+    Mutation("halves taken apart wrongly", TURNED, KERNEL, ">> (8 * (i * Part % 4))", ">> 0"),
+    Mutation("words taken apart wrongly", REGISTERS, KERNEL, "p.word[i * (Part / 4) + w]", "p.word[w]"),
+    Mutation("words put together wrongly", REGISTERS, KERNEL, "out.word[i * (Part / 4) + w] = ", "out.word[w] = "),
+    Mutation("block not turned", REGISTERS, KERNEL, "(line[i][j][r], c)", "(line[i][j][c], r)"),
+    Mutation("turned column in the wrong place", TURNED, KERNEL, "address(shared, row, column + c), blocks.turned",
+             "address(shared, row, column), blocks.turned"),
+    Mutation("copy without its tail", COPY_TAIL, COPY_KERNEL, "int(threadIdx.x) < tail", "int(threadIdx.x) < tail - 1"),
+    Mutation("copy behind the end", COPY_TAIL, COPY_KERNEL, "if (at < vectors) ptx::st_global",
+             "if (at <= vectors) ptx::st_global"),
+    Mutation("rounds of a block in one place", COPY_TAIL, COPY_KERNEL, "(blockIdx.x) * C::rounds + r;",
+             "(blockIdx.x) * C::rounds;"),
+    Mutation("rounds of the grid in one place", COPY, COPY_KERNEL, "C::blocks + int(blockIdx.x)", "C::blocks"),
+    Mutation("copy waits for one group too few", COPY, COPY_KERNEL, "wait_group<ahead>", "wait_group<ahead + 1>"),
+    Mutation("copy with one stage", COPY, COPY_KERNEL, "(r % C::stages * C::unroll + u)", "u"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", sorted({m.case for m in MUTATIONS}))
+def test_the_unbroken_kernel_is_clean(case: str) -> None:
+    assert found_in(case) == "ok"
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
+def test_every_mutation_is_reported(mutation: Mutation, tmp_path: Path) -> None:
+    found = found_with(mutation, tmp_path)
+    assert found != "ok"
+    assert not found.startswith("compile_error"), found  # an edit that does not compile proves nothing

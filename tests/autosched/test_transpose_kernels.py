@@ -1,0 +1,91 @@
+"""Kernels of transpose and copy: rules and static_asserts agree, sampled schedules compile without spills."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from static_asserts import asserted_rules
+
+from autosched.codegen import generate
+from measurements.compile import CompileFailure, CompilePool
+from search_spaces.copy import Copy
+from search_spaces.copy.space import laws as copy_laws
+from search_spaces.devices import device
+from search_spaces.family import family
+from search_spaces.problem import Problem
+from search_spaces.transpose import Transpose
+from search_spaces.transpose.space import laws
+
+H200 = device("h200")
+PROBLEM = Transpose(96, 96, dtype="u32")
+GOOD = {
+    "tile_rows": 32, "tile_columns": 32, "threads": 64, "copy": "ld.global", "load_vector": 4, "load_columns": 8,
+    "block_rows": 4, "store_vector": 4, "store_columns": 4, "layout": "none", "block_tiles": 1, "stages": 1,
+    "min_blocks": 1, "raster": "row",
+}  # fmt: skip
+
+
+# (problem, decisions that break a law, the law, how the C++ says the same)
+BROKEN = [
+    (PROBLEM, {"load_columns": 32}, "load_map", [("load_columns = 8", "load_columns = 32")]),
+    (PROBLEM, {"block_rows": 2}, "in_register", [("block_rows = 4", "block_rows = 2")]),
+    (PROBLEM, {"store_columns": 8}, "in_register", [("store_columns = 4", "store_columns = 8")]),
+    (PROBLEM, {"stages": 2}, "stages", [("stages = 1", "stages = 2")]),
+    (dataclasses.replace(PROBLEM, columns=98), {}, "load_alignment", [("columns = 96", "columns = 98")]),
+    (dataclasses.replace(PROBLEM, rows=98), {}, "store_alignment", [("rows = 96", "rows = 98")]),
+]
+
+
+@pytest.mark.parametrize(("problem", "changes", "law", "edits"), BROKEN, ids=[b[2] + str(b[1]) for b in BROKEN])
+def test_the_rule_and_the_static_assert_say_the_same(
+    problem: Transpose, changes: dict[str, int | str], law: str, edits: list[tuple[str, str]]
+) -> None:
+    good = family("transpose").space(PROBLEM, H200).sample(1, 0)[0].replace(**GOOD)
+    with pytest.raises(ValueError, match=law):
+        generate(problem, good.replace(**changes), H200)
+    kernel = generate(PROBLEM, good, H200)
+    source = kernel.source
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new, 1)
+    with CompilePool(workers=1) as pool:
+        ((_, result),) = pool.compile_many([dataclasses.replace(kernel, source=source)], H200.arch)
+    assert isinstance(result, CompileFailure)
+    assert law in re.findall(r"rule (\w+):", result.log), result.log
+
+
+def test_every_static_assert_names_a_law_or_a_domain() -> None:
+    names = {rule.name for rule in (*laws(PROBLEM, H200), *copy_laws(Copy(8, 8), H200))}
+    of_tile_copy = {"copy_map", "copy_alignment", "copy_width"}  # load_map, load_alignment and vector_width there
+    for header in ("autosched/kernels/transpose.cuh", "autosched/kernels/copy.cuh"):
+        assert asserted_rules(header) - of_tile_copy - {"vector_width"} <= names
+
+
+def problems() -> list[Problem]:
+    return [
+        *(Transpose(4096, 4096, dtype=d) for d in ("u8", "u16", "u32", "u64", "u128")),
+        Transpose(67, 133, batch=2, dtype="u8"),
+        Transpose(67, 132, dtype="u16"),
+        *(Copy(67, 133, dtype=d) for d in ("u8", "u128")),
+    ]
+
+
+def test_sampled_schedules_compile_without_spills() -> None:
+    kernels = []
+    for problem in problems():
+        for schedule in family(problem.family).space(problem, H200).sample(4, seed=7):
+            kernels.append(generate(problem, schedule.replace(min_blocks=1), H200))
+    with CompilePool() as pool:
+        results = dict(pool.compile_many(kernels, H200.arch))
+    assert sorted(results) == list(range(len(kernels)))
+    for result in results.values():
+        assert not isinstance(result, CompileFailure), result.reason
+        assert result.resources.spill_store_bytes == 0
+
+
+def test_the_register_route_needs_no_shared_memory() -> None:
+    good = family("transpose").space(PROBLEM, H200).sample(1, 0)[0].replace(**GOOD)
+    assert generate(PROBLEM, good, H200).dynamic_shared_bytes == 0
+    assert generate(PROBLEM, good.replace(layout="transpose+pad(4,1)"), H200).dynamic_shared_bytes > 0

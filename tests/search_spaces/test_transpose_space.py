@@ -1,0 +1,174 @@
+"""The spaces of transpose and copy: rules one by one, plans as partitions of the tile, cuts for the emulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search_spaces.bank_conflicts import copy_traffic
+from search_spaces.copy import Copy
+from search_spaces.copy.space import lawful_space as lawful_copies
+from search_spaces.data_movement import CopyPlan, Region, copy_plan
+from search_spaces.devices import device
+from search_spaces.family import family
+from search_spaces.problem import Problem
+from search_spaces.transpose import Transpose
+from search_spaces.transpose.config import TransposePlan, plan
+from search_spaces.transpose.space import NONE, conflict_percent, lawful_space, space
+from search_spaces.wg_map_consistency import check_transpose
+
+H200 = device("h200")
+LARGE = Transpose(8192, 8192)
+TRANSPOSES = [
+    LARGE,
+    Transpose(67, 133, dtype="u16"),
+    Transpose(4096, 4096, dtype="u8"),
+    Transpose(1000, 36, batch=3, dtype="u128"),
+    Transpose(1, 1, dtype="u64"),
+    Transpose(100_000, 3),
+]
+COPIES = [Copy(8192, 8192), Copy(1, 1, dtype="u8"), Copy(33, 77, batch=2, dtype="u16")]
+
+
+def sampled(problem: Problem, count: int, seed: int) -> list[TransposePlan]:
+    return [plan(problem, s, H200) for s in space(problem, H200).sample(count, seed)]  # type: ignore[arg-type]
+
+
+def test_spaces_are_large_and_counted() -> None:
+    assert space(LARGE, H200).count() > 10**6
+    assert family("copy").space(COPIES[0], H200).count() > 10**3
+
+
+@pytest.mark.parametrize("problem", [*TRANSPOSES, *COPIES], ids=lambda p: p.key())
+@pytest.mark.parametrize("name", ["h200", "rtx4090"])
+def test_sampled_schedules_break_no_rule(problem: Problem, name: str) -> None:
+    whole = family(problem.family).space(problem, device(name))
+    schedules = whole.sample(30, seed=5)
+    assert len(schedules) == 30
+    assert all(not whole.explain(s) for s in schedules)
+
+
+def test_every_rule_refuses_something_and_says_why() -> None:
+    rng = np.random.default_rng(0)
+    for problems in (TRANSPOSES, COPIES):
+        refused: dict[str, str] = {}
+        names: set[str] = set()
+        for problem in problems:
+            for target in (H200, device("rtx4090")):
+                whole = family(problem.family).space(problem, target)
+                names |= {rule.name for rule in whole.rules}
+                for _ in range(150):
+                    for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
+                        refused.setdefault(violation.rule, violation.reason)
+        assert names - set(refused) <= {"grid", "threads"}  # the domains keep these two on every device
+        for rule, reason in refused.items():
+            assert len(reason) > 20 and "\n" not in reason, rule
+
+
+def test_a_launch_of_too_many_tiles_is_refused() -> None:
+    huge = Transpose(2**29, 2**10, dtype="u8")
+    schedule = space(huge, H200).sample(1, 0)[0].replace(tile_rows=8, tile_columns=8)
+    assert "grid" in {v.rule for v in lawful_space(huge, H200).explain(schedule)}
+
+
+@pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
+def test_executing_a_plan_in_numpy_transposes_the_tile(problem: Transpose) -> None:
+    """Threads move what the maps deal out to them, through the layout, and nothing twice."""
+    for p in sampled(problem, 12, seed=1):
+        rows, columns = p.tile
+        tile = np.arange(rows * columns).reshape(rows, columns)
+        held = p.load_map.distribute(tile)  # [threads, blocks, block rows, vector]
+        assert p.load_map.subgroups == p.threads and not any(p.load_map.wraps(tile.shape))
+        if p.layout is None:
+            # A thread's blocks, turned, are out's blocks at the turned origins: no element changes its thread.
+            origins = p.load_map.all_offsets(tile.shape)
+            out = np.full((columns, rows), -1)
+            for thread, blocks in zip(origins, held, strict=True):
+                for (row, column), block in zip(thread, blocks, strict=True):
+                    part = out[column : column + block.shape[1], row : row + block.shape[0]]
+                    assert (part == -1).all()
+                    part[:] = block.T
+            assert np.array_equal(out, tile.T)
+            assert p.shared_bytes == 0
+            continue
+        r, c = np.divmod(held, columns)
+        shared = np.full(p.stage_bytes // problem.element_bytes, -1)
+        shared[p.layout(r, c)] = held
+        assert np.count_nonzero(shared >= 0) == tile.size
+        wanted = p.store_map.distribute(tile.T)
+        r, c = np.divmod(wanted, columns)
+        assert np.array_equal(shared[p.layout(r, c)], wanted)
+        assert not any(p.store_map.wraps((columns, rows)))
+        assert np.array_equal(p.store_map.undistribute(wanted, (columns, rows)), tile.T)
+
+
+def test_the_maps_of_the_register_route_agree_as_a_transpose() -> None:
+    in_registers = [p for p in sampled(Transpose(4096, 4096, dtype="u128"), 1200, seed=0) if p.layout is None]
+    assert in_registers
+    for p in in_registers:
+        assert not check_transpose(p.load_map, p.store_map, p.tile[::-1])
+
+
+@pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
+def test_both_sides_are_good_choices_of_the_automatic_data_movement(problem: Transpose) -> None:
+    for p in sampled(problem, 12, seed=2):
+        if p.layout is None or p.load_map.sg_data[0] > 1:
+            continue
+        method = "cp.async" if p.schedule["copy"] == "cp.async" else "ld.global"
+        region = Region(p.tile, "cols", problem.columns, problem.element_bytes)
+        vector, columns = p.load_map.sg_data[1], p.load_map.sg_layout[1]
+        load = copy_plan(region, p.layout, p.threads, vector, columns, method)  # type: ignore[arg-type]
+        assert isinstance(load, CopyPlan) and load.store == p.load_piece
+        back = Region(p.tile, "rows", problem.rows, problem.element_bytes)
+        vector, columns = p.store_map.sg_data[1], p.store_map.sg_layout[1]
+        store = copy_plan(back, p.layout, p.threads, vector, columns, "ld.global")
+        assert isinstance(store, CopyPlan) and store.store == p.store_piece
+        for side in (load, store):
+            assert side.stores.conflict_degree <= 2.5  # of the whole tile; the rule looks at a part of it
+
+
+@pytest.mark.parametrize("element_bytes", [1, 4, 16])
+def test_sampled_conflicts_are_those_of_the_whole_tile(element_bytes: int) -> None:
+    problem = Transpose(4096, 4096, dtype={1: "u8", 4: "u32", 16: "u128"}[element_bytes])
+    for p in sampled(problem, 40, seed=3):
+        if p.layout is not None:
+            vector, columns = p.store_map.sg_data[1], p.store_map.sg_layout[1]
+            whole = copy_traffic(p.layout, element_bytes, "rows", vector, columns, p.threads)
+            found = conflict_percent(p.layout, element_bytes, "rows", vector, columns)
+            assert found == pytest.approx(100 * whole.conflict_degree, rel=0.3)
+
+
+@pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
+def test_a_cut_transpose_is_small_and_has_the_same_remainders(problem: Transpose) -> None:
+    row = family("transpose")
+    for schedule in space(problem, H200).sample(25, seed=2):
+        small = row.shrink(problem, schedule)
+        for name in ("rows", "columns"):
+            whole, cut, tile = getattr(problem, name), getattr(small, name), schedule.integer(f"tile_{name}")
+            assert cut <= min(whole, 2 * tile) and cut % tile == whole % tile
+        assert not lawful_space(small, H200).explain(schedule)
+        assert row.shrink(small, schedule) == small
+
+
+@pytest.mark.parametrize("problem", COPIES, ids=lambda p: p.key())
+def test_a_cut_copy_is_small_and_lawful(problem: Copy) -> None:
+    row = family("copy")
+    for schedule in row.space(problem, H200).sample(25, seed=2):
+        small = row.shrink(problem, schedule)
+        vector = schedule.integer("vector_bytes")
+        assert small.bytes % vector == problem.bytes % vector
+        assert small.bytes <= max(2 * 2**18, problem.bytes if problem.bytes < 2**18 else 0)
+        assert not lawful_copies(small, H200).explain(schedule)
+        assert row.shrink(small, schedule) == small
+
+
+def test_work_counts_the_bytes_that_move() -> None:
+    for problem in (LARGE, COPIES[0]):
+        row = family(problem.family)
+        for schedule in row.space(problem, H200).sample(25, seed=3):
+            work = row.work(problem, schedule, H200)
+            assert work.dram_bytes == problem.min_bytes == 2 * 4 * 8192**2
+            assert work.load_bytes * work.blocks >= problem.min_bytes / 2
+            assert work.store_bytes * work.blocks >= problem.min_bytes / 2
+            in_registers = schedule.values.get("layout") == NONE or schedule["copy"] != "cp.async"
+            assert work.shared_wavefronts > 0 or in_registers

@@ -128,7 +128,8 @@ class CompilePool:
         with self._lock:
             self._closed = True
             owned = list(self._owned)
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        # What waits is not cancelled here but ends by itself, at once: as_completed is never told of a future that
+        # shutdown(cancel_futures=True) has cancelled, and would wait for it for ever.
         for worker in owned:
             worker.close()
         self._executor.shutdown(wait=True)
@@ -148,6 +149,8 @@ class CompilePool:
         self._local.worker = worker
 
     def _compile(self, kernel: Kernel, arch: str) -> Compiled | CompileFailure:
+        if self._closed:
+            raise WorkerClosed("the compile pool is closed")
         key = CompileCache.key(kernel, arch, self._options, self.toolchain)
         known = self.cache.load(key)
         if known is not None:

@@ -20,7 +20,7 @@ from search_spaces.transpose.space import laws
 
 H200 = device("h200")
 PROBLEM = Transpose(96, 96, dtype="u32")
-GOOD = {
+GOOD: dict[str, int | str] = {
     "tile_rows": 32, "tile_columns": 32, "threads": 64, "copy": "ld.global", "load_vector": 4, "load_columns": 8,
     "block_rows": 4, "store_vector": 4, "store_columns": 4, "layout": "none", "block_tiles": 1, "stages": 1,
     "min_blocks": 1, "raster": "row",

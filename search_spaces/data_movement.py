@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.bank_conflicts import Traffic, copy_traffic, fragment_traffic
+from search_spaces.bank_conflicts import PHASE_BYTES, Traffic, copy_traffic, fragment_traffic, wavefronts
 from search_spaces.intrinsics import WARP, Access, Operand, Refusal, TensorIntrinsic
 from search_spaces.shared_layout import Axis, SharedLayout
 from search_spaces.wg_map import WgMap
@@ -24,6 +24,10 @@ from search_spaces.wg_map import WgMap
 SECTOR_BYTES = 32  # what global memory moves at the least (CUDA C++ Best Practices Guide, "Coalesced access")
 WIDEST_BYTES = 16  # of one lane's load, store or cp.async
 ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
+SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat themselves, so a few accesses show them
+MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
+MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
+MOST_VECTORS = 4  # accesses in place of one of the widest that the alignment allows
 
 Method = Literal["cp.async", "ld.global"]
 
@@ -200,11 +204,120 @@ def copy_choices(
 
 @lru_cache(maxsize=2**12)
 def _choices(region: Region, layout: SharedLayout, threads: int) -> tuple[CopyPlan, ...]:
-    vectors = [v for v in (1, 2, 4, 8, 16) if v * region.element_bytes <= WIDEST_BYTES]
     columns = [c for c in range(1, min(threads, region.line) + 1) if threads % c == 0 and region.line % c == 0]
     methods: tuple[Method, ...] = ("cp.async", "ld.global")
-    plans = (copy_plan(region, layout, threads, v, c, m) for v in vectors for c in columns for m in methods)
+    plans = (
+        copy_plan(region, layout, threads, v, c, m)
+        for v in _vectors(region.element_bytes)
+        for c in columns
+        for m in methods
+    )
     return tuple(sorted((p for p in plans if isinstance(p, CopyPlan)), key=lambda plan: plan.order))
+
+
+# What a search need not look at: bindings that are far from the best of their tile ------------------------------------
+
+
+@lru_cache(maxsize=2**14)
+def few_sectors(region: Region, vector: int, columns: int) -> bool:
+    """Whether ``columns`` threads with ``vector`` elements touch at most MOST_SECTORS times the fewest sectors with
+    which any binding moves the lines of ``region``. Bindings that do not fit its lines are not judged: True."""
+    found = _sectors(region, vector, columns)
+    return found is None or found <= MOST_SECTORS * _fewest_sectors(region)
+
+
+def wide_enough(region: Region, vector: int) -> bool:
+    """Whether at most MOST_VECTORS accesses stand for one of the widest that the lines' alignment allows."""
+    return vector * MOST_VECTORS >= gcd(region.alignment, WIDEST_BYTES // region.element_bytes)
+
+
+def _sectors(region: Region, vector: int, columns: int) -> float | None:
+    fits = region.alignment % vector == 0 and region.line % (vector * columns) == 0
+    return expected_sectors(region, vector, columns) if fits else None
+
+
+@lru_cache(maxsize=2**12)
+def _fewest_sectors(region: Region) -> float:
+    bindings = ((v, c) for v in _vectors(region.element_bytes) for c in (1, 2, 4, 8, 16, 32))
+    return min(found for v, c in bindings if (found := _sectors(region, v, c)) is not None)
+
+
+def _vectors(element_bytes: int) -> tuple[int, ...]:
+    return tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= WIDEST_BYTES)
+
+
+Binding = tuple[int, int, int]  # vector, columns, block: what ``conflict_percent`` asks about
+
+
+def conflict_percent(
+    layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
+) -> int:
+    """Cycles over conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile: what
+    ``copy_traffic`` counts for all warps is counted for a few, and lanes may hold blocks of two axes.
+
+    Lanes stand in rows of ``columns``, ``vector`` elements apart along ``axis`` and ``block`` across it. With a block
+    of more than one, lanes move ``vector`` pieces of ``block`` elements across ``axis`` instead.
+    """
+    return _conflict_percents(layout, element_bytes, axis, ((vector, min(columns, WARP), block),))[0]
+
+
+@lru_cache(maxsize=2**15)
+def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> frozenset[tuple[int, int]]:
+    """All (vector, columns) with which the shared side of a copy along ``axis`` takes at most MOST_CONFLICTS times the
+    cycles without conflicts, or no more than in any other columns: a layout may be worth its copy."""
+    bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes)
+    percents = dict(zip(bindings, _conflict_percents(layout, element_bytes, axis, bindings), strict=True))
+    fewest = {vector: min(p for b, p in percents.items() if b[0] == vector) for vector, _, _ in bindings}
+    return frozenset((v, c) for (v, c, _), p in percents.items() if p <= max(100 * MOST_CONFLICTS, fewest[v]))
+
+
+@lru_cache(maxsize=2**10)
+def _bindings(line: int, element_bytes: int) -> tuple[Binding, ...]:
+    return tuple((v, c, 1) for v in _vectors(element_bytes) for c in (1, 2, 4, 8, 16, 32) if line % (v * c) == 0)
+
+
+@lru_cache(maxsize=2**15)
+def _conflict_percents(
+    layout: SharedLayout, element_bytes: int, axis: Axis, bindings: tuple[Binding, ...]
+) -> tuple[int, ...]:
+    """All bindings of one layout at a time: counting few addresses costs the same as counting many."""
+    other: Axis = "rows" if axis == "cols" else "cols"
+    offsets = layout.offsets() if axis == "cols" else layout.offsets().T
+    pieces = [
+        min(vector, layout.contiguity(axis), WIDEST_BYTES // element_bytes)
+        if block == 1
+        else min(block, layout.contiguity(other), WIDEST_BYTES // element_bytes)
+        for vector, _, block in bindings
+    ]
+    percents = dict.fromkeys(bindings, 0)
+    for piece in set(pieces):
+        group = tuple(b for b, p in zip(bindings, pieces, strict=True) if p == piece)
+        across, along, starts = _warps(offsets.shape, piece, group)
+        cycles = wavefronts(offsets[across, along].astype(np.int64) * element_bytes, piece * element_bytes)
+        sums, counts = np.add.reduceat(cycles, starts), np.diff(starts, append=len(cycles))
+        ideal = counts * max(1, WARP * piece * element_bytes // PHASE_BYTES)
+        percents.update(zip(group, np.rint(100 * sums / ideal).astype(int).tolist(), strict=True))
+    return tuple(percents[b] for b in bindings)
+
+
+@lru_cache(maxsize=2**12)
+def _warps(
+    shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Positions (across, along) of the lanes of a few warp accesses, each (accesses, 32), and where each binding's
+    accesses start."""
+    lines, line = shape
+    lanes = np.arange(WARP)
+    accesses = []
+    for vector, columns, block in bindings:
+        step = WARP // columns * block
+        first = np.arange(min(SAMPLED_WARPS, max(1, lines // step)))[:, None, None] * step
+        within = np.arange(0, vector, 1 if block > 1 else piece)[:, None]
+        positions = np.broadcast_arrays(first + lanes // columns * block, within + lanes % columns * vector)
+        accesses.append([p.reshape(-1, WARP) for p in positions])
+    across, along = (np.concatenate(p) for p in zip(*accesses, strict=True))
+    starts = np.cumsum([0, *(len(a) for a, _ in accesses[:-1])])
+    return across % lines, along % line, starts
 
 
 @dataclass(frozen=True)

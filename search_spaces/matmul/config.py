@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from search_spaces.data_movement import CopyPlan, Method, Region, copy_plan
 from search_spaces.devices import Device
 from search_spaces.dtypes import F32, U32
 from search_spaces.family import KernelConfig
@@ -12,7 +13,6 @@ from search_spaces.intrinsics import Access, Refusal, TensorIntrinsic, intrinsic
 from search_spaces.matmul.problem import Matmul
 from search_spaces.matmul.space import (
     contiguous_extent,
-    copy_shape,
     lawful_space,
     parse_layout,
     raster_group,
@@ -28,31 +28,16 @@ from search_spaces.wg_map import WgMap
 
 @dataclass(frozen=True)
 class OperandPlan:
-    """One operand of one schedule: its tile, where it lies, how it is copied and how it is read.
-
-    ``copy_map`` is the wg_map of the copy, threads as subgroups, over the tile as it lies in global memory
-    (lines x contiguous elements); ``store_vector`` is the part of a thread's vector that stays together in shared
-    memory.
-    """
+    """One operand of one schedule: where its tile lies, how it is copied there and how it is read."""
 
     name: str
-    row_major: bool
-    extent: int
-    layout: SharedLayout
+    copy: CopyPlan
     stage_bytes: int
     access: Access
-    copy: str
-    copy_map: WgMap
-    store_vector: int
 
     @property
-    def vector(self) -> int:
-        return self.copy_map.sg_data[1]
-
-    @property
-    def copy_tile(self) -> tuple[int, int]:
-        """(lines, contiguous elements) of the tile in global memory."""
-        return copy_shape(self.name, self.row_major, self.layout.shape)
+    def layout(self) -> SharedLayout:
+        return self.copy.layout
 
 
 @dataclass(frozen=True)
@@ -148,21 +133,18 @@ def _operand_plan(
     access = row.requirement("a" if name == "a" else "b", layout, problem.input_dtype.bytes)
     if isinstance(access, Refusal):
         raise ValueError(access.reason)
-    is_row_major = row_major(problem, name)
-    vector, columns = schedule.integer(f"vector_{name}"), schedule.integer(f"copy_columns_{name}")
-    copy_map = WgMap((facts["threads"] // columns, columns), (1, vector))
-    copy_map.verify(copy_shape(name, is_row_major, shape))
-    return OperandPlan(
-        name=name,
-        row_major=is_row_major,
-        extent=contiguous_extent(problem, name),
-        layout=layout,
-        stage_bytes=facts[f"stage_bytes_{name}"],
-        access=access,
-        copy=schedule.text(f"copy_{name}"),
-        copy_map=copy_map,
-        store_vector=min(vector, layout.contiguity("cols" if is_row_major else "rows")),
+    region = Region(
+        shape,
+        "cols" if row_major(problem, name) else "rows",
+        alignment=contiguous_extent(problem, name),
+        element_bytes=problem.input_dtype.bytes,
     )
+    vector, columns = schedule.integer(f"vector_{name}"), schedule.integer(f"copy_columns_{name}")
+    method: Method = "cp.async" if schedule[f"copy_{name}"] == "cp.async" else "ld.global"
+    copy = copy_plan(region, layout, facts["threads"], vector, columns, method)
+    if isinstance(copy, Refusal):
+        raise ValueError(copy.reason)
+    return OperandPlan(name, copy, facts[f"stage_bytes_{name}"], access)
 
 
 def workspaces(p: MatmulPlan) -> tuple[Operand, ...]:
@@ -247,16 +229,16 @@ def layout_type(layout: SharedLayout) -> str:
 
 
 def _operand_members(operand: OperandPlan, problem: Matmul) -> tuple[str, ...]:
-    access = operand.access
+    access, copy = operand.access, operand.copy
     lines = [
         f"using T = {problem.input_dtype.c_name};",
         f"using Layout = {layout_type(operand.layout)};",
-        f"static constexpr bool row_major = {str(operand.row_major).lower()};",
+        f"static constexpr bool row_major = {str(copy.region.axis == 'cols').lower()};",
         f"static constexpr int stage_bytes = {operand.stage_bytes};",
-        f"static constexpr bool copy_async = {str(operand.copy == 'cp.async').lower()};",
-        f"static constexpr int copy_vector = {operand.vector};",
-        f"static constexpr int copy_columns = {operand.copy_map.sg_layout[1]};",
-        f"static constexpr int copy_store = {operand.store_vector};",
+        f"static constexpr bool copy_async = {str(copy.method == 'cp.async').lower()};",
+        f"static constexpr int copy_vector = {copy.vector};",
+        f"static constexpr int copy_columns = {copy.columns};",
+        f"static constexpr int copy_store = {copy.store};",
     ]
     if access.mode in ("rows", "trans"):
         lines.append(f"static constexpr bool transposed = {str(access.mode == 'trans').lower()};")

@@ -13,13 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.columns import Columns
+from search_spaces.data_movement import (
+    MOST_CONFLICTS,
+    WIDEST_BYTES,
+    Region,
+    few_conflicts,
+    few_sectors,
+    wide_enough,
+)
 from search_spaces.device_rules import device_rules
 from search_spaces.devices import Device
-from search_spaces.intrinsics import Operand, Refusal, TensorIntrinsic, intrinsic, intrinsics_for
+from search_spaces.intrinsics import WARP, Operand, Refusal, TensorIntrinsic, intrinsic, intrinsics_for
 from search_spaces.matmul.problem import Matmul
 from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
 from search_spaces.rules import Attribute, BoolArray, Rule
-from search_spaces.shared_layout import SharedLayout, sampled_layouts
+from search_spaces.shared_layout import Axis, SharedLayout, sampled_layouts
 from search_spaces.space import Space
 
 STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
@@ -101,11 +109,6 @@ def parse_layout(text: str, rows: int, cols: int) -> SharedLayout | str:
 def tile_shape(operand: str, tile_m: int, tile_n: int, tile_k: int) -> tuple[int, int]:
     """Shape of an operand's tile: a is (m, k), b is (k, n)."""
     return (tile_m, tile_k) if operand == "a" else (tile_k, tile_n)
-
-
-def copy_shape(operand: str, row_major: bool, shape: tuple[int, int]) -> tuple[int, int]:
-    """(major, minor) of an operand's tile: minor runs along contiguous global memory."""
-    return shape if row_major else (shape[1], shape[0])
 
 
 def contiguous_extent(problem: Matmul, operand: str) -> int:
@@ -241,7 +244,14 @@ def laws(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 def economies(problem: Matmul) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
-    return (*_tile_size_rules(problem), _code_size_rule(), *_stage_rules(problem), _raster_rule(problem))
+    return (
+        *_tile_size_rules(problem),
+        _code_size_rule(),
+        *_copy_economies(problem, "a"),
+        *_copy_economies(problem, "b"),
+        *_stage_rules(problem),
+        _raster_rule(problem),
+    )
 
 
 def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
@@ -421,6 +431,57 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
                 f"cp.async moves 4, 8 or 16 bytes that stay together, but {vector} = {v[vector]} is "
                 f"{_int(v, vector) * element_bytes} bytes and layout {v[layout]} keeps "
                 f"{contiguity(str(v[layout]), _int(v, names[0]), _int(v, names[1]))} elements of {operand} together"
+            ),
+        ),
+    )
+
+
+def _copy_economies(problem: Matmul, operand: str) -> tuple[Rule, ...]:
+    """Automatic data movement: of all copies of a tile those with wide vectors, few sectors and few bank conflicts."""
+    element_bytes = problem.input_dtype.bytes
+    names = _tile_names(operand)
+    is_row_major = row_major(problem, operand)
+    minor = names[1] if is_row_major else names[0]
+    axis: Axis = "cols" if is_row_major else "rows"
+    extent = contiguous_extent(problem, operand)
+    layout, vector, columns = f"layout_{operand}", f"vector_{operand}", f"copy_columns_{operand}"
+
+    def lines(elements: int) -> Region:
+        return Region((WARP, elements), "cols", extent, element_bytes)
+
+    def conflicts(text: str, rows: int, cols: int, v: int, c: int) -> bool:
+        parsed = parse_layout(text, rows, cols)
+        if isinstance(parsed, str) or (cols if is_row_major else rows) % (v * c):
+            return True  # which the laws refuse
+        return (v, min(c, WARP)) in few_conflicts(parsed, element_bytes, axis)
+
+    return (
+        Rule(
+            f"copy_width_{operand}",
+            (vector,),
+            lambda c: c.map(vector, lambda v: wide_enough(lines(1), v), np.bool_),
+            lambda v: (
+                f"{vector} is {v[vector]}, but {gcd(extent, WIDEST_BYTES // element_bytes)} elements could be copied "
+                "at a time"
+            ),
+        ),
+        Rule(
+            f"copy_sectors_{operand}",
+            (minor, vector, columns),
+            lambda c: c.map((minor, vector, columns), lambda size, *v: few_sectors(lines(size), *v), np.bool_),
+            lambda v: (
+                f"{v[columns]} threads with {v[vector]} elements each touch more sectors of 32 bytes than other "
+                f"bindings of a line of {v[minor]} elements"
+            ),
+        ),
+        Rule(
+            f"copy_conflicts_{operand}",
+            (layout, *names, vector, columns),
+            lambda c: c.map((layout, *names, vector, columns), conflicts, np.bool_),
+            lambda v: (
+                f"layout {v[layout]} makes the copy of {operand} in {v[columns]} columns of {v[vector]} elements wait "
+                f"for banks more than {MOST_CONFLICTS:g} times as long as without conflicts, and longer than in other "
+                "columns"
             ),
         ),
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from search_spaces.bank_conflicts import copy_traffic, fragment_traffic
+from search_spaces.bank_conflicts import fragment_traffic
+from search_spaces.data_movement import SECTOR_BYTES
 from search_spaces.devices import Device, occupancy
-from search_spaces.matmul.config import MatmulPlan, OperandPlan, plan
+from search_spaces.matmul.config import MatmulPlan, plan
 from search_spaces.matmul.problem import Matmul
 from search_spaces.matmul.space import EPILOGUE_PAD, raster_group
 from search_spaces.schedule import Schedule
 from search_spaces.work import Work
 
-SECTOR = 32  # bytes, the unit of traffic between L2 and an SM
 L2_SHARE = 0.8  # of L2 that operands can count on; the rest holds the output and others' data
 
 
@@ -26,17 +26,15 @@ def work(problem: Matmul, schedule: Schedule, device: Device) -> Work:
     # Every subgroup in a row of sg_layout reads the same fragments of a, every one in a column those of b.
     reads_a = fragment_traffic(p.intrinsic, "a", p.a.layout, element)
     reads_b = fragment_traffic(p.intrinsic, "b", p.b.layout, element)
-    writes = [
-        copy_traffic(o.layout, element, "cols" if o.row_major else "rows", o.vector, o.copy_map.sg_layout[1], p.threads)
-        for o in (p.a, p.b)
-    ]
     loop_wavefronts = (
-        reads_a.wavefronts * layout_n + reads_b.wavefronts * layout_m + sum(traffic.wavefronts for traffic in writes)
+        reads_a.wavefronts * layout_n
+        + reads_b.wavefronts * layout_m
+        + sum(o.copy.stores.wavefronts for o in (p.a, p.b))
     )
     multiplies = p.fragments[0] * p.fragments[1] * tile_k // p.intrinsic.k * warps * _instructions(p)
     reads = reads_a.instructions * layout_n + reads_b.instructions * layout_m
     # A copied packet costs its global load, its shared store, and the check and address of a partial tile.
-    copies = sum(_packets(o) * (3 if o.copy == "ld.global" else 2) for o in (p.a, p.b)) / device.warp_size
+    copies = sum(o.copy.requests * (3 if o.copy.method == "ld.global" else 2) for o in (p.a, p.b))
     loop_instructions = multiplies + 2 * reads + copies + 12 * warps
 
     results = tile_m * tile_n
@@ -54,7 +52,7 @@ def work(problem: Matmul, schedule: Schedule, device: Device) -> Work:
         flops=2.0 * tile_m * tile_n * tile_k * steps,
         instructions=loop_instructions * steps + 4.0 * results / device.warp_size,
         shared_wavefronts=loop_wavefronts * steps + epilogue_wavefronts,
-        load_bytes=float(sum(_sectors(o, element) for o in (p.a, p.b)) * SECTOR * steps) + partial_bytes,
+        load_bytes=sum(o.copy.sectors for o in (p.a, p.b)) * SECTOR_BYTES * steps + partial_bytes,
         store_bytes=results * problem.out_dtype.bytes / p.split_k + partial_bytes,
         dram_bytes=_dram_bytes(p, device),
         iterations=steps,
@@ -68,19 +66,6 @@ def _instructions(p: MatmulPlan) -> int:
     if p.intrinsic.unit == "fma":
         return p.intrinsic.c.registers
     return p.intrinsic.n // 8  # wmma's m16n16 is two m16n8 instructions
-
-
-def _packets(o: OperandPlan) -> int:
-    """Vectors of an operand's tile."""
-    lines, elements = o.copy_tile
-    return lines * elements // o.vector
-
-
-def _sectors(o: OperandPlan, element_bytes: int) -> int:
-    """Sectors that one tile of an operand touches in global memory; lines that start off a sector touch one more."""
-    lines, elements = o.copy_tile
-    aligned = o.extent * element_bytes % SECTOR == 0 and elements * element_bytes % SECTOR == 0
-    return lines * (-(-elements * element_bytes // SECTOR) + (0 if aligned else 1))
 
 
 def _dram_bytes(p: MatmulPlan, device: Device) -> float:

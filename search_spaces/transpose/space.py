@@ -12,9 +12,16 @@ from math import gcd
 
 import numpy as np
 
-from search_spaces.bank_conflicts import ideal_wavefronts, wavefronts
 from search_spaces.columns import Columns
-from search_spaces.data_movement import SECTOR_BYTES, WIDEST_BYTES, Region, expected_sectors
+from search_spaces.data_movement import (
+    MOST_CONFLICTS,
+    SECTOR_BYTES,
+    WIDEST_BYTES,
+    Region,
+    conflict_percent,
+    few_sectors,
+    wide_enough,
+)
 from search_spaces.device_rules import device_rules
 from search_spaces.devices import Device
 from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
@@ -24,14 +31,11 @@ from search_spaces.space import Space
 from search_spaces.transpose.problem import Transpose
 
 WARP = 32
-SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat themselves, so a few accesses show them
 STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
 DRAINED = 32  # registers of elements on their way from shared memory to out
 MOST_STAGED = 128  # registers of a thread that hold elements
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
-MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
-MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
 MOST_GRID = 2**31 - 1  # blocks of a launch along x
 NONE = "none"  # the layout of a tile that never is in shared memory
 
@@ -116,30 +120,6 @@ def contiguity(text: str, rows: int, columns: int, axis: Axis) -> int:
     """Elements along ``axis`` that a layout keeps together; 0 for an illegal one."""
     layout = parse_layout(text, rows, columns)
     return 0 if isinstance(layout, str) else layout.contiguity(axis)
-
-
-@lru_cache(maxsize=2**17)
-def conflict_percent(
-    layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
-) -> int:
-    """Cycles over conflict-free cycles, in percent, when a warp moves vectors along ``axis`` of the tile.
-
-    Lanes stand in rows of ``columns``, ``vector`` elements apart along ``axis`` and ``block`` across it. With a block
-    of more than one, lanes move ``vector`` pieces of ``block`` elements across ``axis`` instead.
-    """
-    lines, line = layout.shape if axis == "cols" else layout.shape[::-1]
-    piece_axis: Axis = axis if block == 1 else ("rows" if axis == "cols" else "cols")
-    piece = min(vector if block == 1 else block, layout.contiguity(piece_axis), WIDEST_BYTES // element_bytes)
-    lanes = np.arange(WARP)
-    steps_across, steps_along = WARP // columns * block, columns * vector
-    starts = np.arange(min(SAMPLED_WARPS, max(1, lines // steps_across)))[:, None, None] * steps_across
-    across = starts + lanes // columns * block
-    along = np.arange(0, vector, 1 if block > 1 else piece)[:, None] + lanes % columns * vector
-    across, along = np.broadcast_arrays(across % lines, along % max(line, steps_along))
-    rows, cols = (across, along % line) if axis == "cols" else (along % line, across)
-    addresses = layout(rows, cols).astype(np.int64) * element_bytes
-    cycles = int(wavefronts(addresses, piece * element_bytes).sum())
-    return round(100 * cycles / int(ideal_wavefronts(addresses, piece * element_bytes).sum()))
 
 
 # Attributes -----------------------------------------------------------------------------------------------------------
@@ -417,21 +397,12 @@ def _binding_economies(problem: Transpose) -> tuple[Rule, ...]:
     def side(name: str, line: str, extent: int) -> tuple[Rule, ...]:
         vector, columns = f"{name}_vector", f"{name}_columns"
 
-        @lru_cache(maxsize=1024)
-        def sectors(elements: int, v: int, threads: int) -> float:
-            if extent % v or elements % (v * threads):
-                return float("inf")
-            return expected_sectors(Region((WARP, elements), "cols", extent, element_bytes), v, threads)
-
-        @lru_cache(maxsize=1024)
-        def fewest(elements: int) -> float:
-            return min(sectors(elements, v, t) for v in vectors(problem) for t in (4, 8, 16, 32))
-
         def few(elements: int, v: int, threads: int) -> bool:
-            found = sectors(elements, v, threads)
-            return found <= MOST_SECTORS * fewest(elements) or found == float("inf")  # which the laws refuse
+            return few_sectors(Region((WARP, elements), "cols", extent, element_bytes), v, threads)
 
-        widest = gcd(extent, WIDEST_BYTES // element_bytes)
+        def wide(v: int) -> bool:
+            return wide_enough(Region((WARP, 1), "cols", extent, element_bytes), v)
+
         return (
             Rule(
                 f"{name}_sectors",
@@ -445,8 +416,11 @@ def _binding_economies(problem: Transpose) -> tuple[Rule, ...]:
             Rule(
                 f"{name}_width",
                 (vector,),
-                lambda c: c[vector] * 4 >= widest,
-                lambda v: f"{vector} is {v[vector]}, but {widest} elements could be moved at a time",
+                lambda c: c.map(vector, wide, np.bool_),
+                lambda v: (
+                    f"{vector} is {v[vector]}, but "
+                    f"{gcd(extent, WIDEST_BYTES // element_bytes)} elements could be moved at a time"
+                ),
             ),
         )
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from search_spaces.data_movement import SECTOR_BYTES, Region, expected_sectors
+from search_spaces.data_movement import SECTOR_BYTES, Region, conflict_percent, expected_sectors
 from search_spaces.devices import Device
 from search_spaces.schedule import Schedule
 from search_spaces.transpose.config import TransposePlan, plan
 from search_spaces.transpose.problem import Transpose
-from search_spaces.transpose.space import conflict_percent
 from search_spaces.work import Work
 
 

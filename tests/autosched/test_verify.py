@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from autosched.verify import EMULATED_FLOPS, emulated_problem, verify, verify_one
-from search_spaces.bank_conflicts import copy_traffic, fragment_traffic
+from search_spaces.bank_conflicts import fragment_traffic
 from search_spaces.devices import device
 from search_spaces.matmul import Matmul
-from search_spaces.matmul.config import OperandPlan, plan
+from search_spaces.matmul.config import plan
 from search_spaces.matmul.space import space
 
 H200 = device("h200")
@@ -64,7 +64,7 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) ->
             fragment_traffic(p.intrinsic, "a", p.a.layout, element).wavefronts * layout_n
             + fragment_traffic(p.intrinsic, "b", p.b.layout, element).wavefronts * layout_m
         )
-        writes = sum(_copy_wavefronts(operand, element, p.threads) for operand in (p.a, p.b))
+        writes = sum(operand.copy.stores.wavefronts for operand in (p.a, p.b))
 
         result = verify_one(problem, schedule, H200)
         assert result.problem == p.problem and result.ok, result.reason
@@ -77,9 +77,3 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) ->
         if tried == 6:
             return
     raise AssertionError(f"only {tried} schedules were counted")
-
-
-def _copy_wavefronts(operand: OperandPlan, element_bytes: int, threads: int) -> int:
-    axis = "cols" if operand.row_major else "rows"
-    columns = operand.copy_map.sg_layout[1]
-    return copy_traffic(operand.layout, element_bytes, axis, operand.vector, columns, threads).wavefronts

@@ -7,13 +7,23 @@ import math
 import numpy as np
 import pytest
 
+from search_spaces.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_choices, copy_plan
 from search_spaces.devices import device
 from search_spaces.family import family
 from search_spaces.intrinsics import Refusal, intrinsic
 from search_spaces.matmul import Matmul
 from search_spaces.matmul.config import plan
 from search_spaces.matmul.shrink import shrink
-from search_spaces.matmul.space import economies, lawful_space, laws, space
+from search_spaces.matmul.space import (
+    contiguous_extent,
+    economies,
+    lawful_space,
+    laws,
+    parse_layout,
+    row_major,
+    space,
+    tile_shape,
+)
 from search_spaces.shared_layout import SharedLayout
 
 H200 = device("h200")
@@ -93,9 +103,10 @@ def test_plans_describe_a_partition_of_the_work(problem: Matmul) -> None:
         assert p.wg_map.subgroups * 32 == p.threads
         assert p.accumulators * p.threads == tile_m * tile_n
         for operand in (p.a, p.b):
-            assert not any(operand.copy_map.wraps(operand.copy_tile))
-            assert operand.copy_map.subgroups == p.threads
-            assert operand.extent % operand.vector == 0
+            copy = operand.copy
+            assert not any(copy.map.wraps((copy.region.lines, copy.region.line)))
+            assert copy.map.subgroups == copy.threads == p.threads
+            assert copy.region.alignment % copy.vector == 0
             assert operand.stage_bytes >= operand.layout.size * problem.input_dtype.bytes
         assert p.tiles[0] * tile_m >= problem.m > (p.tiles[0] - 1) * tile_m
         assert p.shared_bytes <= H200.shared_per_block
@@ -116,6 +127,50 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matmul) -> 
         per_split, original = (math.ceil(math.ceil(p.k / tiles["k"]) / splits) for p in (small, problem))
         assert per_split == min(original, schedule.integer("stages") + 1)
         assert shrink(small, schedule) == small
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
+def test_a_copy_is_lawful_exactly_where_the_data_movement_has_a_plan(problem: Matmul) -> None:
+    lawful = lawful_space(problem, H200)
+    rng = np.random.default_rng(3)
+    verdicts = {True: 0, False: 0}
+    for _ in range(300):
+        values = {p.name: p.random(rng) for p in lawful.parameters}
+        broken = {violation.rule for violation in lawful.explain(values)}
+        threads = int(values["sg_layout_m"]) * int(values["sg_layout_n"]) * 32
+        m, n, k = (int(values[f"tile_{axis}"]) for axis in "mnk")
+        for operand in ("a", "b"):
+            layout = parse_layout(str(values[f"layout_{operand}"]), *tile_shape(operand, m, n, k))
+            if isinstance(layout, str):
+                continue
+            axis = "cols" if row_major(problem, operand) else "rows"
+            region = Region(layout.shape, axis, contiguous_extent(problem, operand), problem.input_dtype.bytes)
+            chosen = [values[f"{name}_{operand}"] for name in ("vector", "copy_columns", "copy")]
+            found = copy_plan(region, layout, threads, *chosen)
+            laws_of_copy = {f"{name}_{operand}" for name in ("copy_alignment", "copy_map", "copy_async")}
+            assert isinstance(found, Refusal) == bool(broken & laws_of_copy), (values, found)
+            verdicts[isinstance(found, Refusal)] += 1
+    assert min(verdicts.values()) > 5
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
+def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
+    """Few sectors, and as few bank conflicts as the layout allows, counted over the whole tile."""
+    for schedule in space(problem, H200).sample(25, seed=4):
+        p = plan(problem, schedule, H200)
+        for operand in (p.a, p.b):
+            copy = operand.copy
+            choices = copy_choices(
+                copy.layout.shape,
+                copy.region.axis,
+                copy.region.element_bytes,
+                copy.layout,
+                p.threads,
+                copy.region.alignment,
+            )
+            assert copy.sectors <= MOST_SECTORS * choices[0].sectors
+            least = min(c.stores.conflict_degree for c in choices if c.vector == copy.vector)
+            assert copy.stores.conflict_degree <= max(MOST_CONFLICTS, least) + 0.01
 
 
 def test_work_counts_what_the_tile_does() -> None:

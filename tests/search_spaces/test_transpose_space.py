@@ -8,13 +8,13 @@ import pytest
 from search_spaces.bank_conflicts import copy_traffic
 from search_spaces.copy import Copy
 from search_spaces.copy.space import lawful_space as lawful_copies
-from search_spaces.data_movement import CopyPlan, Region, copy_plan
+from search_spaces.data_movement import CopyPlan, Region, conflict_percent, copy_plan
 from search_spaces.devices import device
 from search_spaces.family import family
 from search_spaces.problem import Problem
 from search_spaces.transpose import Transpose
 from search_spaces.transpose.config import TransposePlan, plan
-from search_spaces.transpose.space import NONE, conflict_percent, lawful_space, space
+from search_spaces.transpose.space import NONE, lawful_space, space
 from search_spaces.wg_map_consistency import check_transpose
 
 H200 = device("h200")

@@ -55,6 +55,10 @@ class Pad:
     def text(self) -> str:
         return f"pad({self.elements},{self.lines})"
 
+    @property
+    def c_name(self) -> str:
+        return f"autosched::Pad<{self.elements}, {self.lines}>"
+
     def apply(self, offset: IntArray, line: int) -> IntArray:
         return offset + offset // np.int32(line * self.lines) * np.int32(self.elements)
 
@@ -84,6 +88,10 @@ class Swizzle:
     @property
     def text(self) -> str:
         return f"swizzle({self.bits},{self.base},{self.shift})"
+
+    @property
+    def c_name(self) -> str:
+        return f"autosched::Swizzle<{self.bits}, {self.base}, {self.shift}>"
 
     @property
     def mask(self) -> int:
@@ -161,6 +169,12 @@ class SharedLayout:
         """Canonical text, without the shape; ``parse(text, shape)`` gives this layout back."""
         terms = (["transpose"] if self.transposed else []) + [step.text for step in self.steps]
         return "+".join(terms) or "identity"
+
+    @property
+    def c_name(self) -> str:
+        """The C++ type, see autosched/common/shared_layout.cuh."""
+        fields = [*map(str, self.shape), str(self.transposed).lower(), *(step.c_name for step in self.steps)]
+        return f"autosched::SharedLayout<{', '.join(fields)}>"
 
     # the function ---------------------------------------------------------------------------------------------------
 

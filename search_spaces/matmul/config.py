@@ -22,7 +22,7 @@ from search_spaces.matmul.space import (
 )
 from search_spaces.problem import Operand
 from search_spaces.schedule import Schedule
-from search_spaces.shared_layout import Pad, SharedLayout
+from search_spaces.shared_layout import SharedLayout
 from search_spaces.wg_map import WgMap
 
 
@@ -216,23 +216,11 @@ def _intrinsic_type(row: TensorIntrinsic, problem: Matmul) -> str:
     return f"autosched::Fma<{element}, {threads_m}, {threads_n}, {each_m}, {each_n}>"
 
 
-def layout_type(layout: SharedLayout) -> str:
-    """The C++ type of a layout, see autosched/common/shared_layout.cuh."""
-    rows, cols = layout.shape
-    steps = [
-        f"autosched::Pad<{s.elements}, {s.lines}>"
-        if isinstance(s, Pad)
-        else f"autosched::Swizzle<{s.bits}, {s.base}, {s.shift}>"
-        for s in layout.steps
-    ]
-    return f"autosched::SharedLayout<{', '.join([str(rows), str(cols), str(layout.transposed).lower(), *steps])}>"
-
-
 def _operand_members(operand: OperandPlan, problem: Matmul) -> tuple[str, ...]:
     access, copy = operand.access, operand.copy
     lines = [
         f"using T = {problem.input_dtype.c_name};",
-        f"using Layout = {layout_type(operand.layout)};",
+        f"using Layout = {operand.layout.c_name};",
         f"static constexpr bool row_major = {str(copy.region.axis == 'cols').lower()};",
         f"static constexpr int stage_bytes = {operand.stage_bytes};",
         f"static constexpr bool copy_async = {str(copy.method == 'cp.async').lower()};",

@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from search_spaces.devices import Device
 from search_spaces.family import KernelConfig
-from search_spaces.matmul.config import layout_type
 from search_spaces.schedule import Schedule
 from search_spaces.shared_layout import SharedLayout
 from search_spaces.transpose.problem import Transpose
@@ -116,7 +115,7 @@ def config(problem: Transpose, schedule: Schedule, device: Device) -> KernelConf
     layout = p.layout or SharedLayout(p.tile)
     members = (
         f"using Word = {problem.word.c_name};",
-        f"using Layout = {layout_type(layout)};",
+        f"using Layout = {layout.c_name};",
         f"static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::{_route(p)};",
         *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
         f"static constexpr autosched::Raster raster_order = autosched::Raster::{raster.partition('_')[0]};",

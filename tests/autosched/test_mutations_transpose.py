@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-from mutation_testing import Mutation, found_in, found_with
+from mutation_testing import Mutation, mutation_tests
 
 PIPELINED, TURNED, REGISTERS = "transpose_u8_pipelined", "transpose_u16_turned", "transpose_u32_registers"
 ODD = "transpose_u64_odd"
@@ -52,14 +49,4 @@ MUTATIONS = (
     Mutation("copy with one stage", COPY, COPY_KERNEL, "(r % C::stages * C::unroll + u)", "u"),
 )  # fmt: skip
 
-
-@pytest.mark.parametrize("case", sorted({m.case for m in MUTATIONS}))
-def test_the_unbroken_kernel_is_clean(case: str) -> None:
-    assert found_in(case) == "ok"
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
-def test_every_mutation_is_reported(mutation: Mutation, tmp_path: Path) -> None:
-    found = found_with(mutation, tmp_path)
-    assert found != "ok"
-    assert not found.startswith("compile_error"), found  # an edit that does not compile proves nothing
+test_the_unbroken_kernel_is_clean, test_every_mutation_is_reported = mutation_tests(MUTATIONS)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from autosched.codegen import generate, include_dir
 from measurements.emulator import emulate
@@ -21,13 +24,15 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 @dataclass(frozen=True)
 class Mutation:
     """Replace ``old``, which occurs once in ``header`` (below include/autosched), by ``new``, and run ``case``, a
-    golden case whose schedule reaches the edited line."""
+    golden case whose schedule reaches the edited line. An edit that does not compile proves nothing about the emulator,
+    so only one that ``breaks_a_type`` on purpose may be refused by the compiler."""
 
     name: str
     case: str
     header: str
     old: str
     new: str
+    breaks_a_type: bool = False
 
 
 def found_in(case: str, include: str | None = None) -> str:
@@ -54,3 +59,22 @@ def found_with(mutation: Mutation, folder: Path) -> str:
     assert text.count(mutation.old) == 1, f"the edit must fit one place of {mutation.header}"
     header.write_text(text.replace(mutation.old, mutation.new))
     return found_in(mutation.case, str(include))
+
+
+def mutation_tests(
+    mutations: tuple[Mutation, ...], *more_cases: str
+) -> tuple[Callable[[str], None], Callable[[Mutation, Path], None]]:
+    """Two tests: the cases are clean as long as nothing is broken (``more_cases`` too), and each mutation is found."""
+
+    @pytest.mark.parametrize("case", sorted({m.case for m in mutations} | set(more_cases)))
+    def unbroken(case: str) -> None:
+        found = found_in(case)
+        assert found == "ok", found
+
+    @pytest.mark.parametrize("mutation", mutations, ids=lambda m: m.name)
+    def broken(mutation: Mutation, tmp_path: Path) -> None:
+        found = found_with(mutation, tmp_path)
+        assert found != "ok", f"nobody noticed: {mutation.name}"
+        assert mutation.breaks_a_type or not found.startswith("compile_error"), found
+
+    return unbroken, broken

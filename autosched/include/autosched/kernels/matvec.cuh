@@ -13,6 +13,7 @@
 //   accumulators  of a thread, as the LoweringConfig counts them
 //   the rest      T, Out, access (elements of one load), k_unroll, split_k, x_shared, w_cache, shared_bytes
 #pragma once
+#include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
 #include <autosched/ptx/barrier.cuh>
@@ -218,13 +219,7 @@ struct Matvec {
       }
     }
     if constexpr (C::split_k > 1) {
-      ptx::fence_gpu();     // sums before the count ...
-      ptx::barrier_sync();  // ... of every thread; also: the sums in shared memory have been read
-      if (threadIdx.x == 0) ptx::st_shared(sums, Packet<4>{{ptx::atomic_add(counters + tile, 1u)}});
-      ptx::barrier_sync();
-      if (ptx::ld_shared<4>(sums).word[0] != C::split_k - 1) return;
-      ptx::fence_gpu();
-      if (threadIdx.x == 0) ptx::st_global(counters + tile, Packet<4>{{0u}});  // ready for the next launch
+      if (!is_last_block<C::split_k>(counters + tile, sums)) return;
       const float* all = partials + static_cast<long long>(tile) * C::split_k * results;
 #pragma unroll 1
       for (int at = int(threadIdx.x); at < results; at += threads) {

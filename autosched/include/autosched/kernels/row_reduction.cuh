@@ -14,6 +14,7 @@
 //   schedule  lanes, subgroups (along the reduced axis), kept_subgroups, batch, vector, unroll, split, keep
 //   derived   kept_tile, chunk (elements of one split), combine_at, keep_at (offsets in shared memory)
 #pragma once
+#include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
 #include <autosched/kernels/row_operators.cuh>
@@ -246,13 +247,7 @@ struct RowReduction {
         for (int w = 0; w < words; ++w) ptx::st_global(at(split, w, j), Packet<4>{{states[j].get(w)}});
       }
     }
-    ptx::fence_gpu();     // partial states before the count ...
-    ptx::barrier_sync();  // ... of every thread
-    if (threadIdx.x == 0) ptx::st_shared(shared, Packet<4>{{ptx::atomic_add(counter, 1u)}});
-    ptx::barrier_sync();
-    if (ptx::ld_shared<4>(shared).word[0] != C::split - 1) return false;
-    ptx::fence_gpu();
-    if (threadIdx.x == 0) ptx::st_global(counter, Packet<4>{{0u}});  // ready for the next launch
+    if (!is_last_block<C::split>(counter, shared)) return false;
 #pragma unroll
     for (int j = 0; j < kept_each; ++j) {
       const auto load = [&](State<0>& state, int part) {

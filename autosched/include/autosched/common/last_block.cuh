@@ -1,0 +1,29 @@
+// Blocks that each store a part of one result, of which the last to finish puts the parts together.
+#pragma once
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+
+namespace autosched {
+
+// Every thread of the block calls this behind its stores to global memory. True, for all of them, in the last of the
+// Blocks blocks that share `counter`, whose threads may then read (ld.global.cg) what the others stored. `counter` is
+// zero before the launch and after it; `flag` are 4 bytes of shared memory, which are free behind the block's loads.
+template <int Blocks>
+__device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) {
+  ptx::barrier_sync();  // all threads' parts are stored; also: what shared memory held has been read
+  if (threadIdx.x == 0) {
+    // The barrier orders the block's stores before this fence, which orders them before the count; behind the count
+    // it is the other way round. Fences are cumulative (PTX ISA 8.9, causality order), so one thread's will do.
+    ptx::fence_gpu();
+    const unsigned arrived = ptx::atomic_add(counter, 1u);
+    ptx::fence_gpu();
+    ptx::st_shared(flag, Packet<4>{{arrived}});
+  }
+  ptx::barrier_sync();
+  if (ptx::ld_shared<4>(flag).word[0] != Blocks - 1) return false;
+  if (threadIdx.x == 0) ptx::st_global(counter, Packet<4>{{0u}});  // ready for the next launch
+  return true;
+}
+
+}  // namespace autosched

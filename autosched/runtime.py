@@ -45,8 +45,8 @@ class LoadedKernel:
     Call it with the problem's inputs in order, or by name: dense C-contiguous cupy arrays, torch tensors, or whatever
     has ``__cuda_array_interface__``, shaped as in memory (a column-major operand is passed transposed). A first
     dimension of 1 may be left out; left out of the first input, it is left out of the result, too. The result is a new
-    array of the first input's kind, or ``out``, which is written in place. bf16 is torch.bfloat16, or the uint16 of its
-    bits.
+    array of the first input's kind, or ``out``, which is written in place; where the problem has several outputs, both
+    are tuples of them. bf16 is torch.bfloat16, or the uint16 of its bits.
 
     Everything runs on the current stream of cupy, or of torch where the first input is a tensor. Nothing waits for it.
     """
@@ -71,18 +71,22 @@ class LoadedKernel:
         given = bind(self.inputs, arrays, named)
         first = next(iter(given.values()))
         torch = _torch_of(first)
-        (output,) = self.outputs
         views = {o.name: self._view(o, given[o.name], torch) for o in self.inputs}
         lead = views[self.inputs[0].name].shape != self.inputs[0].shape
         with self._cupy.cuda.Device(self._gpu), _stream(self._cupy, torch, first):
             if out is None:
-                out = self._empty(output, output.shape[1:] if lead else output.shape, torch, first, views)
-            views[output.name] = self._view(output, out, torch)
-            _check_apart(views, output.name)
+                outs = tuple(
+                    self._empty(o, o.shape[1:] if lead else o.shape, torch, first, views) for o in self.outputs
+                )
+            else:
+                outs = split_outputs(self.outputs, out)
+            for output, array in zip(self.outputs, outs, strict=True):
+                views[output.name] = self._view(output, array, torch)
+                _check_apart(views, output.name)
             views.update(self._workspace())
             arguments = tuple(views[o.name] for o in self.kernel.arguments)
             self._function(self.kernel.grid, self.kernel.block, arguments, shared_mem=self.kernel.dynamic_shared_bytes)
-        return out
+        return outs if len(outs) > 1 else outs[0]
 
     def _view(self, operand: Operand, array: Any, torch: Any) -> Any:
         """``array`` as a checked cupy array over the same memory."""
@@ -146,6 +150,15 @@ def bind(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, A
     if missing:
         raise TypeError(f"the kernel takes {', '.join(names)}: {', '.join(missing)} is missing")
     return given
+
+
+def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
+    """The arrays of ``out``: itself for one output, its items for several. Raises ValueError for another number."""
+    if len(outputs) == 1:
+        return (out,)
+    if not isinstance(out, (tuple, list)) or len(out) != len(outputs):
+        raise ValueError(f"out must be a tuple of {len(outputs)} arrays: {', '.join(o.name for o in outputs)}")
+    return tuple(out)
 
 
 def check_array(operand: Operand, shape: tuple[int, ...], dtype: Any, c_contiguous: bool, address: int) -> None:

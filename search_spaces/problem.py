@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,3 +88,9 @@ class Problem(ABC):
     def key(self) -> str:
         """Canonical text of the problem, used as its identity in databases."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+
+def sum_growth(count: int) -> float:
+    """How many roundings of 2^-24 a sum of ``count`` terms gathers: at most one for each addition, and, as they have
+    random signs, hardly more than 6 sqrt(count) (Higham and Mary 2019); 16 more for the last steps of the tree."""
+    return min(count, 6.0 * math.sqrt(count)) + 16.0

@@ -25,6 +25,8 @@ from search_spaces.schedule import Schedule
 from search_spaces.shared_layout import SharedLayout
 from search_spaces.wg_map import WgMap
 
+_CALL = ("a", "b", "bias", "out", "partials", "counters", "reduced", "parts", "band_counters")  # of autosched::matmul
+
 
 @dataclass(frozen=True)
 class OperandPlan:
@@ -80,6 +82,18 @@ class MatmulPlan:
     def blocks(self) -> int:
         tiles_m, tiles_n, _ = self.tiles
         return tiles_m * tiles_n * self.split_k * self.problem.batch
+
+    @property
+    def reduction_tiles(self) -> tuple[int, int, int]:
+        """Tiles that share results of the reduction, bands of such tiles, results; (1, 0, 0) without a reduction."""
+        tiles_m, tiles_n, _ = self.tiles
+        if self.problem.reduced_axis is None:
+            return 1, 0, 0
+        return (
+            (tiles_n, tiles_m, self.problem.m)
+            if self.problem.reduced_axis == -1
+            else (tiles_m, tiles_n, self.problem.n)
+        )
 
     @property
     def fragments(self) -> tuple[int, int]:
@@ -148,14 +162,24 @@ def _operand_plan(
 
 
 def workspaces(p: MatmulPlan) -> tuple[Operand, ...]:
-    """Partial sums of split-K in the order of the accumulators, and one arrival counter for every tile of out."""
-    if p.split_k == 1:
-        return ()
-    tiles = p.tiles[0] * p.tiles[1] * p.problem.batch
-    return (
-        Operand("partials", "workspace", F32, (tiles, p.split_k, p.accumulators, p.threads)),
-        Operand("counters", "workspace", U32, (tiles,), zeroed=True),
-    )
+    """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out. Of a
+    reduction across tiles: their parts, and one arrival counter for every band of tiles that share results."""
+    tiles_m, tiles_n, _ = p.tiles
+    batch = p.problem.batch
+    found: tuple[Operand, ...] = ()
+    if p.split_k > 1:
+        tiles = tiles_m * tiles_n * batch
+        found += (
+            Operand("partials", "workspace", F32, (tiles, p.split_k, p.accumulators, p.threads)),
+            Operand("counters", "workspace", U32, (tiles,), zeroed=True),
+        )
+    across, bands, kept = p.reduction_tiles
+    if across > 1:
+        found += (
+            Operand("parts", "workspace", F32, (batch, across, kept)),
+            Operand("band_counters", "workspace", U32, (batch * bands,), zeroed=True),
+        )
+    return found
 
 
 def config(problem: Matmul, schedule: Schedule, device: Device) -> KernelConfig:
@@ -187,6 +211,7 @@ def config(problem: Matmul, schedule: Schedule, device: Device) -> KernelConfig:
         *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
         f"static constexpr autosched::Raster raster_order = autosched::Raster::{raster.partition('_')[0]};",
         f"static constexpr autosched::Activation activation = autosched::Activation::{problem.activation};",
+        *_reduction_members(problem),
         *_operand_members(p.a, problem),
         *_operand_members(p.b, problem),
     )
@@ -195,12 +220,18 @@ def config(problem: Matmul, schedule: Schedule, device: Device) -> KernelConfig:
     return KernelConfig(
         members=members,
         arguments=arguments,
-        call=tuple(n if n in names else "nullptr" for n in ("a", "b", "bias", "out", "partials", "counters")),
+        call=tuple(name if name in names else "nullptr" for name in (_CALL if "reduced" in names else _CALL[:6])),
         blocks=p.blocks,
         threads=p.threads,
         min_blocks=schedule.integer("min_blocks"),
         dynamic_shared_bytes=p.shared_bytes,
     )
+
+
+def _reduction_members(problem: Matmul) -> tuple[str, ...]:
+    along, _, kind = problem.reduction.partition("_")
+    member = f"static constexpr autosched::Along reduce_along = autosched::Along::{along};"
+    return (member, f"using ReduceState = autosched::{kind.capitalize()}State;") if kind else (member,)
 
 
 def _intrinsic_type(row: TensorIntrinsic, problem: Matmul) -> str:

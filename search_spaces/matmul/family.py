@@ -6,7 +6,7 @@ from search_spaces.devices import Device
 from search_spaces.dtypes import FLOAT_DTYPES
 from search_spaces.family import Family, Option
 from search_spaces.matmul.config import config, plan
-from search_spaces.matmul.problem import EPILOGUES, ORDERS, PRECISIONS, Matmul
+from search_spaces.matmul.problem import EPILOGUES, ORDERS, PRECISIONS, REDUCTIONS, Matmul
 from search_spaces.matmul.shrink import shrink
 from search_spaces.matmul.space import space
 from search_spaces.matmul.work import work
@@ -26,6 +26,7 @@ _OPTIONS = (
     Option("order_a", ("--order-a",), str, "storage order of a", "row", ORDERS),
     Option("order_b", ("--order-b",), str, "storage order of b", "row", ORDERS),
     Option("epilogue", ("--epilogue",), str, "what follows the product", "none", EPILOGUES),
+    Option("reduction", ("--reduction",), str, "second output: each row's or column's sum or max", "none", REDUCTIONS),
     Option("precision", ("--precision",), str, "what f32 inputs may be rounded to", "tf32", PRECISIONS),
 )
 

@@ -290,6 +290,8 @@ def _map_rules() -> tuple[Rule, ...]:
 
 
 def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    reduces = problem.reduced_axis is not None
+
     def fragment_rule(column: str, extent: str) -> Rule:
         return Rule(
             f"fragments_{extent}",
@@ -326,11 +328,13 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             ("intrinsic", "epilogue"),
             lambda c: c.map(
                 ("intrinsic", "epilogue"),
-                lambda name, route: route == "shared" or intrinsic(name).c.layout is not None,
+                lambda name, route: route == "shared" or (not reduces and intrinsic(name).c.layout is not None),
                 dtype=np.bool_,
             ),
             lambda v: (
-                f"{v['intrinsic']} does not say which thread holds which accumulator, so the epilogue must go "
+                f"the {problem.reduction} finds the tile of out in shared memory, so the epilogue must go through it"
+                if reduces
+                else f"{v['intrinsic']} does not say which thread holds which accumulator, so the epilogue must go "
                 "through shared memory"
             ),
         ),

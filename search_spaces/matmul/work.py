@@ -19,7 +19,8 @@ def work(problem: Matmul, schedule: Schedule, device: Device) -> Work:
     p = plan(problem, schedule, device)
     tile_m, tile_n, tile_k = p.tile
     element = problem.input_dtype.bytes
-    warps = p.threads // device.warp_size
+    warp = device.warp_size
+    warps = p.threads // warp
     steps = -(-p.tiles[2] // p.split_k)
     layout_m, layout_n = p.wg_map.sg_layout
 
@@ -40,8 +41,11 @@ def work(problem: Matmul, schedule: Schedule, device: Device) -> Work:
     results = tile_m * tile_n
     epilogue_wavefronts = 0.0
     if schedule["epilogue"] == "shared":
-        epilogue_wavefronts = 2 * tile_m * (tile_n + EPILOGUE_PAD) * 4 / device.shared_bytes_per_cycle
+        passes = 2 if problem.reduced_axis is None else 4  # written and read, by a reduction twice
+        epilogue_wavefronts = passes * tile_m * (tile_n + EPILOGUE_PAD) * 4 / device.shared_bytes_per_cycle
     partial_bytes = 4.0 * results if p.split_k > 1 else 0.0
+    across, _, _ = p.reduction_tiles
+    part_bytes = 4.0 * (tile_m if problem.reduced_axis == -1 else tile_n) if across > 1 else 0.0
     return Work(
         blocks=p.blocks,
         threads=p.threads,
@@ -50,10 +54,10 @@ def work(problem: Matmul, schedule: Schedule, device: Device) -> Work:
         unit=p.intrinsic.unit,
         operand_dtype="f32" if p.intrinsic.unit == "fma" else p.intrinsic.operand,
         flops=2.0 * tile_m * tile_n * tile_k * steps,
-        instructions=loop_instructions * steps + 4.0 * results / device.warp_size,
+        instructions=loop_instructions * steps + (4.0 if problem.reduced_axis is None else 7.0) * results / warp,
         shared_wavefronts=loop_wavefronts * steps + epilogue_wavefronts,
-        load_bytes=sum(o.copy.sectors for o in (p.a, p.b)) * SECTOR_BYTES * steps + partial_bytes,
-        store_bytes=results * problem.out_dtype.bytes / p.split_k + partial_bytes,
+        load_bytes=sum(o.copy.sectors for o in (p.a, p.b)) * SECTOR_BYTES * steps + partial_bytes + part_bytes,
+        store_bytes=results * problem.out_dtype.bytes / p.split_k + partial_bytes + part_bytes,
         dram_bytes=_dram_bytes(p, device),
         iterations=steps,
         stages=p.stages,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from search_spaces.dtypes import FLOAT_DTYPES, U32, DType, FloatArray, dtype
-from search_spaces.problem import Array, Operand, Problem
+from search_spaces.problem import Array, Operand, Problem, sum_growth
 
 KINDS = ("sum", "max", "mean", "sumsq", "argmax")
 AXES = ("row", "column")
@@ -141,12 +141,6 @@ class RowProblem(Problem):
     def _rounded(self, bound: FloatArray, result: FloatArray) -> FloatArray:
         """``bound`` on the f32 result, and what rounding to the output type adds."""
         return bound + self.out_dtype.unit_roundoff * (np.abs(result) + bound) + _SMALLEST[self.out]
-
-
-def sum_growth(count: int) -> float:
-    """How many roundings of 2^-24 a sum of ``count`` terms gathers: at most one for each addition, and, as they have
-    random signs, hardly more than 6 sqrt(count) (Higham and Mary 2019); 16 more for the last steps of the tree."""
-    return min(count, 6.0 * math.sqrt(count)) + 16.0
 
 
 @dataclass(frozen=True)

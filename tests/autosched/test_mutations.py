@@ -8,10 +8,13 @@ from __future__ import annotations
 from mutation_testing import Mutation, mutation_tests
 
 PIPELINED, TRANSPOSED, SPLIT = "mma_f16_pipelined", "mma_bf16_transposed", "mma_tf32_split"
+ROW_SUM, COLUMN_SUM, COLUMN_MAX = "mma_f16_row_sum", "fma_f32_column_sum", "fma_f16_column_max"
 WMMA, FMA_ODD, FMA_PADS, FMA_TORN = "wmma_f16_padded", "fma_f32_odd", "fma_bf16_pads", "fma_f16_torn"
 
 
+LAST_BLOCK = "common/last_block.cuh"
 MATMUL, COPY, MMA = "kernels/matmul.cuh", "common/tile_copy.cuh", "intrinsics/mma_sync.cuh"
+REDUCE = "common/reduce.cuh"
 
 MUTATIONS = (
     Mutation(
@@ -90,18 +93,18 @@ MUTATIONS = (
     Mutation(
         "split counted before all its sums are stored",
         SPLIT,
-        MATMUL,
-        "ptx::barrier_sync();  // everybody's partial sums are stored; also: shared memory is free",
+        LAST_BLOCK,
+        "ptx::barrier_sync();  // all threads' parts are stored; also: what shared memory held has been read",
         "",
     ),
     Mutation(
         "counter not reset",
         SPLIT,
-        MATMUL,
+        LAST_BLOCK,
         "if (threadIdx.x == 0) ptx::st_global(counter, Packet<4>{{0u}});  // ready for the next launch",
         "",
     ),
-    Mutation("first split finishes the tile", SPLIT, MATMUL, "!= C::split_k - 1) return", "!= 0) return"),
+    Mutation("first split finishes the tile", SPLIT, LAST_BLOCK, "!= Blocks - 1) return", "!= 0) return"),
     Mutation(
         "splits begin at the wrong k", SPLIT, MATMUL, "split * tiles_k_of_split * C::tile_k;", "split * C::tile_k;"
     ),
@@ -110,6 +113,47 @@ MUTATIONS = (
     Mutation(
         "batch and tile mixed up", SPLIT, MATMUL, "C::batch_inner ? id / C::batch", "C::batch_inner ? id % C::batch"
     ),
+    Mutation(
+        "tile reduced before it is finished",
+        ROW_SUM,
+        MATMUL,
+        "ptx::barrier_sync();  // the finished tile is in shared memory",
+        "",
+    ),
+    Mutation(
+        "reduction without bias",
+        ROW_SUM,
+        MATMUL,
+        "if constexpr (C::reduce_along != Along::none) {",
+        "if constexpr (false) {",
+    ),
+    Mutation("a row's last columns left out", ROW_SUM, MATMUL, "col < C::tile_n; col += 32", "col < 32; col += 32"),
+    Mutation("a lane's part of a row left out", ROW_SUM, MATMUL, "reduce_lanes<32, 1>", "reduce_lanes<16, 1>"),
+    Mutation("rows of the reduction repeated", ROW_SUM, MATMUL, "row += warps", "row += warps + 1"),
+    Mutation("rows below C in a maximum", COLUMN_MAX, MATMUL, "if (m0 + row < C::m && n0", "if (n0"),
+    Mutation(
+        "maximum that begins at zero",
+        COLUMN_MAX,
+        REDUCE,
+        "float max = negative_infinity();\n\n  __device__ __forceinline__ unsigned get(int) const",
+        "float max = 0.0f;\n\n  __device__ __forceinline__ unsigned get(int) const",
+    ),
+    Mutation("columns of the reduction skipped", COLUMN_MAX, MATMUL, "col += columns", "col += columns + 1"),
+    Mutation("rows counted twice", COLUMN_SUM, MATMUL, "row += shares", "row += shares - 1"),
+    Mutation(
+        "a share of the rows left out", COLUMN_SUM, MATMUL, "other = 1; other < shares", "other = 2; other < shares"
+    ),
+    Mutation(
+        "shares written over the tile",
+        COLUMN_SUM,
+        MATMUL,
+        "ptx::barrier_sync();       // everybody has read the tile",
+        "",
+    ),
+    Mutation("parts of batches mixed up", ROW_SUM, MATMUL, "(batch) * R::across + i)", "(batch) + i)"),
+    Mutation("bands share a counter", ROW_SUM, MATMUL, "counters + batch * bands + band", "counters + batch * bands"),
+    Mutation("a tile's part left out", ROW_SUM, MATMUL, "i < R::across; ++i", "i < R::across - 1; ++i"),
+    Mutation("results behind the last row", ROW_SUM, MATMUL, "if (keeps(kept)) ptx", "ptx"),
     Mutation("bias shifted by one", FMA_ODD, MATMUL, "(bias + col)", "(bias + col + 1)"),
     Mutation("row check of the copy", FMA_PADS, COPY, "major + i * major_step < ArrayMajor", "true"),
     Mutation("line tail of the copy", PIPELINED, COPY, "minor + j * minor_step < ArrayMinor", "true"),

@@ -25,6 +25,7 @@ struct Config {
   static constexpr bool has_bias = false;
   static constexpr autosched::Raster raster_order = autosched::Raster::row;
   static constexpr autosched::Activation activation = autosched::Activation::none;
+  static constexpr autosched::Along reduce_along = autosched::Along::none;
   struct A {
     using T = autosched::bf16;
     using Layout = autosched::SharedLayout<64, 32, false, autosched::Pad<4, 2>>;

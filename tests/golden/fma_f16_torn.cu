@@ -25,6 +25,7 @@ struct Config {
   static constexpr bool has_bias = true;
   static constexpr autosched::Raster raster_order = autosched::Raster::row;
   static constexpr autosched::Activation activation = autosched::Activation::silu;
+  static constexpr autosched::Along reduce_along = autosched::Along::none;
   struct A {
     using T = autosched::f16;
     using Layout = autosched::SharedLayout<64, 16, true>;

@@ -25,6 +25,7 @@ struct Config {
   static constexpr bool has_bias = true;
   static constexpr autosched::Raster raster_order = autosched::Raster::column;
   static constexpr autosched::Activation activation = autosched::Activation::none;
+  static constexpr autosched::Along reduce_along = autosched::Along::none;
   struct A {
     using T = float;
     using Layout = autosched::SharedLayout<64, 16, true>;

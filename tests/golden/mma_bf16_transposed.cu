@@ -25,6 +25,7 @@ struct Config {
   static constexpr bool has_bias = true;
   static constexpr autosched::Raster raster_order = autosched::Raster::column;
   static constexpr autosched::Activation activation = autosched::Activation::gelu;
+  static constexpr autosched::Along reduce_along = autosched::Along::none;
   struct A {
     using T = autosched::bf16;
     using Layout = autosched::SharedLayout<64, 32, true, autosched::Pad<8, 1>>;

@@ -10,7 +10,7 @@ import pytest
 
 from search_spaces.dtypes import FLOAT_DTYPES
 from search_spaces.family import family, problem_from_json
-from search_spaces.matmul import EPILOGUES, Matmul
+from search_spaces.matmul import EPILOGUES, REDUCTIONS, Matmul
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,7 @@ from search_spaces.matmul import EPILOGUES, Matmul
         ({"out": "i8"}, "unknown type"),
         ({"order_a": "blocked"}, "order_a must be row or col"),
         ({"epilogue": "tanh"}, "unknown epilogue 'tanh': use one of"),
+        ({"reduction": "sum"}, "unknown reduction 'sum': use one of none, row_sum"),
         ({"precision": "exact"}, "precision must be"),
         ({"precision": "ieee"}, "concerns f32 inputs only"),
     ],
@@ -96,6 +97,31 @@ def test_tolerance_admits_rounding_and_refuses_a_missing_product(dtype: str, k: 
     without_last = a[:, : k - 1] @ b[: k - 1]
     off = np.abs(out_type.load(out_type.store(without_last)) - reference[0]) > tolerance[0]
     assert off.mean() > 0.3  # a dropped product shows in many elements, whatever k is
+
+
+@pytest.mark.parametrize(("reduction", "axis"), [(r, -1 if r.startswith("row") else -2) for r in REDUCTIONS[1:]])
+def test_a_reduction_is_that_of_the_finished_result(reduction: str, axis: int) -> None:
+    problem = Matmul(3, 4, 5, batch=2, epilogue="bias+relu", reduction=reduction)
+    inputs = problem.random_inputs(0)
+    both = problem.reference(inputs)
+    reduce = np.sum if reduction.endswith("sum") else np.max
+    assert np.array_equal(both["reduced"], reduce(both["out"], axis=axis))
+    (operand,) = (o for o in problem.operands() if o.name == "reduced")
+    assert operand.shape == both["reduced"].shape and operand.dtype.name == "f32"
+    assert set(problem.tolerance(inputs)) == {"out", "reduced"}
+
+
+@pytest.mark.parametrize("dtype", sorted(FLOAT_DTYPES))
+@pytest.mark.parametrize(("n", "k"), [(24, 64), (2048, 64), (64, 2048)])
+def test_tolerance_of_a_sum_admits_rounding_and_refuses_a_missing_element(dtype: str, n: int, k: int) -> None:
+    problem = Matmul(64, n, k, a=dtype, b=dtype, out="f32", reduction="row_sum")
+    inputs = problem.random_inputs(1)
+    reference, tolerance = problem.reference(inputs), problem.tolerance(inputs)["reduced"][0]
+    a, b = (FLOAT_DTYPES[dtype].load(inputs[name])[0].astype(np.float32) for name in "ab")
+    single = (a @ b).sum(axis=-1, dtype=np.float32)
+    assert (np.abs(single - reference["reduced"][0]) <= tolerance).all()
+    off = np.abs(reference["out"][0, :, -1]) > tolerance  # by how much a sum without its last element is wrong
+    assert off.mean() > 0.1
 
 
 def test_reference_keeps_nan_and_infinity() -> None:

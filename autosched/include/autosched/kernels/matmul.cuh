@@ -7,11 +7,13 @@
 //   operands   A, B: T, row_major, Layout, stage_bytes, how the intrinsic reads it (transposed, order,
 //              leading_dimension, vector), how it is copied (copy_async, copy_vector, copy_columns, copy_store)
 //   the rest   Intrinsic, Out, stages, k_unroll, epilogue_shared, store_vector, raster_order, raster_group,
-//              batch_inner, has_bias, activation
+//              batch_inner, has_bias, activation, reduce_along and, unless that is none, ReduceState
 #pragma once
 #include <autosched/common/activation.cuh>
+#include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/raster.cuh>
+#include <autosched/common/reduce.cuh>
 #include <autosched/common/shared_layout.cuh>
 #include <autosched/common/tile_copy.cuh>
 #include <autosched/intrinsics/fma.cuh>
@@ -23,6 +25,9 @@
 #include <autosched/ptx/shared_memory.cuh>
 
 namespace autosched {
+
+// What becomes of C besides being stored: one value for each of its rows, or for each of its columns.
+enum class Along { none, row, column };
 
 template <class Config>
 struct Matmul {
@@ -40,6 +45,8 @@ struct Matmul {
                 "rule k_unroll: the unroll must divide the intrinsic steps of tile_k");
   static_assert(!I::opaque || C::epilogue_shared,
                 "rule epilogue: wmma accumulators leave through shared memory only");
+  static_assert(C::reduce_along == Along::none || C::epilogue_shared,
+                "rule epilogue: a reduction finds C in shared memory");
   static_assert(C::stages >= 1 && C::stages <= 5, "rule stages: 1 to 5 pipeline stages");
   static_assert(C::n % C::store_vector == 0, "rule store_vector: the vector must divide n");
 
@@ -202,18 +209,7 @@ struct Matmul {
     for (int r = 0; r < accumulators; ++r) {
       ptx::st_global(mine + r * threads + int(threadIdx.x), Packet<4>{{ptx::bits_of(acc_registers[r])}});
     }
-    ptx::barrier_sync();  // everybody's partial sums are stored; also: shared memory is free
-    if (threadIdx.x == 0) {
-      // The barrier orders the block's stores before this fence, which orders them before the count (and the count of
-      // the others before their sums are read): fences are cumulative, so one thread's will do.
-      ptx::fence_gpu();
-      const unsigned arrived = ptx::atomic_add(counter, 1u);
-      ptx::fence_gpu();
-      ptx::st_shared(shared, Packet<4>{{arrived}});
-    }
-    ptx::barrier_sync();
-    if (ptx::ld_shared<4>(shared).word[0] != C::split_k - 1) return false;
-    if (threadIdx.x == 0) ptx::st_global(counter, Packet<4>{{0u}});  // ready for the next launch
+    if (!is_last_block<C::split_k>(counter, shared)) return false;
 #pragma unroll
     for (int r = 0; r < accumulators; ++r) acc_registers[r] = 0.0f;
     const float* from = partials + static_cast<long long>(tile) * C::split_k * accumulators * threads + int(threadIdx.x);
@@ -303,11 +299,128 @@ struct Matmul {
         for (int i = 0; i < width; ++i) x[e + i] = get_element<float>(packet, i);
       }
       finish<vector>(x, bias, out + static_cast<long long>(m0 + row) * C::n, n0 + col);
+      if constexpr (C::reduce_along != Along::none) {
+#pragma unroll
+        for (int e = 0; e < vector; e += width) {
+          ptx::st_shared(shared + unsigned(row * epilogue_line + col + e) * 4u, pack<float, width>(&x[e]));
+        }
+      }
+    }
+  }
+
+  // R = reduce(C), in f32 and before C is rounded to Out, with another wg_map than C's (XeTile RFC, appendix 2.2:
+  // convert_layout through shared memory, then reduction): a subgroup has whole rows, or a thread whole columns. Tiles
+  // side by side leave their parts in `parts`, and the last of them puts those together in the order of the tiles.
+  struct Reduction {
+    static constexpr bool rows = C::reduce_along == Along::row;
+    static constexpr int kept_size = rows ? C::m : C::n, kept_tile = rows ? C::tile_m : C::tile_n;
+    static constexpr int across = rows ? tiles_n : tiles_m;  // tiles that share results
+    static constexpr int warps = threads / 32;
+    static constexpr int columns = threads < C::tile_n ? threads : C::tile_n;  // threads side by side
+    static constexpr int shares = threads / columns;                           // of a column, which take every so many rows
+
+    unsigned shared;
+    int m0, n0;
+    float* out;  // of this batch and tile, one for each kept index of the tile
+
+    __device__ __forceinline__ bool keeps(int kept) const { return (rows ? m0 : n0) + kept < kept_size; }
+
+    // An element of the finished tile; outside of C, one that changes nothing.
+    template <class State>
+    __device__ __forceinline__ State element(int row, int col) const {
+      State state;
+      if (m0 + row < C::m && n0 + col < C::n) {
+        state.set(0, ptx::ld_shared<4>(shared + unsigned(row * epilogue_line + col) * 4u).word[0]);
+      }
+      return state;
+    }
+
+    template <class State>
+    __device__ __forceinline__ void put(int kept, const State& state) const {
+      if (keeps(kept)) ptx::st_global(out + kept, Packet<4>{{state.get(0)}});
+    }
+
+    template <class State>
+    __device__ __forceinline__ void reduce_rows() const {
+      const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+#pragma unroll 4
+      for (int row = warp; row < C::tile_m; row += warps) {
+        State state;
+#pragma unroll
+        for (int col = 0; col < C::tile_n; col += 32) {
+          if (col + lane < C::tile_n) state.merge(element<State>(row, col + lane));
+        }
+        reduce_lanes<32, 1>(state);
+        if (lane == 0) put(row, state);
+      }
+    }
+
+    template <class State>
+    __device__ __forceinline__ void reduce_columns() const {
+      const int first = int(threadIdx.x) % columns, share = int(threadIdx.x) / columns;
+#pragma unroll 1
+      for (int col = first; col < C::tile_n; col += columns) {
+        State state;
+        if (share < shares) {
+#pragma unroll 8
+          for (int row = share; row < C::tile_m; row += shares) state.merge(element<State>(row, col));
+        }
+        if constexpr (shares > 1) {  // then every thread has one column at the most
+          ptx::barrier_sync();       // everybody has read the tile
+          if (share < shares) {
+            ptx::st_shared(shared + unsigned(share * columns + col) * 4u, Packet<4>{{state.get(0)}});
+          }
+          ptx::barrier_sync();
+          if (share != 0) return;
+#pragma unroll 4
+          for (int other = 1; other < shares; ++other) {
+            State part;
+            part.set(0, ptx::ld_shared<4>(shared + unsigned(other * columns + col) * 4u).word[0]);
+            state.merge(part);
+          }
+        }
+        put(col, state);
+      }
+    }
+  };
+
+  __device__ static __forceinline__ void reduce(unsigned shared, float* reduced, float* parts, unsigned* counters,
+                                                int batch, TileIndex tile) {
+    using R = Reduction;
+    using State = typename C::ReduceState;
+    ptx::barrier_sync();  // the finished tile is in shared memory
+    const int band = R::rows ? tile.m : tile.n, place = R::rows ? tile.n : tile.m;
+    const int kept0 = band * R::kept_tile;
+    const auto part = [&](int i) {
+      return parts + (static_cast<long long>(batch) * R::across + i) * R::kept_size + kept0;
+    };
+    float* result = reduced + static_cast<long long>(batch) * R::kept_size + kept0;
+    const R here{shared, tile.m * C::tile_m, tile.n * C::tile_n, R::across == 1 ? result : part(place)};
+    if constexpr (R::rows) {
+      here.template reduce_rows<State>();
+    } else {
+      here.template reduce_columns<State>();
+    }
+    if constexpr (R::across > 1) {
+      constexpr int bands = R::rows ? tiles_m : tiles_n;
+      if (!is_last_block<R::across>(counters + batch * bands + band, shared)) return;
+#pragma unroll 1
+      for (int kept = int(threadIdx.x); kept < R::kept_tile && here.keeps(kept); kept += threads) {
+        State state;
+#pragma unroll 8
+        for (int i = 0; i < R::across; ++i) {
+          State other;
+          other.set(0, ptx::ld_global_cg<4>(part(i) + kept).word[0]);
+          state.merge(other);
+        }
+        ptx::st_global(result + kept, Packet<4>{{state.get(0)}});
+      }
     }
   }
 
   __device__ static __forceinline__ void run(const typename A::T* a, const typename B::T* b, const Out* bias, Out* out,
-                                             float* partials, unsigned* counters) {
+                                             float* partials, unsigned* counters, float* reduced, float* parts,
+                                             unsigned* band_counters) {
     constexpr int tiles = tiles_m * tiles_n;
     const int id = int(blockIdx.x);
     const int batch = C::batch_inner ? id % C::batch : id / (tiles * C::split_k);
@@ -340,14 +453,16 @@ struct Matmul {
     } else {
       store_from_registers(acc, bias, out, m0, n0, warp_m, warp_n, lane);
     }
+    if constexpr (C::reduce_along != Along::none) reduce(shared, reduced, parts, band_counters, batch, tile);
   }
 };
 
 template <class Config>
 __device__ __forceinline__ void matmul(const typename Config::A::T* a, const typename Config::B::T* b,
                                        const typename Config::Out* bias, typename Config::Out* out, float* partials,
-                                       unsigned* counters) {
-  Matmul<Config>::run(a, b, bias, out, partials, counters);
+                                       unsigned* counters, float* reduced = nullptr, float* parts = nullptr,
+                                       unsigned* band_counters = nullptr) {
+  Matmul<Config>::run(a, b, bias, out, partials, counters, reduced, parts, band_counters);
 }
 
 }  // namespace autosched

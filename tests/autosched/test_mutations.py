@@ -8,6 +8,7 @@ from __future__ import annotations
 from mutation_testing import Mutation, mutation_tests
 
 PIPELINED, TRANSPOSED, SPLIT = "mma_f16_pipelined", "mma_bf16_transposed", "mma_tf32_split"
+IDLE_LANES = "mma_bf16_column_sum"
 ROW_SUM, COLUMN_SUM, COLUMN_MAX = "mma_f16_row_sum", "fma_f32_column_sum", "fma_f16_column_max"
 WMMA, FMA_ODD, FMA_PADS, FMA_TORN = "wmma_f16_padded", "fma_f32_odd", "fma_bf16_pads", "fma_f16_torn"
 
@@ -150,6 +151,7 @@ MUTATIONS = (
         "ptx::barrier_sync();       // everybody has read the tile",
         "",
     ),
+    Mutation("threads without a column store one", IDLE_LANES, MATMUL, "if (share == 0) put", "put"),
     Mutation("parts of batches mixed up", ROW_SUM, MATMUL, "(batch) * R::across + i)", "(batch) + i)"),
     Mutation("bands share a counter", ROW_SUM, MATMUL, "counters + batch * bands + band", "counters + batch * bands"),
     Mutation("a tile's part left out", ROW_SUM, MATMUL, "i < R::across; ++i", "i < R::across - 1; ++i"),

@@ -371,15 +371,16 @@ struct Matmul {
             ptx::st_shared(shared + unsigned(share * columns + col) * 4u, Packet<4>{{state.get(0)}});
           }
           ptx::barrier_sync();
-          if (share != 0) return;
+          if (share == 0) {
 #pragma unroll 4
-          for (int other = 1; other < shares; ++other) {
-            State part;
-            part.set(0, ptx::ld_shared<4>(shared + unsigned(other * columns + col) * 4u).word[0]);
-            state.merge(part);
+            for (int other = 1; other < shares; ++other) {
+              State part;
+              part.set(0, ptx::ld_shared<4>(shared + unsigned(other * columns + col) * 4u).word[0]);
+              state.merge(part);
+            }
           }
         }
-        put(col, state);
+        if (share == 0) put(col, state);
       }
     }
   };

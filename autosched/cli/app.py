@@ -17,7 +17,7 @@ from autosched.cli.problem_options import for_family
 from autosched.cli.space import space
 from autosched.cli.tune import tune
 from autosched.cli.verify import verify
-from measurements.emulator import HostCompilerMissing
+from measurements.emulator import HostFailure
 from measurements.store import StoreError
 from search_spaces.family import families
 from search_spaces.space import EmptySpace
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, StoreError, HostCompilerMissing) as error:
+    except (InputError, StoreError, HostFailure) as error:
         return _complain(str(error))
     except EmptySpace as error:
         return _complain(str(error), NO)

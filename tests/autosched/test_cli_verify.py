@@ -84,7 +84,7 @@ class FakeEmulator:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEmulator:
     made = FakeEmulator()
     monkeypatch.setattr(command, "emulate_all", made)
-    monkeypatch.setattr(command, "host_compiler", lambda: None)
+    monkeypatch.setattr(command, "check_host", lambda: None)
     return made
 
 
@@ -179,7 +179,7 @@ def test_a_missing_compiler_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatc
     def missing() -> None:
         raise HostCompilerMissing("the emulator needs a C++ compiler: install g++")
 
-    monkeypatch.setattr(command, "host_compiler", missing)
+    monkeypatch.setattr(command, "check_host", missing)
     assert run("verify", "matmul", *SMALL) == (2, "", "autosched: the emulator needs a C++ compiler: install g++\n")
 
 
@@ -189,7 +189,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytes
         yield  # a generator, as the real one
 
     monkeypatch.setattr(command, "emulate_all", refused)
-    monkeypatch.setattr(command, "host_compiler", lambda: None)
+    monkeypatch.setattr(command, "check_host", lambda: None)
     status, _, err = run("verify", "matmul", *SMALL, "--json")
     assert status == 2
     assert (

@@ -24,7 +24,15 @@ from search_spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-_MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # not ours to mend
+_MACHINE_ERRORS = (  # not ours to mend
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+)
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -113,11 +121,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno is None:  # raised by our own code, with a sentence
             return _complain(str(error))
+        if not _folder_is_there():
+            return _complain("the current folder has been deleted: change to another one")
         if error.errno not in _MACHINE_ERRORS:
             raise
         place = error.filename or "a file"
         return _complain(f"{place} cannot be written ({error.strerror}): make room, or change its permissions")
     return int(status or 0)
+
+
+def _folder_is_there() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def _usage_line(error: Any) -> str:

@@ -3,7 +3,14 @@
 from measurements.emulator.build import cache_folder
 from measurements.emulator.emulator import EmulationJob, emulate, emulate_many
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite
-from measurements.emulator.host import HostCompilerMissing, HostFailure, check_host, host_compiler
+from measurements.emulator.host import (
+    HostCompilerMissing,
+    HostFailure,
+    check_compiler,
+    check_host,
+    emulator_folder,
+    host_compiler,
+)
 
 __all__ = [
     "Emulation",
@@ -15,8 +22,10 @@ __all__ = [
     "HostFailure",
     "SharedSite",
     "cache_folder",
+    "check_compiler",
     "check_host",
     "emulate",
     "emulate_many",
+    "emulator_folder",
     "host_compiler",
 ]

@@ -71,14 +71,21 @@ def host_compiler() -> HostCompiler:
 
 
 def check_host() -> HostCompiler:
-    """The compiler, once it has compiled something and the cache can be written. Raises HostFailure. Leaves nothing."""
-    compiler = host_compiler()
+    """The compiler, if kernels can be compiled and kept here. Raises HostFailure. Leaves nothing behind."""
+    compiler = check_compiler()
     try:
         check_writable(emulator_folder())
-        with tempfile.TemporaryDirectory(prefix="autosched-probe-") as folder:
-            probe(compiler, Path(folder))
     except CacheUnusable as error:
         raise HostFailure(str(error)) from error
+    return compiler
+
+
+def check_compiler() -> HostCompiler:
+    """The compiler, once it has compiled something. Raises HostFailure. Leaves nothing behind."""
+    compiler = host_compiler()
+    try:
+        with tempfile.TemporaryDirectory(prefix="autosched-probe-") as folder:
+            probe(compiler, Path(folder))
     except OSError as error:
         raise HostFailure(machine_sentence(error)) from error
     return compiler

@@ -181,6 +181,7 @@ def tune(
     from measurements.store import Store  # with sqlalchemy, which the loop itself does without
 
     with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache) as chosen:
+        _refuse_too_large(problem, chosen.device)
         space = family(problem.family).space(problem, chosen.device)
         if chosen.schedules is not None:
             space = Subset(space, chosen.schedules)
@@ -505,6 +506,15 @@ def simplicity(space: Space) -> Complexity:
     """How many parameters of a schedule are not at their defaults."""
     defaults = {p.name: p.default for p in space.parameters}
     return lambda schedule: sum(value != defaults.get(name) for name, value in schedule.items)
+
+
+def _refuse_too_large(problem: Problem, device: Device) -> None:
+    """Raises ValueError where the arrays of a problem do not fit into the memory of the device."""
+    if problem.min_bytes > device.memory_bytes:
+        raise ValueError(
+            f"the arrays of this problem take {problem.min_bytes:,} bytes, more than the {device.memory_bytes:,} "
+            f"that {device.name} has: tune a smaller problem, or for another --device"
+        )
 
 
 def _refuse_other_cache(store: Trials, problem: Problem, chosen: backends.Backend, warm: bool) -> None:

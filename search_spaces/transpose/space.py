@@ -15,7 +15,7 @@ import numpy as np
 from search_spaces.bank_conflicts import ideal_wavefronts, wavefronts
 from search_spaces.columns import Columns
 from search_spaces.data_movement import SECTOR_BYTES, WIDEST_BYTES, Region, expected_sectors
-from search_spaces.device_rules import device_rules
+from search_spaces.device_rules import device_rules, grid_rule
 from search_spaces.devices import Device
 from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
 from search_spaces.rules import Attribute, BoolArray, Rule
@@ -32,7 +32,6 @@ MOST_STAGED = 128  # registers of a thread that hold elements
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
 MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
 MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
-MOST_GRID = 2**31 - 1  # blocks of a launch along x
 NONE = "none"  # the layout of a tile that never is in shared memory
 
 Values = Mapping[str, Value]
@@ -361,14 +360,7 @@ def _tiles(problem: Transpose, tile_rows: IntArray, tile_columns: IntArray) -> I
 
 
 def _grid_law(problem: Transpose) -> Rule:
-    return Rule(
-        "grid",
-        ("tile_rows", "tile_columns"),
-        lambda c: _tiles(problem, c["tile_rows"], c["tile_columns"]) <= MOST_GRID,
-        lambda v: (
-            f"tiles of {v['tile_rows']}x{v['tile_columns']} elements are more than the {MOST_GRID} that a launch counts"
-        ),
-    )
+    return grid_rule(("tile_rows", "tile_columns"), lambda c: _tiles(problem, c["tile_rows"], c["tile_columns"]))
 
 
 def _tile_economies(problem: Transpose) -> tuple[Rule, ...]:

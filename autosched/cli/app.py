@@ -115,6 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error))
     except EmptySpace as error:
         return _complain(str(error), NO)
+    except MemoryError:
+        return _complain("there is not enough memory for this: free some, or raise the limit (ulimit -v)")
     except BrokenPipeError:  # the reader of a pipe went away (`autosched ... | head`): nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO

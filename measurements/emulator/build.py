@@ -30,7 +30,7 @@ from measurements.emulator.host import (
     emulator_folder,
     first_error,
     host_compiler,
-    last_line,
+    main_complaint,
     probe,
 )
 from measurements.kernel import Kernel, headers_digest
@@ -105,9 +105,8 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
             except subprocess.TimeoutExpired:
                 log = f"not done within {COMPILE_SECONDS:.0f} s"
             if log is not None:
-                said = first_error(log) or last_line(log) or "it gave no message"
                 raise HostFailure(
-                    f"{compiler.path} cannot compile the emulator ({said}), which needs C++20 "
+                    f"{compiler.path} cannot compile the emulator ({main_complaint(log)}), which needs C++20 "
                     f"(g++ 11, clang++ 16 or newer) and room in {path.parent}"
                 )
             os.replace(built, path)
@@ -171,8 +170,10 @@ def _compile(compiler: HostCompiler, kernel: Kernel, folder: Path, built: Path) 
         log = log.replace(prefix.rstrip("/") + "/", "")
     reason = first_error(log)
     if reason is None:  # killed, out of memory or disk, or its own bug
-        said = last_line(log) or "it gave no message"
-        raise HostFailure(f"{compiler.path} failed without an error in the kernel ({said}): make room for it")
+        said = main_complaint(log)
+        raise HostFailure(
+            f"{compiler.path} failed without an error in the kernel ({said}): make room, or use another one"
+        )
     raise KernelCompileError("compile_error", reason, log, time.monotonic() - started)
 
 

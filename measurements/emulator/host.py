@@ -99,8 +99,7 @@ def probe(compiler: HostCompiler, folder: Path) -> None:
     except subprocess.TimeoutExpired:
         log = f"it did not end within {_ANSWER_SECONDS:.0f} s"
     if log is not None:
-        said = first_error(log) or last_line(log) or "it gave no message"
-        raise HostFailure(f"{compiler.path} cannot compile an empty kernel ({said}): {_REPAIR}")
+        raise HostFailure(f"{compiler.path} cannot compile an empty kernel ({main_complaint(log)}): {_REPAIR}")
 
 
 def compile_to(
@@ -123,7 +122,7 @@ def first_error(log: str) -> str | None:
     """The first error of g++ or clang++ at a line of the source, with that line; None where there is no such error."""
     lines = log.splitlines()
     for i, line in enumerate(lines):
-        found = re.match(r"(.*?:\d+(?::\d+)?): (?:fatal )?error: (.*)", line)
+        found = re.match(r"(.*?:\d+(?::\d+)?): (?:fatal )?error: (?!error writing to )(.*)", line)
         if found is None:
             continue
         # g++ numbers the line it shows ("   12 |   text"); clang++ may not.
@@ -131,6 +130,12 @@ def first_error(log: str) -> str | None:
         code = re.sub(r"^\s*\d*\s*\|", "", shown).strip()
         return f"{found[1]}: {found[2]}" + (f": {code}" if code else "")
     return None
+
+
+def main_complaint(log: str) -> str:
+    """The one line of a compiler's log that says most about why it failed."""
+    complaint = next((line.strip() for line in log.splitlines() if "error" in line.lower()), "")
+    return first_error(log) or complaint or last_line(log) or "it gave no message"
 
 
 def last_line(text: str) -> str:

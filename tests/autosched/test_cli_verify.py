@@ -198,6 +198,17 @@ def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytes
     )
 
 
+def test_too_little_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object, **__: object) -> Iterator[Verification]:
+        raise MemoryError("Unable to allocate 5.95 MiB")
+        yield  # a generator, as the real one
+
+    monkeypatch.setattr(command, "emulate_all", exhausted)
+    monkeypatch.setattr(command, "check_host", lambda: None)
+    status, out, err = run("verify", "matmul", *SMALL, "--json")
+    assert (status, out, err.count("\n")) == (2, "", 1) and "not enough memory" in err
+
+
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no host compiler")
 def test_real_candidates_pass(run: Run) -> None:
     status, out, _ = run(

@@ -109,8 +109,23 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
                     f"{compiler.path} cannot compile the emulator ({main_complaint(log)}), which needs C++20 "
                     f"(g++ 11, clang++ 16 or newer) and room in {path.parent}"
                 )
+            _check_runs(built, compiler)
             os.replace(built, path)
     return path
+
+
+def _check_runs(program: Path, compiler: HostCompiler) -> None:
+    """Raises HostFailure: what a broken compiler gave, or lies where nothing may run, must not stay in the cache."""
+    try:
+        done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=60.0, check=False)
+        said = done.stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    if "usage: runner" not in said:
+        raise HostFailure(
+            f"what {compiler.path} compiles does not run ({main_complaint(said)}): repair it, or set "
+            "AUTOSCHED_CACHE_DIR to a folder whose programs may run"
+        )
 
 
 def compile_kernel(kernel: Kernel) -> CompiledKernel:

@@ -6,7 +6,6 @@ The launch runs in a process of its own: a kernel that crashes or never ends is 
 from __future__ import annotations
 
 import dataclasses
-import errno
 import json
 import math
 import signal
@@ -191,10 +190,6 @@ def _run(
             check=False,
         )
         code, said = done.returncode, done.stderr
-    except OSError as error:
-        if error.errno == errno.ENOEXEC:  # what a broken compiler once gave is built again
-            program.unlink(missing_ok=True)
-        raise
     except subprocess.TimeoutExpired:  # subprocess.run has killed it
         killed, code, said = True, 0, ""
     if code == 4:  # the library cannot be loaded

@@ -54,7 +54,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
             "#!/bin/sh\n"
             f'REAL="{real.path}"\n'
             'case "$1" in --version|-dumpmachine) exec "$REAL" "$1" ;; esac\n'
-            'for argument; do out="$argument"; done\n'
+            'for argument; do test "$last" = -o && out="$argument"; last="$argument"; done\n'
             f"{script}\n"
         )
         fake.chmod(0o755)
@@ -131,17 +131,25 @@ def test_the_compiler_needs_no_temporary_folder_but_the_cache(
     assert run(SOURCE, ARGUMENTS, INPUTS).ok
 
 
-@pytest.mark.parametrize("what", ["object", "runner"])
-def test_a_damaged_cache_mends_itself(
-    run: Run, compiler: Compiler, kernel_of: Callable[..., Kernel], what: str
-) -> None:
+def test_a_damaged_object_is_compiled_again(run: Run, compiler: Compiler, kernel_of: Callable[..., Kernel]) -> None:
     compiler('exec "$REAL" "$@"')
-    path = compile_kernel(kernel_of(SOURCE, ARGUMENTS)).path if what == "object" else runner()
+    path = compile_kernel(kernel_of(SOURCE, ARGUMENTS)).path
     path.write_text("not what it was")
-    with pytest.raises(HostFailure) as error:
+    with pytest.raises(HostFailure, match="cannot be loaded") as error:
         run(SOURCE, ARGUMENTS, INPUTS)
     assert one_line(error.value) and not path.exists()
-    assert what == "runner" or run(SOURCE, ARGUMENTS, INPUTS).ok
+    assert run(SOURCE, ARGUMENTS, INPUTS).ok
+
+
+@pytest.mark.parametrize("mode", ["+x", "-x"])
+def test_a_runner_that_does_not_run_is_not_kept(compiler: Compiler, mode: str) -> None:
+    compiler(f'echo garbage > "$out"; chmod {mode} "$out"')
+    (program,) = cache_folder().glob("runner-*")
+    program.unlink()
+    with pytest.raises(HostFailure, match="does not run") as error:
+        runner()
+    assert one_line(error.value)
+    assert [path.name for path in cache_folder().iterdir()] == ["runner.lock"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets limits of another process")

@@ -25,7 +25,7 @@ from autosched.search import sampler as make_sampler
 from autosched.search.guide import AnalyticGuide
 from autosched.verify import verify_one
 from autosched.version import VERSION
-from measurements.emulator import HostCompilerMissing, host_compiler
+from measurements.emulator import HostCompilerMissing, HostFailure, check_host
 from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record, canonical_json
@@ -39,11 +39,16 @@ from search_spaces.subset import Subset
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
 
+CONDEMNING = ("wrong_result", "findings", "crashed")  # what an emulation says of a kernel; all else is no verdict
+
 Generate = Callable[[Problem, Schedule, Device], Kernel]
 
 
 class VerifyOutcome(Protocol):
-    """What an emulation found. ``worst`` is the largest error over its tolerance, None where there is none."""
+    """What an emulation found. ``worst`` is the largest error over its tolerance, None where there is none.
+
+    Only a status of CONDEMNING says that the kernel is wrong.
+    """
 
     @property
     def ok(self) -> bool: ...
@@ -119,8 +124,8 @@ class Observer(Protocol):
 class TuneResult:
     """``trials`` are the records of this run, ``best`` is the best of the database, both of one provenance; ``best`` is
     None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
-    left. ``interrupted``: by Ctrl-C. ``stopped`` says why the backend could not go on, "" if it could. ``final`` is how
-    the fastest did in turns, where the backend can do that; its candidates are ``finalists``.
+    left. ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
+    ``final`` is how the fastest did in turns, where the backend can do that; its candidates are ``finalists``.
     """
 
     problem: Problem
@@ -176,11 +181,14 @@ def tune(
     from measurements.store import Store  # with sqlalchemy, which the loop itself does without
 
     with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache) as chosen:
+        _refuse_too_large(problem, chosen.device)
         space = family(problem.family).space(problem, chosen.device)
         if chosen.schedules is not None:
             space = Subset(space, chosen.schedules)
         space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
         verifier, note = _verifier(chosen) if verify else (None, "")
+        if chosen.pool is not None:
+            chosen.pool.cache.check()  # before the database is made, so that a refusal leaves nothing behind
         with Store.open(database) as store:
             if chosen.pool is not None:
                 chosen.pool.cache.prepare()
@@ -277,6 +285,8 @@ class Tuner:
             interrupted = True
         except RunnerStopped as error:
             stopped = str(error)
+        except HostFailure as error:
+            stopped = f"a new best cannot be proven: {error}; or give --no-verify"
         return TuneResult(
             problem=self._problem,
             device=self._device,
@@ -297,6 +307,9 @@ class Tuner:
         """Tell the sampler what is known, and reuse what the same tools found out about the same kernels."""
         fingerprint = canonical_json(self._fingerprint)
         for record in earlier:
+            if record.status is Status.UNPROVEN:  # it may be tried again, and its kernel must be
+                self._known.pop(record.kernel_digest or "", None)
+                continue
             if record.space_version == self._space_version:
                 self._sampler.tell(record.schedule, record.measurement)
             if record.kernel_digest is not None and record.fingerprint == fingerprint:
@@ -464,23 +477,28 @@ class Tuner:
         try:
             outcome = self._verifier(self._problem, schedule)
         except ValueError as error:  # a record of earlier code, whose schedule breaks a law of today
-            reason, worst = str(error), None
+            status, reason, worst = Status.UNPROVEN, str(error), None
         else:
             if outcome.ok:
                 return dataclasses.replace(measurement, error=outcome.worst)
+            status = Status.WRONG_RESULT if outcome.status in CONDEMNING else Status.UNPROVEN
             reason, worst = f"{outcome.status}: {outcome.reason}", outcome.worst
-        wrong = Status.WRONG_RESULT
-        return dataclasses.replace(measurement, status=wrong, reason=f"emulated: {reason}", timing=None, error=worst)
+        return dataclasses.replace(measurement, status=status, reason=f"emulated: {reason}", timing=None, error=worst)
 
 
 def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:
-    """Who judges new bests, and a line for people where nobody can."""
+    """Who judges new bests, and a line for people where there is no compiler for it.
+
+    Raises ValueError where there is one and the proof cannot be had all the same.
+    """
     if chosen.runner.provenance is not Provenance.ESTIMATED:
         return None, ""  # it runs, or ran when it was recorded, and its results are compared
     try:
-        host_compiler()
+        check_host()
     except HostCompilerMissing as error:
         return None, f"new bests are not proven: {error}"
+    except HostFailure as error:
+        raise ValueError(f"new bests cannot be proven here: {error}; or give --no-verify") from error
     return lambda problem, schedule: verify_one(problem, schedule, chosen.device), ""
 
 
@@ -488,6 +506,15 @@ def simplicity(space: Space) -> Complexity:
     """How many parameters of a schedule are not at their defaults."""
     defaults = {p.name: p.default for p in space.parameters}
     return lambda schedule: sum(value != defaults.get(name) for name, value in schedule.items)
+
+
+def _refuse_too_large(problem: Problem, device: Device) -> None:
+    """Raises ValueError where the arrays of a problem do not fit into the memory of the device."""
+    if problem.min_bytes > device.memory_bytes:
+        raise ValueError(
+            f"the arrays of this problem take {problem.min_bytes:,} bytes, more than the {device.memory_bytes:,} "
+            f"that {device.name} has: tune a smaller problem, or for another --device"
+        )
 
 
 def _refuse_other_cache(store: Trials, problem: Problem, chosen: backends.Backend, warm: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.codegen import generate
-from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite, emulate
+from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
 from measurements.verification import check
 from search_spaces.devices import Device
 from search_spaces.dtypes import FloatArray
@@ -73,9 +73,16 @@ def verify_one(
 ) -> Verification:
     """Emulate one schedule on inputs drawn from ``seed``.
 
-    Raises ValueError if the schedule breaks a law, HostCompilerMissing without a host compiler.
+    Raises ValueError if the schedule breaks a law, HostFailure where this machine cannot emulate.
     """
     small = emulated_problem(problem, schedule)
+    try:
+        return _verified(small, schedule, device, seed, time_limit)
+    except MemoryError as error:
+        raise HostFailure("there is not enough memory to verify: free some, or raise the limit (ulimit -v)") from error
+
+
+def _verified(small: Problem, schedule: Schedule, device: Device, seed: int, time_limit: float) -> Verification:
     inputs = small.random_inputs(seed)
     run = emulate(generate(small, schedule, device), inputs, time_limit=time_limit)
     if run.status not in ("ok", "findings"):

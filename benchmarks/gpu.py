@@ -46,7 +46,7 @@ from benchmarks.gpu_problems import matmuls, others
 from benchmarks.journal import Journal
 from measurements import recording
 from measurements.compile import CompilePool, NvrtcMissing
-from measurements.emulator import HostCompilerMissing, emulate, host_compiler
+from measurements.emulator import HostFailure, check_host, emulate
 from measurements.measurement import Measurement, Status
 from measurements.recording import Recording
 from measurements.runners.base import Arm, Candidate, RunnerStopped
@@ -199,8 +199,8 @@ class Benchmark:
     def _agree(self, seconds: float) -> None:
         """The same candidates on the GPU and in the emulator, on the same inputs."""
         try:
-            host_compiler()
-        except HostCompilerMissing as error:
+            check_host()
+        except HostFailure as error:
             return self._leave_out(f"the emulator: {error}")
         until = time.monotonic() + seconds
         self._say(f"the GPU against the emulator, for at most {seconds:.0f} s")

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from measurements.cache_folder import cache_root, check_writable, make_folder
 from measurements.kernel import Kernel
 from measurements.measurement import Resources
 
@@ -47,18 +48,15 @@ class CompileCache:
         self.folder = default_folder() if folder is None else Path(folder)
         self._entries, self._cubins = self.folder / "entries", self.folder / "cubins"
 
+    def check(self) -> None:
+        """Raises ValueError where the folder cannot be made or written. Makes nothing."""
+        for part in (self._entries, self._cubins):
+            check_writable(part)
+
     def prepare(self) -> None:
         """Make the folder. Raises ValueError where it cannot be made or written."""
-        try:
-            for part in (self._entries, self._cubins):
-                part.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryFile(dir=part):
-                    pass
-        except OSError as error:
-            raise ValueError(
-                f"the compile cache {str(self.folder)!r} cannot be written ({error.strerror}): "
-                "set AUTOSCHED_CACHE_DIR to a folder that can"
-            ) from None
+        for part in (self._entries, self._cubins):
+            make_folder(part)
 
     @staticmethod
     def key(kernel: Kernel, arch: str, options: Sequence[str], toolchain: str) -> str:
@@ -122,12 +120,8 @@ class CompileCache:
 
 
 def default_folder() -> Path:
-    """``cubin`` below AUTOSCHED_CACHE_DIR, else below ``autosched`` in the user's cache folder (XDG)."""
-    given = os.environ.get("AUTOSCHED_CACHE_DIR")
-    if given:
-        return Path(given) / "cubin"
-    caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else Path.home() / ".cache") / "autosched" / "cubin"
+    """``cubin`` in the cache of this machine. Raises CacheUnusable without a home."""
+    return cache_root() / "cubin"
 
 
 def _resources(data: dict[str, int]) -> Resources:

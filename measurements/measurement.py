@@ -17,6 +17,7 @@ class Status(StrEnum):
     LAUNCH_ERROR = "launch_error"
     TIMEOUT = "timeout"
     WRONG_RESULT = "wrong_result"
+    UNPROVEN = "unproven"  # without a GPU: its emulation gave no verdict, such as one that did not end
     CRASHED = "crashed"
     UNRECORDED = "unrecorded"  # replay: the recording does not hold this schedule
 

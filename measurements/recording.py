@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +155,12 @@ def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = 
         return None
     same = [r for r in read(path) if (r.problem_key, r.device) == (problem.key(), device) and not _is_warm(r)]
     return max(same, key=lambda r: r.records[-1].created, default=None)
+
+
+def installed(folder: str | os.PathLike[str] | None = None) -> dict[str, int]:
+    """How many problems are recorded below ``folder`` (RECORDED), by device."""
+    found = sorted(Path(RECORDED if folder is None else folder).glob(f"*/*{SUFFIX}"))
+    return dict(Counter(path.parent.name for path in found))
 
 
 def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:

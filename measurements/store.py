@@ -258,7 +258,7 @@ class Store:
         One provenance is ranked, never a mixture: the one asked for, else measured before replayed before estimated.
         Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, on the
         newest record; only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is
-        never the best. The first one tried wins a tie.
+        never the best, nor is a schedule while its newest trial is unproven. The first one tried wins a tie.
 
         Where finalists were timed in turns, the newest winner of that stands before everything tried up to then, and
         only schedules tried since may beat it by their medians. A finalist's time is that of its newest final.
@@ -489,7 +489,10 @@ def _ranked(rows: Sequence[Any], wrong: set[tuple[str, str | None]]) -> dict[str
         tried.setdefault((row.provenance, row.schedule_key), []).append(row)
     usable: dict[str, list[_Ranked]] = {}
     for (provenance, key), all_of_schedule in tried.items():
-        digest = all_of_schedule[-1].kernel_digest
+        newest = all_of_schedule[-1]
+        if newest.status == Status.UNPROVEN.value:
+            continue
+        digest = newest.kernel_digest
         same = [row for row in all_of_schedule if row.kernel_digest == digest and row.status == Status.OK.value]
         if not same or (key, digest) in wrong:
             continue

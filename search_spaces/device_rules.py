@@ -1,6 +1,8 @@
-"""The rules that a block must keep to be launched, the same for every family."""
+"""The rules that a block and a grid must keep to be launched, the same for every family."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -8,6 +10,21 @@ from search_spaces.columns import Columns
 from search_spaces.devices import Device
 from search_spaces.parameters import IntArray
 from search_spaces.rules import Rule
+
+MOST_BLOCKS = 2**31 - 1  # of a grid along x, the only axis that kernels use (CUDA C++ Programming Guide)
+
+
+def grid_rule(needs: tuple[str, ...], blocks: Callable[[Columns], IntArray]) -> Rule:
+    """The law that a launch counts its ``blocks``, which follow from the columns in ``needs``."""
+    return Rule(
+        "grid",
+        needs,
+        lambda c: blocks(c) <= MOST_BLOCKS,
+        lambda v: (
+            f"the grid has more than the {MOST_BLOCKS} blocks of a launch "
+            f"with {', '.join(f'{name} = {v[name]}' for name in needs)}"
+        ),
+    )
 
 
 def device_rules(device: Device) -> tuple[Rule, ...]:

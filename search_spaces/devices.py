@@ -44,6 +44,7 @@ class Device:
     max_threads_per_sm: int
     max_blocks_per_sm: int
     l2_bytes: int
+    memory_bytes: int  # of the data sheet, whose GB are GiB; a little of it is the driver's
     dram_bandwidth: float
     clock_hz: float
     tensor_clock_hz: float
@@ -164,8 +165,8 @@ _GEFORCE_TENSOR = (("f16", 512.0), ("bf16", 512.0), ("tf32", 256.0))  # f32 accu
 # (85 flops per byte); 8 TB/s is again 33 bytes per cycle and SM, assumed for the PCIe card too. The smaller chips have
 # half as wide a path to each SM: 16 bytes per cycle and SM.
 _H200 = Device(
-    # NVIDIA H200 data sheet (SXM): 4.8 TB/s, 989 TFLOP/s f16 dense, 67 TFLOP/s f32; H100 white paper for the SM and the
-    # clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
+    # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 67 TFLOP/s f32; H100 white paper for the SM
+    # and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
     name="h200",
     sm=90,
     arch="sm_90a",
@@ -175,6 +176,7 @@ _H200 = Device(
     max_threads_per_sm=2048,
     max_blocks_per_sm=32,
     l2_bytes=60 * 2**20,
+    memory_bytes=141 * 2**30,
     dram_bandwidth=4.8e12,
     clock_hz=1.98e9,
     tensor_clock_hz=1.83e9,
@@ -188,19 +190,22 @@ _H200 = Device(
 DEVICES: tuple[Device, ...] = (
     _H200,
     dataclasses.replace(
-        # H100 white paper (SXM5): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 66.9 TFLOP/s f32.
+        # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 66.9 TFLOP/s f32.
         _H200,
         name="h100",
         l2_bytes=50 * 2**20,
+        memory_bytes=80 * 2**30,
         dram_bandwidth=3.35e12,
         driver_names=("NVIDIA H100 80GB HBM3",),
     ),
     dataclasses.replace(
-        # H100 white paper (PCIe): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16 dense.
+        # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
+        # dense.
         _H200,
         name="h100_pcie",
         sm_count=114,
         l2_bytes=50 * 2**20,
+        memory_bytes=80 * 2**30,
         dram_bandwidth=2.039e12,
         clock_hz=1.755e9,
         tensor_clock_hz=1.62e9,
@@ -219,6 +224,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=2048,
         max_blocks_per_sm=32,
         l2_bytes=40 * 2**20,
+        memory_bytes=80 * 2**30,
         dram_bandwidth=2.039e12,
         clock_hz=1.41e9,
         tensor_clock_hz=1.41e9,
@@ -229,7 +235,8 @@ DEVICES: tuple[Device, ...] = (
         driver_names=("NVIDIA A100-SXM4-80GB",),
     ),
     Device(
-        # A10 data sheet: 600 GB/s, 125 TFLOP/s f16 dense, 31.2 TFLOP/s f32; GA102 white paper: 6 MB of L2, 72 SMs.
+        # A10 data sheet: 24 GB, 600 GB/s, 125 TFLOP/s f16 dense, 31.2 TFLOP/s f32; GA102 white paper: 6 MB of L2, 72
+        # SMs.
         name="a10",
         sm=86,
         arch="sm_86",
@@ -239,6 +246,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=16,
         l2_bytes=6 * 2**20,
+        memory_bytes=24 * 2**30,
         dram_bandwidth=600e9,
         clock_hz=1.695e9,
         tensor_clock_hz=1.695e9,
@@ -249,7 +257,7 @@ DEVICES: tuple[Device, ...] = (
         driver_names=("NVIDIA A10",),
     ),
     Device(
-        # GA102 white paper: 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 35.6 TFLOP/s f32.
+        # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 35.6 TFLOP/s f32.
         name="rtx3090",
         sm=86,
         arch="sm_86",
@@ -259,6 +267,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=16,
         l2_bytes=6 * 2**20,
+        memory_bytes=24 * 2**30,
         dram_bandwidth=936.2e9,
         clock_hz=1.695e9,
         tensor_clock_hz=1.695e9,
@@ -269,7 +278,8 @@ DEVICES: tuple[Device, ...] = (
         driver_names=("NVIDIA GeForce RTX 3090",),
     ),
     Device(
-        # Ada white paper: 128 SMs, 2520 MHz, 72 MB of L2, 1008 GB/s, 165.2 TFLOP/s f16 with f32 accumulation, 82.6 f32.
+        # Ada white paper: 24 GB, 128 SMs, 2520 MHz, 72 MB of L2, 1008 GB/s, 165.2 TFLOP/s f16 with f32 accumulation,
+        # 82.6 f32.
         name="rtx4090",
         sm=89,
         arch="sm_89",
@@ -279,6 +289,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=24,
         l2_bytes=72 * 2**20,
+        memory_bytes=24 * 2**30,
         dram_bandwidth=1.008e12,
         clock_hz=2.52e9,
         tensor_clock_hz=2.52e9,
@@ -289,7 +300,8 @@ DEVICES: tuple[Device, ...] = (
         driver_names=("NVIDIA GeForce RTX 4090",),
     ),
     Device(
-        # L4 data sheet: 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 30.3 TFLOP/s f32; AD104: 58 SMs, 48 MB of L2.
+        # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 30.3 TFLOP/s f32; AD104: 58 SMs, 48 MB of
+        # L2.
         name="l4",
         sm=89,
         arch="sm_89",
@@ -299,6 +311,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=24,
         l2_bytes=48 * 2**20,
+        memory_bytes=24 * 2**30,
         dram_bandwidth=300e9,
         clock_hz=2.04e9,
         tensor_clock_hz=2.04e9,
@@ -309,7 +322,8 @@ DEVICES: tuple[Device, ...] = (
         driver_names=("NVIDIA L4",),
     ),
     Device(
-        # L40S data sheet: 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 91.6 TFLOP/s f32; AD102: 142 SMs, 96 MB of L2.
+        # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 91.6 TFLOP/s f32; AD102: 142 SMs, 96 MB
+        # of L2.
         name="l40s",
         sm=89,
         arch="sm_89",
@@ -319,6 +333,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=24,
         l2_bytes=96 * 2**20,
+        memory_bytes=48 * 2**30,
         dram_bandwidth=864e9,
         clock_hz=2.52e9,
         tensor_clock_hz=2.52e9,

@@ -17,14 +17,22 @@ from autosched.cli.problem_options import for_family
 from autosched.cli.space import space
 from autosched.cli.tune import tune
 from autosched.cli.verify import verify
-from measurements.emulator import HostCompilerMissing
+from measurements.emulator import HostFailure
 from measurements.store import StoreError
 from search_spaces.family import families
 from search_spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-_MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # not ours to mend
+_MACHINE_ERRORS = (  # not ours to mend
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+)
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -103,21 +111,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, StoreError, HostCompilerMissing) as error:
+    except (InputError, StoreError, HostFailure) as error:
         return _complain(str(error))
     except EmptySpace as error:
         return _complain(str(error), NO)
+    except MemoryError:
+        return _complain("there is not enough memory for this: free some, or raise the limit (ulimit -v)")
     except BrokenPipeError:  # the reader of a pipe went away (`autosched ... | head`): nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO
     except OSError as error:
         if error.errno is None:  # raised by our own code, with a sentence
             return _complain(str(error))
+        if not _folder_is_there():
+            return _complain("the current folder has been deleted: change to another one")
         if error.errno not in _MACHINE_ERRORS:
             raise
         place = error.filename or "a file"
         return _complain(f"{place} cannot be written ({error.strerror}): make room, or change its permissions")
     return int(status or 0)
+
+
+def _folder_is_there() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def _usage_line(error: Any) -> str:

@@ -1,17 +1,21 @@
 """``autosched doctor``: what this machine has, what can run on it, and how to get the rest. It never fails.
 
 ``--json``: ``autosched``, ``python``, ``platform``, ``gpus`` (``name``, ``memory_bytes``, ``compute_capability``),
-``no_gpu_reason``, ``parts`` (``name``, ``version`` or null, ``note``), ``abilities`` (``name``, ``runs``, ``note``) and
-``cache`` (``folder``, ``files``, ``bytes``).
+``no_gpu_reason``, ``parts`` (``name``, ``version``, null where there is none that works, ``note``), ``abilities``
+(``name``, ``runs``, ``note``) and ``cache`` (``folder``, ``files``, ``bytes``, ``problem``: why it cannot be written,
+or "").
 """
 
 import importlib
+import importlib.util
+import os
 import platform
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Annotated
 
@@ -20,23 +24,35 @@ from rich.console import Console
 
 from autosched import report
 from autosched.cli.output import print_json, stdout_console
-from measurements.compile_cache import default_folder
+from measurements.cache_folder import CacheUnusable, cache_root, check_writable
+from measurements.compile_cache import CompileCache
+from measurements.emulator import HostFailure, check_compiler, emulator_folder
 from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.recording import installed
 from measurements.runners.cuda import cuda_available
 
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
-_GET_COMPILER = "install g++ or clang++"
 _ASK_SECONDS = 10.0  # for another program to answer
 _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that autosched can use. ``version`` is None where it is missing; ``note`` is where it is or why not."""
+    """One thing that autosched can use. ``version`` is None where none works; ``note`` is where it is or why not."""
 
     name: str
     version: str | None
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Where compiled things are kept, and how much; ``problem`` says why it cannot be written, "" if it can."""
+
+    folder: str
+    files: int
+    bytes: int
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -73,9 +89,8 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
         asked = pool.submit(_cuda), pool.submit(_nvrtc), pool.submit(_host_compiler)
         cuda, nvrtc, compiler = asked[0].result(), asked[1].result(), asked[2].result()
     parts = (cuda.driver, cuda.cupy, nvrtc, compiler, *(_package(name) for name in _LIBRARIES))
-    abilities = _abilities(cuda, nvrtc, compiler)
-    folder = default_folder().parent
-    files, used = _content(folder)
+    cache = _cache()
+    abilities = _abilities(cuda, nvrtc, compiler, cache)
     if json:
         print_json(
             {
@@ -86,24 +101,25 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
                 "no_gpu_reason": cuda.reason,
                 "parts": [asdict(part) for part in parts],
                 "abilities": [asdict(ability) for ability in abilities],
-                "cache": {"folder": str(folder), "files": files, "bytes": used},
+                "cache": asdict(cache),
             }
         )
         return 0
-    cache = f"{folder}: {report.count(files)} files, {report.size(used)}" if files else f"{folder}: empty"
     _show(stdout_console(), cuda, parts, abilities, cache)
     return 0
 
 
-def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tuple[Ability, ...], cache: str) -> None:
+def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tuple[Ability, ...], cache: Cache) -> None:
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     console.print(f"autosched {version('autosched')}, {python}")
     console.print()
     gpus = [f"{g.name}, {report.size(g.memory_bytes)}, compute capability {g.compute_capability}" for g in cuda.gpus]
     rows = [("GPU", text) for text in gpus] or [("GPU", f"none answers: {cuda.reason}")]
     for part in parts:
-        rows.append((part.name, ", ".join(text for text in (part.version or "missing", part.note) if text)))
-    console.print(report.facts([*rows, ("cache", cache)]))
+        rows.append((part.name, ", ".join(text for text in (part.version or "none", part.note) if text)))
+    held = f"{report.count(cache.files)} files, {report.size(cache.bytes)}" if cache.files else "empty"
+    rows.append(("cache", cache.problem or f"{cache.folder}: {held}"))
+    console.print(report.facts(rows))
     console.print()
     made = report.table("can run", "here", "", fold=("",))
     for ability in abilities:
@@ -111,46 +127,50 @@ def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tupl
     console.print(made)
 
 
-def _abilities(cuda: Cuda, nvrtc: Part, compiler: Part) -> tuple[Ability, ...]:
-    gpu, can_compile, can_emulate = bool(cuda.gpus), nvrtc.version is not None, compiler.version is not None
-    if gpu and can_compile:
-        measure = "times are measured on the GPU"
-    else:
-        measure = "needs an NVIDIA GPU" if not gpu and cuda.cupy.version else f"needs an NVIDIA GPU and {_GET_CUDA}"
+def _abilities(cuda: Cuda, nvrtc: Part, compiler: Part, cache: Cache) -> tuple[Ability, ...]:
+    no_cache = "needs a cache that can be written" if cache.problem else ""
+    no_compile = no_cache if nvrtc.version else _GET_CUDA
+    no_emulate = no_cache if compiler.version else compiler.note
+    no_measure = no_compile
+    if not cuda.gpus:
+        no_measure = "needs an NVIDIA GPU" if cuda.cupy.version else f"needs an NVIDIA GPU and {_GET_CUDA}"
+    recorded = installed()
+    problems = report.plural(sum(recorded.values()), "problem")
+    devices = ", ".join(f"{name} ({n})" for name, n in recorded.items())
+    no_replay = "" if recorded else "no recordings are here: python -m measurements.recording FILE adds them"
     return (
-        Ability("tune --backend cuda", gpu and can_compile, measure),
-        Ability(
-            "tune --backend estimate",
-            can_compile,
-            "times are estimated for a named device, no GPU needed" if can_compile else _GET_CUDA,
-        ),
-        Ability(
-            "verify",
-            can_emulate,
-            "candidates are emulated on the CPU, no GPU needed" if can_emulate else _GET_COMPILER,
-        ),
+        _ability("tune --backend cuda", no_measure, "times are measured on the GPU"),
+        _ability("tune --backend replay", no_replay, f"{problems} measured earlier on {devices}, no GPU needed"),
+        _ability("tune --backend estimate", no_compile, "times are estimated for a named device, no GPU needed"),
+        _ability("verify", no_emulate, "candidates are emulated on the CPU, no GPU needed"),
         Ability("space, best", True, "need nothing more"),
     )
+
+
+def _ability(name: str, why_not: str, note: str) -> Ability:
+    return Ability(name, not why_not, why_not or note)
 
 
 def _cuda() -> Cuda:
     answers, reason = cuda_available()
     driver = _driver()
-    try:
-        cupy = importlib.import_module("cupy")
-    except ModuleNotFoundError:
-        return Cuda(driver, Part("cupy", None, _GET_CUDA), (), reason)
-    except Exception as error:  # a broken installation raises whatever its libraries raise
-        return Cuda(driver, Part("cupy", None, f"{_first_line(error)}; {_GET_CUDA}"), (), reason)
-    here = Part("cupy", str(cupy.__version__))
-    if not answers:
+    here = _cupy()
+    if not answers:  # and cupy is not imported, which would make a folder in the user's home
         return Cuda(driver, here, (), reason)
+    cupy = importlib.import_module("cupy")
     runtime = cupy.cuda.runtime
     try:
         gpus = tuple(_gpu(runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
     except Exception as error:  # the GPU went away since it answered
         return Cuda(driver, here, (), _first_line(error))
     return Cuda(driver, here, gpus, "")
+
+
+def _cupy() -> Part:
+    if importlib.util.find_spec("cupy") is None:
+        return Part("cupy", None, _GET_CUDA)
+    wheels = packages_distributions().get("cupy", [])  # cupy-cuda13x, for example
+    return Part("cupy", version(wheels[0]) if wheels else "unknown version")
 
 
 def _gpu(properties: dict[str, object]) -> Gpu:
@@ -179,11 +199,11 @@ def _nvrtc() -> Part:
 
 
 def _host_compiler() -> Part:
-    for name in ("g++", "clang++"):
-        answer = _answer(name, "-dumpfullversion") if name == "g++" else _answer(name, "-dumpversion")
-        if answer:
-            return Part("host compiler", f"{name} {answer}", shutil.which(name) or "")
-    return Part("host compiler", None, _GET_COMPILER)
+    try:
+        compiler = check_compiler()
+    except HostFailure as error:
+        return Part("host compiler", None, str(error))
+    return Part("host compiler", compiler.identity, compiler.path)
 
 
 def _answer(program: str, *arguments: str) -> str:
@@ -205,16 +225,28 @@ def _package(name: str) -> Part:
         return Part(name, None, f"pip install {name}")
 
 
+def _cache() -> Cache:
+    try:
+        folder = cache_root()
+    except CacheUnusable as error:
+        return Cache("", 0, 0, str(error))
+    files, used = _content(folder)
+    try:
+        CompileCache().check()
+        check_writable(emulator_folder())
+    except CacheUnusable as error:
+        return Cache(str(folder), files, used, str(error))
+    return Cache(str(folder), files, used, "")
+
+
 def _content(folder: Path) -> tuple[int, int]:
-    """Number of files below ``folder``, and their bytes; files that vanish meanwhile do not count."""
+    """Number of files below ``folder``, and their bytes; what cannot be looked at does not count."""
     files = used = 0
-    for path in folder.rglob("*"):
-        try:
-            if path.is_file():
-                used += path.stat().st_size
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # it may vanish meanwhile
+                used += os.stat(os.path.join(place, name)).st_size
                 files += 1
-        except OSError:
-            continue
     return files, used
 
 

@@ -134,6 +134,8 @@ def _draw(family: AnyFamily, problem: Problem, schedule: Schedule, device: Devic
     drawings = family.drawings(problem, schedule, device)
     if not drawings:
         raise InputError(f"--picture: {family.name} has no layouts to draw: leave --picture out")
+    if not path.parent.is_dir():  # before matplotlib is loaded, which makes folders of its own
+        raise InputError(f"--picture cannot write {path} (there is no such folder): name a file in a folder you own")
     try:
         draw(drawings, path)
     except (ImportError, ValueError) as error:

@@ -108,7 +108,7 @@ def tune(
     else:
         _show(stdout_console(), result, db)
     if result.stopped:
-        print(f"autosched: the backend stopped: {result.stopped}; everything so far is kept in {db}", file=sys.stderr)
+        print(f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {db}", file=sys.stderr)
     if result.interrupted:
         return STOPPED
     return 0 if result.best is not None and not result.stopped else NO

@@ -24,7 +24,7 @@ from autosched.cli.problem_options import maybe_problem, problem_from, whole_num
 from autosched.cli.progress import Counter as Progress
 from autosched.verify import Verification
 from autosched.verify import verify as emulate_all
-from measurements.emulator import SharedSite, cache_folder, host_compiler
+from measurements.emulator import SharedSite, check_host
 from measurements.measurement import Status
 from measurements.store import Store
 from search_spaces.devices import Device
@@ -84,8 +84,7 @@ def verify(
         store = Store.open(db, create=False)
         jobs = _stored(store, family, maybe_problem(family, given), where, sample)
         origin = f"stored in {store.name}"
-    host_compiler()
-    cache_folder()  # both raise before anything is printed, if nothing can be emulated here
+    check_host()  # raises before anything is printed, if nothing can be emulated here
     started = time.monotonic()
     console = stdout_console()
     done: list[tuple[Problem, list[Verification]]] = []

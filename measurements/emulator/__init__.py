@@ -1,8 +1,16 @@
 """Runs kernels without a GPU: numbers, races, bounds, barriers, and memory transactions, on the CPU."""
 
-from measurements.emulator.build import HostCompilerMissing, cache_folder, host_compiler
+from measurements.emulator.build import cache_folder
 from measurements.emulator.emulator import EmulationJob, emulate, emulate_many
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite
+from measurements.emulator.host import (
+    HostCompilerMissing,
+    HostFailure,
+    check_compiler,
+    check_host,
+    emulator_folder,
+    host_compiler,
+)
 
 __all__ = [
     "Emulation",
@@ -11,9 +19,13 @@ __all__ = [
     "FindingKind",
     "GlobalSite",
     "HostCompilerMissing",
+    "HostFailure",
     "SharedSite",
     "cache_folder",
+    "check_compiler",
+    "check_host",
     "emulate",
     "emulate_many",
+    "emulator_folder",
     "host_compiler",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import signal
 import subprocess
 import tempfile
 import time
@@ -22,10 +23,12 @@ import numpy as np
 
 from measurements.emulator.build import CompiledKernel, KernelCompileError, compile_kernel, runner
 from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
+from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.kernel import Kernel
 from search_spaces.problem import Array, Operand
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
 GRACE_SECONDS = 10.0  # for start and report of a runner, which keeps the time limit itself
 
 
@@ -47,18 +50,23 @@ def emulate(kernel: Kernel, inputs: Mapping[str, Array], *, time_limit: float = 
     without the compile. ``check=False`` leaves out races and initialisation (bounds, alignment, deadlocks and counts
     stay) and is faster.
 
-    Raises HostCompilerMissing, and ValueError for inputs that do not fit or a launch that no GPU could do. A kernel
-    that does not compile, crashes or does not end is a status of the result.
+    Raises HostFailure where this machine keeps it from being done (no compiler, a broken one, no memory, a full disk),
+    and ValueError for inputs that do not fit or a launch that no GPU could do. A kernel that does not compile, crashes
+    or does not end is a status of the result.
     """
-    arrays = _check(kernel, inputs, time_limit)
     try:
+        arrays = _check(kernel, inputs, time_limit)
         compiled = compile_kernel(kernel)
+        with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
+            return _run(kernel, arrays, compiled, Path(folder), time_limit, check)
     except KernelCompileError as error:
         return Emulation(
-            "compile_error", {}, (), (), (), reason=error.reason, log=error.log, compile_seconds=error.seconds
+            error.status, {}, (), (), (), reason=error.reason, log=error.log, compile_seconds=error.seconds
         )
-    with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
-        return _run(kernel, arrays, compiled, Path(folder), time_limit, check)
+    except OSError as error:
+        raise HostFailure(machine_sentence(error)) from error
+    except MemoryError as error:
+        raise HostFailure("the emulator is out of memory: free some, or raise its limit (ulimit -v)") from error
 
 
 def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulation]:
@@ -184,13 +192,18 @@ def _run(
         code, said = done.returncode, done.stderr
     except subprocess.TimeoutExpired:  # subprocess.run has killed it
         killed, code, said = True, 0, ""
+    if code == 4:  # the library cannot be loaded
+        if "undefined symbol" in said:  # it calls a function that the emulator does not have
+            return Emulation(
+                "compile_error", {}, (), (), (), reason=said.strip(), log=said, compile_seconds=compiled.seconds
+            )
+        compiled.path.unlink(missing_ok=True)  # compiled again next time
+        raise HostFailure(f"a compiled kernel cannot be loaded ({last_line(said)}): try again, or repair the compiler")
     events = _Events(report.read_text(errors="replace"))
-    if code == 4:  # the library cannot be loaded: it calls a function that the emulator does not have
-        return Emulation(
-            "compile_error", {}, (), (), (), reason=said.strip(), log=said, compile_seconds=compiled.seconds
-        )
-    if code > 0 and code != 2:  # 2: it has reported a crash or the end of its time
-        raise RuntimeError(f"the emulator's runner failed: {said.strip()}")
+    if events.end is None and not killed and -code not in _CRASHES:  # 0, 2: the report is cut short
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        why = f": {last_line(said)}" if said.strip() else ""
+        raise HostFailure(f"an emulated launch {how}{why}; make room in memory and on disk, and try again")
     status, reason = events.status(killed, code, time_limit)
     return Emulation(
         status=status,

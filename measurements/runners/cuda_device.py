@@ -47,10 +47,10 @@ def cuda_device(gpu: int = 0) -> Device:
     found = _probe(gpu)
     if isinstance(found, str):
         raise ValueError(found)
-    return device_row(str(found["name"]), found["attributes"])
+    return device_row(str(found["name"]), found["attributes"], int(found["memory_bytes"]))
 
 
-def device_row(name: str, attributes: Mapping[str, int]) -> Device:
+def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> Device:
     """The row of the GPU that the driver calls ``name``, with CUDA device attributes named as in ``cudaDeviceAttr``.
 
     Raises UnknownDevice where no row has its compute capability.
@@ -60,7 +60,9 @@ def device_row(name: str, attributes: Mapping[str, int]) -> Device:
     try:
         row = device_of_driver_name(name)
         # A slice of a GPU (MIG) bears its name, but not its size.
-        return row if row.sm_count == sm_count else dataclasses.replace(row, sm_count=sm_count, l2_bytes=l2_bytes)
+        if row.sm_count == sm_count:
+            return row
+        return dataclasses.replace(row, sm_count=sm_count, l2_bytes=l2_bytes, memory_bytes=memory_bytes)
     except UnknownDevice:
         pass
     siblings = [row for row in DEVICES if row.sm == sm]
@@ -87,4 +89,5 @@ def device_row(name: str, attributes: Mapping[str, int]) -> Device:
         registers_per_sm=attributes["MaxRegistersPerMultiprocessor"],
         sm_count=sm_count,
         l2_bytes=l2_bytes,
+        memory_bytes=memory_bytes,
     )

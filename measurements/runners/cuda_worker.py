@@ -281,7 +281,7 @@ class GpuWorker:
         if self._loads % _LOADS_PER_FLUSH == 0:
             cp.clear_memo()  # cupy remembers every module it loads; this lets the GPU's memory go
         function = cp.RawModule(path=kernel["cubin"]).get_function(kernel["name"])
-        if kernel["shared"]:
+        if kernel["shared"]:  # the carveout is left to the driver, as in autosched.runtime
             function.max_dynamic_shared_size_bytes = int(kernel["shared"])
         slots = []
         for argument in kernel["arguments"]:

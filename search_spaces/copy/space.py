@@ -12,7 +12,7 @@ import numpy as np
 
 from search_spaces.columns import Columns
 from search_spaces.copy.problem import Copy
-from search_spaces.device_rules import device_rules
+from search_spaces.device_rules import device_rules, grid_rule
 from search_spaces.devices import Device
 from search_spaces.parameters import IntArray, Parameter, categorical, ordinal
 from search_spaces.rules import Attribute, BoolArray, Rule
@@ -20,7 +20,6 @@ from search_spaces.space import Space
 
 REGISTER_OVERHEAD = 16  # registers for addresses and counters, seen at the least in compiled kernels
 MOST_BLOCK_BYTES = 2**18
-MOST_GRID = 2**31 - 1  # blocks of a launch along x
 
 
 @lru_cache(maxsize=64)
@@ -103,12 +102,7 @@ def laws(problem: Copy, device: Device) -> tuple[Rule, ...]:
             staged,
             lambda v: f"{v['stages']} stages need cp.async: {v['copy']} has no round in flight",
         ),
-        Rule(
-            "grid",
-            ("blocks",),
-            lambda c: c["blocks"] <= MOST_GRID,
-            lambda v: f"{v['blocks']} blocks are more than the {MOST_GRID} of a launch",
-        ),
+        grid_rule(("blocks",), lambda c: c["blocks"]),
         *device_rules(device),
     )
 

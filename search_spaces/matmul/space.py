@@ -21,7 +21,7 @@ from search_spaces.data_movement import (
     few_sectors,
     wide_enough,
 )
-from search_spaces.device_rules import device_rules
+from search_spaces.device_rules import MOST_BLOCKS, device_rules, grid_rule
 from search_spaces.devices import Device
 from search_spaces.intrinsics import WARP, Operand, Refusal, TensorIntrinsic, intrinsic, intrinsics_for
 from search_spaces.matmul.problem import Matmul
@@ -36,6 +36,7 @@ REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the leas
 BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
 
 Values = Mapping[str, Value]
+_GRID = ("tile_m", "tile_n", "split_k")  # what the number of blocks follows from
 
 
 @lru_cache(maxsize=64)
@@ -238,6 +239,7 @@ def laws(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         _split_rule(problem),
+        *_grid_rules(problem),
         *device_rules(device),
     )
 
@@ -505,6 +507,19 @@ def _split_rule(problem: Matmul) -> Rule:
             f"of {v['tile_k']}: a split would have nothing to do"
         ),
     )
+
+
+def _grid_rules(problem: Matmul) -> tuple[Rule, ...]:
+    """None for a problem whose smallest tiles make no grid too large: a rule ties its parameters together."""
+
+    def blocks(tile_m: npt.ArrayLike, tile_n: npt.ArrayLike, split_k: npt.ArrayLike) -> IntArray:
+        tiles: IntArray = _ceil_div(problem.m, tile_m) * _ceil_div(problem.n, tile_n)
+        return tiles * problem.batch * np.asarray(split_k, dtype=np.int64)
+
+    domains = {p.name: [int(v) for v in p.values] for p in parameters(problem) if p.name in _GRID}
+    if blocks(min(domains["tile_m"]), min(domains["tile_n"]), max(domains["split_k"])) <= MOST_BLOCKS:
+        return ()
+    return (grid_rule(_GRID, lambda c: blocks(*(c[name] for name in _GRID))),)
 
 
 def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.columns import Columns
-from search_spaces.device_rules import device_rules
+from search_spaces.device_rules import MOST_BLOCKS, device_rules, grid_rule
 from search_spaces.devices import Device
 from search_spaces.matvec.problem import Matvec
 from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
@@ -25,6 +25,7 @@ BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instructi
 W_CACHES = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
 
 Values = Mapping[str, Value]
+_GRID = ("workgroup_m", "workgroup_n", "split_k")  # what the number of blocks follows from
 
 
 @lru_cache(maxsize=64)
@@ -150,7 +151,20 @@ def _threads(c: Columns) -> IntArray:
 
 def laws(problem: Matvec, device: Device) -> tuple[Rule, ...]:
     """Rules without which the kernel does not compile, launch or compute ``problem``."""
-    return (*_distribution_rules(), _split_rule(problem), *device_rules(device))
+    return (*_distribution_rules(), _split_rule(problem), *_grid_rules(problem), *device_rules(device))
+
+
+def _grid_rules(problem: Matvec) -> tuple[Rule, ...]:
+    """None for a problem whose smallest tiles make no grid too large: a rule ties its parameters together."""
+
+    def blocks(workgroup_m: npt.ArrayLike, workgroup_n: npt.ArrayLike, split_k: npt.ArrayLike) -> IntArray:
+        tiles: IntArray = _ceil_div(problem.m, workgroup_m) * _ceil_div(problem.n, workgroup_n)
+        return tiles * np.asarray(split_k, dtype=np.int64)
+
+    domains = {p.name: [int(v) for v in p.values] for p in parameters(problem) if p.name in _GRID}
+    if blocks(min(domains["workgroup_m"]), min(domains["workgroup_n"]), max(domains["split_k"])) <= MOST_BLOCKS:
+        return ()
+    return (grid_rule(_GRID, lambda c: blocks(*(c[name] for name in _GRID))),)
 
 
 def economies(problem: Matvec) -> tuple[Rule, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.columns import Columns
-from search_spaces.device_rules import device_rules
+from search_spaces.device_rules import device_rules, grid_rule
 from search_spaces.devices import Device
 from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
 from search_spaces.row_reduction.problem import RowProblem
@@ -28,7 +28,6 @@ STEP_LIMIT = 1024  # steps of the loop over a row, where more threads could be h
 FULL_WAVES = 2  # blocks per SM from which on splitting rows gains nothing
 SPLIT_FLAG_BYTES = 16
 KEEP_ALIGNMENT = 128
-GRID_LIMIT = 2**31 - 1
 
 Values = Mapping[str, Value]
 
@@ -240,12 +239,7 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
                 "row has seen a part of it: use keep reload and one pass"
             ),
         ),
-        Rule(
-            "grid",
-            ("blocks",),
-            lambda c: c["blocks"] <= GRID_LIMIT,
-            lambda v: f"{v['blocks']} blocks are more than the {GRID_LIMIT} of a launch: let a block take more rows",
-        ),
+        grid_rule(("blocks",), lambda c: c["blocks"]),
     )
 
 

@@ -22,7 +22,7 @@ from search_spaces.data_movement import (
     few_sectors,
     wide_enough,
 )
-from search_spaces.device_rules import device_rules
+from search_spaces.device_rules import device_rules, grid_rule
 from search_spaces.devices import Device
 from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
 from search_spaces.rules import Attribute, BoolArray, Rule
@@ -36,7 +36,6 @@ REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the leas
 DRAINED = 32  # registers of elements on their way from shared memory to out
 MOST_STAGED = 128  # registers of a thread that hold elements
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
-MOST_GRID = 2**31 - 1  # blocks of a launch along x
 NONE = "none"  # the layout of a tile that never is in shared memory
 
 Values = Mapping[str, Value]
@@ -341,14 +340,7 @@ def _tiles(problem: Transpose, tile_rows: IntArray, tile_columns: IntArray) -> I
 
 
 def _grid_law(problem: Transpose) -> Rule:
-    return Rule(
-        "grid",
-        ("tile_rows", "tile_columns"),
-        lambda c: _tiles(problem, c["tile_rows"], c["tile_columns"]) <= MOST_GRID,
-        lambda v: (
-            f"tiles of {v['tile_rows']}x{v['tile_columns']} elements are more than the {MOST_GRID} that a launch counts"
-        ),
-    )
+    return grid_rule(("tile_rows", "tile_columns"), lambda c: _tiles(problem, c["tile_rows"], c["tile_columns"]))
 
 
 def _tile_economies(problem: Transpose) -> tuple[Rule, ...]:

@@ -187,7 +187,7 @@ def test_tune_says_why_a_backend_stopped(run: Run, fake: FakeTune) -> None:
     fake.stopped = "the GPU no longer answers"
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
     assert (status, json.loads(out)["stopped"]) == (1, "the GPU no longer answers")
-    assert "autosched: the backend stopped: the GPU no longer answers" in err
+    assert "autosched: tuning stopped: the GPU no longer answers" in err
 
 
 def test_tune_tells_bad_input_from_a_bug(run: Run, fake: FakeTune) -> None:

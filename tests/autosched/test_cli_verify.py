@@ -84,7 +84,7 @@ class FakeEmulator:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEmulator:
     made = FakeEmulator()
     monkeypatch.setattr(command, "emulate_all", made)
-    monkeypatch.setattr(command, "host_compiler", lambda: None)
+    monkeypatch.setattr(command, "check_host", lambda: None)
     return made
 
 
@@ -179,7 +179,7 @@ def test_a_missing_compiler_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatc
     def missing() -> None:
         raise HostCompilerMissing("the emulator needs a C++ compiler: install g++")
 
-    monkeypatch.setattr(command, "host_compiler", missing)
+    monkeypatch.setattr(command, "check_host", missing)
     assert run("verify", "matmul", *SMALL) == (2, "", "autosched: the emulator needs a C++ compiler: install g++\n")
 
 
@@ -189,13 +189,24 @@ def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytes
         yield  # a generator, as the real one
 
     monkeypatch.setattr(command, "emulate_all", refused)
-    monkeypatch.setattr(command, "host_compiler", lambda: None)
+    monkeypatch.setattr(command, "check_host", lambda: None)
     status, _, err = run("verify", "matmul", *SMALL, "--json")
     assert status == 2
     assert (
         err
         == "autosched: /cache/emulator cannot be written (Permission denied): make room, or change its permissions\n"
     )
+
+
+def test_too_little_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object, **__: object) -> Iterator[Verification]:
+        raise MemoryError("Unable to allocate 5.95 MiB")
+        yield  # a generator, as the real one
+
+    monkeypatch.setattr(command, "emulate_all", exhausted)
+    monkeypatch.setattr(command, "check_host", lambda: None)
+    status, out, err = run("verify", "matmul", *SMALL, "--json")
+    assert (status, out, err.count("\n")) == (2, "", 1) and "not enough memory" in err
 
 
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no host compiler")

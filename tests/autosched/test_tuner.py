@@ -19,7 +19,7 @@ from autosched import tuner as tuner_module
 from autosched.search import Sampler, sampler
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.tuner import Observer, Progress, Start, Tuner, TuneResult, tune
-from measurements.emulator import HostCompilerMissing
+from measurements.emulator import HostCompilerMissing, HostFailure
 from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, RunnerStopped
@@ -401,6 +401,57 @@ class TestProof:
         assert result.best is None
         assert any(r.measurement.reason == "emulated: tile_m must divide 7" for r in store.trials())
 
+    @pytest.mark.parametrize("status", ["timeout", "compile_error"])
+    def test_without_a_verdict_a_schedule_is_neither_best_nor_wrong(self, store: Store, status: str) -> None:
+        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+            return Outcome(False, status, "60 s", None) if schedule["x"] == 8 else Outcome(True)
+
+        first = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
+        unproven = [r for r in first.trials if r.status is Status.UNPROVEN]
+        assert unproven and all(r.schedule["x"] == 8 for r in unproven)
+        assert unproven[0].measurement.reason == f"emulated: {status}: 60 s"
+        assert first.best is not None and first.best.schedule["x"] != 8
+        assert not any(r.status is Status.WRONG_RESULT for r in store.trials())
+
+        runner = FakeRunner(Provenance.ESTIMATED)
+        again = tuned(store, TOTAL, runner, verifier=lambda p, s: Outcome(True))
+        assert {s.key() for s in runner.measured} <= {r.schedule.key() for r in unproven}, "they are tried again"
+        assert again.best is not None and again.best.schedule["x"] == 8
+        assert store.best(PROBLEM, "h200") == again.best
+
+    def test_an_earlier_best_without_a_verdict_is_not_best_until_it_has_one(self, store: Store) -> None:
+        unproven = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
+        assert unproven.best is not None
+        fastest = unproven.best.schedule
+        arguments = {"runner": FakeRunner(Provenance.ESTIMATED, fail=lambda s: Status.CRASHED)}
+        late = tuned(store, 1, verifier=lambda p, s: Outcome(s["x"] != fastest["x"], "timeout", "60 s"), **arguments)
+        assert late.best is not None and late.best.schedule["x"] != fastest["x"]
+        assert store.best(PROBLEM, "h200") == late.best
+
+    def test_a_failure_of_this_machine_stops_the_tune_and_condemns_nothing(self, store: Store) -> None:
+        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+            if schedule["x"] == 8:
+                raise HostFailure("g++ cannot compile: repair it")
+            return Outcome(True)
+
+        result = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
+        assert result.stopped == "a new best cannot be proven: g++ cannot compile: repair it; or give --no-verify"
+        assert store.trials() == list(result.trials)
+        assert not any(r.status in (Status.WRONG_RESULT, Status.UNPROVEN) for r in result.trials)
+        assert result.best == store.best(PROBLEM, "h200")
+        whole = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=lambda p, s: Outcome(True))
+        assert whole.best is not None and whole.best.schedule["x"] == 8
+
+    def test_a_failure_of_this_machine_at_the_start_is_no_verdict_on_what_was_stored(self, store: Store) -> None:
+        before = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
+
+        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+            raise HostFailure("the disk is full: make room")
+
+        result = tuned(store, 5, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
+        assert "the disk is full" in result.stopped and result.trials == ()
+        assert store.count() == 20 and store.best(PROBLEM, "h200") == before.best
+
 
 class TestInterruption:
     def test_ctrl_c_keeps_everything_and_ends_cleanly(self, store: Store) -> None:
@@ -570,7 +621,7 @@ class TestEndToEnd:
         def missing() -> None:
             raise HostCompilerMissing("no C++ compiler: install one")
 
-        monkeypatch.setattr(tuner_module, "host_compiler", missing)
+        monkeypatch.setattr(tuner_module, "check_host", missing)
         result = tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", workers=1)
         assert result.lines[1] == "new bests are not proven: no C++ compiler: install one"
 
@@ -582,6 +633,13 @@ class TestEndToEnd:
         monkeypatch.setattr(tuner_module, "family", lambda name: row)
         with pytest.raises(ValueError, match="never"):
             tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate")
+        assert os.listdir(tmp_path) == []
+
+    def test_a_problem_larger_than_the_device_s_memory_is_refused(self, tmp_path: Path) -> None:
+        large = Matmul(2**18, 2**18, 2**18)
+        assert large.min_bytes > H200.memory_bytes
+        with pytest.raises(ValueError, match=f"{large.min_bytes:,} bytes.*{H200.memory_bytes:,} that h200 has"):
+            tune(large, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate")
         assert os.listdir(tmp_path) == []
 
     @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

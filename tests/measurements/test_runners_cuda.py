@@ -245,19 +245,21 @@ ATTRIBUTES = {
 
 
 def test_a_known_product_is_its_row_and_a_slice_of_it_has_its_own_size():
-    assert device_row("NVIDIA H200", ATTRIBUTES) == H200
-    part = device_row("NVIDIA H200", ATTRIBUTES | {"MultiProcessorCount": 60, "L2CacheSize": 30 * 2**20})
-    assert (part.sm_count, part.l2_bytes) == (60, 30 * 2**20)
+    assert device_row("NVIDIA H200", ATTRIBUTES, 150 * 10**9) == H200
+    slice_of_it = ATTRIBUTES | {"MultiProcessorCount": 60, "L2CacheSize": 30 * 2**20}
+    part = device_row("NVIDIA H200", slice_of_it, 70 * 10**9)
+    assert (part.sm_count, part.l2_bytes, part.memory_bytes) == (60, 30 * 2**20, 70 * 10**9)
 
 
 def test_an_unknown_product_keeps_its_own_name_and_numbers():
-    row = device_row("NVIDIA H200 NVL", ATTRIBUTES)
+    row = device_row("NVIDIA H200 NVL", ATTRIBUTES, 149 * 10**9)
     assert row.name == "h200_nvl"
+    assert row.memory_bytes == 149 * 10**9
     assert row.clock_hz == 1.785e9
     assert row.dram_bandwidth == pytest.approx(4.917e12, rel=1e-3)
     assert row.tensor_flops_per_cycle == H200.tensor_flops_per_cycle
     with pytest.raises(UnknownDevice, match="compute capability 70"):
-        device_row("NVIDIA V100", ATTRIBUTES | {"ComputeCapabilityMajor": 7})
+        device_row("NVIDIA V100", ATTRIBUTES | {"ComputeCapabilityMajor": 7}, 16 * 2**30)
 
 
 def test_whether_a_gpu_answers_is_one_line():

@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <new>
 
 #include "counting.hpp"
 #include "machine.hpp"
@@ -192,4 +193,11 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace autosched::emulator
 
-int main(int argc, char** argv) { return autosched::emulator::run(argc, argv); }
+int main(int argc, char** argv) {
+  // Without memory for its books the emulator fails; as an exception that would look like a crash of the kernel.
+  std::set_new_handler([] {
+    constexpr char message[] = "emulator: out of memory\n";
+    _exit(write(STDERR_FILENO, message, sizeof message - 1) > 0 ? 1 : 3);
+  });
+  return autosched::emulator::run(argc, argv);
+}

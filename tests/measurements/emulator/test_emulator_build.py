@@ -17,6 +17,7 @@ from measurements.emulator import (
     Emulation,
     EmulationJob,
     HostCompilerMissing,
+    HostFailure,
     build,
     cache_folder,
     emulate,
@@ -138,7 +139,7 @@ def test_cache_is_pruned_oldest_first(
 def test_unusable_cache_folder_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(OSError, match="set AUTOSCHED_CACHE_DIR"):
+    with pytest.raises(HostFailure, match="set AUTOSCHED_CACHE_DIR"):
         cache_folder()
 
 

@@ -1,0 +1,51 @@
+"""Where compiled things are kept on this machine, and whether that place can be written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+class CacheUnusable(ValueError):
+    """The cache cannot be made or written. The message is one line that says what to do."""
+
+
+def cache_root() -> Path:
+    """AUTOSCHED_CACHE_DIR, else ``autosched`` in the user's cache folder (XDG). Raises CacheUnusable without a home."""
+    chosen = os.environ.get("AUTOSCHED_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    caches = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(caches) if caches else Path.home() / ".cache") / "autosched"
+    except RuntimeError as error:
+        raise CacheUnusable("there is no home folder to cache in: set AUTOSCHED_CACHE_DIR to a folder") from error
+
+
+def check_writable(folder: Path) -> None:
+    """Raises CacheUnusable where ``folder`` cannot be made or written. Leaves nothing behind."""
+    try:
+        nearest = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+        with tempfile.TemporaryFile(dir=nearest) as file:
+            file.write(bytes(4096))  # a full disk takes names, but no content
+            file.flush()
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make ``folder`` and write there. Raises CacheUnusable."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    check_writable(folder)
+
+
+def cannot_write(folder: Path, error: OSError) -> CacheUnusable:
+    """What to say of an ``error`` in the cache."""
+    return CacheUnusable(
+        f"the compile cache {str(folder)!r} cannot be written ({error.strerror or error}): "
+        "set AUTOSCHED_CACHE_DIR to a folder that can"
+    )

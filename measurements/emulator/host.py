@@ -1,0 +1,203 @@
+"""What the emulator needs of this machine, and how it fails: typed apart from whatever is wrong with a kernel."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from measurements.cache_folder import CacheUnusable, cache_root, check_writable
+
+INCLUDE = Path(__file__).resolve().parent / "include"
+
+# No contraction: a fused multiply-add rounds once only where the source says fmaf, on every host alike.
+KERNEL_FLAGS = (
+    "-std=c++20",
+    "-O1",
+    "-fPIC",
+    "-shared",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-fno-finite-loops",
+    "-fvisibility=default",
+    "-w",
+)
+FROM_STDIN = ("-x", "c++", "-")
+
+_ANSWER_SECONDS = 60.0  # for a compiler to say its version, or to compile next to nothing
+_PROBE = (
+    "#include <autosched_emulator/prelude.hpp>\n"
+    'extern "C" __global__ void probe() {}\n'
+    "AUTOSCHED_EMULATOR_ENTRY(probe, 0)\n"
+)
+_REPAIR = "repair it, or put another C++20 compiler (g++ 11, clang++ 16 or newer) in front of it on the PATH"
+
+
+class HostFailure(RuntimeError):
+    """This machine, not the kernel, keeps the emulator from working. The message is one line that says what to do."""
+
+
+class HostCompilerMissing(HostFailure):
+    """Neither g++ nor clang++ is on the path."""
+
+
+@dataclass(frozen=True)
+class HostCompiler:
+    """A C++ compiler of this machine. ``identity`` is its version and target; ``flags`` suit this machine's CPU."""
+
+    path: str
+    identity: str
+    flags: tuple[str, ...]
+
+
+def host_compiler() -> HostCompiler:
+    """The first of g++ and clang++ on the path. Raises HostCompilerMissing, and HostFailure for one that is broken."""
+    for name in ("g++", "clang++"):
+        path = shutil.which(name)
+        if path is not None:
+            return _describe(path)
+    raise HostCompilerMissing(
+        "the emulator needs a C++ compiler, and neither g++ nor clang++ is on the PATH: install one of them"
+    )
+
+
+def check_host() -> HostCompiler:
+    """The compiler, if kernels can be compiled and kept here. Raises HostFailure. Leaves nothing behind."""
+    compiler = check_compiler()
+    try:
+        check_writable(emulator_folder())
+    except CacheUnusable as error:
+        raise HostFailure(str(error)) from error
+    return compiler
+
+
+def check_compiler() -> HostCompiler:
+    """The compiler, once it has compiled something. Raises HostFailure. Leaves nothing behind."""
+    compiler = host_compiler()
+    try:
+        with tempfile.TemporaryDirectory(prefix="autosched-probe-") as folder:
+            probe(compiler, Path(folder))
+    except OSError as error:
+        raise HostFailure(machine_sentence(error)) from error
+    return compiler
+
+
+def probe(compiler: HostCompiler, folder: Path) -> None:
+    """Compile a kernel that does nothing, in ``folder``. Raises HostFailure: it is not the kernel's fault then."""
+    built = folder / "probe.so"
+    try:
+        log = compile_to(built, compiler, (*KERNEL_FLAGS, f"-I{INCLUDE}", *FROM_STDIN), _ANSWER_SECONDS, _PROBE)
+    except subprocess.TimeoutExpired:
+        log = f"it did not end within {_ANSWER_SECONDS:.0f} s"
+    if log is not None:
+        raise HostFailure(f"{compiler.path} cannot compile an empty kernel ({main_complaint(log)}): {_REPAIR}")
+
+
+def compile_to(
+    built: Path, compiler: HostCompiler, arguments: Sequence[str], seconds: float, text: str = ""
+) -> str | None:
+    """Compile what ``arguments`` name to ``built``: None where that worked, else what the compiler said.
+
+    ``text`` is what FROM_STDIN stands for. Raises HostFailure for a compiler that cannot be started, and
+    subprocess.TimeoutExpired after ``seconds``.
+    """
+    done = _run([compiler.path, *compiler.flags, *arguments, "-o", str(built)], seconds, text, built.parent)
+    if done.returncode != 0:
+        return done.stderr
+    if not built.is_file() or built.stat().st_size == 0:
+        return f"{done.stderr}\nit reported success and wrote no output"
+    return None
+
+
+def first_error(log: str) -> str | None:
+    """The first error of g++ or clang++ at a line of the source, with that line; None where there is no such error."""
+    lines = log.splitlines()
+    for i, line in enumerate(lines):
+        found = re.match(r"(.*?:\d+(?::\d+)?): (?:fatal )?error: (?!error writing to )(.*)", line)
+        if found is None:
+            continue
+        # g++ numbers the line it shows ("   12 |   text"); clang++ may not.
+        shown = lines[i + 1] if i + 1 < len(lines) else ""
+        code = re.sub(r"^\s*\d*\s*\|", "", shown).strip()
+        return f"{found[1]}: {found[2]}" + (f": {code}" if code else "")
+    return None
+
+
+def main_complaint(log: str) -> str:
+    """The one line of a compiler's log that says most about why it failed."""
+    complaint = next((line.strip() for line in log.splitlines() if "error" in line.lower()), "")
+    return first_error(log) or complaint or last_line(log) or "it gave no message"
+
+
+def last_line(text: str) -> str:
+    """The last line that is not empty, or ""."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def machine_sentence(error: OSError) -> str:
+    """What to say where the operating system refused something to the emulator."""
+    place = f" at {error.filename}" if error.filename else ""
+    return f"the emulator cannot work on this machine ({error.strerror or error}{place}): make room, or mend that place"
+
+
+def emulator_folder() -> Path:
+    """The emulator's part of the cache, which need not exist. Raises CacheUnusable without a home."""
+    return cache_root() / "emulator"
+
+
+@lru_cache
+def _describe(path: str) -> HostCompiler:
+    version, target = _answer(path, "--version"), _answer(path, "-dumpmachine")
+    flags = ("-ferror-limit=5",) if "clang" in version else ("-fmax-errors=5",)
+    return HostCompiler(path, f"{version.splitlines()[0]} {target}", (*flags, *_cpu_flags()))
+
+
+def _answer(path: str, question: str) -> str:
+    try:
+        done = _run([path, question], _ANSWER_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise HostFailure(f"{path} {question} did not end within {_ANSWER_SECONDS:.0f} s: {_REPAIR}") from None
+    if done.returncode != 0 or not done.stdout.strip():
+        said = last_line(done.stderr) or f"exit status {done.returncode}, nothing printed"
+        raise HostFailure(f"{path} {question} failed ({said}): {_REPAIR}")
+    return done.stdout.strip()
+
+
+def _run(
+    command: Sequence[str], seconds: float, text: str = "", scratch: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Messages come in English, which ``first_error`` reads; ``scratch`` is for the compiler's own temporary files."""
+    places = {} if scratch is None else {"TMPDIR": str(scratch)}
+    try:
+        return subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+            env={**os.environ, "LC_ALL": "C", **places},
+        )
+    except OSError as error:
+        raise HostFailure(f"{command[0]} cannot be run ({error.strerror or error}): {_REPAIR}") from error
+
+
+def _cpu_flags() -> tuple[str, ...]:
+    """Without the instruction, fmaf is a slow function; the flags are part of the digest of the objects."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return ()
+    try:
+        features = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return ()
+    return ("-mfma", "-mavx2") if {"fma", "avx2"} <= features else ()

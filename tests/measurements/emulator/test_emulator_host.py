@@ -1,0 +1,189 @@
+"""Failures of the machine are told apart from those of a kernel: they never condemn one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from measurements.emulator import Emulation, HostFailure, cache_folder, check_host, emulate, host_compiler
+from measurements.emulator import emulator as emulator_module
+from measurements.emulator.build import compile_kernel, runner
+from measurements.kernel import Kernel
+from search_spaces.dtypes import F32
+from search_spaces.problem import Operand
+
+Run = Callable[..., Emulation]
+Compiler = Callable[[str], Path]
+
+SOURCE = """#include "common.cuh"
+extern "C" __global__ void kernel(const float* a, float* o) {
+  st_global(o + threadIdx.x, packet(load(a + threadIdx.x)));
+}
+"""
+ARGUMENTS = (Operand("a", "input", F32, (32,)), Operand("o", "output", F32, (32,)))
+INPUTS = {"a": np.arange(32, dtype=np.float32)}
+
+# What a compiler does once it is asked to compile; $out is the file, $REAL the true compiler.
+BROKEN = {
+    "silent failure": "exit 1",
+    "crash": "echo 'g++: internal compiler error: Segmentation fault signal terminated program cc1plus' >&2; exit 4",
+    "no output": "exit 0",
+    "empty output": ': > "$out"',
+    "no temporary files": "echo 'Cannot create temporary file in /gone/: No such file or directory' >&2; kill -ABRT $$",
+    "too old": "echo '<stdin>:1:10: fatal error: source_location: No such file or directory' >&2; exit 1",
+    "disk full": 'echo "/tmp/c.s: Fatal error: can\'t write: No space left on device" >&2; exit 1',
+}
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    """``compiler(script)`` puts a g++ on the PATH that runs it instead of compiling; the runner is there already."""
+    real, built = host_compiler(), runner()
+
+    def install(script: str) -> Path:
+        folder = tmp_path / "bin"
+        folder.mkdir(exist_ok=True)
+        fake = folder / "g++"
+        fake.write_text(
+            "#!/bin/sh\n"
+            f'REAL="{real.path}"\n'
+            'case "$1" in --version|-dumpmachine) exec "$REAL" "$1" ;; esac\n'
+            'for argument; do test "$last" = -o && out="$argument"; last="$argument"; done\n'
+            f"{script}\n"
+        )
+        fake.chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+        monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
+        shutil.copy(built, cache_folder() / built.name)
+        return fake
+
+    return install
+
+
+def one_line(error: BaseException) -> bool:
+    return "\n" not in str(error) and len(str(error)) > 20
+
+
+@pytest.mark.parametrize("script", BROKEN.values(), ids=BROKEN)
+def test_a_broken_compiler_is_no_compile_error_of_the_kernel(run: Run, compiler: Compiler, script: str) -> None:
+    compiler(script)
+    with pytest.raises(HostFailure) as error:
+        run(SOURCE, ARGUMENTS, INPUTS)
+    assert one_line(error.value) and "g++" in str(error.value)
+    with pytest.raises(HostFailure):
+        check_host()
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["#!/bin/sh\nexit 1\n", "#!/no/such/interpreter\n", "#!/bin/sh\nexit 0\n", "garbage"],
+    ids=["fails", "no interpreter", "says nothing", "no program"],
+)
+def test_a_compiler_that_cannot_say_what_it_is(run: Run, compiler: Compiler, script: str) -> None:
+    compiler("").write_text(script)
+    with pytest.raises(HostFailure) as error:
+        host_compiler()
+    assert one_line(error.value) and "bin/g++" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "g++: fatal error: Killed signal terminated program cc1plus",
+        "kernel.cu:3:1: fatal error: error writing to /cache/x.s: No space left on device",
+        "kernel.cu:3:1: internal compiler error: Segmentation fault",
+    ],
+)
+def test_a_compiler_that_fails_on_one_kernel_alone_does_not_condemn_it(
+    run: Run, compiler: Compiler, complaint: str
+) -> None:
+    compiler(f'case "$*" in *probe.so) exec "$REAL" "$@" ;; esac\necho "{complaint}" >&2; exit 1')
+    with pytest.raises(HostFailure, match="without an error in the kernel") as error:
+        run(SOURCE, ARGUMENTS, INPUTS)
+    assert complaint in str(error.value)
+
+
+def test_a_compiler_that_never_ends_on_a_kernel_is_a_timeout(
+    run: Run, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler("exec sleep 60")
+    monkeypatch.setattr("measurements.emulator.build.COMPILE_SECONDS", 0.2)
+    emulation = run(SOURCE, ARGUMENTS, INPUTS)
+    assert emulation.status == "timeout" and "did not end" in emulation.reason
+
+
+def test_a_true_error_stays_one_of_the_kernel(run: Run) -> None:
+    emulation = run(SOURCE.replace("packet(", "pocket("), ARGUMENTS, INPUTS)
+    assert emulation.status == "compile_error" and "pocket" in emulation.reason
+
+
+def test_the_compiler_needs_no_temporary_folder_but_the_cache(
+    run: Run, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler('test "$TMPDIR" = "$(dirname "$out")" || exit 1; exec "$REAL" "$@"')
+    monkeypatch.setenv("TMPDIR", "/no/such/folder")
+    assert run(SOURCE, ARGUMENTS, INPUTS).ok
+
+
+def test_a_damaged_object_is_compiled_again(run: Run, compiler: Compiler, kernel_of: Callable[..., Kernel]) -> None:
+    compiler('exec "$REAL" "$@"')
+    path = compile_kernel(kernel_of(SOURCE, ARGUMENTS)).path
+    path.write_text("not what it was")
+    with pytest.raises(HostFailure, match="cannot be loaded") as error:
+        run(SOURCE, ARGUMENTS, INPUTS)
+    assert one_line(error.value) and not path.exists()
+    assert run(SOURCE, ARGUMENTS, INPUTS).ok
+
+
+@pytest.mark.parametrize("mode", ["+x", "-x"])
+def test_a_runner_that_does_not_run_is_not_kept(compiler: Compiler, mode: str) -> None:
+    compiler(f'echo garbage > "$out"; chmod {mode} "$out"')
+    (program,) = cache_folder().glob("runner-*")
+    program.unlink()
+    with pytest.raises(HostFailure, match="does not run") as error:
+        runner()
+    assert one_line(error.value)
+    assert [path.name for path in cache_folder().iterdir()] == ["runner.lock"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets limits of another process")
+@pytest.mark.parametrize("limit", ["-f 0", "-v 100000"], ids=["file size", "memory"])
+def test_a_launch_that_the_machine_ends_is_no_crash_of_the_kernel(
+    kernel_of: Callable[..., Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    limited = tmp_path / "limited"
+    limited.write_text(f'#!/bin/sh\nulimit {limit}\nexec "{runner()}" "$@"\n')
+    limited.chmod(0o755)
+    monkeypatch.setattr(emulator_module, "runner", lambda: limited)
+    with pytest.raises(HostFailure, match="make room") as error:
+        emulate(kernel_of(SOURCE, ARGUMENTS), INPUTS)
+    assert one_line(error.value)
+
+
+def test_a_launch_that_is_killed_is_no_crash_of_the_kernel(
+    kernel_of: Callable[..., Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -KILL $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(emulator_module, "runner", lambda: killed)
+    with pytest.raises(HostFailure, match="SIGKILL"):
+        emulate(kernel_of(SOURCE, ARGUMENTS), INPUTS)
+
+
+def test_checking_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
+    assert check_host() == host_compiler()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / ("x" * 300)):
+        monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(place))
+        with pytest.raises(HostFailure, match="set AUTOSCHED_CACHE_DIR"):
+            check_host()
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -17,7 +17,7 @@ import typer
 
 from autosched import report
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import NO, InputError, at_least, bad_input
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, bad_input, within
 from autosched.cli.output import print_json, stderr_console, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
 from search_spaces.devices import Device
@@ -58,8 +58,8 @@ def space(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    at_least("--sample", sample, 0)
-    at_least("--seed", seed, 0)
+    within("--sample", sample, 0, MOST_SAMPLES)
+    within("--seed", seed, 0, MOST_SEED)
     problem, where = problem_from(family, given), target(device)
     started = time.perf_counter()
     whole = family.space(problem, where)

@@ -20,7 +20,7 @@ from rich.console import Console
 from autosched import report
 from autosched.backends import BACKENDS
 from autosched.cli.devices import DeviceOption
-from autosched.cli.errors import NO, STOPPED, InputError, at_least
+from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
 from autosched.cli.output import print_json, stderr_console, stdout_console
 from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
@@ -74,10 +74,10 @@ def tune(
     """
     if db is None:
         raise InputError(f"tune needs --db: autosched tune {family.name} ... --db best.db")
-    at_least("--trials", trials, 1)
-    at_least("--seed", seed, 0)
+    within("--trials", trials, 1, MOST_TRIALS)
+    within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
-        at_least("--workers", workers, 1)
+        within("--workers", workers, 1, MOST_WORKERS)
     problem = problem_from(family, given)
     from autosched import tuner  # with optuna and xgboost: a second that other commands need not wait
 

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from autosched import report
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import NO, at_least
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, within
 from autosched.cli.output import print_json, stderr_console, stdout_console
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
@@ -71,10 +71,10 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     if sample is not None:
-        at_least("--sample", sample, 1)
-    at_least("--seed", seed, 0)
+        within("--sample", sample, 1, MOST_SAMPLES)
+    within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
-        at_least("--workers", workers, 1)
+        within("--workers", workers, 1, MOST_WORKERS)
     where = target(device)
     if db is None:
         problem = problem_from(family, given)

@@ -1,7 +1,6 @@
 """The commands and families put together, and the one place where an error becomes a line on stderr."""
 
 import errno
-import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -95,21 +94,16 @@ def _first_line(command: Callable[..., int]) -> str:
     return (command.__doc__ or "").strip().partition("\n")[0]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = build()(given or ["--help"], prog_name="autosched", standalone_mode=False)
-        sys.stdout.flush()
+        status = build()(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False)
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, StoreError, HostCompilerMissing) as error:
         return _complain(str(error))
     except EmptySpace as error:
         return _complain(str(error), NO)
-    except BrokenPipeError:  # the reader of a pipe went away (`autosched ... | head`): nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NO
     except OSError as error:
         if error.errno is None:  # raised by our own code, with a sentence
             return _complain(str(error))

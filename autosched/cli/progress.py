@@ -1,6 +1,7 @@
 """How far a run is: a live display on a terminal, now and then a plain line elsewhere. Always on stderr."""
 
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -11,10 +12,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from autosched import report
+from autosched.cli import interrupts
 
 if TYPE_CHECKING:
     from autosched.tuner import Progress as Tuning
-    from autosched.tuner import Start
+    from autosched.tuner import Start, TuneResult
+    from measurements.record import Record
 
 PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
 
@@ -70,7 +73,9 @@ class TuneDisplay:
         self._answers, self._console = answers, messages
         self._start: Start | None = None
         self._now: Tuning | None = None
+        self._records: list[Record] = []
         self._live: Live | None = None
+        self._running = ExitStack()
         self._last_line = time.monotonic()
 
     @property
@@ -82,16 +87,34 @@ class TuneDisplay:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._running.close()
+
+    def interrupted(self) -> "TuneResult":
+        """What was shown so far, as the result of a run that Ctrl-C ended where the tuner could not say so itself."""
+        from autosched.tuner import TuneResult
+
+        assert self._start is not None
+        return TuneResult(
+            problem=self._start.problem,
+            device=self._start.device,
+            provenance=self._start.provenance,
+            best=self._now.best if self._now is not None else self._start.best,
+            trials=tuple(self._records),
+            earlier=self._start.earlier,
+            lines=self._start.lines,
+            seconds=self._now.seconds if self._now is not None else 0.0,
+            interrupted=True,
+        )
 
     def started(self, start: "Start") -> None:
         """The backend is chosen and the database is open."""
         self._start = start
+        self._running.enter_context(interrupts.raised())
         for line in (*start.lines, f"{report.one_line(start.problem)} on {start.device.name}"):
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
         if self._console.is_terminal:
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
+            self._running.callback(self._live.stop)
             self._live.start(refresh=True)
 
     def trial(self, progress: "Tuning") -> None:
@@ -99,6 +122,7 @@ class TuneDisplay:
         before = self._now.best if self._now is not None else self._start.best if self._start is not None else None
         better = progress.best is not None and (before is None or progress.best.id != before.id)
         self._now = progress
+        self._records.append(progress.record)
         if self._live is None and (better or time.monotonic() - self._last_line >= PLAIN_SECONDS):
             self._last_line = time.monotonic()
             failed = f"failed {self._failed}" if progress.failures else ""

@@ -97,6 +97,10 @@ def tune(
                 warm_cache=warm_cache,
                 progress=display,
             )
+    except KeyboardInterrupt:
+        if not display.has_started:
+            raise
+        result = display.interrupted()
     except StoreError:
         raise
     except ValueError as error:

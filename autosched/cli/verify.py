@@ -1,6 +1,7 @@
 """``autosched verify``: run candidates in the emulator and compare every element with the float64 reference.
 
-``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``seconds`` (of the whole run), and ``candidates``, each with
+``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``seconds`` (of the whole run), ``interrupted``
+(by Ctrl-C), and ``candidates``, each with
 ``problem``, ``emulated_problem``, ``schedule``, ``ok``, ``status``, ``reason``, ``error_over_tolerance``,
 ``max_abs_error`` (both null where the kernel did not finish), ``findings``, ``shared_sites``, ``global_sites`` (as in
 ``measurements.emulator``) and ``seconds``. No time in it is a kernel's.
@@ -10,15 +11,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from autosched import report
+from autosched.cli import interrupts
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, within
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, within
 from autosched.cli.output import print_json, stderr_console, stdout_console
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
@@ -89,16 +91,22 @@ def verify(
     started = time.monotonic()
     console = stdout_console()
     done: list[tuple[Problem, list[Verification]]] = []
-    for problem, schedules in jobs:
-        if not json:
-            console.print(f"{report.one_line(problem)} on {where.name}")
-            console.print(f"{report.plural(len(schedules), 'schedule')} {origin}")
-        done.append((problem, _emulate(problem, schedules, where, seed, workers)))
-        if not json:
-            _show(console, problem, done[-1][1])
+    interrupted = False
+    try:
+        with interrupts.raised():
+            for problem, schedules in jobs:
+                if not json:
+                    console.print(f"{report.one_line(problem)} on {where.name}")
+                    console.print(f"{report.plural(len(schedules), 'schedule')} {origin}")
+                done.append((problem, []))
+                _emulate(problem, schedules, where, seed, workers, done[-1][1])
+                if not json:
+                    _show(console, problem, done[-1][1])
+    except KeyboardInterrupt:
+        interrupted = True
     results = [v for _, verifications in done for v in verifications]
     failed, seconds = sum(not v.ok for v in results), time.monotonic() - started
-    if not results:
+    if not jobs:
         print(f"autosched: {db} holds no such schedule for {where.name}: tune first, or sample", file=sys.stderr)
     if json:
         print_json(
@@ -108,12 +116,17 @@ def verify(
                 "passed": len(results) - failed,
                 "failed": failed,
                 "seconds": seconds,
+                "interrupted": interrupted,
                 "candidates": [_to_json(problem, v) for problem, verifications in done for v in verifications],
             }
         )
-    elif results:
-        verdict = f"{failed} of {len(results)} FAIL" if failed else f"all {len(results)} pass"
-        console.print(f"{verdict}, in {report.duration(seconds)}")
+    elif jobs:
+        passed = f"all {len(results)} pass" if results else "none was"
+        verdict = f"{failed} of {len(results)} FAIL" if failed else passed
+        stopped = f"stopped by Ctrl-C before all {sum(len(s) for _, s in jobs)} were verified: " if interrupted else ""
+        console.print(f"{stopped}{verdict}, in {report.duration(seconds)}")
+    if interrupted:
+        return STOPPED
     return NO if failed or not results else 0
 
 
@@ -147,15 +160,19 @@ def _stored(
 
 
 def _emulate(
-    problem: Problem, schedules: Sequence[Schedule], device: Device, seed: int, workers: int | None
-) -> list[Verification]:
-    results = []
+    problem: Problem,
+    schedules: Sequence[Schedule],
+    device: Device,
+    seed: int,
+    workers: int | None,
+    results: list[Verification],
+) -> None:
+    """Fills ``results``; what the kernels computed is dropped, as thousands of outputs fill the memory."""
     with Progress(stderr_console(), "emulated", len(schedules)) as progress:
         for result in emulate_all(problem, schedules, device, seed=seed, workers=workers):
-            results.append(result)
+            results.append(replace(result, emulation=replace(result.emulation, outputs={})))
             failed = sum(not r.ok for r in results)
             progress.advance(f"{failed} failed" if failed else "")
-    return results
 
 
 def _show(console: Console, problem: Problem, results: Sequence[Verification]) -> None:

@@ -203,17 +203,6 @@ def test_a_real_process_has_the_same_manners(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [("--version",), ("space", "matmul", *SMALL, "--json")], ids=["short", "long"])
-def test_a_closed_pipe_is_no_traceback(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}  # then the end of the run writes
-    command = [sys.executable, "-m", "autosched", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, env=buffered, stdout=writer, stderr=subprocess.PIPE, timeout=120)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (1, b"")
-
-
 def test_a_bug_stays_a_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ValueError("a bug of ours")

@@ -85,6 +85,7 @@ class FakeTune:
     stopped: str = ""
     refuses: str = ""
     breaks: str = ""
+    ends_by: type[BaseException] | None = None
     asked: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, problem: Matmul, **asked: Any) -> TuneResult:
@@ -105,6 +106,8 @@ class FakeTune:
             elif best is None or (best.seconds or 0) > (r.seconds or 0):
                 best = r
             observer.trial(Progress(r, best, done, asked["trials"], dict(failures), 2.0 * done))
+        if self.ends_by is not None:
+            raise self.ends_by
         return TuneResult(
             problem=problem,
             device=device("h200"),
@@ -181,6 +184,14 @@ def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> 
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
     assert status == 130
     assert "everything so far is kept in b.db" in out and "8 in b.db" in out
+
+
+def test_ctrl_c_outside_the_loop_still_gives_the_document(run: Run, fake: FakeTune) -> None:
+    fake.ends_by = KeyboardInterrupt  # while the backend closes, for one
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
+    found = json.loads(out)
+    assert (status, found["interrupted"], found["best"]["timing"]["median"]) == (130, True, 1e-6)
+    assert found["trials"] == {"new": 3, "ok": 2, "failures": {"compile_error": 1}, "earlier": 0}
 
 
 def test_tune_says_why_a_backend_stopped(run: Run, fake: FakeTune) -> None:

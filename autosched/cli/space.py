@@ -6,8 +6,6 @@ alone, ``doc``), ``seed``, and ``samples``, a list of schedules. With ``--explai
 ``violations`` (``rule``, ``reason``). ``--picture`` draws layouts to a file beside all that.
 """
 
-import json as json_text
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,10 +14,12 @@ from typing import Annotated, Any
 import typer
 
 from autosched import report
+from autosched.cli import schedule_file
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, bad_input, within
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, listed, within
 from autosched.cli.output import print_json, stderr_console, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
+from autosched.cli.schedule_file import KEYS
 from search_spaces.devices import Device
 from search_spaces.family import AnyFamily
 from search_spaces.parameters import Parameter
@@ -45,7 +45,8 @@ def space(
         typer.Option(
             "--explain",
             metavar="FILE",
-            help="Say which rules one schedule breaks, a JSON object in FILE or on stdin (-). Exit status 1 if any.",
+            help="Say which rules one schedule breaks; exit status 1 if any. FILE (- for stdin) holds an object of its "
+            f"parameters, or a JSON document of ours with one schedule under {listed(KEYS, 'or')}.",
         ),
     ] = None,
     picture: Annotated[
@@ -64,7 +65,7 @@ def space(
     started = time.perf_counter()
     whole = family.space(problem, where)
     if explain is not None:
-        schedule = _read_schedule(family, whole, explain)
+        schedule = schedule_file.read(explain, family.name, whole.parameters)
         status = _explain(whole, schedule, as_json=json)
         if picture is not None and status == 0:
             _draw(family, problem, schedule, where, picture)
@@ -151,26 +152,6 @@ def _parameter_table(parameters: Sequence[Parameter]) -> Any:
         shown = " ".join(str(v) for v in p.values[:_SHOWN_VALUES])
         made.add_row(p.name, str(len(p.values)), shown + (" ..." if len(p.values) > _SHOWN_VALUES else ""))
     return made
-
-
-def _read_schedule(family: AnyFamily, whole: Space, place: str) -> Schedule:
-    """The schedule in a file, its parameters in the space's order. Raises InputError."""
-    try:
-        text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")
-        data = json_text.loads(text)
-    except OSError as error:
-        raise InputError(f"--explain cannot read {place} ({error.strerror}): give a file, or - for stdin") from error
-    except ValueError as error:
-        raise InputError(f"--explain: {place} is not JSON ({error}): give an object of parameter values") from error
-    if isinstance(data, dict) and isinstance(data.get("schedule"), dict):
-        data = data["schedule"]  # a record, as `autosched best --json` prints it
-    names = [p.name for p in whole.parameters]
-    if not isinstance(data, dict) or set(data) != set(names):
-        raise InputError(f"--explain: {place} must be an object with exactly the parameters {', '.join(names)}")
-    with bad_input():
-        for p in whole.parameters:
-            p.code(data[p.name])
-    return Schedule(family.name, tuple((name, data[name]) for name in names))
 
 
 def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:

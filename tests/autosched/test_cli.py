@@ -1,6 +1,7 @@
 """What the command line answers: help, exit statuses, one line for every error, one JSON document."""
 
 import dataclasses
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 
 from autosched.cli import app, main
 from autosched.cli import doctor as doctor_module
+from autosched.verify import Verification
+from measurements.emulator import Emulation
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.nvrtc import NvrtcMissing
 from measurements.record import Record
@@ -87,6 +90,11 @@ def record(
         sampler="random",
         seed=0,
     )
+
+
+def emulated() -> Verification:
+    run = Emulation("ok", {}, (), (), (), compile_seconds=0.1, run_seconds=0.1)
+    return Verification(PROBLEM, schedule(), "ok", "", 0.5, 1e-3, run)
 
 
 def database(path: Path, *records: Record) -> Path:
@@ -335,12 +343,80 @@ def test_explain_accepts_a_legal_schedule_and_names_the_rules_of_an_illegal_one(
     assert expected[0].rule in run("space", "matmul", *SMALL, "--explain", "bad.json")[1]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"tile_m": 16}', "nonsense"])
-def test_explain_refuses_what_is_no_schedule(run: Run, text: str) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("space", "matmul", *SMALL, "--sample", "1"),
+        ("space", "matmul", *SMALL, "--explain", "good.json"),
+        ("best", "matmul", *SMALL, "--db", "b.db"),
+        ("verify", "matmul", *SMALL, "--db", "b.db"),
+    ],
+    ids=lambda a: f"{a[0]} {a[-2]}",
+)
+def test_explain_reads_what_our_commands_print(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    database(Path("b.db"), record())
+    Path("good.json").write_text(json.dumps(schedule().to_json()))
+    monkeypatch.setattr("autosched.cli.verify.emulate_all", lambda *_, **__: iter([emulated()]))
+    monkeypatch.setattr("autosched.cli.verify.host_compiler", lambda: None)
+    status, out, _ = run(*arguments, "--json")
+    assert status == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO(out))
+    status, out, err = run("space", "matmul", *SMALL, "--explain", "-", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["schedule"] == schedule().to_json()
+
+
+def test_explain_refuses_several_schedules(run: Run) -> None:
+    Path("s.json").write_text(run("space", "matmul", *SMALL, "--sample", "3", "--json")[1])
+    status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "s.json holds 3 schedules" in err and "schedule, samples, best or candidates" in err
+
+
+NO_SCHEDULE = {
+    "nothing": ("", "is not JSON"),
+    "empty list": ("[]", "holds no schedules"),
+    "empty object": ("{}", "holds no schedules"),
+    "number": ("3", "holds no schedules"),
+    "no best": ('{"best": null}', "holds no schedules"),
+    "one parameter": ('{"tile_m": 16}', "lacks tile_n, "),
+    "nonsense": ("nonsense", "is not JSON"),
+    "deep list": ("[" * 100_000, "is not JSON"),
+    "deep and whole list": ("[" * 900 + "]" * 900, "s.json"),
+    "deep object": ('{"schedule":' * 900 + "1" + "}" * 900, "s.json"),
+}
+
+
+@pytest.mark.parametrize("name", NO_SCHEDULE)
+def test_explain_refuses_what_is_no_schedule(run: Run, name: str) -> None:
+    text, told = NO_SCHEDULE[name]
     Path("s.json").write_text(text)
     status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert (status, out) == (2, "")
-    assert err.count("\n") == 1
+    assert err.count("\n") == 1 and told in err
+
+
+@pytest.mark.parametrize("value", [[2], {"a": 1}, None, True, 2.0, "2", 10**30])
+def test_explain_refuses_a_value_of_another_type(run: Run, value: object) -> None:
+    Path("s.json").write_text(json.dumps({**schedule().to_json(), "stages": value}))
+    status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"autosched: parameter stages cannot be {value!r}: use ")
+
+
+def test_explain_refuses_a_parameter_that_there_is_not(run: Run) -> None:
+    Path("s.json").write_text(json.dumps({**schedule().to_json(), "warp_speed": 9}))
+    status, _, err = run("space", "matmul", *SMALL, "--explain", "s.json")
+    assert status == 2 and "warp_speed, which matmul has not" in err
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe{", b"\0"])
+def test_explain_refuses_what_is_no_text(run: Run, content: bytes) -> None:
+    Path("s.json").write_bytes(content)
+    status, _, err = run("space", "matmul", *SMALL, "--explain", "s.json")
+    assert (status, err.count("\n")) == (2, 1)
 
 
 def test_explain_refuses_a_value_outside_its_domain(run: Run) -> None:

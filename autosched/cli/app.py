@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from autosched.cli.best import best
 from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
+from autosched.cli.output import stdout_console
 from autosched.cli.problem_options import for_family
 from autosched.cli.space import space
 from autosched.cli.tune import tune
@@ -24,6 +25,7 @@ from search_spaces.space import EmptySpace
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # not ours to mend
+_PANEL_COLUMNS = 80  # narrower panels cut the names of options
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -51,6 +53,7 @@ def build() -> typer.Typer:
         add_completion=False,
         context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
+        rich_markup_mode="rich" if stdout_console().width >= _PANEL_COLUMNS else None,
     )
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)

@@ -17,7 +17,7 @@ from rich.console import Console
 from autosched import report
 from autosched.cli.devices import DeviceOption
 from autosched.cli.errors import NO, InputError, listed
-from autosched.cli.output import print_json, stdout_console
+from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.problem_options import maybe_problem
 from measurements.record import Record
 from measurements.store import Store
@@ -113,9 +113,9 @@ def _show_each(console: Console, found: Sequence[Best]) -> None:
             console.print()
         console.print(f"{report.one_line(b.problem)} on {b.record.device}")
         trials = f"{report.count(b.trials)} {b.record.provenance}, {report.count(b.ok)} of them ok"
-        console.print(report.facts([*report.record_facts(b.problem, b.record), ("trials", trials)]))
+        show(console, report.facts([*report.record_facts(b.problem, b.record), ("trials", trials)]))
         console.print()
-        console.print(report.decisions(b.record.schedule, console.width))
+        show(console, report.decisions(b.record.schedule, console.width))
 
 
 def _show_table(console: Console, found: Sequence[Best]) -> None:
@@ -138,7 +138,7 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
         for problem, answer in zip(problems, answers, strict=True):
             names = [name for name in report.telling_fields([problem]) if name in differing]
             made.add_row(" ".join(f"{name}={getattr(problem, name)}" for name in names), *answer)
-    console.print(made)
+    show(console, made)
 
 
 def _answer(b: Best) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from autosched import report
 from autosched.cli import schedule_file
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, listed, within
-from autosched.cli.output import print_json, stderr_console, stdout_console
+from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
 from autosched.cli.schedule_file import KEYS
 from search_spaces.devices import Device
@@ -29,6 +29,7 @@ from search_spaces.schedule import Schedule
 from search_spaces.space import Space
 
 _SHOWN_VALUES = 12  # of one parameter in the table; --json has all
+_LEGEND = "refuses alone: how many of all combinations break this rule, whatever the other rules say of them"
 
 
 def space(
@@ -96,31 +97,29 @@ def space(
         return 0
     console = stdout_console()
     console.print(f"{report.one_line(problem)} on {where.name}")
-    share = f"1 in {report.count(round(whole.raw_count / legal))}" if legal else "none"
-    console.print(
-        report.facts(
-            [
-                ("all combinations", report.count(whole.raw_count)),
-                ("legal schedules", f"{report.count(legal)}, {share}"),
-                ("counted in", report.duration(seconds)),
-            ]
-        )
-    )
+    share = f"1 in {report.count(round(whole.raw_count / legal))} combinations" if legal else "none"
+    facts = [
+        ("all combinations", report.count(whole.raw_count)),
+        ("legal schedules", f"{report.count(legal)}, {share}"),
+        ("counted in", report.duration(seconds)),
+    ]
+    show(console, report.facts(facts))
     console.print()
-    console.print(_parameter_table(whole.parameters))
+    show(console, _parameter_table(whole.parameters))
     console.print()
-    rules = report.table("rule", "refuses alone", "", right=("refuses alone", ""))
+    rules = report.table("rule", "refuses alone", "share", right=("refuses alone", "share"))
     for r in sorted(rejects, key=lambda r: -r.count):
         if r.count:
             rules.add_row(r.rule, report.count(r.count), report.percent(r.count, r.raw))
-    console.print(rules)
+    show(console, rules)
+    console.print(_LEGEND, style="dim")
     idle = [r.rule for r in rejects if not r.count]
     if idle:
         console.print(f"nothing to refuse here: {', '.join(idle)}", style="dim")
     for i, schedule in enumerate(samples):
         console.print()
         console.print(f"sample {i + 1} of {len(samples)}, seed {seed}")
-        console.print(report.decisions(schedule, console.width))
+        show(console, report.decisions(schedule, console.width))
     return 0
 
 
@@ -147,7 +146,7 @@ def _draw(family: AnyFamily, problem: Problem, schedule: Schedule, device: Devic
 
 
 def _parameter_table(parameters: Sequence[Parameter]) -> Any:
-    made = report.table("parameter", "values", "", right=("values",), fold=("",))
+    made = report.table("parameter", "choices", "values", right=("choices",), fold=("values",))
     for p in parameters:
         shown = " ".join(str(v) for v in p.values[:_SHOWN_VALUES])
         made.add_row(p.name, str(len(p.values)), shown + (" ..." if len(p.values) > _SHOWN_VALUES else ""))
@@ -163,7 +162,7 @@ def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
         made = report.table("broken rule", "why", fold=("why",))
         for v in violations:
             made.add_row(v.rule, v.reason)
-        stdout_console().print(made)
+        show(stdout_console(), made)
     else:
         print("legal: no rule refuses this schedule")
     return NO if violations else 0

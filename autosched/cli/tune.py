@@ -21,7 +21,7 @@ from autosched import report
 from autosched.backends import BACKENDS
 from autosched.cli.devices import DeviceOption
 from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
-from autosched.cli.output import print_json, stderr_console, stdout_console
+from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
 from autosched.search import SAMPLERS
@@ -134,11 +134,11 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
     if result.final is not None and result.final.places:
         rows += _final_facts(result.final)
     if result.best is None:
-        console.print(report.facts([*rows, ("best", "none: no schedule has worked")]))
+        show(console, report.facts([*rows, ("best", "none: no schedule has worked")]))
         return
-    console.print(report.facts([*report.record_facts(result.problem, result.best), *rows]))
+    show(console, report.facts([*report.record_facts(result.problem, result.best), *rows]))
     console.print()
-    console.print(report.decisions(result.best.schedule, console.width))
+    show(console, report.decisions(result.best.schedule, console.width))
 
 
 def _final_facts(final: "Final") -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from autosched import report
 from autosched.cli import interrupts
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, within
-from autosched.cli.output import print_json, stderr_console, stdout_console
+from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
 from autosched.verify import Verification
@@ -36,7 +36,8 @@ from search_spaces.schedule import Schedule
 
 DEFAULT_SAMPLE = 20
 _LEGEND = (
-    "error: the largest over its tolerance; largest: the largest error itself",
+    "of tolerance: the largest error of an element over what it may be, so that up to 1 passes",
+    "error: the largest error of an element, absolute",
     "conflicts: wavefronts of shared memory over the fewest possible",
     "sectors: of 32 bytes, per global-memory request of a warp",
 )
@@ -176,7 +177,7 @@ def _emulate(
 
 
 def _show(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
-    numbers = ("error", "largest", "conflicts", "sectors", "time")
+    numbers = ("of tolerance", "error", "conflicts", "sectors", "time")
     faults = [report.reasons(Counter(str(f.kind) for f in v.findings)) or ("" if v.ok else v.status) for v in results]
     shown = ("findings",) if any(faults) else ()
     made = report.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
@@ -192,7 +193,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
             *((fault,) if shown else ()),
         )
     console.print()
-    console.print(made)
+    show(console, made)
     for line in _LEGEND:
         console.print(line, style="dim")
     if any(v.problem != problem for v in results):
@@ -201,7 +202,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
     for i, v in failures[:_SHOWN_FAILURES]:
         console.print()
         console.print(f"{i} fails: {v.reason}")
-        console.print(report.decisions(v.schedule, console.width))
+        show(console, report.decisions(v.schedule, console.width))
     if len(failures) > _SHOWN_FAILURES:
         console.print(f"and {len(failures) - _SHOWN_FAILURES} more, see --json")
     console.print()

@@ -116,6 +116,16 @@ def test_a_width_that_nothing_fits_is_no_width(tmp_path: Path, columns: str) -> 
     assert shell(("--help",), "", tmp_path, COLUMNS=columns) == expected
 
 
+@pytest.mark.parametrize("columns", ["40", "60", "80"])
+def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: str) -> None:
+    wide = shell(("space", "matmul", *SMALL, "--sample", "1"), "", tmp_path, COLUMNS="200")[1]
+    narrow = shell(("space", "matmul", *SMALL, "--sample", "1"), "", tmp_path, COLUMNS=columns)[1]
+    untimed = [set(text.replace("─", "").split()) for text in (wide, narrow)]
+    assert {word for word in untimed[0] - untimed[1] if not word.replace(".", "").isdecimal()} == set()
+    text = shell(("tune", "matmul", "--help"), "", tmp_path, COLUMNS=columns)[1]
+    assert "…" not in text and "--no-verify" in text and "auto|cuda|estimate|replay" in text
+
+
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 

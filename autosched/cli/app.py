@@ -12,7 +12,6 @@ from typer.core import TyperGroup
 from autosched.cli.best import best
 from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
-from autosched.cli.output import stdout_console
 from autosched.cli.problem_options import for_family
 from autosched.cli.space import space
 from autosched.cli.tune import tune
@@ -25,7 +24,15 @@ from search_spaces.space import EmptySpace
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # not ours to mend
-_PANEL_COLUMNS = 80  # narrower panels cut the names of options
+_STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
+2 bad usage or bad input, or stdout cannot be written; 130 stopped by Ctrl-C."""
+_PROBLEM = "matmul -m 4096 -n 4096 -k 4096"
+_EXAMPLES = {
+    "space": f"autosched space {_PROBLEM} --device a100 --sample 2",
+    "tune": f"autosched tune {_PROBLEM} --db best.db",
+    "best": f"autosched best {_PROBLEM} --db best.db",
+    "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
+}
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -53,7 +60,8 @@ def build() -> typer.Typer:
         add_completion=False,
         context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
-        rich_markup_mode="rich" if stdout_console().width >= _PANEL_COLUMNS else None,
+        epilog=f"Example: {_EXAMPLES['tune']}\n\n{_STATUSES}",
+        rich_markup_mode=None,  # panels cut the names of options on a narrow terminal
     )
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)
@@ -66,10 +74,7 @@ def _root(
     ctx: typer.Context,
     show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> int:
-    """Search-based auto-scheduler for GPU kernels.
-
-    Exit status: 0 done; 1 the answer is no; 2 bad usage or bad input; 130 stopped by Ctrl-C.
-    """
+    """Search-based auto-scheduler for GPU kernels."""
     if show_version:
         print(f"autosched {version('autosched')}")
         raise typer.Exit(0)
@@ -80,7 +85,12 @@ def _root(
 
 def _add_families(app: typer.Typer, command: Callable[..., int]) -> None:
     name = command.__name__
-    group = typer.Typer(cls=_FamilyGroup, context_settings=_SETTINGS)
+    group = typer.Typer(
+        cls=_FamilyGroup,
+        context_settings=_SETTINGS,
+        options_metavar="",
+        subcommand_metavar="FAMILY [PROBLEM] [OPTIONS]",
+    )
 
     def without_family(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
@@ -90,7 +100,7 @@ def _add_families(app: typer.Typer, command: Callable[..., int]) -> None:
     group.callback(invoke_without_command=True)(without_family)
     for family in families():
         group.command(family.name, context_settings=_SETTINGS)(for_family(command, family))
-    app.add_typer(group, name=name, help=_first_line(command))
+    app.add_typer(group, name=name, help=_first_line(command), epilog=f"Example: {_EXAMPLES[name]}")
 
 
 def _first_line(command: Callable[..., int]) -> str:

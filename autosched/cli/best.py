@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from autosched import report
-from autosched.cli.devices import DeviceOption
+from autosched.cli.devices import device_option
 from autosched.cli.errors import NO, InputError, listed
 from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.problem_options import maybe_problem
@@ -49,13 +49,14 @@ def best(
     db: Annotated[
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
     ] = None,
-    device: DeviceOption = None,
+    device: Annotated[str | None, device_option("every one in the database")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """The best schedule of a problem, or of every problem in the database where none is given.
+    """The best schedule of a problem, or of every problem in a database.
 
-    Times of different devices and provenances are never compared: without --device there is one answer for each device
-    in the database, and measured times go before replayed before estimated ones. Exit status 1 if there is none.
+    The problem can be left out. Times of different devices and provenances are never compared: without --device there
+    is one answer for each device in the database, and measured times go before replayed before estimated ones. Exit
+    status 1 if there is none.
     """
     if db is None:
         raise InputError(f"best needs --db: autosched best {family.name} ... --db best.db")

@@ -89,7 +89,7 @@ def _parameter(option: Option) -> inspect.Parameter:
     else:
         note = f" (default {option.default})"
     parser: Callable[[str], Any] = str
-    metavar = "TEXT"
+    metavar = "VALUE"
     if option.type is int:
         parser, metavar = whole_number, "N"
     elif choices:

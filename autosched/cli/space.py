@@ -38,7 +38,13 @@ def space(
     *,
     device: DeviceOption = None,
     sample: Annotated[
-        int, typer.Option("--sample", parser=whole_number, metavar="N", help="Draw N legal schedules uniformly.")
+        int,
+        typer.Option(
+            "--sample",
+            parser=whole_number,
+            metavar="N",
+            help=f"Legal schedules to draw uniformly, at most {MOST_SAMPLES:,}.",
+        ),
     ] = 0,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the samples.")] = 0,
     explain: Annotated[

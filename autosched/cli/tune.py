@@ -67,7 +67,7 @@ def tune(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Search for the fastest schedule, and keep every trial in a database.
+    """Search for the fastest schedule, every trial kept in a database.
 
     Run it again on the same database and it goes on. Ctrl-C stops it with everything kept (exit status 130). Exit
     status 1 if no schedule has worked.

@@ -50,7 +50,9 @@ def verify(
     *,
     db: Annotated[
         str | None,
-        typer.Option("--db", metavar="DB", help="Verify the schedules stored in this database, fastest first."),
+        typer.Option(
+            "--db", metavar="DB", help="Database of the schedules to verify, fastest first (default: sample the space)."
+        ),
     ] = None,
     sample: Annotated[
         int | None,
@@ -58,7 +60,7 @@ def verify(
             "--sample",
             parser=whole_number,
             metavar="N",
-            help=f"How many: drawn from the space (default {DEFAULT_SAMPLE}), or the N fastest of --db (default all).",
+            help=f"Schedules drawn from the space (default {DEFAULT_SAMPLE}), or the N fastest of --db (default all).",
         ),
     ] = None,
     seed: Annotated[
@@ -131,10 +133,11 @@ def verify(
     return NO if failed or not results else 0
 
 
-verify.__doc__ = f"""Check candidates without a GPU: numbers, races, bounds, bank conflicts.
+verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conflicts.
 
-Each is run by the emulator on the CPU and compared with a float64 reference, every element within the problem's error
-bound. A problem too large to emulate is cut to a few tiles with the same remainders. {DEVICE_NOTE}
+Each is run without a GPU and compared with a float64 reference, every element within the problem's error bound. Races,
+accesses out of bounds and bank conflicts are found too. A problem too large to emulate is cut to a few tiles with the
+same remainders. {DEVICE_NOTE}
 Exit status 1 if one fails.
 """
 

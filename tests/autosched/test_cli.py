@@ -114,6 +114,15 @@ def test_help_is_an_answer(run: Run, arguments: tuple[str, ...]) -> None:
     assert "Usage: autosched" in out
 
 
+def test_help_says_what_a_status_means_and_gives_an_example(run: Run) -> None:
+    out = " ".join(run("--help")[1].split())
+    assert "Example: autosched tune matmul" in out
+    assert all(text in out for text in ("Exit status: 0 done", "1 the answer is no", "2 bad", "130 stopped by Ctrl-C"))
+    for command in COMMANDS:
+        _, _, example = run(command, "--help")[1].partition("Example: autosched ")
+        assert example.startswith(command)
+
+
 @pytest.mark.parametrize("name", [f.name for f in families()])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_family_has_its_options_in_every_command(run: Run, command: str, name: str) -> None:
@@ -121,11 +130,11 @@ def test_every_family_has_its_options_in_every_command(run: Run, command: str, n
     assert status == 0
     for option in family(name).options:
         for flag in option.flags:
-            assert flag in out.split(), flag
-    shown = [
-        word for line in out.splitlines() for word in line[1:24].split() if word.startswith("-") and line[0] == "│"
-    ]
-    assert len(shown) == len(set(shown)), "an option of the family has the name of one of the command"
+            assert flag in out.replace(",", " ").split(), flag
+    shown = [line.split()[0] for line in out.splitlines() if line.startswith("  -")]
+    assert "--json" in shown and len(shown) == len(set(shown)), (
+        "an option of the family has the name of one of the command"
+    )
 
 
 def test_the_version_is_printed(run: Run) -> None:

@@ -16,13 +16,16 @@ from search_spaces.parameters import Parameter
 from search_spaces.schedule import Schedule
 
 KEYS = ("schedule", "samples", "best", "candidates")
-_MOST_CHARACTERS = 2**26
+_MOST_BYTES = 2**26
 
 
 def read(place: str, family: str, parameters: Sequence[Parameter]) -> Schedule:
     """The one schedule in the file ``place``, or in stdin where that is "-", its parameters in the order of
     ``parameters``. Raises InputError."""
-    text = _text(place)
+    text = _content(place)
+    place = "stdin" if place == "-" else place
+    if len(text) > _MOST_BYTES:
+        raise InputError(f"{place} is too long for a schedule: give an object of parameter values")
     try:
         found = _schedules(json.loads(text))
     except (ValueError, RecursionError) as error:
@@ -47,20 +50,15 @@ def read(place: str, family: str, parameters: Sequence[Parameter]) -> Schedule:
     return schedule
 
 
-def _text(place: str) -> str:
+def _content(place: str) -> bytes:
+    """One byte more than ``_MOST_BYTES`` at most."""
     try:
         if place == "-":
-            text = sys.stdin.read(_MOST_CHARACTERS + 1)
-        else:
-            with Path(place).open(encoding="utf-8") as file:
-                text = file.read(_MOST_CHARACTERS + 1)
+            return sys.stdin.buffer.read(_MOST_BYTES + 1)
+        with Path(place).open("rb") as file:
+            return file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{place} cannot be read ({error.strerror}): give a file, or - for stdin") from error
-    except ValueError as error:
-        raise InputError(f"{place} is no text ({error}): give a file of JSON") from error
-    if len(text) > _MOST_CHARACTERS:
-        raise InputError(f"{place} is too long for a schedule: give an object of parameter values")
-    return text
 
 
 def _schedules(data: Any) -> list[Mapping[str, Any]]:

@@ -371,7 +371,7 @@ def test_explain_reads_what_our_commands_print(
     monkeypatch.setattr("autosched.cli.verify.host_compiler", lambda: None)
     status, out, _ = run(*arguments, "--json")
     assert status == 0
-    monkeypatch.setattr(sys, "stdin", io.StringIO(out))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(out.encode())))
     status, out, err = run("space", "matmul", *SMALL, "--explain", "-", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["schedule"] == schedule().to_json()

@@ -74,6 +74,13 @@ def test_bad_input_is_told_once_where_stdout_is_closed_too(tmp_path: Path) -> No
     assert (status, err) == (2, "autosched: --trials must be at least 1, got 0\n")
 
 
+@pytest.mark.parametrize("place", ["-", "/dev/zero", "/dev/null", "."])
+def test_a_schedule_is_not_read_from_anywhere(tmp_path: Path, place: str) -> None:
+    status, out, err = shell(("space", "matmul", *SMALL, "--explain", place), "<&-", tmp_path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("autosched: ") and len(err) < 300
+
+
 def test_without_any_stream_there_is_a_status(tmp_path: Path) -> None:
     assert shell(("space", "matmul", *SMALL), "<&- >&- 2>&-", tmp_path)[0] == 2
 

@@ -8,28 +8,31 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from autosched.version import VERSION
-from search_spaces.matmul import Matmul
-from search_spaces.matvec import Matvec
 
 if TYPE_CHECKING:
     from autosched.database import Database
     from autosched.tuner import tune
+    from search_spaces.matmul import Matmul
+    from search_spaces.matvec import Matvec
 
 __version__ = VERSION
 __all__ = ["Database", "Matmul", "Matvec", "__version__", "tune"]
 
 
+_HOMES = {
+    "Database": "autosched.database",
+    "Matmul": "search_spaces.matmul",
+    "Matvec": "search_spaces.matvec",
+    "tune": "autosched.tuner",
+}
+
+
 def __getattr__(name: str) -> Any:
-    # Importing autosched stays quick: the tuner brings xgboost and optuna along.
-    if name == "tune":
-        from autosched.tuner import tune
-
-        return tune
-    if name == "Database":
-        from autosched.database import Database
-
-        return Database
-    raise AttributeError(f"module 'autosched' has no attribute {name!r}")
+    # Importing autosched takes no time: the command line takes charge of Ctrl-C before anything slow is imported.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'autosched' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

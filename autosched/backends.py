@@ -31,9 +31,10 @@ class BackendError(ValueError):
 
 @dataclass(frozen=True)
 class Backend:
-    """A runner, the device that its times are for, and one line for people. Closing it ends every process.
+    """A runner and the device that its times are for. Closing it ends every process.
 
-    ``schedules`` are all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does.
+    ``line`` says for people which it is, on what, and why; ``headline`` is short: what its times are. ``schedules`` are
+    all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Backend:
     line: str
     pool: CompilePool | None
     schedules: tuple[Schedule, ...] | None = None
+    headline: str = ""
 
     def close(self) -> None:
         self.runner.close()
@@ -75,7 +77,7 @@ def choose(
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
     if workers is not None and workers < 1:
         raise BackendError(f"workers must be at least 1, not {workers}")
-    gpu, no_gpu = _gpu() if backend in ("auto", "cuda") else (None, "it was asked for")
+    gpu, no_gpu = _gpu() if backend in ("auto", "cuda") else (None, f"backend {backend} was asked for")
     wanted = _wanted(device, gpu)
     if gpu is not None and wanted not in (None, gpu):
         no_gpu = f"the GPU of this machine is {gpu.name}, not {wanted.name if wanted else ''}"
@@ -98,18 +100,25 @@ def choose(
     runner: Runner
     if gpu is not None:
         runner, wanted = CudaRunner(gpu, pool, options=CudaOptions(warm_cache=warm_cache)), gpu
+        headline = "times are MEASURED on the GPU of this machine"
     else:
         wanted = wanted or device_row(DEFAULT_DEVICE)
         model = f"the analytic model of autosched {VERSION}"
         runner = EstimateRunner(wanted, pool, Estimate(wanted), model=model, why=no_gpu)
-    return Backend(runner.name, runner, wanted, runner.describe(), pool)
+        headline = f"times are ESTIMATED: {_short(no_gpu)}"
+    return Backend(runner.name, runner, wanted, runner.describe(), pool, headline=headline)
+
+
+def _short(why: str) -> str:
+    """The reason without its details, which follow a colon or a semicolon."""
+    return why.partition(":")[0].partition(";")[0]
 
 
 def _gpu() -> tuple[Device | None, str]:
     """The GPU of this machine, or one line on why there is none to use."""
     answers, why = cuda_available()
     if not answers:
-        return None, f"no GPU can be used: {why}"
+        return None, f"no GPU on this machine answers: {why}"
     try:
         return cuda_device(), ""
     except ValueError as error:
@@ -127,7 +136,8 @@ def _replay(problem: Problem | None, device: Device, why: str) -> tuple[Backend 
         version = found.autosched_version
         return None, f"it was recorded on {device.name} with the space of autosched {version}, which is another one now"
     runner = ReplayRunner(found, why=why)
-    return Backend(runner.name, runner, device, runner.describe(), None, runner.schedules), ""
+    headline = f"times are REPLAYED: {_short(why)}"
+    return Backend(runner.name, runner, device, runner.describe(), None, runner.schedules, headline), ""
 
 
 def _wanted(device: str | Device | None, gpu: Device | None) -> Device | None:

@@ -172,7 +172,7 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     """What is known about a schedule that works: its time and where that comes from, its error, its resources."""
     timing, resources = record.measurement.timing, record.measurement.resources
     if timing is None:
-        raise ValueError(f"trial {record.id} has no time: its status is {record.status}")
+        raise ValueError(f"record {record.id} has no time: its status is {record.status}")
     note = PROVENANCE_NOTE[record.provenance]
     rows = [("time", f"{time(timing.median)}, {flop_rate(problem, timing.median)}, {note}")]
     if timing.count > 1:
@@ -184,14 +184,14 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)
     rows.append(("compiled by", tools or "unknown"))
     when = record.created.strftime("%Y-%m-%d %H:%M UTC")
-    rows.append(("found", f"{when}, trial {record.id}, {record.sampler} sampler, seed {record.seed}"))
+    rows.append(("found", f"{when}, record {record.id}, {record.sampler} sampler, seed {record.seed}"))
     return rows
 
 
 def record_json(problem: Problem, record: Record) -> dict[str, Any]:
     """A record that has a time, as JSON values, with what the time means in arithmetic."""
     if record.seconds is None:
-        raise ValueError(f"trial {record.id} has no time: its status is {record.status}")
+        raise ValueError(f"record {record.id} has no time: its status is {record.status}")
     return {**record.to_json(), "flops_per_second": problem.flops / record.seconds}
 
 

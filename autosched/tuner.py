@@ -203,7 +203,7 @@ def tune(
                 space_version=space.fingerprint,
                 verifier=verifier,
                 complexity=simplicity(space),
-                lines=tuple(line for line in (chosen.line, note) if line),
+                lines=tuple(line for line in (chosen.headline, chosen.line, note) if line),
                 observer=progress,
             )
             return tuner.run(trials)

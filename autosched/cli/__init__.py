@@ -1,5 +1,38 @@
 """The command ``autosched``: one module a command, ``app`` ties them together."""
 
-from autosched.cli.app import main
+import sys
+from collections.abc import Sequence
+
+from autosched.cli import interrupts, streams
+from autosched.cli.errors import BAD_INPUT, NO, STOPPED
 
 __all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    Without ``arguments`` they are those of the process, whose Ctrl-C and standard streams are taken over first, before
+    anything that takes time to import.
+    """
+    if arguments is not None:
+        return _run(arguments)
+    interrupts.take()
+    out, err = streams.take()
+    status = _run(sys.argv[1:])
+    interrupts.leave()
+    out.flush()
+    err.flush()
+    if out.lost is None or status == STOPPED:
+        return status
+    if isinstance(out.lost, BrokenPipeError):  # the reader went away (`autosched ... | head`), which is its right
+        return NO
+    print(f"autosched: stdout cannot be written ({out.lost.strerror}); what was stored is kept", file=err)
+    err.flush()
+    return BAD_INPUT
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from autosched.cli.app import run
+
+    return run(arguments)

@@ -1,7 +1,6 @@
 """The commands and families put together, and the one place where an error becomes a line on stderr."""
 
 import errno
-import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -33,6 +32,15 @@ _MACHINE_ERRORS = (  # not ours to mend
     errno.EPERM,
     errno.EIO,
 )
+_STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
+2 bad usage or bad input, or stdout cannot be written; 130 stopped by Ctrl-C."""
+_PROBLEM = "matmul -m 4096 -n 4096 -k 4096"
+_EXAMPLES = {
+    "space": f"autosched space {_PROBLEM} --device a100 --sample 2",
+    "tune": f"autosched tune {_PROBLEM} --db best.db",
+    "best": f"autosched best {_PROBLEM} --db best.db",
+    "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
+}
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -60,6 +68,8 @@ def build() -> typer.Typer:
         add_completion=False,
         context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
+        epilog=f"Example: {_EXAMPLES['tune']}\n\n{_STATUSES}",
+        rich_markup_mode=None,  # panels cut the names of options on a narrow terminal
     )
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)
@@ -72,10 +82,7 @@ def _root(
     ctx: typer.Context,
     show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> int:
-    """Search-based auto-scheduler for GPU kernels.
-
-    Exit status: 0 done; 1 the answer is no; 2 bad usage or bad input; 130 stopped by Ctrl-C.
-    """
+    """Search-based auto-scheduler for GPU kernels."""
     if show_version:
         print(f"autosched {version('autosched')}")
         raise typer.Exit(0)
@@ -86,7 +93,12 @@ def _root(
 
 def _add_families(app: typer.Typer, command: Callable[..., int]) -> None:
     name = command.__name__
-    group = typer.Typer(cls=_FamilyGroup, context_settings=_SETTINGS)
+    group = typer.Typer(
+        cls=_FamilyGroup,
+        context_settings=_SETTINGS,
+        options_metavar="",
+        subcommand_metavar="FAMILY [PROBLEM] [OPTIONS]",
+    )
 
     def without_family(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
@@ -96,19 +108,17 @@ def _add_families(app: typer.Typer, command: Callable[..., int]) -> None:
     group.callback(invoke_without_command=True)(without_family)
     for family in families():
         group.command(family.name, context_settings=_SETTINGS)(for_family(command, family))
-    app.add_typer(group, name=name, help=_first_line(command))
+    app.add_typer(group, name=name, help=_first_line(command), epilog=f"Example: {_EXAMPLES[name]}")
 
 
 def _first_line(command: Callable[..., int]) -> str:
     return (command.__doc__ or "").strip().partition("\n")[0]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = build()(given or ["--help"], prog_name="autosched", standalone_mode=False)
-        sys.stdout.flush()
+        status = build()(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False)
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, StoreError, HostFailure) as error:
@@ -117,9 +127,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), NO)
     except MemoryError:
         return _complain("there is not enough memory for this: free some, or raise the limit (ulimit -v)")
-    except BrokenPipeError:  # the reader of a pipe went away (`autosched ... | head`): nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NO
     except OSError as error:
         if error.errno is None:  # raised by our own code, with a sentence
             return _complain(str(error))

@@ -15,9 +15,9 @@ import typer
 from rich.console import Console
 
 from autosched import report
-from autosched.cli.devices import DeviceOption
+from autosched.cli.devices import device_option
 from autosched.cli.errors import NO, InputError, listed
-from autosched.cli.output import print_json, stdout_console
+from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.problem_options import maybe_problem
 from measurements.record import Record
 from measurements.store import Store
@@ -49,13 +49,14 @@ def best(
     db: Annotated[
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
     ] = None,
-    device: DeviceOption = None,
+    device: Annotated[str | None, device_option("every one in the database")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """The best schedule of a problem, or of every problem in the database where none is given.
+    """The best schedule of a problem, or of every problem in a database.
 
-    Times of different devices and provenances are never compared: without --device there is one answer for each device
-    in the database, and measured times go before replayed before estimated ones. Exit status 1 if there is none.
+    The problem can be left out. Times of different devices and provenances are never compared: without --device there
+    is one answer for each device in the database, and measured times go before replayed before estimated ones. Exit
+    status 1 if there is none.
     """
     if db is None:
         raise InputError(f"best needs --db: autosched best {family.name} ... --db best.db")
@@ -113,9 +114,9 @@ def _show_each(console: Console, found: Sequence[Best]) -> None:
             console.print()
         console.print(f"{report.one_line(b.problem)} on {b.record.device}")
         trials = f"{report.count(b.trials)} {b.record.provenance}, {report.count(b.ok)} of them ok"
-        console.print(report.facts([*report.record_facts(b.problem, b.record), ("trials", trials)]))
+        show(console, report.facts([*report.record_facts(b.problem, b.record), ("trials", trials)]))
         console.print()
-        console.print(report.decisions(b.record.schedule, console.width))
+        show(console, report.decisions(b.record.schedule, console.width))
 
 
 def _show_table(console: Console, found: Sequence[Best]) -> None:
@@ -138,7 +139,7 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
         for problem, answer in zip(problems, answers, strict=True):
             names = [name for name in report.telling_fields([problem]) if name in differing]
             made.add_row(" ".join(f"{name}={getattr(problem, name)}" for name in names), *answer)
-    console.print(made)
+    show(console, made)
 
 
 def _answer(b: Best) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Which device a command is about."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,10 +9,16 @@ from autosched.cli.errors import InputError
 from measurements.runners.cuda import cuda_available, cuda_device
 from search_spaces.devices import DEVICES, Device, UnknownDevice, device
 
-DeviceOption = Annotated[
-    str | None,
-    typer.Option("--device", metavar="D", help=f"GPU: {', '.join(d.name for d in DEVICES)}, or this machine's."),
-]
+
+def device_option(default: str) -> Any:
+    """``--device``, whose help says what it is by ``default``."""
+    names = ", ".join(d.name for d in DEVICES)
+    return typer.Option(
+        "--device", metavar="D", help=f"GPU: {names}, or the name of this machine's (default: {default})."
+    )
+
+
+DeviceOption = Annotated[str | None, device_option(f"that of this machine, else {DEFAULT_DEVICE}")]
 DEVICE_NOTE = f"Without --device it is about the GPU of this machine, or {DEFAULT_DEVICE} where none answers."
 
 

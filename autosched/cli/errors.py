@@ -8,6 +8,12 @@ NO = 1
 BAD_INPUT = 2
 STOPPED = 130  # by Ctrl-C, as shells have it
 
+# The largest values that an option takes: what memory holds, and what nobody means
+MOST_SAMPLES = 100_000
+MOST_TRIALS = 10**9
+MOST_WORKERS = 1024
+MOST_SEED = 2**31 - 1
+
 
 class InputError(ValueError):
     """Bad usage or bad input. The message is one sentence that says what is wrong and what to do."""
@@ -24,10 +30,12 @@ def bad_input() -> Iterator[None]:
         raise InputError(str(error)) from error
 
 
-def at_least(flag: str, value: int, least: int) -> int:
-    """``value`` if it is large enough. Raises InputError that names the option."""
+def within(flag: str, value: int, least: int, most: int) -> int:
+    """``value`` if it is neither too small nor too large. Raises InputError that names the option and the limit."""
     if value < least:
-        raise InputError(f"{flag} must be at least {least}, got {value}")
+        raise InputError(f"{flag} must be at least {least}, got {shortened(str(value))}")
+    if value > most:
+        raise InputError(f"{flag} must be at most {most:,}")
     return value
 
 
@@ -36,3 +44,8 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """``text``, cut where it is too long for a line of its own."""
+    return text if len(text) <= most else text[:most] + "..."

@@ -7,7 +7,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Column, Table
+
+from autosched import report
 
 PIPED_WIDTH = 120  # columns of a file or a pipe, unless COLUMNS says otherwise
 
@@ -26,6 +30,20 @@ def _console(*, stderr: bool) -> Console:
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
     width = None if terminal or "COLUMNS" in os.environ else PIPED_WIDTH
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False, width=width)
+
+
+def show(console: Console, made: Table) -> None:
+    """Print a table. Where its words need more than the console's width it is wider: no name and no number is cut."""
+    needed = sum(_least_width(column) for column in made.columns)
+    if needed > console.width:
+        made.width = needed
+    console.print(made, crop=False)
+
+
+def _least_width(column: Column) -> int:
+    texts = [str(text) for text in (column.header, *column.cells)]
+    pieces = texts if column.no_wrap else [word for text in texts for word in text.split()]
+    return max(map(cell_len, pieces), default=0) + report.GAP
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autosched.cli.errors import STOPPED, InputError, bad_input, listed
+from autosched.cli.errors import STOPPED, InputError, bad_input, listed, shortened
 from search_spaces.family import AnyFamily, Option
 from search_spaces.problem import Problem
 
@@ -66,7 +66,7 @@ def whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+        raise typer.BadParameter(f"{shortened(text)!r} is not a whole number") from None
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
@@ -74,7 +74,7 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text not in choices:
-            raise typer.BadParameter(f"{text!r} is not known, use {listed(choices, 'or')}")
+            raise typer.BadParameter(f"{shortened(text)!r} is not known, use {listed(choices, 'or')}")
         return text
 
     return parse
@@ -89,7 +89,7 @@ def _parameter(option: Option) -> inspect.Parameter:
     else:
         note = f" (default {option.default})"
     parser: Callable[[str], Any] = str
-    metavar = "TEXT"
+    metavar = "VALUE"
     if option.type is int:
         parser, metavar = whole_number, "N"
     elif choices:

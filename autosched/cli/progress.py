@@ -1,6 +1,7 @@
 """How far a run is: a live display on a terminal, now and then a plain line elsewhere. Always on stderr."""
 
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -11,12 +12,19 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from autosched import report
+from autosched.cli import interrupts
 
 if TYPE_CHECKING:
     from autosched.tuner import Progress as Tuning
-    from autosched.tuner import Start
+    from autosched.tuner import Start, TuneResult
+    from measurements.record import Record
 
 PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
+LEAST_TRIALS = 16  # that a rate is told from: they come in batches of that many
+
+
+def _redrawn(console: Console) -> bool:
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 class Counter:
@@ -29,7 +37,7 @@ class Counter:
         self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if _redrawn(self._console):
             self._live = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=None),
@@ -70,7 +78,10 @@ class TuneDisplay:
         self._answers, self._console = answers, messages
         self._start: Start | None = None
         self._now: Tuning | None = None
+        self._first: Tuning | None = None  # before it, workers were started and first kernels compiled
+        self._records: list[Record] = []
         self._live: Live | None = None
+        self._running = ExitStack()
         self._last_line = time.monotonic()
 
     @property
@@ -82,16 +93,34 @@ class TuneDisplay:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._running.close()
+
+    def interrupted(self) -> "TuneResult":
+        """What was shown so far, as the result of a run that Ctrl-C ended where the tuner could not say so itself."""
+        from autosched.tuner import TuneResult
+
+        assert self._start is not None
+        return TuneResult(
+            problem=self._start.problem,
+            device=self._start.device,
+            provenance=self._start.provenance,
+            best=self._now.best if self._now is not None else self._start.best,
+            trials=tuple(self._records),
+            earlier=self._start.earlier,
+            lines=self._start.lines,
+            seconds=self._now.seconds if self._now is not None else 0.0,
+            interrupted=True,
+        )
 
     def started(self, start: "Start") -> None:
         """The backend is chosen and the database is open."""
         self._start = start
+        self._running.enter_context(interrupts.raised())
         for line in (*start.lines, f"{report.one_line(start.problem)} on {start.device.name}"):
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
-        if self._console.is_terminal:
+        if _redrawn(self._console):
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
+            self._running.callback(self._live.stop)
             self._live.start(refresh=True)
 
     def trial(self, progress: "Tuning") -> None:
@@ -99,6 +128,8 @@ class TuneDisplay:
         before = self._now.best if self._now is not None else self._start.best if self._start is not None else None
         better = progress.best is not None and (before is None or progress.best.id != before.id)
         self._now = progress
+        self._first = self._first or progress
+        self._records.append(progress.record)
         if self._live is None and (better or time.monotonic() - self._last_line >= PLAIN_SECONDS):
             self._last_line = time.monotonic()
             failed = f"failed {self._failed}" if progress.failures else ""
@@ -111,7 +142,7 @@ class TuneDisplay:
         if record is None or record.seconds is None or self._start is None:
             return "none yet"
         rate = report.flop_rate(self._start.problem, record.seconds)
-        return f"{report.time(record.seconds)}, {rate}, {record.provenance.value}, trial {record.id}"
+        return f"{report.time(record.seconds)}, {rate}, {record.provenance.value}, record {record.id}"
 
     @property
     def _failed(self) -> str:
@@ -120,7 +151,11 @@ class TuneDisplay:
 
     @property
     def _pace(self) -> str:
-        return report.pace(self._now.rate, self._now.seconds_left) if self._now is not None else ""
+        """Rate and time left, as they are since the first trial was done; "" while too few are to tell."""
+        if self._now is None or self._first is None or self._now.done - self._first.done < LEAST_TRIALS:
+            return ""
+        rate = (self._now.done - self._first.done) / max(self._now.seconds - self._first.seconds, 1e-9)
+        return report.pace(rate, (self._now.trials - self._now.done) / rate)
 
     def _draw(self) -> Table:
         done, total = (self._now.done, self._now.trials) if self._now else (0, self._start.trials if self._start else 1)

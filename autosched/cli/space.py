@@ -6,8 +6,6 @@ alone, ``doc``), ``seed``, and ``samples``, a list of schedules. With ``--explai
 ``violations`` (``rule``, ``reason``). ``--picture`` draws layouts to a file beside all that.
 """
 
-import json as json_text
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,10 +14,12 @@ from typing import Annotated, Any
 import typer
 
 from autosched import report
+from autosched.cli import schedule_file
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import NO, InputError, at_least, bad_input
-from autosched.cli.output import print_json, stderr_console, stdout_console
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, listed, within
+from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
+from autosched.cli.schedule_file import KEYS
 from search_spaces.devices import Device
 from search_spaces.family import AnyFamily
 from search_spaces.parameters import Parameter
@@ -29,6 +29,7 @@ from search_spaces.schedule import Schedule
 from search_spaces.space import Space
 
 _SHOWN_VALUES = 12  # of one parameter in the table; --json has all
+_LEGEND = "refuses alone: how many of all combinations break this rule, whatever the other rules say of them"
 
 
 def space(
@@ -37,7 +38,13 @@ def space(
     *,
     device: DeviceOption = None,
     sample: Annotated[
-        int, typer.Option("--sample", parser=whole_number, metavar="N", help="Draw N legal schedules uniformly.")
+        int,
+        typer.Option(
+            "--sample",
+            parser=whole_number,
+            metavar="N",
+            help=f"Legal schedules to draw uniformly, at most {MOST_SAMPLES:,}.",
+        ),
     ] = 0,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the samples.")] = 0,
     explain: Annotated[
@@ -45,7 +52,8 @@ def space(
         typer.Option(
             "--explain",
             metavar="FILE",
-            help="Say which rules one schedule breaks, a JSON object in FILE or on stdin (-). Exit status 1 if any.",
+            help="Say which rules one schedule breaks; exit status 1 if any. FILE (- for stdin) holds an object of its "
+            f"parameters, or a JSON document of ours with one schedule under {listed(KEYS, 'or')}.",
         ),
     ] = None,
     picture: Annotated[
@@ -58,13 +66,13 @@ def space(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    at_least("--sample", sample, 0)
-    at_least("--seed", seed, 0)
+    within("--sample", sample, 0, MOST_SAMPLES)
+    within("--seed", seed, 0, MOST_SEED)
     problem, where = problem_from(family, given), target(device)
     started = time.perf_counter()
     whole = family.space(problem, where)
     if explain is not None:
-        schedule = _read_schedule(family, whole, explain)
+        schedule = schedule_file.read(explain, family.name, whole.parameters)
         status = _explain(whole, schedule, as_json=json)
         if picture is not None and status == 0:
             _draw(family, problem, schedule, where, picture)
@@ -95,31 +103,29 @@ def space(
         return 0
     console = stdout_console()
     console.print(f"{report.one_line(problem)} on {where.name}")
-    share = f"1 in {report.count(round(whole.raw_count / legal))}" if legal else "none"
-    console.print(
-        report.facts(
-            [
-                ("all combinations", report.count(whole.raw_count)),
-                ("legal schedules", f"{report.count(legal)}, {share}"),
-                ("counted in", report.duration(seconds)),
-            ]
-        )
-    )
+    share = f"1 in {report.count(round(whole.raw_count / legal))} combinations" if legal else "none"
+    facts = [
+        ("all combinations", report.count(whole.raw_count)),
+        ("legal schedules", f"{report.count(legal)}, {share}"),
+        ("counted in", report.duration(seconds)),
+    ]
+    show(console, report.facts(facts))
     console.print()
-    console.print(_parameter_table(whole.parameters))
+    show(console, _parameter_table(whole.parameters))
     console.print()
-    rules = report.table("rule", "refuses alone", "", right=("refuses alone", ""))
+    rules = report.table("rule", "refuses alone", "share", right=("refuses alone", "share"))
     for r in sorted(rejects, key=lambda r: -r.count):
         if r.count:
             rules.add_row(r.rule, report.count(r.count), report.percent(r.count, r.raw))
-    console.print(rules)
+    show(console, rules)
+    console.print(_LEGEND, style="dim")
     idle = [r.rule for r in rejects if not r.count]
     if idle:
         console.print(f"nothing to refuse here: {', '.join(idle)}", style="dim")
     for i, schedule in enumerate(samples):
         console.print()
         console.print(f"sample {i + 1} of {len(samples)}, seed {seed}")
-        console.print(report.decisions(schedule, console.width))
+        show(console, report.decisions(schedule, console.width))
     return 0
 
 
@@ -148,31 +154,11 @@ def _draw(family: AnyFamily, problem: Problem, schedule: Schedule, device: Devic
 
 
 def _parameter_table(parameters: Sequence[Parameter]) -> Any:
-    made = report.table("parameter", "values", "", right=("values",), fold=("",))
+    made = report.table("parameter", "choices", "values", right=("choices",), fold=("values",))
     for p in parameters:
         shown = " ".join(str(v) for v in p.values[:_SHOWN_VALUES])
         made.add_row(p.name, str(len(p.values)), shown + (" ..." if len(p.values) > _SHOWN_VALUES else ""))
     return made
-
-
-def _read_schedule(family: AnyFamily, whole: Space, place: str) -> Schedule:
-    """The schedule in a file, its parameters in the space's order. Raises InputError."""
-    try:
-        text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")
-        data = json_text.loads(text)
-    except OSError as error:
-        raise InputError(f"--explain cannot read {place} ({error.strerror}): give a file, or - for stdin") from error
-    except ValueError as error:
-        raise InputError(f"--explain: {place} is not JSON ({error}): give an object of parameter values") from error
-    if isinstance(data, dict) and isinstance(data.get("schedule"), dict):
-        data = data["schedule"]  # a record, as `autosched best --json` prints it
-    names = [p.name for p in whole.parameters]
-    if not isinstance(data, dict) or set(data) != set(names):
-        raise InputError(f"--explain: {place} must be an object with exactly the parameters {', '.join(names)}")
-    with bad_input():
-        for p in whole.parameters:
-            p.code(data[p.name])
-    return Schedule(family.name, tuple((name, data[name]) for name in names))
 
 
 def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
@@ -184,7 +170,7 @@ def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
         made = report.table("broken rule", "why", fold=("why",))
         for v in violations:
             made.add_row(v.rule, v.reason)
-        stdout_console().print(made)
+        show(stdout_console(), made)
     else:
         print("legal: no rule refuses this schedule")
     return NO if violations else 0

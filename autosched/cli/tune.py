@@ -20,8 +20,8 @@ from rich.console import Console
 from autosched import report
 from autosched.backends import BACKENDS
 from autosched.cli.devices import DeviceOption
-from autosched.cli.errors import NO, STOPPED, InputError, at_least
-from autosched.cli.output import print_json, stderr_console, stdout_console
+from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
+from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
 from autosched.search import SAMPLERS
@@ -67,17 +67,17 @@ def tune(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Search for the fastest schedule, and keep every trial in a database.
+    """Search for the fastest schedule, every trial kept in a database.
 
     Run it again on the same database and it goes on. Ctrl-C stops it with everything kept (exit status 130). Exit
     status 1 if no schedule has worked.
     """
     if db is None:
         raise InputError(f"tune needs --db: autosched tune {family.name} ... --db best.db")
-    at_least("--trials", trials, 1)
-    at_least("--seed", seed, 0)
+    within("--trials", trials, 1, MOST_TRIALS)
+    within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
-        at_least("--workers", workers, 1)
+        within("--workers", workers, 1, MOST_WORKERS)
     problem = problem_from(family, given)
     from autosched import tuner  # with optuna and xgboost: a second that other commands need not wait
 
@@ -97,6 +97,10 @@ def tune(
                 warm_cache=warm_cache,
                 progress=display,
             )
+    except KeyboardInterrupt:
+        if not display.has_started:
+            raise
+        result = display.interrupted()
     except StoreError:
         raise
     except ValueError as error:
@@ -130,11 +134,11 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
     if result.final is not None and result.final.places:
         rows += _final_facts(result.final)
     if result.best is None:
-        console.print(report.facts([*rows, ("best", "none: no schedule has worked")]))
+        show(console, report.facts([*rows, ("best", "none: no schedule has worked")]))
         return
-    console.print(report.facts([*report.record_facts(result.problem, result.best), *rows]))
+    show(console, report.facts([*report.record_facts(result.problem, result.best), *rows]))
     console.print()
-    console.print(report.decisions(result.best.schedule, console.width))
+    show(console, report.decisions(result.best.schedule, console.width))
 
 
 def _final_facts(final: "Final") -> list[tuple[str, str]]:

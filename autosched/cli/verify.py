@@ -1,6 +1,7 @@
 """``autosched verify``: run candidates in the emulator and compare every element with the float64 reference.
 
-``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``seconds`` (of the whole run), and ``candidates``, each with
+``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``seconds`` (of the whole run), ``interrupted``
+(by Ctrl-C), and ``candidates``, each with
 ``problem``, ``emulated_problem``, ``schedule``, ``ok``, ``status``, ``reason``, ``error_over_tolerance``,
 ``max_abs_error`` (both null where the kernel did not finish), ``findings``, ``shared_sites``, ``global_sites`` (as in
 ``measurements.emulator``) and ``seconds``. No time in it is a kernel's.
@@ -10,16 +11,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from autosched import report
+from autosched.cli import interrupts
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import NO, at_least
-from autosched.cli.output import print_json, stderr_console, stdout_console
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, within
+from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
 from autosched.verify import Verification
@@ -34,7 +36,8 @@ from search_spaces.schedule import Schedule
 
 DEFAULT_SAMPLE = 20
 _LEGEND = (
-    "error: the largest over its tolerance; largest: the largest error itself",
+    "of tolerance: the largest error of an element over what it may be, so that up to 1 passes",
+    "error: the largest error of an element, absolute",
     "conflicts: wavefronts of shared memory over the fewest possible",
     "sectors: of 32 bytes, per global-memory request of a warp",
 )
@@ -47,7 +50,9 @@ def verify(
     *,
     db: Annotated[
         str | None,
-        typer.Option("--db", metavar="DB", help="Verify the schedules stored in this database, fastest first."),
+        typer.Option(
+            "--db", metavar="DB", help="Database of the schedules to verify, fastest first (default: sample the space)."
+        ),
     ] = None,
     sample: Annotated[
         int | None,
@@ -55,7 +60,7 @@ def verify(
             "--sample",
             parser=whole_number,
             metavar="N",
-            help=f"How many: drawn from the space (default {DEFAULT_SAMPLE}), or the N fastest of --db (default all).",
+            help=f"Schedules drawn from the space (default {DEFAULT_SAMPLE}), or the N fastest of --db (default all).",
         ),
     ] = None,
     seed: Annotated[
@@ -71,10 +76,10 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     if sample is not None:
-        at_least("--sample", sample, 1)
-    at_least("--seed", seed, 0)
+        within("--sample", sample, 1, MOST_SAMPLES)
+    within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
-        at_least("--workers", workers, 1)
+        within("--workers", workers, 1, MOST_WORKERS)
     where = target(device)
     if db is None:
         problem = problem_from(family, given)
@@ -88,16 +93,22 @@ def verify(
     started = time.monotonic()
     console = stdout_console()
     done: list[tuple[Problem, list[Verification]]] = []
-    for problem, schedules in jobs:
-        if not json:
-            console.print(f"{report.one_line(problem)} on {where.name}")
-            console.print(f"{report.plural(len(schedules), 'schedule')} {origin}")
-        done.append((problem, _emulate(problem, schedules, where, seed, workers)))
-        if not json:
-            _show(console, problem, done[-1][1])
+    interrupted = False
+    try:
+        with interrupts.raised():
+            for problem, schedules in jobs:
+                if not json:
+                    console.print(f"{report.one_line(problem)} on {where.name}")
+                    console.print(f"{report.plural(len(schedules), 'schedule')} {origin}")
+                done.append((problem, []))
+                _emulate(problem, schedules, where, seed, workers, done[-1][1])
+                if not json:
+                    _show(console, problem, done[-1][1])
+    except KeyboardInterrupt:
+        interrupted = True
     results = [v for _, verifications in done for v in verifications]
     failed, seconds = sum(not v.ok for v in results), time.monotonic() - started
-    if not results:
+    if not jobs:
         print(f"autosched: {db} holds no such schedule for {where.name}: tune first, or sample", file=sys.stderr)
     if json:
         print_json(
@@ -107,19 +118,25 @@ def verify(
                 "passed": len(results) - failed,
                 "failed": failed,
                 "seconds": seconds,
+                "interrupted": interrupted,
                 "candidates": [_to_json(problem, v) for problem, verifications in done for v in verifications],
             }
         )
-    elif results:
-        verdict = f"{failed} of {len(results)} FAIL" if failed else f"all {len(results)} pass"
-        console.print(f"{verdict}, in {report.duration(seconds)}")
+    elif jobs:
+        passed = f"all {len(results)} pass" if results else "none was"
+        verdict = f"{failed} of {len(results)} FAIL" if failed else passed
+        stopped = f"stopped by Ctrl-C before all {sum(len(s) for _, s in jobs)} were verified: " if interrupted else ""
+        console.print(f"{stopped}{verdict}, in {report.duration(seconds)}")
+    if interrupted:
+        return STOPPED
     return NO if failed or not results else 0
 
 
-verify.__doc__ = f"""Check candidates without a GPU: numbers, races, bounds, bank conflicts.
+verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conflicts.
 
-Each is run by the emulator on the CPU and compared with a float64 reference, every element within the problem's error
-bound. A problem too large to emulate is cut to a few tiles with the same remainders. {DEVICE_NOTE}
+Each is run without a GPU and compared with a float64 reference, every element within the problem's error bound. Races,
+accesses out of bounds and bank conflicts are found too. A problem too large to emulate is cut to a few tiles with the
+same remainders. {DEVICE_NOTE}
 Exit status 1 if one fails.
 """
 
@@ -146,19 +163,23 @@ def _stored(
 
 
 def _emulate(
-    problem: Problem, schedules: Sequence[Schedule], device: Device, seed: int, workers: int | None
-) -> list[Verification]:
-    results = []
+    problem: Problem,
+    schedules: Sequence[Schedule],
+    device: Device,
+    seed: int,
+    workers: int | None,
+    results: list[Verification],
+) -> None:
+    """Fills ``results``; what the kernels computed is dropped, as thousands of outputs fill the memory."""
     with Progress(stderr_console(), "emulated", len(schedules)) as progress:
         for result in emulate_all(problem, schedules, device, seed=seed, workers=workers):
-            results.append(result)
+            results.append(replace(result, emulation=replace(result.emulation, outputs={})))
             failed = sum(not r.ok for r in results)
             progress.advance(f"{failed} failed" if failed else "")
-    return results
 
 
 def _show(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
-    numbers = ("error", "largest", "conflicts", "sectors", "time")
+    numbers = ("of tolerance", "error", "conflicts", "sectors", "time")
     faults = [report.reasons(Counter(str(f.kind) for f in v.findings)) or ("" if v.ok else v.status) for v in results]
     shown = ("findings",) if any(faults) else ()
     made = report.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
@@ -174,7 +195,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
             *((fault,) if shown else ()),
         )
     console.print()
-    console.print(made)
+    show(console, made)
     for line in _LEGEND:
         console.print(line, style="dim")
     if any(v.problem != problem for v in results):
@@ -183,7 +204,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
     for i, v in failures[:_SHOWN_FAILURES]:
         console.print()
         console.print(f"{i} fails: {v.reason}")
-        console.print(report.decisions(v.schedule, console.width))
+        show(console, report.decisions(v.schedule, console.width))
     if len(failures) > _SHOWN_FAILURES:
         console.print(f"and {len(failures) - _SHOWN_FAILURES} more, see --json")
     console.print()

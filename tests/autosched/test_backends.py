@@ -41,6 +41,8 @@ def an_unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def chosen(backend: str = "auto", wanted: str | Device | None = None) -> tuple[str, str, str]:
     with choose(backend, wanted, workers=1) as found:
         assert found.line == found.runner.describe()
+        word = found.runner.provenance.upper()
+        assert found.headline.startswith(f"times are {word}") and len(found.headline) < 100
         assert found.runner.provenance is (Provenance.MEASURED if found.name == "cuda" else Provenance.ESTIMATED)
         return found.name, found.device.name, found.line
 

@@ -1,6 +1,7 @@
 """Times, rates, problems and progress as people read them."""
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from autosched import report
-from autosched.cli.output import print_json, stdout_console
+from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.progress import Counter, TuneDisplay
 from autosched.tuner import Progress, Start
-from measurements.measurement import Provenance
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.record import Record
 from search_spaces.devices import device
 from search_spaces.matmul import Matmul
 from search_spaces.schedule import Schedule
@@ -106,6 +108,24 @@ def test_decisions_show_everything_at_any_width(width: int) -> None:
         assert name in out.getvalue() and str(value) in out.getvalue()
 
 
+@pytest.mark.parametrize("width", [1, 20, 40, 61, 200])
+def test_a_table_cuts_nothing_at_any_width(width: int) -> None:
+    made = report.table("name", "count", "note", right=("count",), fold=("note",))
+    rows = [(f"a name {i}", "38,990,852,238,772", "9.799 TFLOP/s of these and more") for i in range(3)]
+    for row in rows:
+        made.add_row(*row)
+    out = io.StringIO()
+    console = Console(file=out, width=width)
+    show(console, made)
+    show(console, report.facts([("time", "213.4567890 us, 644.1 TFLOP/s")]))
+    text = out.getvalue()
+    assert "…" not in text
+    for row in rows:
+        assert all(word in text for cell in row[:2] for word in (cell,))
+    assert all(word in text for word in ("TFLOP/s", "213.4567890", "644.1", "note"))
+    assert max(map(len, text.splitlines())) <= max(width, 50)
+
+
 def test_json_has_texts_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"a": [float("nan"), 1.5], "b": {"c": float("-inf")}, "d": (1, "x", None, True)})
     text = capsys.readouterr().out
@@ -131,6 +151,22 @@ def display(terminal: bool) -> tuple[TuneDisplay, io.StringIO, io.StringIO]:
     )
 
 
+RECORD = Record(
+    Matmul(8, 8, 8).key(),
+    Schedule("matmul", (("tile_m", 16),)),
+    "h200",
+    "{}",
+    "1",
+    "d",
+    Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(2e-6)),
+    "nvrtc 13.0",
+    "",
+    "0.1.0",
+    datetime(2026, 1, 2, tzinfo=UTC),
+    "random",
+    0,
+    id=1,
+)
 START = Start(Matmul(8, 8, 8), device("h200"), Provenance.ESTIMATED, ("ESTIMATED because " + "x" * 90,), 9, 0, None)
 
 
@@ -153,6 +189,31 @@ def test_a_pipe_gets_no_control_characters(tmp_path: Path) -> None:
         steps.advance()
         steps.advance("1 failed")
     assert "\x1b" not in messages.getvalue()
+
+
+def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    shown, _, messages = display(True)
+    with shown:
+        shown.started(START)
+        shown.trial(step(1, 0.5))
+    assert "\x1b" not in messages.getvalue() and "1/40" in messages.getvalue()
+
+
+def step(done: int, seconds: float) -> Progress:
+    return Progress(RECORD, RECORD, done, 40, {}, seconds)
+
+
+def test_time_left_is_told_once_there_is_something_to_tell_it_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autosched.cli.progress.PLAIN_SECONDS", 0.0)
+    shown, _, messages = display(False)
+    with shown:
+        shown.started(START)
+        for done in range(1, 21):
+            shown.trial(step(done, 100.0 + done / 4))  # what came before the first is no trial's time
+    lines = messages.getvalue().splitlines()
+    assert "left" not in lines[15] and "/s" not in lines[15].removesuffix("FLOP/s, estimated, record 1")
+    assert lines[16].endswith("4.0/s, 5.8 s left")
 
 
 def test_progress_type_has_what_the_display_reads() -> None:

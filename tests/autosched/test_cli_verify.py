@@ -70,6 +70,7 @@ class FakeEmulator:
     """Emulates nothing; those whose numbers are in ``bad`` fail."""
 
     bad: tuple[int, ...] = ()
+    interrupted_after: int | None = None
     calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def __call__(
@@ -77,6 +78,8 @@ class FakeEmulator:
     ) -> Iterator[Verification]:
         self.calls.append({"problem": problem, "schedules": list(schedules), "device": device, **more})
         for i, schedule in enumerate(schedules):
+            if i == self.interrupted_after:
+                raise KeyboardInterrupt
             yield (fails if i in self.bad else passes)(problem, schedule)
 
 
@@ -114,6 +117,7 @@ def test_all_pass(run: Run, fake: FakeEmulator) -> None:
     assert "0.250" in out and "1.5e-03" in out  # errors
     assert "1.50" in out and "4.5" in out  # 30 wavefronts of 20, 45 sectors in 10 requests
     assert "findings" not in out
+    assert "of tolerance: the largest error" in out
 
 
 def test_a_failure_is_1_and_is_told_with_its_finding_and_schedule(run: Run, fake: FakeEmulator) -> None:
@@ -146,6 +150,19 @@ def test_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
     assert good["shared_sites"][0]["conflict_degree"] == 1.5
     assert good["global_sites"][0]["sectors_per_request"] == 4.5
     assert good["schedule"] == fake.calls[0]["schedules"][1].to_json()
+
+
+def test_ctrl_c_leaves_what_was_verified(run: Run, fake: FakeEmulator) -> None:
+    fake.interrupted_after, fake.bad = 2, (1,)
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4", "--json")
+    found = json.loads(out)
+    assert (status, found["interrupted"], found["passed"], found["failed"]) == (130, True, 1, 1)
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4")
+    assert status == 130
+    assert "stopped by Ctrl-C before all 4 were verified: 1 of 2 FAIL" in out
+    fake.interrupted_after = 0
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4")
+    assert status == 130 and "before all 4 were verified: none" in out
 
 
 def test_stored_schedules_come_fastest_first_and_once(run: Run, fake: FakeEmulator) -> None:

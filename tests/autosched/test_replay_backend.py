@@ -66,7 +66,8 @@ def test_a_search_spends_its_trials_on_what_was_recorded(recorded: Recording, tm
     assert result.failures == {"timeout": 8}
     assert result.best is not None and result.best.schedule == SCHEDULES[39]
     assert result.best.seconds == pytest.approx(61e-6)
-    assert "REPLAYED" in result.lines[0] and "NVIDIA H200" in result.lines[0]
+    assert result.lines[0].startswith("times are REPLAYED: ")
+    assert "REPLAYED" in result.lines[1] and "NVIDIA H200" in result.lines[1]
     assert result.final is None
 
 
@@ -74,6 +75,7 @@ def test_auto_finds_the_recording_and_says_so(recorded: Recording) -> None:
     with choose(problem=PROBLEM) as found:
         assert (found.name, found.device.name, found.pool) == ("replay", "h200", None)
         assert "no driver" in found.line
+        assert found.headline == "times are REPLAYED: no GPU on this machine answers"
     with choose(problem=dataclasses.replace(PROBLEM, m=97), workers=1) as found:
         assert found.name == "estimate"
         assert "this problem was not recorded on h200" in found.line

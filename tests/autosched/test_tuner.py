@@ -607,7 +607,8 @@ class TestEndToEnd:
         result = tune(PROBLEM, trials=4, progress=log, verify=False, **arguments)
         assert len(result.trials) == len(log.steps) == 4
         assert result.provenance is Provenance.ESTIMATED
-        assert "ESTIMATED" in result.lines[0] and "h200" in result.lines[0]
+        assert result.lines[0] == "times are ESTIMATED: backend estimate was asked for"
+        assert "ESTIMATED" in result.lines[1] and "h200" in result.lines[1]
         assert result.best is not None, [r.measurement.reason for r in result.trials]
         assert result.best.measurement.resources is not None
         again = tune(PROBLEM, trials=1, **arguments)  # now the best is proven
@@ -623,7 +624,7 @@ class TestEndToEnd:
 
         monkeypatch.setattr(tuner_module, "check_host", missing)
         result = tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", workers=1)
-        assert result.lines[1] == "new bests are not proven: no C++ compiler: install one"
+        assert result.lines[2] == "new bests are not proven: no C++ compiler: install one"
 
     def test_a_problem_without_schedules_says_which_rule_refuses_them(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

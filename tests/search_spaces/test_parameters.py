@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces.parameters import Parameter, categorical, ordinal
+from search_spaces.schedule import Schedule
 
 integers = st.lists(st.integers(-50, 5000), min_size=1, max_size=8, unique=True)
 texts = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=8, unique=True)
@@ -122,3 +123,9 @@ def test_a_name_and_a_kind_are_required() -> None:
         ordinal("", (1,))
     with pytest.raises(ValueError, match="kind 'nominal'"):
         Parameter("p", (1,), kind="nominal")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [[2], None, True, 2.0, {}])
+def test_a_schedule_holds_integers_and_texts_only(value: object) -> None:
+    with pytest.raises(ValueError, match="parameter stages cannot be"):
+        Schedule.from_json("matmul", {"tile_m": 16, "stages": value})

@@ -75,6 +75,7 @@ def verify_one(
 
     Raises ValueError if the schedule breaks a law, HostCompilerMissing without a host compiler.
     """
+    generate(problem, schedule, device)  # asks the laws; what is cut by a schedule that breaks one means nothing
     small = emulated_problem(problem, schedule)
     inputs = small.random_inputs(seed)
     run = emulate(generate(small, schedule, device), inputs, time_limit=time_limit)

@@ -28,7 +28,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from measurements import store_file, store_schema
 from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
-from measurements.store_schema import SCHEMA_VERSION, TRIALS, StoreError
+from measurements.store_schema import SCHEMA_VERSION, TRIALS, StoreError, unreadable
 from search_spaces.family import problem_from_json
 from search_spaces.problem import Problem
 
@@ -42,6 +42,7 @@ class ProblemSummary:
     is the id of the first one."""
 
     first: int
+    family: str
     problem_key: str
     device: str
     provenance: Provenance
@@ -178,7 +179,7 @@ class Store:
         """What the store holds, or only of one family: one summary per problem, device and provenance, in the order
         they first came."""
         c = TRIALS.c
-        keys = (c.problem, c.device, c.provenance)
+        keys = (c.family, c.problem, c.device, c.provenance)
         query = sa.select(
             sa.func.min(c.id).label("id"), *keys, sa.func.count().label("trials"), sa.func.count(c.median).label("ok")
         )
@@ -188,19 +189,20 @@ class Store:
         with self._transaction() as connection:
             for row in connection.execute(query.group_by(*keys).order_by(sa.func.min(c.id))).mappings():
                 cells = store_schema.read_cells(row, keys, self.name)
-                summaries.append(
-                    ProblemSummary(
-                        row["id"], cells["problem"], cells["device"], cells["provenance"], row["trials"], row["ok"]
-                    )
-                )
+                cells["problem_key"] = cells.pop("problem")
+                summaries.append(ProblemSummary(row["id"], **cells, trials=row["trials"], ok=row["ok"]))
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:
         """The problem itself. Raises StoreError that names a trial for a family or a form that this version lacks."""
         try:
-            return problem_from_json(json.loads(summary.problem_key))
+            problem = problem_from_json(json.loads(summary.problem_key))
         except ValueError as error:
-            raise store_schema.unreadable(self.name, summary.first, str(error)) from error
+            raise unreadable(self.name, summary.first, str(error)) from error
+        if (problem.family, problem.key()) != (summary.family, summary.problem_key):
+            why = f"its problem is not as this version writes {problem.family} problems"
+            raise unreadable(self.name, summary.first, why)
+        return problem
 
     def devices(self, problem: Problem) -> tuple[str, ...]:
         """Names of the devices that have an ok trial of the problem, sorted."""
@@ -360,4 +362,4 @@ def _one_line(error: BaseException | None) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-__all__ = ["SCHEMA_VERSION", "ProblemSummary", "Store", "StoreError"]
+__all__ = ["SCHEMA_VERSION", "ProblemSummary", "Store", "StoreError", "unreadable"]

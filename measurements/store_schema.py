@@ -248,7 +248,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def unreadable(name: str, trial: int, why: str) -> StoreError:
+def unreadable(name: str, trial: int | None, why: str) -> StoreError:
     """The error for a trial that this version cannot make sense of."""
     return StoreError(
         f"trial {trial} of the database {name} cannot be read ({why}): it was damaged, or another version of "

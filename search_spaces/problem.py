@@ -105,6 +105,13 @@ class Problem(ABC):
         except TypeError as error:
             raise ValueError(f"this is not the JSON of a {cls.family} problem: {error}") from error
 
+    @staticmethod
+    def check(value: object) -> Problem:
+        """``value`` itself. Raises ValueError where it is no problem."""
+        if not isinstance(value, Problem):
+            raise ValueError(f"a problem is needed, such as Matmul(m=64, n=64, k=64), not {value!r}")
+        return value
+
     def key(self) -> str:
         """Canonical text of the problem, used as its identity in databases."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))

@@ -148,7 +148,7 @@ class TestAftermath:
         assert os.listdir(tmp_path) == ["a.db"]
 
     def test_four_processes_that_keep_opening_and_closing(self, tmp_path: Path) -> None:
-        path, each = tmp_path / "a.db", 25
+        path, each = tmp_path / "a.db", 100
         restless = [child(path, "restless", each) for _ in range(4)]
         for process in restless:
             _, err = process.communicate()

@@ -94,6 +94,8 @@ class Store:
         if url.get_backend_name() != "sqlite":
             return cls._open_server(url, create)
         if url.database not in _IN_MEMORY:
+            if url.query:
+                raise StoreError(f"options in the URL of an SQLite file are not taken: give {url.database} alone")
             return cls._open_file(str(url.database), create)
         if not create:
             raise StoreError(f"{text} is a new database in memory, which holds nothing: give the path of a file")

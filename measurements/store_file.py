@@ -25,6 +25,7 @@ BUSY_SECONDS = 60.0  # how long a writer waits for another one; a commit takes m
 DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
 
 _MAGIC = b"SQLite format 3\0"
+_LONGEST = 500  # bytes of a path; SQLite takes 512 with the ending of its journal
 _LEAST_FREE = 2**16  # bytes: SQLite's shared memory file alone takes half of that
 
 _ADVICE = {
@@ -55,7 +56,10 @@ def locate(text: str) -> Path:
         raise StoreError(f"{text} is an SQLite URI: give the path alone, such as best.db")
     if os.path.basename(text) in ("", os.curdir, os.pardir):
         raise StoreError(f"{text} is the name of a folder: give the path of a database file")
-    return Path(os.path.realpath(text))  # the journal stands next to the file itself, not next to a link to it
+    path = Path(os.path.realpath(text))  # the journal stands next to the file itself, not next to a link to it
+    if len(os.fsencode(path)) > _LONGEST:
+        raise StoreError(f"the path of the database is longer than {_LONGEST} bytes: choose a shorter one ({path})")
+    return path
 
 
 def check(path: Path, create: bool) -> None:
@@ -77,7 +81,7 @@ def check(path: Path, create: bool) -> None:
             start = file.read(len(_MAGIC))
     if start not in (b"", _MAGIC):
         raise StoreError(f"{path} is not an SQLite database: choose another path")
-    if not start and not create and not _exists(Path(f"{path}-journal")):
+    if not start and not create:
         raise StoreError(f"{path} is empty and holds no trials: check the path, or tune into it first")
     if create and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         # SQLite puts its journal into the folder, so that has to be writable too

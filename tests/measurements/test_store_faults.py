@@ -273,6 +273,8 @@ class TestNames:
             ("x.db/.", "name of a folder"),
             ("n" * 300, "File name too long): choose a shorter name"),
             ("n" * 250, "File name too long): choose a shorter name"),
+            ("/".join(["n" * 100] * 5), "longer than 500 bytes: choose a shorter one"),
+            ("sqlite:///x.db?mode=ro", "give x.db alone"),
             ("http://x/y", "give the path of a file"),
             (None, "by a path or an SQLAlchemy URL, not by None"),
             (5, "not by 5"),

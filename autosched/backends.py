@@ -18,7 +18,7 @@ from measurements.runners.replay import ReplayRunner
 from search_spaces.devices import Device, UnknownDevice
 from search_spaces.devices import device as device_row
 from search_spaces.family import family
-from search_spaces.problem import Problem
+from search_spaces.problem import Problem, whole_number
 from search_spaces.schedule import Schedule
 
 BACKENDS = ("auto", "cuda", "estimate", "replay")
@@ -75,8 +75,8 @@ def choose(
     """
     if backend not in BACKENDS:
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
-    if workers is not None and workers < 1:
-        raise BackendError(f"workers must be at least 1, not {workers}")
+    if workers is not None:
+        workers = whole_number("workers", workers, 1)
     gpu, no_gpu = _gpu() if backend in ("auto", "cuda") else (None, f"backend {backend} was asked for")
     wanted = _wanted(device, gpu)
     if gpu is not None and wanted not in (None, gpu):
@@ -144,7 +144,7 @@ def _wanted(device: str | Device | None, gpu: Device | None) -> Device | None:
     """The device asked for. Raises UnknownDevice for a name that is neither a row nor the GPU of this machine."""
     if device is None or isinstance(device, Device):
         return device
-    if gpu is not None and device.lower() == gpu.name:
+    if gpu is not None and isinstance(device, str) and device.lower() == gpu.name:
         return gpu  # with its own clocks and sizes, which may differ from the row's
     try:
         return device_row(device)

@@ -11,7 +11,8 @@ from measurements.kernel import Kernel
 from measurements.measurement import Provenance
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.devices import Device
+from search_spaces.devices import Device, UnknownDevice
+from search_spaces.devices import device as device_row
 from search_spaces.problem import Problem
 
 if TYPE_CHECKING:
@@ -36,18 +37,18 @@ class Database:
         self._store = Store.open(path, create=False)
 
     def best(
-        self, problem: Problem, device: str | Device | None = None, provenance: Provenance | None = None
+        self, problem: Problem, device: str | Device | None = None, provenance: Provenance | str | None = None
     ) -> Record | None:
         """The best record of exactly this problem and device, as ``Store.best`` ranks them; None if there is none.
 
         Without ``device``: the GPU of this machine where one answers, else the only device that has times of the
-        problem. Raises NoSchedule where there are several, because times of different devices are not compared.
+        problem. Raises NoSchedule where there are several, because times of different devices are not compared, and
+        ValueError for a problem, a device or a provenance that is none.
         """
-        if device is None:
-            device = _gpu() or self._only_device(problem)
-            if device is None:
-                return None
-        return self._store.best(problem, device if isinstance(device, str) else device.name, provenance)
+        Problem.check(problem)
+        kind = None if provenance is None else _provenance(provenance)
+        name = _gpu() or self._only_device(problem) if device is None else device_name(self._store, device)
+        return None if name is None else self._store.best(problem, name, kind)
 
     def kernel(self, problem: Problem) -> LoadedKernel:
         """The best schedule for the GPU of this machine, compiled and loaded: ``out = kernel(a, b)``.
@@ -60,6 +61,7 @@ class Database:
         from measurements.compile import CompileFailure, CompilePool, NvrtcMissing
         from measurements.runners.cuda import cuda_available, cuda_device
 
+        Problem.check(problem)
         answers, why = cuda_available()
         if not answers:
             raise RuntimeUnavailable(f"kernels run on a GPU only, and none can be used: {why}")
@@ -100,6 +102,30 @@ def current_kernel(problem: Problem, record: Record, device: Device) -> Kernel:
             stacklevel=3,
         )
     return kernel
+
+
+def device_name(store: Store, device: str | Device) -> str:
+    """The name of a device as the records of ``store`` have it.
+
+    Raises UnknownDevice for one that is neither a row nor in the store: that is a mistake, not an empty answer.
+    """
+    if isinstance(device, Device):
+        return device.name
+    stored = sorted({summary.device for summary in store.problems()})
+    if device in stored:
+        return device
+    try:
+        return device_row(device).name
+    except UnknownDevice as error:
+        here = f"; {store.name} holds {', '.join(stored)}" if stored else ""
+        raise UnknownDevice(f"{error}{here}") from error
+
+
+def _provenance(name: str) -> Provenance:
+    try:
+        return Provenance(name)
+    except ValueError:
+        raise ValueError(f"unknown provenance {name!r}: use one of {', '.join(Provenance)}") from None
 
 
 def _gpu() -> str | None:

@@ -1,7 +1,6 @@
 """Times, rates, schedules and tables as people read them."""
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ from rich.table import Table
 from measurements.measurement import Provenance, Resources
 from measurements.record import Record
 from search_spaces.dtypes import FLOAT_DTYPES
-from search_spaces.family import problem_from_json
 from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
 
@@ -93,14 +91,6 @@ def one_line(problem: Problem) -> str:
     """``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``: what is required, types, what is not default."""
     shown = problem.to_json()
     return f"{problem.family} " + " ".join(f"{name}={shown[name]}" for name in telling_fields([problem]))
-
-
-def read_problem(key: str) -> Problem | None:
-    """The problem that a record's ``problem_key`` stands for; None for a family or form that this version lacks."""
-    try:
-        return problem_from_json(json.loads(key))
-    except ValueError:
-        return None
 
 
 def telling_fields(problems: Sequence[Problem]) -> list[str]:

@@ -32,7 +32,7 @@ from measurements.record import Record, canonical_json
 from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
 from search_spaces.devices import Device
 from search_spaces.family import family
-from search_spaces.problem import Problem
+from search_spaces.problem import Problem, whole_number
 from search_spaces.schedule import Schedule
 from search_spaces.space import Space
 from search_spaces.subset import Subset
@@ -175,10 +175,10 @@ def tune(
     ``warm_cache`` times with operands in the L2 instead of from memory. Ctrl-C ends the run with everything kept.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
-    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-        raise ValueError(f"trials must be a whole number of at least 1, not {trials!r}")
+    Problem.check(problem)
+    trials = whole_number("trials", trials, 1)
     check(sampler, seed)
-    from measurements.store import Store  # with sqlalchemy, which the loop itself does without
+    from measurements.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
     with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache) as chosen:
         _refuse_too_large(problem, chosen.device)
@@ -190,9 +190,12 @@ def tune(
         if chosen.pool is not None:
             chosen.pool.cache.check()  # before the database is made, so that a refusal leaves nothing behind
         with Store.open(database) as store:
+            if store.in_memory:
+                raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
             if chosen.pool is not None:
                 chosen.pool.cache.prepare()
             _refuse_other_cache(store, problem, chosen, warm_cache)
+            _refuse_other_schedules(store, problem, chosen, space)
             tuner = Tuner(
                 problem,
                 chosen.device,
@@ -526,6 +529,18 @@ def _refuse_other_cache(store: Trials, problem: Problem, chosen: backends.Backen
         if json.loads(record.fingerprint).get("cache") == other:
             wish = "leave --warm-cache out" if warm else "give --warm-cache"
             raise ValueError(f"{store.name} holds times of this problem from a {other} L2: {wish}, or use another --db")
+
+
+def _refuse_other_schedules(store: Trials, problem: Problem, chosen: backends.Backend, space: Space) -> None:
+    """Raises StoreError for a trial that says it is of ``space`` and is not: no sampler could learn from it."""
+    from measurements.store import unreadable
+
+    for record in store.trials(problem, chosen.device.name, chosen.runner.provenance):
+        if record.space_version == space.fingerprint:
+            try:
+                space.columns([record.schedule])
+            except ValueError as error:
+                raise unreadable(store.name, record.id, str(error)) from error
 
 
 def _plural(n: int, noun: str) -> str:

@@ -75,6 +75,7 @@ def verify_one(
 
     Raises ValueError if the schedule breaks a law, HostFailure where this machine cannot emulate.
     """
+    generate(problem, schedule, device)  # asks the laws; what is cut by a schedule that breaks one means nothing
     small = emulated_problem(problem, schedule)
     try:
         return _verified(small, schedule, device, seed, time_limit)

@@ -352,6 +352,8 @@ if len(_BY_NAME) != len(DEVICES):
 
 def device(name: str) -> Device:
     """The row called ``name``, whatever its case. Raises UnknownDevice; a similar name is never taken instead."""
+    if not isinstance(name, str):
+        raise UnknownDevice(f"a device is named by a text, not by {name!r}: use one of {', '.join(_BY_NAME)}")
     row = _BY_NAME.get(name.lower())
     if row is not None:
         return row

@@ -96,5 +96,7 @@ def family(name: str) -> AnyFamily:
 
 def problem_from_json(data: Mapping[str, Any]) -> Problem:
     """The problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown family or a malformed problem."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"the JSON of a problem is an object, not {data!r}")
     problem: Problem = family(str(data.get("family"))).problem_from_json(data)
     return problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,17 @@ import numpy.typing as npt
 from search_spaces.dtypes import DType, FloatArray
 
 Array = npt.NDArray[np.generic]
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """``value`` as an int, whatever library's integer it is. Raises ValueError for all else, and below ``least``."""
+    try:
+        number = least - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return number
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,11 @@ class Problem(ABC):
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Largest absolute error allowed for each element of each output (a rounding-error bound)."""
 
+    def _take_sizes(self, *names: str, least: int = 1) -> None:
+        """Turn these fields into ints. Raises ValueError that names one that is no whole number, or too small."""
+        for name in names:
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
+
     @property
     @abstractmethod
     def flops(self) -> float: ...
@@ -82,8 +99,19 @@ class Problem(ABC):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The problem whose ``to_json()`` was ``data``. Raises ValueError for missing, unknown or wrong fields."""
         fields = {k: v for k, v in data.items() if k != "family"}
-        return cls(**fields)
+        try:
+            return cls(**fields)
+        except TypeError as error:
+            raise ValueError(f"this is not the JSON of a {cls.family} problem: {error}") from error
+
+    @staticmethod
+    def check(value: object) -> Problem:
+        """``value`` itself. Raises ValueError where it is no problem."""
+        if not isinstance(value, Problem):
+            raise ValueError(f"a problem is needed, such as Matmul(m=64, n=64, k=64), not {value!r}")
+        return value
 
     def key(self) -> str:
         """Canonical text of the problem, used as its identity in databases."""

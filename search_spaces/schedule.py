@@ -55,8 +55,8 @@ class Schedule:
     def from_json(cls, family: str, data: Mapping[str, Any]) -> Self:
         """The schedule whose ``to_json()`` was ``data``. Raises ValueError for a value that is no integer or text."""
         for name, value in data.items():
-            if not isinstance(value, int | str) or isinstance(value, bool):
-                raise ValueError(f"parameter {name} cannot be {value!r}: use an integer or a text")
+            if isinstance(value, bool) or not isinstance(value, (int, str)):
+                raise ValueError(f"parameter {name} is {value!r}, which is neither an integer nor a text")
         return cls(family, tuple(data.items()))
 
     def key(self) -> str:

@@ -1,6 +1,7 @@
 """The commands and families put together, and the one place where an error becomes a line on stderr."""
 
 import errno
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version

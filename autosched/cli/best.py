@@ -5,7 +5,6 @@ and device, each with its ``provenance``, ``timing`` in seconds and ``schedule``
 ``trials`` and ``ok``: how many of its provenance there are, and how many of them have a time.
 """
 
-import json as json_text
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +14,12 @@ import typer
 from rich.console import Console
 
 from autosched import report
-from autosched.cli.devices import device_option
-from autosched.cli.errors import NO, InputError, listed
+from autosched.cli.errors import NO, InputError, bad_input
 from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.problem_options import maybe_problem
+from autosched.database import device_name
 from measurements.record import Record
-from measurements.store import Store
-from search_spaces.devices import UnknownDevice
-from search_spaces.devices import device as device_row
+from measurements.store import ProblemSummary, Store
 from search_spaces.family import AnyFamily
 from search_spaces.problem import Problem
 
@@ -62,7 +59,8 @@ def best(
         raise InputError(f"best needs --db: autosched best {family.name} ... --db best.db")
     problem = maybe_problem(family, given)
     store = Store.open(db, create=False)
-    device = _device_name(store, device)
+    with bad_input():
+        device = None if device is None else device_name(store, device)
     found = _find(store, family, problem, device)
     if json:
         print_json({"database": store.name, "best": [b.to_json() for b in found]})
@@ -80,31 +78,19 @@ def best(
     return 0
 
 
-def _device_name(store: Store, name: str | None) -> str | None:
-    """The name as records have it. One that is neither a row nor in the database is a mistake, not an empty answer."""
-    stored = {summary.device for summary in store.problems()}
-    if name is None or name in stored:
-        return name
-    try:
-        return device_row(name).name
-    except UnknownDevice as error:
-        here = f"; {store.name} holds {listed(sorted(stored))}" if stored else ""
-        raise InputError(f"{error}{here}") from error
-
-
 def _find(store: Store, family: AnyFamily, problem: Problem | None, device: str | None) -> list[Best]:
-    found = []
-    summaries = store.problems()
+    summaries = [s for s in store.problems(family.name) if s.ok and device in (None, s.device)]
     counts = {(s.problem_key, s.device, s.provenance): (s.trials, s.ok) for s in summaries}
-    for key, where in dict.fromkeys((s.problem_key, s.device) for s in summaries if s.ok):
-        if device not in (None, where) or json_text.loads(key).get("family") != family.name:
-            continue
-        if problem is not None and key != problem.key():
-            continue
-        one = family.problem_from_json(json_text.loads(key))
-        record = store.best(one, where)
+    wanted: dict[tuple[str, str], ProblemSummary] = {}
+    for s in summaries:
+        if problem is None or s.problem_key == problem.key():
+            wanted.setdefault((s.problem_key, s.device), s)
+    found = []
+    for s in wanted.values():
+        one = problem or store.problem(s)
+        record = store.best(one, s.device)
         if record is not None:
-            found.append(Best(one, record, *counts[key, where, record.provenance]))
+            found.append(Best(one, record, *counts[s.problem_key, s.device, record.provenance]))
     return found
 
 

@@ -20,10 +20,11 @@ from rich.console import Console
 from autosched import report
 from autosched.cli import interrupts
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, within
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, InputError, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
+from autosched.codegen import generate
 from autosched.verify import Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
@@ -148,17 +149,23 @@ def _stored(
     if problem is not None:
         problems = [problem]
     else:
-        here = [s.problem_key for s in store.problems() if s.device == device.name]
-        problems = [
-            p for p in map(report.read_problem, dict.fromkeys(here)) if p is not None and p.family == family.name
-        ]
+        here = [store.problem(s) for s in store.problems(family.name) if s.device == device.name]
+        problems = list(dict.fromkeys(here))
     jobs = []
     for one in problems:
         records = store.trials(one, device.name, status=Status.OK)
         ranked = sorted(records, key=lambda r: (list(report.PROVENANCE_NOTE).index(r.provenance), r.seconds or 0.0))
-        schedules = list({r.schedule.key(): r.schedule for r in reversed(ranked)}.values())[::-1]
-        if schedules:
-            jobs.append((one, schedules[:most]))
+        fastest = list({r.schedule.key(): r for r in reversed(ranked)}.values())[::-1][:most]
+        for record in fastest:
+            try:
+                generate(one, record.schedule, device)
+            except ValueError as error:
+                raise InputError(
+                    f"trial {record.id} of {store.name} has a schedule that this version cannot use ({error}): tune "
+                    "the problem again in a new database"
+                ) from error
+        if fastest:
+            jobs.append((one, [record.schedule for record in fastest]))
     return jobs
 
 

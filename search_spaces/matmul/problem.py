@@ -52,10 +52,7 @@ class Matmul(Problem):
     reduction: str = "none"
 
     def __post_init__(self) -> None:
-        for name in ("m", "n", "k", "batch"):
-            size = getattr(self, name)
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {size!r}")
+        self._take_sizes("m", "n", "k", "batch")
         if max(self.m * self.k, self.k * self.n, self.m * self.n) * self.batch >= 2**40:
             raise ValueError("the matrices are too large: keep each array under 2^40 elements")
         for name in ("m", "n", "k"):

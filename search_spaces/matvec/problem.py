@@ -32,10 +32,9 @@ class Matvec(Problem):
     out: str = "f16"
 
     def __post_init__(self) -> None:
+        self._take_sizes("m", "n", "k")
         for name in ("m", "n", "k"):
             size = getattr(self, name)
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {size!r}")
             if size >= 2**30:
                 raise ValueError(f"{name} must be under 2^30, not {size}")
         if self.m > MOST_ROWS:

@@ -38,10 +38,9 @@ class RowProblem(Problem):
     out: str = "f16"
 
     def __post_init__(self) -> None:
+        self._take_sizes("rows", "columns")
         for name in ("rows", "columns"):
             size = getattr(self, name)
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {size!r}")
             if size >= SIZE_LIMIT:
                 raise ValueError(f"{name} must be under 2^30, not {size}")
         if self.rows * self.columns >= 2**40:
@@ -166,11 +165,8 @@ class Reduce(RowProblem):
         if self.axis not in AXES:
             raise ValueError(f"axis must be row or column, not {self.axis!r}")
         super().__post_init__()
+        self._take_sizes("reduction_size", least=0)  # 0 stands for the whole axis
         size = self.reduction_size
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-            raise ValueError(
-                f"reduction_size must be a whole number, at least 1, or 0 for the whole axis, not {size!r}"
-            )
         if size and self._reduced_extent % size:
             raise ValueError(
                 f"reduction_size is {size}, which does not divide the {self._reduced_extent} elements of a {self.axis}"

@@ -32,10 +32,9 @@ class ArrayMove(Problem):
     dtype: str = "u32"
 
     def __post_init__(self) -> None:
+        self._take_sizes("rows", "columns", "batch")
         for name in ("rows", "columns", "batch"):
             size = getattr(self, name)
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {size!r}")
             if size >= 2**30:
                 raise ValueError(f"{name} must be under 2^30, not {size}")
         if self.rows * self.columns * self.batch >= 2**40:

@@ -118,7 +118,7 @@ class TestRefusals:
             choose(warm_cache=True)
         with pytest.raises(UnknownDevice, match="h200_nvl"):
             choose(device="h200_nvl")
-        with pytest.raises(BackendError, match="workers must be at least 1, not 0"):
+        with pytest.raises(ValueError, match="workers must be a whole number of at least 1, not 0"):
             choose(workers=0)
 
     def test_without_nvrtc(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,12 +91,6 @@ def test_a_problem_is_told_by_what_is_not_default() -> None:
     assert report.differing_fields(problems) == ["m", "n", "k", "batch"]
 
 
-def test_problems_of_unknown_form_are_no_problem() -> None:
-    problem = Matmul(1, 2, 3)
-    assert report.read_problem(problem.key()) == problem
-    assert report.read_problem('{"family":"unheard of"}') is None
-
-
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_decisions_show_everything_at_any_width(width: int) -> None:
     schedule = Schedule("matmul", tuple((f"parameter_{i}", i * 1000) for i in range(7)))

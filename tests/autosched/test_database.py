@@ -2,6 +2,7 @@ import dataclasses
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,6 +83,28 @@ class TestBest:
     def test_nothing_is_none(self, tmp_path: Path, no_gpu: None) -> None:
         assert written(tmp_path).best(PROBLEM) is None
         assert written(tmp_path, record(1e-6)).best(Matmul(m=97, n=80, k=64)) is None
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((None,), "a problem is needed"),
+            ((PROBLEM, "h300"), "unknown device 'h300'.*h200.*best.db holds a100, mine"),
+            ((PROBLEM, 5), "a device is named by a text, not by 5"),
+            ((PROBLEM, "h200", "guessed"), "unknown provenance 'guessed': use one of measured, replayed, estimated"),
+        ],
+    )
+    def test_what_is_no_question(self, tmp_path: Path, no_gpu: None, arguments: tuple[Any, ...], message: str) -> None:
+        database = written(tmp_path, record(1e-6, "a100"), record(1e-6, "mine"))
+        with pytest.raises(ValueError, match=message) as caught:
+            database.best(*arguments)
+        assert "\n" not in str(caught.value)
+
+    def test_names_as_people_write_them(self, tmp_path: Path, no_gpu: None) -> None:
+        database = written(tmp_path, record(1e-6, "h200"), record(2e-6, "mine"))
+        for name, seconds in (("H200", 1e-6), ("mine", 2e-6)):
+            best = database.best(PROBLEM, name, "estimated")
+            assert best is not None and best.seconds == seconds
+        assert database.best(PROBLEM, "mine", "measured") is None
 
     def test_a_database_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="there is no database"):

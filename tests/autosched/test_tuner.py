@@ -515,13 +515,21 @@ class TestBadInput:
             ({"device": "h300"}, "unknown device 'h300'"),
             ({"backend": "opencl"}, "unknown backend 'opencl'"),
             ({"backend": "replay"}, "this problem was not recorded on h200"),
-            ({"workers": 0}, "workers must be at least 1"),
+            ({"workers": 0}, "workers must be a whole number of at least 1"),
+            ({"workers": "2"}, "workers must be a whole number of at least 1, not '2'"),
+            ({"workers": 1.5}, "workers must be a whole number of at least 1, not 1.5"),
+            ({"trials": 2.0}, "trials must be a whole number"),
+            ({"device": 5}, "a device is named by a text, not by 5"),
+            ({"problem": None}, "a problem is needed, such as .*, not None"),
+            ({"database": None, "backend": "estimate"}, "by a path or an SQLAlchemy URL, not by None"),
+            ({"database": "sqlite://", "backend": "estimate"}, "in memory, which keeps nothing"),
+            ({"database": ":memory:", "backend": "estimate"}, "in memory, which keeps nothing"),
         ],
     )
     def test_one_line_and_no_database(self, tmp_path: Path, arguments: dict[str, object], message: str) -> None:
-        wanted: dict[str, object] = {"trials": 4, "database": tmp_path / "a.db", "device": "h200", **arguments}
+        wanted = {"problem": PROBLEM, "trials": 4, "database": tmp_path / "a.db", "device": "h200", **arguments}
         with pytest.raises(ValueError, match=message) as caught:
-            tune(PROBLEM, **wanted)  # type: ignore[arg-type]
+            tune(**wanted)  # type: ignore[arg-type]
         assert "\n" not in str(caught.value)
         assert list(tmp_path.iterdir()) == []
 

@@ -12,6 +12,7 @@ from search_spaces.devices import device
 from search_spaces.matmul import Matmul
 from search_spaces.matmul.config import plan
 from search_spaces.matmul.space import space
+from search_spaces.schedule import Schedule
 
 H200 = device("h200")
 
@@ -44,6 +45,14 @@ def test_a_schedule_that_breaks_a_law_is_refused() -> None:
     (schedule,) = space(problem, H200).sample(1, seed=3)
     with pytest.raises(ValueError, match="wg_map_m"):
         verify_one(problem, schedule.replace(sg_data_m=96), H200)
+
+
+def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_be_cut_by_it() -> None:
+    problem = Matmul(4096, 4096, 4096)
+    (schedule,) = space(problem, H200).sample(1, seed=3)
+    older = Schedule("matmul", tuple((name, value) for name, value in schedule.items if name != "tile_m"))
+    with pytest.raises(ValueError, match="lacks tile_m"):
+        verify_one(problem, older, H200)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])

@@ -278,7 +278,7 @@ class TestBadPlaces:
 
     def test_a_folder(self, tmp_path: Path) -> None:
         assert "is a folder" in refused(tmp_path, tmp_path)
-        assert "is a folder" in refused("", tmp_path)
+        assert "name of a folder" in refused("..", tmp_path)
 
     def test_a_file_as_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("x")
@@ -400,7 +400,8 @@ class TestBadPlaces:
 
     def test_urls(self, tmp_path: Path) -> None:
         assert "cannot be parsed" in refused("://", tmp_path)
-        assert "needs a driver" in refused("nosuchdatabase://host/name", tmp_path)
+        assert "give the path of a file" in refused("nosuchdatabase://host/name", tmp_path)
+        assert "no dialect and driver http;" in refused("http://host/name", tmp_path)
         message = refused("postgresql+nosuchdriver://me:secret@host/name", tmp_path)
         assert "secret" not in message
 

@@ -1,0 +1,256 @@
+"""The tables of a record store, how a record becomes a row and back, and whether a database is one of ours."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.record import Record
+from search_spaces.schedule import Schedule
+
+SCHEMA_VERSION = 2
+APPLICATION = "autosched"
+
+_RESOURCES = tuple(Resources.__dataclass_fields__)
+_SHOWN = 60  # characters of a cell that cannot be read
+
+_METADATA = sa.MetaData()
+META = sa.Table(
+    "meta",
+    _METADATA,
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+TRIALS = sa.Table(
+    "trials",
+    _METADATA,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("family", sa.Text, nullable=False),
+    sa.Column("problem", sa.Text, nullable=False),  # canonical JSON, which is also the key
+    sa.Column("device", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),  # JSON
+    sa.Column("space_version", sa.Text, nullable=False),
+    sa.Column("kernel_digest", sa.Text),
+    sa.Column("schedule", sa.Text, nullable=False),  # JSON in the order of the parameters
+    sa.Column("schedule_key", sa.Text, nullable=False),  # canonical JSON
+    sa.Column("provenance", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("median", sa.Float(53)),  # seconds, as the quartiles
+    sa.Column("p25", sa.Float(53)),
+    sa.Column("p75", sa.Float(53)),
+    sa.Column("repeats", sa.Integer),
+    sa.Column("error", sa.Float(53)),
+    *(sa.Column(name, sa.Integer) for name in _RESOURCES),
+    sa.Column("compile_seconds", sa.Float(53)),
+    sa.Column("clock_mhz", sa.Float(53)),
+    sa.Column("toolchain", sa.Text, nullable=False),
+    sa.Column("driver", sa.Text, nullable=False),
+    sa.Column("autosched_version", sa.Text, nullable=False),
+    sa.Column("created", sa.Text, nullable=False),  # ISO 8601, UTC
+    sa.Column("sampler", sa.Text, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("final_rank", sa.Integer),  # among finalists timed in turns, else NULL
+    sa.CheckConstraint("(status = 'ok') = (median IS NOT NULL)", name="time_exactly_when_ok"),
+    sa.CheckConstraint("median > 0 AND p25 > 0 AND p75 > 0", name="time_is_positive"),
+    sa.CheckConstraint(
+        "(p25 IS NULL) = (median IS NULL) AND (p75 IS NULL) = (median IS NULL) "
+        "AND (repeats IS NULL) = (median IS NULL)",
+        name="time_is_whole",
+    ),
+    sa.Index("trials_by_problem", "problem", "device", "provenance", "status"),
+    sqlite_autoincrement=True,
+)
+
+
+class StoreError(ValueError):
+    """The database cannot be used. The message is one sentence that says what to do."""
+
+
+def create(connection: Connection) -> None:
+    """Make the tables in a database that has none of them."""
+    _METADATA.create_all(connection)
+    rows = {"application": APPLICATION, "schema_version": str(SCHEMA_VERSION)}
+    connection.execute(META.insert(), [{"key": k, "value": v} for k, v in rows.items()])
+
+
+def has_none(connection: Connection) -> bool:
+    """Whether the database has no table of the names that ours have."""
+    return not set(sa.inspect(connection).get_table_names()) & set(_METADATA.tables)
+
+
+def refuse_other(connection: Connection, name: str) -> None:
+    """Raises StoreError for a database that autosched did not make, or made with another schema. Writes nothing."""
+    inspector = sa.inspect(connection)
+    there = set(inspector.get_table_names())
+    for table in _METADATA.tables.values():
+        if table.name not in there or not set(table.columns.keys()) <= _columns(inspector, table.name):
+            raise _foreign(name, there)
+    rows = {row.key: row.value for row in connection.execute(sa.select(META.c.key, META.c.value))}
+    version = str(rows.get("schema_version"))
+    if rows.get("application") != APPLICATION or not re.fullmatch("[0-9]{1,9}", version):
+        raise _foreign(name, there)
+    if int(version) > SCHEMA_VERSION:
+        raise StoreError(
+            f"the database {name} has schema {version} of a newer autosched, this one knows up to {SCHEMA_VERSION}: "
+            "upgrade autosched, or choose another path"
+        )
+    if int(version) < SCHEMA_VERSION:
+        raise StoreError(
+            f"the database {name} has schema {version} of an older autosched, this one writes {SCHEMA_VERSION}: "
+            "tune into a new database, or go on with the autosched that made it"
+        )
+
+
+def _columns(inspector: sa.Inspector, table: str) -> set[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sa.exc.SAWarning)  # types that SQLAlchemy does not know: names are enough
+        return {column["name"] for column in inspector.get_columns(table)}
+
+
+def _foreign(name: str, tables: set[str]) -> StoreError:
+    shown = sorted(tables - {"sqlite_sequence"})
+    listed = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "") if shown else "none"
+    return StoreError(
+        f"{name} is a foreign database, which autosched did not make (tables: {listed}): choose another path"
+    )
+
+
+def to_row(record: Record) -> dict[str, Any]:
+    """The columns of a record, but for its id."""
+    m = record.measurement
+    timing, resources = m.timing, m.resources
+    return {
+        "family": record.schedule.family,
+        "problem": record.problem_key,
+        "device": record.device,
+        "fingerprint": record.fingerprint,
+        "space_version": record.space_version,
+        "kernel_digest": record.kernel_digest,
+        "schedule": json.dumps(record.schedule.to_json(), separators=(",", ":")),
+        "schedule_key": record.schedule.key(),
+        "provenance": m.provenance.value,
+        "status": m.status.value,
+        "reason": m.reason,
+        "median": None if timing is None else timing.median,
+        "p25": None if timing is None else timing.p25,
+        "p75": None if timing is None else timing.p75,
+        "repeats": None if timing is None else timing.count,
+        "error": m.error,
+        **{name: None if resources is None else getattr(resources, name) for name in _RESOURCES},
+        "compile_seconds": m.compile_seconds,
+        "clock_mhz": m.clock_mhz,
+        "toolchain": record.toolchain,
+        "driver": record.driver,
+        "autosched_version": record.autosched_version,
+        "created": record.created.isoformat(timespec="microseconds"),
+        "sampler": record.sampler,
+        "seed": record.seed,
+        "final_rank": record.rank,
+    }
+
+
+def from_row(row: Mapping[Any, Any], name: str) -> Record:
+    """The record of a whole row of the database ``name``. Raises StoreError that names the trial and its bad cell."""
+    cells = read_cells(row, TRIALS.columns, name)
+    timed = cells["median"] is not None
+    sizes = {key: cells[key] for key in _RESOURCES if cells[key] is not None}
+    try:
+        if sizes and len(sizes) != len(_RESOURCES):
+            raise ValueError(f"of its resources there is only {', '.join(sizes)}")
+        return Record(
+            problem_key=cells["problem"],
+            schedule=Schedule.from_json(cells["family"], cells["schedule"]),
+            device=cells["device"],
+            fingerprint=cells["fingerprint"],
+            space_version=cells["space_version"],
+            kernel_digest=cells["kernel_digest"],
+            measurement=Measurement(
+                status=cells["status"],
+                provenance=cells["provenance"],
+                reason=cells["reason"],
+                timing=Timing(cells["median"], cells["p25"], cells["p75"], cells["repeats"]) if timed else None,
+                error=cells["error"],
+                resources=Resources(**sizes) if sizes else None,
+                compile_seconds=cells["compile_seconds"],
+                clock_mhz=cells["clock_mhz"],
+            ),
+            toolchain=cells["toolchain"],
+            driver=cells["driver"],
+            autosched_version=cells["autosched_version"],
+            created=cells["created"],
+            sampler=cells["sampler"],
+            seed=cells["seed"],
+            rank=cells["final_rank"],
+            id=cells["id"],
+        )
+    except (ValueError, TypeError) as error:  # such as a median outside its quartiles, or a time without them
+        raise unreadable(name, cells["id"], str(error)) from error
+
+
+def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.ColumnElement[Any]], name: str) -> dict[str, Any]:
+    """The cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
+
+    Raises StoreError that names the trial and the cell, for one that nobody who keeps to the tables can have stored.
+    """
+    cells = {}
+    for column in columns:
+        key = str(column.key)
+        try:
+            cells[key] = _read(TRIALS.columns[key], row[key])
+        except (ValueError, TypeError, RecursionError) as error:
+            shown = repr(row[key])
+            shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+            raise unreadable(name, row["id"], f"{key} is {shown}") from error
+    return cells
+
+
+def _read(column: sa.Column[Any], value: Any) -> Any:
+    if value is None and column.nullable:
+        return None
+    kind = column.type.python_type
+    if not isinstance(value, (int, float) if kind is float else kind):
+        raise TypeError
+    return _READERS.get(column.key, _as_it_is)(value)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError
+    return value
+
+
+def _checked_object(text: str) -> str:
+    _json_object(text)
+    return text
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "problem": _checked_object,
+    "fingerprint": _checked_object,
+    "schedule": _json_object,
+    "provenance": Provenance,
+    "status": Status,
+    "created": datetime.fromisoformat,
+}
+
+
+def unreadable(name: str, trial: int | None, why: str) -> StoreError:
+    """The error for a trial that this version cannot make sense of."""
+    return StoreError(
+        f"trial {trial} of the database {name} cannot be read ({why}): it was damaged, or another version of "
+        "autosched wrote it; restore a copy, or tune into a new database"
+    )

@@ -1,0 +1,62 @@
+"""What the problems of all families have in common."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from search_spaces.family import families, problem_from_json
+from search_spaces.problem import Problem
+
+SIZES = ("m", "n", "k", "rows", "columns", "batch", "reduction_size")
+
+
+def problems() -> list[Problem]:
+    made = []
+    for row in families():
+        options: Mapping[str, Any] = {o.name: 8 if o.default is None else o.default for o in row.options}
+        made.append(row.problem_from_options(options))
+    return made
+
+
+PROBLEMS = pytest.mark.parametrize("problem", problems(), ids=lambda p: p.family)
+
+
+@PROBLEMS
+def test_sizes_may_be_integers_of_numpy_and_become_ints(problem: Problem) -> None:
+    data = problem.to_json()
+    sizes = [name for name in SIZES if name in data]
+    assert sizes
+    made = problem_from_json({**data, **{name: np.int64(data[name]) for name in sizes}})
+    assert made == problem
+    assert made.key() == problem.key()
+    assert all(type(getattr(made, name)) is int for name in sizes)
+
+
+@PROBLEMS
+@pytest.mark.parametrize("value", [True, np.bool_(True), 8.0, np.float32(8), "8", None, -1, [8], np.array([8, 8])])
+def test_what_is_no_size_is_refused_in_one_line(problem: Problem, value: object) -> None:
+    data = problem.to_json()
+    for name in SIZES:
+        if name in data:
+            with pytest.raises(ValueError, match=f"{name} must be a whole number") as caught:
+                problem_from_json({**data, name: value})
+            assert "\n" not in str(caught.value)
+
+
+@PROBLEMS
+def test_json_with_other_fields_is_refused(problem: Problem) -> None:
+    data = problem.to_json()
+    with pytest.raises(ValueError, match=f"not the JSON of a {problem.family} problem: .*sparsity"):
+        problem_from_json({**data, "sparsity": 2})
+    required = next(name for name in SIZES if name in data)
+    with pytest.raises(ValueError, match=required):
+        problem_from_json({name: value for name, value in data.items() if name != required})
+
+
+@pytest.mark.parametrize("text", ["7", "[]", "null", "{}", '{"family": ["matmul"]}'])
+def test_json_that_is_no_problem_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        problem_from_json(json.loads(text))

@@ -6,7 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ SCHEMA_VERSION = 2
 APPLICATION = "autosched"
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
+_TIMES = ("median", "p25", "p75", "repeats")
 _SHOWN = 60  # characters of a cell that cannot be read
 
 _METADATA = sa.MetaData()
@@ -206,10 +207,14 @@ def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.ColumnElement[Any]],
         key = str(column.key)
         try:
             cells[key] = _read(TRIALS.columns[key], row[key])
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError, OverflowError) as error:
             shown = repr(row[key])
             shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
             raise unreadable(name, row["id"], f"{key} is {shown}") from error
+    if cells.get("status") is Status.OK:
+        missing = [key for key in _TIMES if key in cells and cells[key] is None]
+        if missing:
+            raise unreadable(name, row["id"], f"it is ok, but has no {' and no '.join(missing)}")
     return cells
 
 
@@ -233,6 +238,12 @@ def _json_object(text: str) -> dict[str, Any]:
     return value
 
 
+def _in_utc(when: datetime) -> datetime:
+    if when.tzinfo is None:
+        raise ValueError
+    return when.astimezone(UTC)
+
+
 def _checked_object(text: str) -> str:
     _json_object(text)
     return text
@@ -244,7 +255,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "schedule": _json_object,
     "provenance": Provenance,
     "status": Status,
-    "created": datetime.fromisoformat,
+    "created": lambda text: _in_utc(datetime.fromisoformat(text)),
 }
 
 

@@ -53,7 +53,10 @@ class Schedule:
 
     @classmethod
     def from_json(cls, family: str, data: Mapping[str, Any]) -> Self:
-        """The schedule whose ``to_json()`` was ``data``. Raises ValueError for a value that is no integer or text."""
+        """The schedule whose ``to_json()`` was ``data``. Raises ValueError for none at all, and for a value that is
+        no integer or text."""
+        if not data:
+            raise ValueError("a schedule without parameters decides nothing")
         for name, value in data.items():
             if isinstance(value, bool) or not isinstance(value, (int, str)):
                 raise ValueError(f"parameter {name} is {value!r}, which is neither an integer nor a text")

@@ -205,6 +205,10 @@ class TestCells:
             ("median", "'fast'"),
             ("median", "5.0"),
             ("repeats", "'many'"),
+            ("repeats", "NULL"),
+            ("median", "NULL"),
+            ("created", "'9999-12-31T23:59:59-23:59'"),
+            ("schedule", "'{}'"),
             ("device", "x'00ff'"),
             ("registers", "12"),
         ],
@@ -219,14 +223,16 @@ class TestCells:
             Store.open(path, create=False).trials()
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
-    @pytest.mark.parametrize(("cell", "value"), [("provenance", "'guessed'"), ("median", "'fast'")])
+    @pytest.mark.parametrize(
+        ("cell", "value"), [("provenance", "'guessed'"), ("median", "'fast'"), ("repeats", "NULL")]
+    )
     def test_the_best_is_not_sought_among_what_cannot_be_read(self, tmp_path: Path, cell: str, value: str) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
             raw.execute("PRAGMA ignore_check_constraints = ON")
             raw.execute(f"UPDATE trials SET {cell} = {value} WHERE id = 2")
             raw.commit()
-        with pytest.raises(StoreError, match=f"trial 2 .*{cell} is"):
+        with pytest.raises(StoreError, match=f"trial 2 .*{cell}"):
             Store.open(path, create=False).best(PROBLEM, "h200")
 
     def test_a_problem_of_another_form(self, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from autosched import report
+from autosched.cli.devices import device_option
 from autosched.cli.errors import NO, InputError, bad_input
 from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.problem_options import maybe_problem

@@ -59,7 +59,7 @@ class Schedule:
             raise ValueError("a schedule without parameters decides nothing")
         for name, value in data.items():
             if isinstance(value, bool) or not isinstance(value, (int, str)):
-                raise ValueError(f"parameter {name} is {value!r}, which is neither an integer nor a text")
+                raise ValueError(f"parameter {name} cannot be {value!r}: use an integer or a text")
         return cls(family, tuple(data.items()))
 
     def key(self) -> str:

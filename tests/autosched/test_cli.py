@@ -368,7 +368,7 @@ def test_explain_reads_what_our_commands_print(
     database(Path("b.db"), record())
     Path("good.json").write_text(json.dumps(schedule().to_json()))
     monkeypatch.setattr("autosched.cli.verify.emulate_all", lambda *_, **__: iter([emulated()]))
-    monkeypatch.setattr("autosched.cli.verify.host_compiler", lambda: None)
+    monkeypatch.setattr("autosched.cli.verify.check_host", lambda: None)
     status, out, _ = run(*arguments, "--json")
     assert status == 0
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(out.encode())))

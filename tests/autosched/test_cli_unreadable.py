@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli.app import main
+from autosched.cli import main
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store

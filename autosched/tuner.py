@@ -160,6 +160,7 @@ def tune(
     workers: int | None = None,
     verify: bool = True,
     warm_cache: bool = False,
+    gpus: backends.Gpus | None = None,
     progress: Observer | None = None,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
@@ -167,7 +168,8 @@ def tune(
     ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
     ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
     called best, on backends that do not run kernels. On a GPU the fastest are timed in turns at the end, which decides.
-    ``warm_cache`` times with operands in the L2 instead of from memory. Ctrl-C ends the run with everything kept.
+    ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by default GPU 0 alone:
+    numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything kept.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
@@ -175,7 +177,7 @@ def tune(
     check(sampler, seed)
     from measurements.store import Store  # with sqlalchemy, which the loop itself does without
 
-    with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache) as chosen:
+    with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache, gpus=gpus) as chosen:
         space = family(problem.family).space(problem, chosen.device)
         if chosen.schedules is not None:
             space = Subset(space, chosen.schedules)

@@ -23,7 +23,7 @@ from measurements.compile_cache import Compiled
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners import gpu_checks
 from measurements.runners.base import Arm, Candidate, RunnerStopped, runnable
-from measurements.runners.cuda_device import WORKER_MODULE, cuda_available, cuda_device
+from measurements.runners.cuda_device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
 from measurements.runners.cuda_library import OTHERS
 from measurements.runners.references import DataSet, References
 from measurements.runners.supervisor import Limits, Outcome, Supervisor
@@ -32,7 +32,7 @@ from measurements.worker import Worker, WorkerClosed
 from search_spaces.devices import Device
 from search_spaces.problem import Problem
 
-__all__ = ["Arm", "CudaOptions", "CudaRunner", "cuda_available", "cuda_device"]
+__all__ = ["Arm", "CudaOptions", "CudaRunner", "cuda_available", "cuda_count", "cuda_device"]
 
 _WORKER_ENV = {"CUPY_TF32": "1"}  # f32 matmuls of the reference library on tensor cores, as the candidates' are
 

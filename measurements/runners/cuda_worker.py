@@ -5,6 +5,7 @@ fills, events, graphs and launches of ready cubins do without. Any operation may
 supervisor then kills it and starts another.
 
 Operations, each a JSON object with "op":
+- ``count``: how many GPUs there are, none of which is touched.
 - ``open`` (gpu, checks): take the GPU with that index; ``checks`` is the cubin of gpu_checks. What the GPU is.
 - ``health``: run known-good kernels; raises if their answers are wrong.
 - ``prepare`` (problem, seed, cold_bytes, arrays): draw inputs, copy them into rotating buffers of ``cold_bytes`` in
@@ -85,6 +86,8 @@ class GpuWorker:
             "outputs": self._outputs,
             "compare": self._compare,
         }
+        if request["op"] == "count":
+            return {"gpus": int(self._cp.cuda.runtime.getDeviceCount())}
         if request["op"] == "open":
             self._take(int(request["gpu"]))
         with self._stream:
@@ -108,7 +111,6 @@ class GpuWorker:
             "name": properties["name"].decode(),
             "memory_bytes": int(properties["totalGlobalMem"]),
             "attributes": attributes,
-            "gpus": int(runtime.getDeviceCount()),
             "driver": driver or "",
             "cuda_driver": int(runtime.driverGetVersion()),
             "cuda_runtime": int(runtime.runtimeGetVersion()),

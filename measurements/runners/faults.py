@@ -63,7 +63,6 @@ class FaultyGpu:
                 "name": "no GPU",
                 "memory_bytes": 0,
                 "attributes": {"MultiProcessorCount": 1},
-                "gpus": 1,
                 "driver": "none",
                 "cuda_driver": 0,
                 "cuda_runtime": 0,

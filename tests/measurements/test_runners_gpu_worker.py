@@ -221,6 +221,12 @@ def arrays():
     references.close()
 
 
+def test_gpus_are_counted_without_taking_one():
+    cupy = FakeCupy()
+    cupy.cuda.Device = None
+    assert GpuWorker(cupy).handle({"op": "count", "gpu": 0, "checks": None}) == {"gpus": 1}
+
+
 def opened(cupy, arrays, cold_bytes=0):
     worker = GpuWorker(cupy)
     worker.handle({"op": "open", "gpu": 0, "checks": "checks.cubin"})

@@ -6,6 +6,7 @@ This process never touches CUDA itself, so no GPU failure can reach it.
 from __future__ import annotations
 
 import dataclasses
+import math
 import queue
 import tempfile
 import threading
@@ -83,6 +84,7 @@ class CudaRunner:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Measurement] = {}
+        self._fastest: dict[str, float] = {}  # median of each data set so far
         self._calls: set[_Call] = set()
         self._closed = False
         env = {**_WORKER_ENV, **(worker_env or {})}
@@ -347,12 +349,14 @@ class CudaRunner:
         identity = (program.digest, launch, data.key)
         with self._lock:
             known = self._known.get(identity)
+            fastest = self._fastest.get(data.key)
         if known is None:
             request = {
                 "op": "measure",
                 "data": data.key,
                 "kernel": _kernel_json(candidate, program),
                 "rule": dataclasses.asdict(options.rule),
+                "best": fastest,
                 "launch_limit": options.launch_limit,
                 "graph_below": options.graph_below,
             }
@@ -369,6 +373,8 @@ class CudaRunner:
             )
             with self._lock:
                 self._known[identity] = known
+                if known.timing is not None:
+                    self._fastest[data.key] = min(known.timing.median, self._fastest.get(data.key, math.inf))
         return dataclasses.replace(known, resources=program.resources, compile_seconds=program.compile_seconds)
 
     def _data_key(self, problem: Problem, seed: int) -> DataSet:

@@ -11,7 +11,8 @@ Operations, each a JSON object with "op":
 - ``prepare`` (problem, seed, cold_bytes, arrays): draw inputs, copy them into rotating buffers of ``cold_bytes`` in
   total, get the float64 reference and tolerance from the .npy files in ``arrays``, or compute them on the GPU where
   null. Answers ``{"reference": "missing"}`` where that does not work.
-- ``measure`` (data, kernel, rule, limits): verify, time, verify again. A status, a reason, the times.
+- ``measure`` (data, kernel, rule, best, limits): verify, time, verify again. A status, the times, and a reason: why
+  there are none, or what is unusual about them. ``best`` is the fastest median of this data so far, or null.
 - ``outputs`` (data, kernel, folder, limits): launch once, and save the outputs as .npy files. Their paths by name.
 - ``compare`` (data, kernels, rounds, baselines, limits): kernels and the baselines of cuda_library, interleaved.
 """
@@ -40,7 +41,7 @@ from measurements.runners.gpu_checks import (
     entry_for,
     initial_report,
 )
-from measurements.timing import StopRule, interleaved
+from measurements.timing import StopRule, interleaved, unthrottled
 from measurements.verification import error_text
 from measurements.worker import serve
 from search_spaces.dtypes import DTYPES, DType
@@ -73,6 +74,7 @@ class GpuWorker:
         self._checks: Any = None
         self._blocks = 0
         self._clock: Callable[[], float | None] = lambda: None
+        self._highest: float | None = None  # clock so far
         self._data: dict[str, _Data] = {}
         self._loads = 0
 
@@ -182,13 +184,30 @@ class GpuWorker:
             answer["error"] = self._verified(program, data, limit)
             self._poison(program)
             sampler = self._sampler(program.launch, data.copies, limit, float(request["graph_below"]))
-            rule, began = StopRule(**request["rule"]), time.perf_counter()
-            while not rule.done(answer["seconds"], time.perf_counter() - began):
-                answer["seconds"] += sampler()
-            answer["clock_mhz"] = self._clock()
+            answer |= self._repeated(sampler, StopRule(**request["rule"]), request["best"])
             self._undamaged(program, data)
             answer["error"] = max(answer["error"], self._right(program, data, "after repeated launches: "))
         return answer
+
+    def _repeated(self, sampler: Callable[[], list[float]], rule: StopRule, best: float | None) -> dict[str, Any]:
+        """The times that ``rule`` wants, the clock after the last, and a reason where something of them is unusual."""
+        times: list[float] = []
+        clocks: list[float | None] = []
+        kept: list[float] = []
+        began = time.perf_counter()
+        while not (rule.done(kept, time.perf_counter() - began) or rule.hopeless(kept, best)):
+            new = sampler()
+            clock = self._clock()
+            times += new
+            clocks += [clock] * len(new)
+            self._highest = max((c for c in (clock, self._highest) if c is not None), default=None)
+            kept = unthrottled(times, clocks, self._highest)
+        notes = []
+        if len(kept) < len(times):
+            notes.append(f"{len(times) - len(kept)} of {len(times)} repeats at a throttled clock are left out")
+        if rule.hopeless(kept, best):
+            notes.append(f"repeated {len(kept)} times only: over {rule.hopeless_factor:g} times slower than the best")
+        return {"seconds": kept, "clock_mhz": clocks[-1], "reason": "; ".join(notes)}
 
     def _outputs(self, request: dict[str, Any]) -> dict[str, Any]:
         data, limit = self._data[request["data"]], float(request["launch_limit"])

@@ -7,6 +7,7 @@ clock moves only when kernels run, so that times are exact.
 import math
 import shutil
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -259,9 +260,9 @@ def kernel(name, workspace=False):
 RULE = {"target": 0.01, "min_repeats": 5, "max_repeats": 20, "max_seconds": 10.0}
 
 
-def measure(worker, name, workspace=False, launch_limit=0.05):
+def measure(worker, name, workspace=False, launch_limit=0.05, best=None):
     return worker.handle({
-        "op": "measure", "data": "key", "kernel": kernel(name, workspace), "rule": RULE,
+        "op": "measure", "data": "key", "kernel": kernel(name, workspace), "rule": RULE, "best": best,
         "launch_limit": launch_limit, "graph_below": 100e-6,
     })  # fmt: skip
 
@@ -275,6 +276,34 @@ def test_a_right_kernel_is_measured_at_its_own_time(arrays):
     assert 0 < answer["error"] <= 1
     assert cupy.graphs == []
     assert "poisoned" not in answer
+
+
+def test_a_slow_kernel_is_given_up_after_a_few_repeats_and_says_so(arrays):
+    answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3)
+    assert answer["status"] == Status.OK
+    assert answer["seconds"] == pytest.approx([40e-3] * 3)
+    assert answer["reason"] == "repeated 3 times only: over 3 times slower than the best"
+    answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=14e-3)
+    assert len(answer["seconds"]) >= RULE["min_repeats"]
+    assert answer["reason"] == ""
+
+
+def test_repeats_at_a_throttled_clock_are_left_out(arrays, monkeypatch):
+    clocks = iter([1980.0, 1980.0, 900.0, 900.0, *[1980.0] * 9])
+    nvml = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
+        nvmlSystemGetDriverVersion=lambda: "580",
+        nvmlDeviceGetClockInfo=lambda handle, kind: next(clocks),
+        NVML_CLOCK_SM=1,
+        NVMLError=RuntimeError,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    answer = measure(opened(FakeCupy(time=20e-3), arrays), "right")
+    assert answer["status"] == Status.OK
+    assert answer["reason"] == "2 of 7 repeats at a throttled clock are left out"
+    assert len(answer["seconds"]) == 5
+    assert answer["clock_mhz"] == 1980.0
 
 
 def test_a_short_kernel_is_measured_through_a_graph_that_visits_every_copy(arrays):

@@ -35,8 +35,6 @@ from search_spaces.problem import Problem
 
 __all__ = ["Arm", "CudaOptions", "CudaRunner", "cuda_available", "cuda_count", "cuda_device"]
 
-_WORKER_ENV = {"CUPY_TF32": "1"}  # f32 matmuls of the reference library on tensor cores, as the candidates' are
-
 
 @dataclass(frozen=True)
 class CudaOptions:
@@ -87,8 +85,7 @@ class CudaRunner:
         self._fastest: dict[str, float] = {}  # median of each data set so far
         self._calls: set[_Call] = set()
         self._closed = False
-        env = {**_WORKER_ENV, **(worker_env or {})}
-        self._workers = [Worker(worker_module, env=env) for _ in gpus]
+        self._workers = [Worker(worker_module, env=worker_env) for _ in gpus]
         self._supervisors: dict[int, Supervisor] = {}
         self._threads: list[threading.Thread] = []
         self._checks: Future[Compiled | CompileFailure] | None = None
@@ -425,9 +422,9 @@ def _kernel_json(candidate: Candidate, program: Compiled) -> dict[str, Any]:
 def _arm(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Outcome) -> Arm:
     if outcome.status is not Status.OK:
         return Arm(label, outcome.status, outcome.reason, ())
-    if place >= len(told):
-        return Arm(label, Status.CRASHED, "an arm before this one took the GPU worker down", ())
-    arm = told[place]
+    arm = told[place] if place < len(told) else {}
+    if not arm or (arm["status"] == Status.OK.value and not arm["seconds"]):
+        return Arm(label, Status.CRASHED, "another arm took the GPU worker down", ())
     seconds, error, clock = arm["seconds"], arm.get("error"), outcome.answer.get("clock_mhz")
     return Arm(
         label,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from measurements.measurement import Status
-from measurements.runners import gpu_checks
+from measurements.runners import cuda_worker, gpu_checks
 from measurements.runners.cuda_worker import GpuWorker
 from measurements.runners.references import DataSet, References
 from search_spaces.matmul.problem import Matmul
@@ -380,16 +380,55 @@ def test_an_unhealthy_gpu_is_noticed(arrays, monkeypatch):
         worker.handle({"op": "health"})
 
 
-def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_library(arrays):
+def compare(worker, names, baselines):
+    return worker.handle({
+        "op": "compare", "data": "key", "kernels": [kernel(name) for name in names], "rounds": 7,
+        "baselines": baselines, "launch_limit": 0.05, "graph_below": 100e-6,
+    })["arms"]  # fmt: skip
+
+
+def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_triton(arrays, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
     worker = opened(FakeCupy(time=3e-4), arrays)
-    answer = worker.handle({
-        "op": "compare", "data": "key", "kernels": [kernel("right"), kernel("wrong"), kernel("right")], "rounds": 7,
-        "baselines": ["library"], "launch_limit": 0.05, "graph_below": 100e-6,
-    })  # fmt: skip
-    right, wrong, again, library = answer["arms"]
+    right, wrong, again, triton = compare(worker, ["right", "wrong", "right"], ["triton"])
     assert right["seconds"] == again["seconds"] == pytest.approx([3e-4] * 7)
     assert (wrong["status"], wrong["seconds"]) == (Status.WRONG_RESULT, [])
-    assert library["reason"] == "library does not take f16 to f32"
+    assert triton["reason"].startswith("triton cannot be called: ModuleNotFoundError")
+
+
+def pretended_library(name, cupy, stream, problem, copies, cold_bytes):
+    """A baseline that does what its name says."""
+
+    def call(copy):
+        operands = copies[copy]
+        Function(cupy, name)((1, 1, 1), (32, 1, 1), (operands["a"], operands["b"], operands["out"]))
+        if name == "roughly":
+            operands["out"].host()[...] *= np.float32(1 + 1e-4)
+
+    if name == "missing":
+        return "it is not here"
+    call(0)
+    return call
+
+
+def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, monkeypatch):
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    names = ["right", "roughly", "nothing", "wrong", "missing"]
+    mine, *others = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], names)
+    for arm in (mine, *others[:2]):
+        assert arm["seconds"] == pytest.approx([3e-4] * 7)
+    assert others[0]["error"] <= 1 < others[1]["error"]
+    for arm, name in zip(others[2:4], names[2:4], strict=True):
+        assert (arm["status"], arm["seconds"]) == (Status.LAUNCH_ERROR, [])
+        assert arm["reason"].startswith(f"{name} computes something else: it is off by")
+    assert others[4]["reason"] == "it is not here"
+
+
+def test_a_baseline_that_never_ends_fails_alone_as_far_as_it_can(arrays, monkeypatch):
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    answer = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], ["endless", "right"])
+    assert [arm["status"] for arm in answer] == [Status.OK, Status.TIMEOUT]
+    assert answer[0]["seconds"] == []
 
 
 HOST = r"""

@@ -249,8 +249,9 @@ class Tuner:
         self._wanted = 0
         self._started = 0.0
 
-    def run(self, trials: int, seconds: float = math.inf) -> TuneResult:
-        """Try ``trials`` more schedules, asking for none after ``seconds``, and hold a final where that can be.
+    def run(self, trials: int, seconds: float = math.inf, final_seconds: float = math.inf) -> TuneResult:
+        """Try ``trials`` more schedules, asking for none after ``seconds``, and hold a final where that can be, which
+        adds no rounds after ``final_seconds``.
 
         Raises StoreError where the database refuses a record.
         """
@@ -274,7 +275,7 @@ class Tuner:
             exhausted = self._search(seconds)
             if isinstance(self._runner, Comparing):
                 finalists = self._finalists()
-                final = self._hold(self._runner, finalists) if finalists else None
+                final = self._hold(self._runner, finalists, final_seconds) if finalists else None
         except KeyboardInterrupt:
             interrupted = True
         except RunnerStopped as error:
@@ -364,9 +365,10 @@ class Tuner:
                 found.setdefault(kernel.digest, Candidate(self._problem, schedule, kernel))
         return tuple(found.values())
 
-    def _hold(self, runner: Comparing, finalists: Sequence[Candidate]) -> finals.Final:
+    def _hold(self, runner: Comparing, finalists: Sequence[Candidate], seconds: float) -> finals.Final:
         """Time the finalists in turns and store what came of it: losers first, so that the winner is the last word."""
-        final = finals.hold(runner, finalists, [self._complexity(c.schedule) for c in finalists])
+        complexity = [self._complexity(c.schedule) for c in finalists]
+        final = finals.hold(runner, finalists, complexity, seconds=seconds)
         provenance = self._runner.provenance
         rows: list[tuple[finals.Place, int | None]] = [(place, None) for place in final.failed]
         rows += reversed([(place, rank) for rank, place in enumerate(final.places, 1)])

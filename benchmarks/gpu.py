@@ -4,7 +4,8 @@
 
 It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: the tests marked gpu;
 the same candidates on the GPU and in the emulator; matmul shapes, tuned and then timed in turns with cuBLAS, torch and
-Triton; the other operators, with a device copy of as many bytes. What it writes to OUT it writes as it goes:
+Triton; the other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. What it writes to
+OUT it writes as it goes:
 
 - ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
 - ``table.txt``: the same, short; it is printed at the end, too;
@@ -66,6 +67,8 @@ TESTS, AGREEMENT, FAMILIES = 0.15, 0.07, 0.15
 RESERVE = 0.03  # for writing the last results
 LEAST_SECONDS = 5.0  # a shape with less is not begun
 FINAL_SHARE = 0.25  # of a shape's time, for the final and the comparison
+MATMUL_ARMS = ("torch", "triton")  # beside the library, which bounds more than a copy does
+OTHER_ARMS = OTHERS
 
 # Small enough to emulate, with remainders in every direction.
 AGREEMENT_PROBLEMS = (
@@ -104,7 +107,6 @@ class Benchmark:
         runner: CudaRunner,
         *,
         generate: Generate = codegen.generate,
-        left_out: Sequence[str] = (),
     ) -> None:
         self.plan, self.device, self.runner = plan, device, runner
         self._generate = generate
@@ -120,7 +122,7 @@ class Benchmark:
             "minutes": plan.seconds / 60,
             "seed": plan.seed,
             "device": {},
-            "left_out": list(left_out),
+            "left_out": [],
             "tests": None,
             "agreement": [],
             "shapes": [],
@@ -137,14 +139,15 @@ class Benchmark:
             self.results["device"] = self.runner.fingerprint()
             self._agree(self._share(AGREEMENT))
             keep = self._share(FAMILIES)
-            self._shapes(self.plan.matmuls if self.plan.matmuls is not None else matmuls(), self._end - keep, ())
+            shapes = self.plan.matmuls if self.plan.matmuls is not None else matmuls()
+            self._shapes(shapes, self._end - keep, MATMUL_ARMS)
             rest: list[tuple[str, Problem]] = []
             for name, problem in others():
                 if isinstance(problem, str):
                     self._leave_out(f"the family {name}: {problem}")
                 else:
                     rest.append((name, problem))
-            self._shapes(rest, self._end, ("copy",))
+            self._shapes(rest, self._end, OTHER_ARMS)
         except RunnerStopped as error:
             self.results["stopped"] = str(error)
         except KeyboardInterrupt:
@@ -219,7 +222,7 @@ class Benchmark:
                 if isinstance(ran, Measurement):
                     row["reason"] = f"{ran.status.value} on the GPU: {ran.reason}"
                 else:
-                    emulated = emulate(kernel, inputs)
+                    emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
                     if emulated.status not in ("ok", "findings"):
                         row["reason"] = f"{emulated.status} in the emulator: {emulated.reason}"
                     else:
@@ -228,32 +231,32 @@ class Benchmark:
                 self.failed |= not row["agrees"]
         self._write()
 
-    def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, baselines: tuple[str, ...]) -> None:
-        """Tune each shape in an equal part of what time is left. ``baselines`` stand in for the library if given."""
+    def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, arms: tuple[str, ...]) -> None:
+        """Tune each shape in an equal part of what time is left, and compare it with the library and ``arms``."""
         for i, (purpose, problem) in enumerate(shapes):
             seconds = (until - time.monotonic()) / (len(shapes) - i)
             if seconds < min(LEAST_SECONDS, 0.02 * self.plan.seconds):
                 self._leave_out(f"{purpose} {_short(problem)}: no time was left")
                 continue
             self._say(f"{purpose} {_short(problem)}, for {seconds:.0f} s")
-            row = self._shape(purpose, problem, seconds, baselines)
+            row = self._shape(purpose, problem, seconds, arms)
             self.results["shapes"].append(row)
             self._write()
             print(f"    {_line(row)}", flush=True)
 
-    def _shape(self, purpose: str, problem: Problem, seconds: float, baselines: tuple[str, ...]) -> dict[str, Any]:
+    def _shape(self, purpose: str, problem: Problem, seconds: float, arms: tuple[str, ...]) -> dict[str, Any]:
         began = time.monotonic()
         path = self.plan.out / f"trials-{len(self.results['shapes'])}.jsonl"
         journal = Journal(path)
         try:
-            result = self._tuned(problem, seconds * (1.0 - FINAL_SHARE), journal)
+            result = self._tuned(problem, seconds, journal)
             row = self._row(purpose, problem, result)
             if result.stopped:
                 raise RunnerStopped(result.stopped)
             if result.interrupted:
                 raise KeyboardInterrupt
             if result.best is not None:
-                row["compared"] = self._compared(result, baselines or ("torch", "triton"), library=not baselines)
+                row["compared"] = self._compared(result, arms)
             row["seconds"] = time.monotonic() - began
             return row
         finally:
@@ -277,7 +280,7 @@ class Benchmark:
             complexity=simplicity(space),
             batch=max(16, 2 * (os.cpu_count() or 1)),
         )
-        return tuner.run(self.plan.trials, seconds)
+        return tuner.run(self.plan.trials, seconds * (1.0 - FINAL_SHARE), seconds * FINAL_SHARE / 2)
 
     def _row(self, purpose: str, problem: Problem, result: TuneResult) -> dict[str, Any]:
         row: dict[str, Any] = {
@@ -299,15 +302,19 @@ class Benchmark:
             row["bytes_per_second"] = problem.min_bytes / result.best.seconds
         return row
 
-    def _compared(self, result: TuneResult, baselines: tuple[str, ...], *, library: bool) -> dict[str, Any]:
-        """The winner in turns with every baseline: its time over theirs."""
+    def _compared(self, result: TuneResult, arms: tuple[str, ...]) -> dict[str, Any]:
+        """The winner in turns with the library and ``arms``: its time over theirs. Says which there are none of."""
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem
         candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
-        winner, *arms = self.runner.compare([candidate], rounds=self.plan.rounds, library=library, others=baselines)
-        names = (["library"] if library else []) + list(baselines)
-        return {name: _against(winner, arm) for name, arm in zip(names, arms, strict=True)}
+        winner, *others = self.runner.compare([candidate], rounds=self.plan.rounds, library=True, others=arms)
+        compared = {name: _against(winner, arm) for name, arm in zip(("library", *arms), others, strict=True)}
+        for name, found in compared.items():
+            what = f"the comparison with {name}: {found['reason']}"
+            if found["ratio"] is None and what not in self.results["left_out"]:
+                self._leave_out(what)
+        return compared
 
     # ---- what is written ----
 
@@ -357,7 +364,8 @@ class Benchmark:
             same, bits = (sum(bool(row.get(k)) for row in r["agreement"]) for k in ("agrees", "same_bits"))
             lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
         lines.append("")
-        head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", "/library", "/torch", "/triton", "/copy", "clear")
+        arms = tuple(f"/{name}" for name in ("library", *OTHERS))
+        head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *arms, "clear")
         rows = [head, *(_cells(row) for row in r["shapes"])]
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         for row in rows:
@@ -436,7 +444,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     failed = sum(row["failures"].values())
     short = _short(family(row["problem"]["family"]).problem_from_json(row["problem"]))
     if best is None:
-        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * 8)
+        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (5 + len(OTHERS)))
     ratios = []
     for name in ("library", *OTHERS):
         ratio = (row["compared"].get(name) or {}).get("ratio")
@@ -485,19 +493,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, NvrtcMissing) as error:
         print(f"benchmarks.gpu: nothing can be run: {error}", file=sys.stderr)
         return 1
-    left_out = [
-        f"the comparison with {name} (it is not installed)"
-        for name in ("torch", "triton")
-        if importlib.util.find_spec(name) is None
-    ]
-    for what in left_out:
-        print(f"left out: {what}", flush=True)
     seconds = given.minutes * 60 - (time.monotonic() - began)
     with pool:
-        runner = CudaRunner(device, pool, options=CudaOptions(seed=given.seed))
+        # a kernel that needs a second is no winner, and one that hangs must not cost a short run much more
+        options = CudaOptions(seed=given.seed, launch_limit=1.0)
+        runner = CudaRunner(device, pool, options=options)
         try:
             plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials)
-            return Benchmark(plan, device, runner, left_out=left_out).run()
+            return Benchmark(plan, device, runner).run()
         finally:
             runner.close()
 

@@ -21,6 +21,7 @@ class SimulatedGpu:
 
     def __init__(self) -> None:
         self._gpu = 0
+        self._prepared: dict[str, Any] = {}
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer like ``cuda_worker``."""
@@ -36,7 +37,10 @@ class SimulatedGpu:
                 "cupy": "none",
             }
         if request["op"] == "prepare":
+            self._prepared = request
             return {"reference": "ready"}
+        if request["op"] == "outputs":
+            return {"status": "ok", "outputs": right_outputs(self._prepared, request["folder"])}
         if request["op"] == "measure":
             began = time.monotonic()
             time.sleep(float(os.environ[SECONDS]))
@@ -54,6 +58,22 @@ class SimulatedGpu:
 def answer(kernel: dict[str, Any]) -> dict[str, Any]:
     seconds = 1e-5 + 1e-9 * (zlib.crc32(str(kernel.get("cubin", "")).rpartition("/")[2].encode()) % 10_000)
     return {"status": "ok", "seconds": [seconds] * 7, "error": 0.1}
+
+
+def right_outputs(prepared: dict[str, Any], folder: str) -> dict[str, str]:
+    """Files with what a right kernel computes, by the outputs' names."""
+    import numpy as np  # here, because nothing else needs it
+
+    from search_spaces.family import problem_from_json
+
+    problem = problem_from_json(prepared["problem"])
+    reference = problem.reference(problem.random_inputs(prepared["seed"]))
+    paths = {}
+    for operand in problem.operands():
+        if operand.role == "output":
+            paths[operand.name] = os.path.join(folder, f"{operand.name}.npy")
+            np.save(paths[operand.name], operand.dtype.store(reference[operand.name]))
+    return paths
 
 
 if __name__ == "__main__":

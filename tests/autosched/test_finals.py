@@ -168,6 +168,14 @@ def runner_candidates(count: int) -> list[Candidate]:
     return [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in schedules]
 
 
+def test_no_rounds_are_added_when_the_time_is_up() -> None:
+    candidates = [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in SPACE.sample(2, 0)]
+    same = Turns(lambda x: 1e-6, noise=0.2)
+    final = finals.hold(same, candidates, [0.0, 0.0], seconds=0.0)
+    assert (final.rounds, final.clear) == (finals.ROUNDS, False)
+    assert finals.hold(same, candidates, [0.0, 0.0]).rounds > finals.ROUNDS
+
+
 def test_a_winner_that_is_wrong_on_other_inputs_is_out_of_the_database(store: Store) -> None:
     result = tuned(store, Turns(time_of, fate=lambda x: Status.WRONG_RESULT if x == 0 else Status.OK))
     assert order(result)[0] == 1

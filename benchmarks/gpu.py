@@ -43,7 +43,7 @@ from autosched.search.evolution import EvolutionSampler, boosted_trees
 from autosched.search.guide import AnalyticGuide
 from autosched.tuner import Generate, Tuner, TuneResult, simplicity
 from autosched.version import VERSION
-from benchmarks.gpu_problems import matmuls, others
+from benchmarks.gpu_problems import in_turns, matmuls, others
 from benchmarks.journal import Journal
 from measurements import recording
 from measurements.compile import CompilePool, NvrtcMissing
@@ -57,7 +57,11 @@ from measurements.timing import Ratio, verdict
 from search_spaces.devices import Device
 from search_spaces.family import family
 from search_spaces.matmul import Matmul
+from search_spaces.matvec.problem import Matvec
 from search_spaces.problem import Problem
+from search_spaces.row_reduction.problem import Reduce, RmsNorm, Softmax
+from search_spaces.schedule import Schedule
+from search_spaces.transpose.problem import Transpose
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
@@ -65,7 +69,7 @@ FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 
 # Shares of the whole time. What a part leaves over goes to the next ones.
 TESTS, AGREEMENT, FAMILIES = 0.15, 0.07, 0.15
 RESERVE = 0.03  # for writing the last results
-LEAST_SECONDS = 5.0  # a shape with less is not begun
+LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
 FINAL_SHARE = 0.25  # of a shape's time, for the final and the comparison
 MATMUL_ARMS = ("torch", "triton")  # beside the library, which bounds more than a copy does
 OTHER_ARMS = OTHERS
@@ -74,6 +78,11 @@ OTHER_ARMS = OTHERS
 AGREEMENT_PROBLEMS = (
     Matmul(m=96, n=80, k=72),
     Matmul(m=70, n=131, k=99, a="bf16", b="bf16", out="f32", order_a="col"),
+    Matvec(m=3, n=70, k=264),
+    Softmax(9, 700),
+    RmsNorm(9, 520, dtype="bf16", out="bf16"),
+    Reduce(70, 99, axis="column"),
+    Transpose(70, 131, dtype="u16"),
 )
 
 _PYTEST_INI = """[pytest]
@@ -207,38 +216,44 @@ class Benchmark:
             return self._leave_out(f"the emulator: {error}")
         until = time.monotonic() + seconds
         self._say(f"the GPU against the emulator, for at most {seconds:.0f} s")
-        for problem in self.plan.agreement:
-            inputs = problem.random_inputs(self.runner.options.seed)
-            space = family(problem.family).space(problem, self.device)
-            for schedule in space.sample(self.plan.per_problem, self.plan.seed):
-                if time.monotonic() > until:
-                    return self._leave_out("some candidates of the emulator: no time was left")
-                try:
-                    kernel = self._generate(problem, schedule, self.device)
-                except ValueError as error:
-                    return self._leave_out(f"the emulator: {error}")
-                ran = self.runner.outputs(Candidate(problem, schedule, kernel))
-                row = {"problem": problem.to_json(), "schedule": schedule.to_json(), "agrees": False, "reason": ""}
-                if isinstance(ran, Measurement):
-                    row["reason"] = f"{ran.status.value} on the GPU: {ran.reason}"
-                else:
-                    emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
-                    if emulated.status not in ("ok", "findings"):
-                        row["reason"] = f"{emulated.status} in the emulator: {emulated.reason}"
-                    else:
-                        row |= _agreement(problem, inputs, ran, emulated.outputs)
-                self.results["agreement"].append(row)
-                self.failed |= not row["agrees"]
-        self._write()
+        sampled = [
+            [(p, s) for s in family(p.family).space(p, self.device).sample(self.plan.per_problem, self.plan.seed)]
+            for p in self.plan.agreement
+        ]
+        for problem, schedule in in_turns(sampled):  # so that a short run sees every problem
+            if time.monotonic() > until:
+                return self._leave_out("some candidates of the emulator: no time was left")
+            try:
+                row = self._agreed(problem, schedule, until)
+            except ValueError as error:
+                return self._leave_out(f"the emulator: {error}")
+            self.results["agreement"].append(row)
+            self.failed |= not row["agrees"]
+            self._write()
+
+    def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any]:
+        """Whether one candidate does. Raises ValueError where it has no kernel."""
+        kernel = self._generate(problem, schedule, self.device)
+        ran = self.runner.outputs(Candidate(problem, schedule, kernel))
+        row = {"problem": problem.to_json(), "schedule": schedule.to_json(), "agrees": False, "reason": ""}
+        if isinstance(ran, Measurement):
+            return row | {"reason": f"{ran.status.value} on the GPU: {ran.reason}"}
+        inputs = problem.random_inputs(self.runner.options.seed)
+        emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
+        if emulated.status not in ("ok", "findings"):
+            return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
+        return row | _agreement(problem, inputs, ran, emulated.outputs)
 
     def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, arms: tuple[str, ...]) -> None:
         """Tune each shape in an equal part of what time is left, and compare it with the library and ``arms``."""
+        least = min(LEAST_SECONDS, 0.1 * self.plan.seconds)
         for i, (purpose, problem) in enumerate(shapes):
-            seconds = (until - time.monotonic()) / (len(shapes) - i)
-            if seconds < min(LEAST_SECONDS, 0.02 * self.plan.seconds):
-                self._leave_out(f"{purpose} {_short(problem)}: no time was left")
+            left = until - time.monotonic()
+            seconds = max(left / (len(shapes) - i), least)
+            if left < least:
+                self._leave_out(f"{_named(purpose, problem)}: no time was left")
                 continue
-            self._say(f"{purpose} {_short(problem)}, for {seconds:.0f} s")
+            self._say(f"{_named(purpose, problem)}, for {seconds:.0f} s")
             row = self._shape(purpose, problem, seconds, arms)
             self.results["shapes"].append(row)
             self._write()
@@ -432,11 +447,16 @@ def _junit(path: Path) -> dict[str, int]:
 
 def _short(problem: Problem) -> str:
     said = {k: v for k, v in problem.to_json().items() if k != "family"}
-    sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] != 1)
+    sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] > 1)
     if isinstance(problem, Matmul):
         orders = "".join(order[0] for order in (problem.order_a, problem.order_b))
         return f"{problem.m}x{problem.n}x{problem.k}{f' b{problem.batch}' * (problem.batch > 1)} {problem.a} {orders}"
     return f"{problem.family} {sizes} {said.get('dtype', said.get('x', ''))}".rstrip()
+
+
+def _named(purpose: str, problem: Problem) -> str:
+    short = _short(problem)
+    return short if short.startswith(purpose) else f"{purpose} {short}"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

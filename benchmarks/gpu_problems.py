@@ -60,17 +60,18 @@ _SIZES = {"m": 4, "n": 6656, "k": 16384, "rows": 8192, "cols": 8192, "columns": 
 
 def matmuls() -> tuple[tuple[str, Problem], ...]:
     """(purpose, problem), the purposes taken in turns, so that a short run sees all of them."""
-    return _in_turns((_SQUARE, _PROJECTION, _DECODE, _BATCHED, _ODD, _ORDERS, _TYPES))
+    return in_turns((_SQUARE, _PROJECTION, _DECODE, _BATCHED, _ODD, _ORDERS, _TYPES))
 
 
 def others() -> tuple[tuple[str, Problem | str], ...]:
     """(family, problem) for the families but matmul, taken in turns, or why a family has none."""
     groups: list[list[tuple[str, Problem | str]]] = [[(name, p) for p in shapes] for name, shapes in _OTHERS.items()]
     groups += [[(row.name, _typical(row))] for row in families() if row.name not in (*_OTHERS, "matmul")]
-    return _in_turns(groups)
+    return in_turns(groups)
 
 
-def _in_turns(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
+def in_turns(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
+    """The first of each group, then the second of each, and so on."""
     rounds = itertools.zip_longest(*groups)
     return tuple(entry for together in rounds for entry in together if entry is not None)
 

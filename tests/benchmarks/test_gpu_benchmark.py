@@ -143,21 +143,21 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
         pytest.skip(str(missing))
     environment = {simulated_gpu.SECONDS: "0.001", simulated_gpu.LOG: str(tmp_path / "log")}
     runner = partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
-    small = Matmul(m=33, n=17, k=20)
-    plan = partial(Plan, tests=no_tests, matmuls=(("small", small),), agreement=(small,), per_problem=1)
+    small, turned = Matmul(m=33, n=17, k=20), Transpose(9, 17)
+    plan = partial(Plan, tests=no_tests, matmuls=(("small", small),), agreement=(small, turned), per_problem=1)
     monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
     monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
     monkeypatch.setattr(gpu, "CudaRunner", runner)
     monkeypatch.setattr(gpu, "Plan", plan)
     monkeypatch.setattr(gpu, "others", lambda: (("transpose", Transpose(40, 24)), ("strange", "it has no size")))
     out = tmp_path / "out"
-    assert gpu.main(["--minutes", "2", "--out", str(out), "--trials", "4"]) == 0, capsys.readouterr().out
+    assert gpu.main(["--minutes", "20", "--out", str(out), "--trials", "4"]) == 0, capsys.readouterr().out
     results = json.loads((out / "results.json").read_text())
-    (agreed,) = results["agreement"]
-    assert agreed["agrees"] and agreed["worst"] <= 1 and agreed["reason"] == ""
+    assert [row["agrees"] for row in results["agreement"]] == [True, True], results["agreement"]
+    assert results["agreement"][0]["worst"] <= 1 and results["agreement"][1]["worst"] == 0
     assert [(row["purpose"], row["trials"]) for row in results["shapes"]] == [("small", 4), ("transpose", 4)]
     assert results["left_out"] == ["the family strange: it has no size"]
-    assert "emulator: 1 of 1 candidates agree" in (out / "table.txt").read_text()
+    assert "emulator: 2 of 2 candidates agree" in (out / "table.txt").read_text()
 
 
 def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_tests):
@@ -220,6 +220,10 @@ def test_the_gpu_and_the_emulator_agree_where_both_are_near_enough():
     ):
         assert not gpu._agreement(problem, inputs, one, two)["agrees"]
     assert not gpu._agreement(problem, inputs, {}, {"out": right})["agrees"]
+    exact, moved = Transpose(3, 5), Transpose(3, 5).random_inputs(0)
+    turned = moved["x"].swapaxes(1, 2)
+    assert gpu._agreement(exact, moved, {"out": turned}, {"out": turned})["agrees"], "no tolerance, and no error"
+    assert not gpu._agreement(exact, moved, {"out": turned}, {"out": turned + np.uint32(1)})["agrees"]
 
 
 def test_the_shapes_cover_what_they_should():

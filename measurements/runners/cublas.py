@@ -83,7 +83,7 @@ def _library() -> ctypes.CDLL:
     names = list(_SONAMES)
     with suppress(Exception):  # pathfinder is not installed, or finds none and raises errors of its own
         names.insert(0, importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublas").abs_path)
-    for name in names:
+    for name in filter(None, names):
         try:
             return ctypes.CDLL(name)
         except OSError:

@@ -36,7 +36,8 @@ class BackendError(ValueError):
 class Backend:
     """A runner, the device that its times are for, and one line for people. Closing it ends every process.
 
-    ``schedules`` are all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does.
+    ``schedules`` are all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does;
+    ``gpus`` is how many measure at a time.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Backend:
     line: str
     pool: CompilePool | None
     schedules: tuple[Schedule, ...] | None = None
+    gpus: int = 0
 
     def close(self) -> None:
         self.runner.close()
@@ -111,7 +113,7 @@ def choose(
         wanted = wanted or device_row(DEFAULT_DEVICE)
         model = f"the analytic model of autosched {VERSION}"
         runner = EstimateRunner(wanted, pool, Estimate(wanted), model=model, why=no_gpu)
-    return Backend(runner.name, runner, wanted, runner.describe(), pool)
+    return Backend(runner.name, runner, wanted, runner.describe(), pool, gpus=len(used) if gpu is not None else 0)
 
 
 def _gpus(wanted: Gpus | None) -> tuple[tuple[int, ...], Device | None, str]:

@@ -38,6 +38,7 @@ from search_spaces.space import Space
 from search_spaces.subset import Subset
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
+BATCH_PER_GPU = 8  # at least: the last ones of a batch leave the other GPUs waiting
 
 Generate = Callable[[Problem, Schedule, Device], Kernel]
 
@@ -199,6 +200,7 @@ def tune(
                 complexity=simplicity(space),
                 lines=tuple(line for line in (chosen.line, note) if line),
                 observer=progress,
+                batch=max(BATCH, BATCH_PER_GPU * chosen.gpus),
             )
             return tuner.run(trials)
 

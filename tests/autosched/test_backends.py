@@ -114,6 +114,7 @@ class TestSeveralGpus:
     ) -> None:
         with choose("cuda", workers=1, gpus=gpus) as found:
             assert named + "," in found.line
+            assert found.gpus == len(gpus or [0])
 
     def test_all_of_one_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(backends, "cuda_count", lambda: 2)

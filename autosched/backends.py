@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from autosched.version import VERSION
 from cost_models.analytic import predict
@@ -12,7 +13,7 @@ from measurements import recording
 from measurements.compile import CompilePool, NvrtcMissing
 from measurements.measurement import Resources
 from measurements.runners.base import Candidate, Runner
-from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_device
+from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_count, cuda_device
 from measurements.runners.estimate import EstimateRunner
 from measurements.runners.replay import ReplayRunner
 from search_spaces.devices import Device, UnknownDevice
@@ -24,6 +25,8 @@ from search_spaces.schedule import Schedule
 BACKENDS = ("auto", "cuda", "estimate", "replay")
 DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
 
+Gpus = Sequence[int] | Literal["all"]  # numbers as CUDA counts them
+
 
 class BackendError(ValueError):
     """The backend cannot be used here. The message is one sentence that says what to do."""
@@ -34,7 +37,8 @@ class Backend:
     """A runner and the device that its times are for. Closing it ends every process.
 
     ``line`` says for people which it is, on what, and why; ``headline`` is short: what its times are. ``schedules`` are
-    all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does.
+    all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does; ``gpus`` is how
+    many measure at a time.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Backend:
     pool: CompilePool | None
     schedules: tuple[Schedule, ...] | None = None
     headline: str = ""
+    gpus: int = 0
 
     def close(self) -> None:
         self.runner.close()
@@ -64,20 +69,25 @@ def choose(
     problem: Problem | None = None,
     workers: int | None = None,
     warm_cache: bool = False,
+    gpus: Gpus | None = None,
 ) -> Backend:
     """The backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
 
     "auto" measures where a GPU answers that is the device asked for. Elsewhere it replays, where ``problem`` was
     recorded on the device with today's space, and else estimates; for h200 where no device is named. A device is never
     replaced by a similar one. ``workers`` compilers, by default one per core. ``warm_cache`` times with operands in the
-    L2, which only measuring can. Raises ValueError (BackendError, UnknownDevice, RecordingError) for what cannot be
+    L2, which only measuring can. ``gpus`` measure, all of one kind: by default GPU 0 alone, because the others of a
+    shared machine may be somebody's. Raises ValueError (BackendError, UnknownDevice, RecordingError) for what cannot be
     used; no process is started then.
     """
     if backend not in BACKENDS:
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
     if workers is not None:
         workers = whole_number("workers", workers, 1)
-    gpu, no_gpu = _gpu() if backend in ("auto", "cuda") else (None, f"backend {backend} was asked for")
+    if gpus is not None and gpus != "all" and (not gpus or len(set(gpus)) < len(gpus)):
+        raise BackendError(f"gpus must name at least one GPU, and each once, not {', '.join(map(str, gpus)) or 'none'}")
+    asked = backend in ("auto", "cuda")
+    used, gpu, no_gpu = _gpus(gpus) if asked else ((), None, f"backend {backend} was asked for")
     wanted = _wanted(device, gpu)
     if gpu is not None and wanted not in (None, gpu):
         no_gpu = f"the GPU of this machine is {gpu.name}, not {wanted.name if wanted else ''}"
@@ -86,6 +96,8 @@ def choose(
         raise BackendError(f"the backend cuda cannot measure ({no_gpu}): use --backend estimate to go on without it")
     if warm_cache and gpu is None:
         raise BackendError(f"a warm cache concerns times measured on a GPU ({no_gpu}): leave --warm-cache out")
+    if gpus is not None and gpu is None:
+        raise BackendError(f"gpus are for measuring on them ({no_gpu}): leave --gpus out")
     if backend == "replay" or (backend == "auto" and gpu is None):
         replaying, why_not = _replay(problem, wanted or device_row(DEFAULT_DEVICE), no_gpu)
         if replaying is not None:
@@ -99,14 +111,15 @@ def choose(
         raise BackendError(str(error)) from error
     runner: Runner
     if gpu is not None:
-        runner, wanted = CudaRunner(gpu, pool, options=CudaOptions(warm_cache=warm_cache)), gpu
-        headline = "times are MEASURED on the GPU of this machine"
+        runner, wanted = CudaRunner(gpu, pool, gpus=used, options=CudaOptions(warm_cache=warm_cache)), gpu
+        headline = f"times are MEASURED on {'the GPU' if len(used) == 1 else f'{len(used)} GPUs'} of this machine"
     else:
         wanted = wanted or device_row(DEFAULT_DEVICE)
         model = f"the analytic model of autosched {VERSION}"
         runner = EstimateRunner(wanted, pool, Estimate(wanted), model=model, why=no_gpu)
         headline = f"times are ESTIMATED: {_short(no_gpu)}"
-    return Backend(runner.name, runner, wanted, runner.describe(), pool, headline=headline)
+    measuring = len(used) if gpu is not None else 0
+    return Backend(runner.name, runner, wanted, runner.describe(), pool, headline=headline, gpus=measuring)
 
 
 def _short(why: str) -> str:
@@ -114,15 +127,31 @@ def _short(why: str) -> str:
     return why.partition(":")[0].partition(";")[0]
 
 
-def _gpu() -> tuple[Device | None, str]:
-    """The GPU of this machine, or one line on why there is none to use."""
-    answers, why = cuda_available()
-    if not answers:
-        return None, f"no GPU on this machine answers: {why}"
+def _gpus(wanted: Gpus | None) -> tuple[tuple[int, ...], Device | None, str]:
+    """The GPUs to use and their device; or none, None, and one line on why there is none to use.
+
+    Raises BackendError where GPUs answer, but not those that are wanted, or where these are of several kinds.
+    """
+    there = 1 if wanted is None else max(cuda_count(), 1)  # with none at all, asking for the first one says why
+    used = tuple(range(there)) if wanted is None or wanted == "all" else tuple(wanted)
+    for gpu in used:
+        if not 0 <= gpu < there:
+            raise BackendError(f"there is no GPU {gpu}: CUDA shows {there} here, numbered from 0")
+        answers, why = cuda_available(gpu)
+        if not answers:
+            return (), None, f"no GPU on this machine answers: {why}"
     try:
-        return cuda_device(), ""
+        kinds = {gpu: cuda_device(gpu) for gpu in used}
     except ValueError as error:
-        return None, str(error)
+        return (), None, str(error)
+    first = kinds[used[0]]
+    for gpu, kind in kinds.items():
+        if kind != first:
+            raise BackendError(
+                f"GPU {used[0]} ({first.name}, {first.sm_count} SMs) and GPU {gpu} ({kind.name}, {kind.sm_count} SMs) "
+                "are of different kinds, whose times do not compare: name GPUs of one kind"
+            )
+    return used, first, ""
 
 
 def _replay(problem: Problem | None, device: Device, why: str) -> tuple[Backend | None, str]:

@@ -7,6 +7,8 @@ ratios within rounds decide. Rounds are added until the winner is clear or a lim
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,26 +49,38 @@ class Final:
 
 
 def hold(
-    runner: Comparing, candidates: Sequence[Candidate], complexity: Sequence[float], *, rounds: int = ROUNDS
+    runner: Comparing,
+    candidates: Sequence[Candidate],
+    complexity: Sequence[float],
+    *,
+    rounds: int = ROUNDS,
+    seconds: float = math.inf,
 ) -> Final:
     """Time ``candidates`` of one problem in turns. The simplest of those that are as fast as the fastest wins.
 
-    One that fails is out; where it takes the others down with it, they are timed anew without it. Raises RunnerStopped.
+    ``rounds`` at a time, no more of them after ``seconds``. One that fails is out; where it takes the others down with
+    it, they are timed anew without it. Where nobody knows who did that, it is tried without the library, and else
+    without the slowest of screening. Raises RunnerStopped.
     """
     times: dict[int, list[float]] = {i: [] for i in range(len(candidates))}
     arms: dict[int, Arm] = {}
     failed: dict[int, Arm] = {}
     library: list[float] = []
     why_not = ""
+    with_library = suspect = True  # suspect: the library may be what took the others down
     held = 0
+    began = time.monotonic()
     while times and held < MOST_ROUNDS:
         places = list(times)
-        *told, other = runner.compare([candidates[i] for i in places], rounds=rounds, library=True)
+        told = runner.compare([candidates[i] for i in places], rounds=rounds, library=with_library)
+        told, others = told[: len(places)], told[len(places) :]
         ok = {i: arm for i, arm in zip(places, told, strict=True) if arm.status is Status.OK}
         out = {i: arm for i, arm in zip(places, told, strict=True) if i not in ok and arm.status is not Status.CRASHED}
         if len(ok) < len(places):
-            if not out:  # who took the process down is unknown: the last one, which is the slowest of screening
-                last = places[-1]
+            if not out and suspect and with_library:
+                with_library, why_not = False, f"in turns with the others it failed: {others[0].reason}"
+            elif not out:
+                with_library, suspect, last = True, False, places[-1]
                 out = {last: told[-1]}
             failed |= out
             times = {i: [] for i in places if i not in out}  # rounds are comparable only where all took part
@@ -75,10 +89,12 @@ def hold(
         arms = ok
         for i, arm in ok.items():
             times[i] += arm.seconds
-        library += other.seconds
-        why_not = other.reason if other.status is not Status.OK else ""
+        for other in others:
+            library += other.seconds
+            why_not = other.reason if other.status is not Status.OK else ""
         held += rounds
-        if len(times) == 1 or choose(list(times.values()), [complexity[i] for i in times], TIE).clear:
+        late = time.monotonic() - began >= seconds
+        if late or len(times) == 1 or choose(list(times.values()), [complexity[i] for i in times], TIE).clear:
             break
     losers = tuple(Place(i, arm, ()) for i, arm in failed.items())
     if not times:

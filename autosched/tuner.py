@@ -38,6 +38,7 @@ from search_spaces.space import Space
 from search_spaces.subset import Subset
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
+BATCH_PER_GPU = 8  # at least: the last ones of a batch leave the other GPUs waiting
 
 CONDEMNING = ("wrong_result", "findings", "crashed")  # what an emulation says of a kernel; all else is no verdict
 
@@ -165,6 +166,7 @@ def tune(
     workers: int | None = None,
     verify: bool = True,
     warm_cache: bool = False,
+    gpus: backends.Gpus | None = None,
     progress: Observer | None = None,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
@@ -172,7 +174,8 @@ def tune(
     ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
     ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
     called best, on backends that do not run kernels. On a GPU the fastest are timed in turns at the end, which decides.
-    ``warm_cache`` times with operands in the L2 instead of from memory. Ctrl-C ends the run with everything kept.
+    ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by default GPU 0 alone:
+    numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything kept.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)
@@ -180,7 +183,7 @@ def tune(
     check(sampler, seed)
     from measurements.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
-    with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache) as chosen:
+    with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache, gpus=gpus) as chosen:
         _refuse_too_large(problem, chosen.device)
         space = family(problem.family).space(problem, chosen.device)
         if chosen.schedules is not None:
@@ -208,6 +211,7 @@ def tune(
                 complexity=simplicity(space),
                 lines=tuple(line for line in (chosen.headline, chosen.line, note) if line),
                 observer=progress,
+                batch=max(BATCH, BATCH_PER_GPU * chosen.gpus),
             )
             return tuner.run(trials)
 
@@ -258,8 +262,9 @@ class Tuner:
         self._wanted = 0
         self._started = 0.0
 
-    def run(self, trials: int, seconds: float = math.inf) -> TuneResult:
-        """Try ``trials`` more schedules, asking for none after ``seconds``, and hold a final where that can be.
+    def run(self, trials: int, seconds: float = math.inf, final_seconds: float = math.inf) -> TuneResult:
+        """Try ``trials`` more schedules, asking for none after ``seconds``, and hold a final where that can be, which
+        adds no rounds after ``final_seconds``.
 
         Raises StoreError where the database refuses a record.
         """
@@ -283,7 +288,7 @@ class Tuner:
             exhausted = self._search(seconds)
             if isinstance(self._runner, Comparing):
                 finalists = self._finalists()
-                final = self._hold(self._runner, finalists) if finalists else None
+                final = self._hold(self._runner, finalists, final_seconds) if finalists else None
         except KeyboardInterrupt:
             interrupted = True
         except RunnerStopped as error:
@@ -378,9 +383,10 @@ class Tuner:
                 found.setdefault(kernel.digest, Candidate(self._problem, schedule, kernel))
         return tuple(found.values())
 
-    def _hold(self, runner: Comparing, finalists: Sequence[Candidate]) -> finals.Final:
+    def _hold(self, runner: Comparing, finalists: Sequence[Candidate], seconds: float) -> finals.Final:
         """Time the finalists in turns and store what came of it: losers first, so that the winner is the last word."""
-        final = finals.hold(runner, finalists, [self._complexity(c.schedule) for c in finalists])
+        complexity = [self._complexity(c.schedule) for c in finalists]
+        final = finals.hold(runner, finalists, complexity, seconds=seconds)
         provenance = self._runner.provenance
         rows: list[tuple[finals.Place, int | None]] = [(place, None) for place in final.failed]
         rows += reversed([(place, rank) for rank, place in enumerate(final.places, 1)])

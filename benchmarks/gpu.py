@@ -4,7 +4,8 @@
 
 It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: the tests marked gpu;
 the same candidates on the GPU and in the emulator; matmul shapes, tuned and then timed in turns with cuBLAS, torch and
-Triton; the other operators, with a device copy of as many bytes. What it writes to OUT it writes as it goes:
+Triton; the other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. What it writes to
+OUT it writes as it goes:
 
 - ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
 - ``table.txt``: the same, short; it is printed at the end, too;
@@ -42,7 +43,7 @@ from autosched.search.evolution import EvolutionSampler, boosted_trees
 from autosched.search.guide import AnalyticGuide
 from autosched.tuner import Generate, Tuner, TuneResult, simplicity
 from autosched.version import VERSION
-from benchmarks.gpu_problems import matmuls, others
+from benchmarks.gpu_problems import in_turns, matmuls, others
 from benchmarks.journal import Journal
 from measurements import recording
 from measurements.compile import CompilePool, NvrtcMissing
@@ -56,7 +57,11 @@ from measurements.timing import Ratio, verdict
 from search_spaces.devices import Device
 from search_spaces.family import family
 from search_spaces.matmul import Matmul
+from search_spaces.matvec.problem import Matvec
 from search_spaces.problem import Problem
+from search_spaces.row_reduction.problem import Reduce, RmsNorm, Softmax
+from search_spaces.schedule import Schedule
+from search_spaces.transpose.problem import Transpose
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
@@ -64,13 +69,20 @@ FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 
 # Shares of the whole time. What a part leaves over goes to the next ones.
 TESTS, AGREEMENT, FAMILIES = 0.15, 0.07, 0.15
 RESERVE = 0.03  # for writing the last results
-LEAST_SECONDS = 5.0  # a shape with less is not begun
+LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
 FINAL_SHARE = 0.25  # of a shape's time, for the final and the comparison
+MATMUL_ARMS = ("torch", "triton")  # beside the library, which bounds more than a copy does
+OTHER_ARMS = OTHERS
 
 # Small enough to emulate, with remainders in every direction.
 AGREEMENT_PROBLEMS = (
     Matmul(m=96, n=80, k=72),
     Matmul(m=70, n=131, k=99, a="bf16", b="bf16", out="f32", order_a="col"),
+    Matvec(m=3, n=70, k=264),
+    Softmax(9, 700),
+    RmsNorm(9, 520, dtype="bf16", out="bf16"),
+    Reduce(70, 99, axis="column"),
+    Transpose(70, 131, dtype="u16"),
 )
 
 _PYTEST_INI = """[pytest]
@@ -104,7 +116,6 @@ class Benchmark:
         runner: CudaRunner,
         *,
         generate: Generate = codegen.generate,
-        left_out: Sequence[str] = (),
     ) -> None:
         self.plan, self.device, self.runner = plan, device, runner
         self._generate = generate
@@ -120,7 +131,7 @@ class Benchmark:
             "minutes": plan.seconds / 60,
             "seed": plan.seed,
             "device": {},
-            "left_out": list(left_out),
+            "left_out": [],
             "tests": None,
             "agreement": [],
             "shapes": [],
@@ -137,14 +148,15 @@ class Benchmark:
             self.results["device"] = self.runner.fingerprint()
             self._agree(self._share(AGREEMENT))
             keep = self._share(FAMILIES)
-            self._shapes(self.plan.matmuls if self.plan.matmuls is not None else matmuls(), self._end - keep, ())
+            shapes = self.plan.matmuls if self.plan.matmuls is not None else matmuls()
+            self._shapes(shapes, self._end - keep, MATMUL_ARMS)
             rest: list[tuple[str, Problem]] = []
             for name, problem in others():
                 if isinstance(problem, str):
                     self._leave_out(f"the family {name}: {problem}")
                 else:
                     rest.append((name, problem))
-            self._shapes(rest, self._end, ("copy",))
+            self._shapes(rest, self._end, OTHER_ARMS)
         except RunnerStopped as error:
             self.results["stopped"] = str(error)
         except KeyboardInterrupt:
@@ -204,56 +216,62 @@ class Benchmark:
             return self._leave_out(f"the emulator: {error}")
         until = time.monotonic() + seconds
         self._say(f"the GPU against the emulator, for at most {seconds:.0f} s")
-        for problem in self.plan.agreement:
-            inputs = problem.random_inputs(self.runner.options.seed)
-            space = family(problem.family).space(problem, self.device)
-            for schedule in space.sample(self.plan.per_problem, self.plan.seed):
-                if time.monotonic() > until:
-                    return self._leave_out("some candidates of the emulator: no time was left")
-                try:
-                    kernel = self._generate(problem, schedule, self.device)
-                except ValueError as error:
-                    return self._leave_out(f"the emulator: {error}")
-                ran = self.runner.outputs(Candidate(problem, schedule, kernel))
-                row = {"problem": problem.to_json(), "schedule": schedule.to_json(), "agrees": False, "reason": ""}
-                if isinstance(ran, Measurement):
-                    row["reason"] = f"{ran.status.value} on the GPU: {ran.reason}"
-                else:
-                    emulated = emulate(kernel, inputs)
-                    if emulated.status not in ("ok", "findings"):
-                        row["reason"] = f"{emulated.status} in the emulator: {emulated.reason}"
-                    else:
-                        row |= _agreement(problem, inputs, ran, emulated.outputs)
-                self.results["agreement"].append(row)
-                self.failed |= not row["agrees"]
-        self._write()
+        sampled = [
+            [(p, s) for s in family(p.family).space(p, self.device).sample(self.plan.per_problem, self.plan.seed)]
+            for p in self.plan.agreement
+        ]
+        for problem, schedule in in_turns(sampled):  # so that a short run sees every problem
+            if time.monotonic() > until:
+                return self._leave_out("some candidates of the emulator: no time was left")
+            try:
+                row = self._agreed(problem, schedule, until)
+            except ValueError as error:
+                return self._leave_out(f"the emulator: {error}")
+            self.results["agreement"].append(row)
+            self.failed |= not row["agrees"]
+            self._write()
 
-    def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, baselines: tuple[str, ...]) -> None:
-        """Tune each shape in an equal part of what time is left. ``baselines`` stand in for the library if given."""
+    def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any]:
+        """Whether one candidate does. Raises ValueError where it has no kernel."""
+        kernel = self._generate(problem, schedule, self.device)
+        ran = self.runner.outputs(Candidate(problem, schedule, kernel))
+        row = {"problem": problem.to_json(), "schedule": schedule.to_json(), "agrees": False, "reason": ""}
+        if isinstance(ran, Measurement):
+            return row | {"reason": f"{ran.status.value} on the GPU: {ran.reason}"}
+        inputs = problem.random_inputs(self.runner.options.seed)
+        emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
+        if emulated.status not in ("ok", "findings"):
+            return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
+        return row | _agreement(problem, inputs, ran, emulated.outputs)
+
+    def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, arms: tuple[str, ...]) -> None:
+        """Tune each shape in an equal part of what time is left, and compare it with the library and ``arms``."""
+        least = min(LEAST_SECONDS, 0.1 * self.plan.seconds)
         for i, (purpose, problem) in enumerate(shapes):
-            seconds = (until - time.monotonic()) / (len(shapes) - i)
-            if seconds < min(LEAST_SECONDS, 0.02 * self.plan.seconds):
-                self._leave_out(f"{purpose} {_short(problem)}: no time was left")
+            left = until - time.monotonic()
+            seconds = max(left / (len(shapes) - i), least)
+            if left < least:
+                self._leave_out(f"{_named(purpose, problem)}: no time was left")
                 continue
-            self._say(f"{purpose} {_short(problem)}, for {seconds:.0f} s")
-            row = self._shape(purpose, problem, seconds, baselines)
+            self._say(f"{_named(purpose, problem)}, for {seconds:.0f} s")
+            row = self._shape(purpose, problem, seconds, arms)
             self.results["shapes"].append(row)
             self._write()
             print(f"    {_line(row)}", flush=True)
 
-    def _shape(self, purpose: str, problem: Problem, seconds: float, baselines: tuple[str, ...]) -> dict[str, Any]:
+    def _shape(self, purpose: str, problem: Problem, seconds: float, arms: tuple[str, ...]) -> dict[str, Any]:
         began = time.monotonic()
         path = self.plan.out / f"trials-{len(self.results['shapes'])}.jsonl"
         journal = Journal(path)
         try:
-            result = self._tuned(problem, seconds * (1.0 - FINAL_SHARE), journal)
+            result = self._tuned(problem, seconds, journal)
             row = self._row(purpose, problem, result)
             if result.stopped:
                 raise RunnerStopped(result.stopped)
             if result.interrupted:
                 raise KeyboardInterrupt
             if result.best is not None:
-                row["compared"] = self._compared(result, baselines or ("torch", "triton"), library=not baselines)
+                row["compared"] = self._compared(result, arms)
             row["seconds"] = time.monotonic() - began
             return row
         finally:
@@ -277,7 +295,7 @@ class Benchmark:
             complexity=simplicity(space),
             batch=max(16, 2 * (os.cpu_count() or 1)),
         )
-        return tuner.run(self.plan.trials, seconds)
+        return tuner.run(self.plan.trials, seconds * (1.0 - FINAL_SHARE), seconds * FINAL_SHARE / 2)
 
     def _row(self, purpose: str, problem: Problem, result: TuneResult) -> dict[str, Any]:
         row: dict[str, Any] = {
@@ -299,15 +317,19 @@ class Benchmark:
             row["bytes_per_second"] = problem.min_bytes / result.best.seconds
         return row
 
-    def _compared(self, result: TuneResult, baselines: tuple[str, ...], *, library: bool) -> dict[str, Any]:
-        """The winner in turns with every baseline: its time over theirs."""
+    def _compared(self, result: TuneResult, arms: tuple[str, ...]) -> dict[str, Any]:
+        """The winner in turns with the library and ``arms``: its time over theirs. Says which there are none of."""
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem
         candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
-        winner, *arms = self.runner.compare([candidate], rounds=self.plan.rounds, library=library, others=baselines)
-        names = (["library"] if library else []) + list(baselines)
-        return {name: _against(winner, arm) for name, arm in zip(names, arms, strict=True)}
+        winner, *others = self.runner.compare([candidate], rounds=self.plan.rounds, library=True, others=arms)
+        compared = {name: _against(winner, arm) for name, arm in zip(("library", *arms), others, strict=True)}
+        for name, found in compared.items():
+            what = f"the comparison with {name}: {found['reason']}"
+            if found["ratio"] is None and what not in self.results["left_out"]:
+                self._leave_out(what)
+        return compared
 
     # ---- what is written ----
 
@@ -357,7 +379,8 @@ class Benchmark:
             same, bits = (sum(bool(row.get(k)) for row in r["agreement"]) for k in ("agrees", "same_bits"))
             lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
         lines.append("")
-        head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", "/library", "/torch", "/triton", "/copy", "clear")
+        arms = tuple(f"/{name}" for name in ("library", *OTHERS))
+        head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *arms, "clear")
         rows = [head, *(_cells(row) for row in r["shapes"])]
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         for row in rows:
@@ -395,8 +418,9 @@ def _agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[s
 
 
 def _most(error: Any, tolerance: Any) -> float:
-    """The largest error in units of its tolerance; infinite where one is NaN."""
-    ratio = np.abs(error) / tolerance
+    """The largest error in units of its tolerance, none where there is no error; infinite where one is NaN."""
+    with np.errstate(divide="ignore"):
+        ratio = np.divide(np.abs(error), tolerance, out=np.zeros(np.shape(error)), where=error != 0)
     return float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0))
 
 
@@ -424,11 +448,16 @@ def _junit(path: Path) -> dict[str, int]:
 
 def _short(problem: Problem) -> str:
     said = {k: v for k, v in problem.to_json().items() if k != "family"}
-    sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] != 1)
+    sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] > 1)
     if isinstance(problem, Matmul):
         orders = "".join(order[0] for order in (problem.order_a, problem.order_b))
         return f"{problem.m}x{problem.n}x{problem.k}{f' b{problem.batch}' * (problem.batch > 1)} {problem.a} {orders}"
     return f"{problem.family} {sizes} {said.get('dtype', said.get('x', ''))}".rstrip()
+
+
+def _named(purpose: str, problem: Problem) -> str:
+    short = _short(problem)
+    return short if short.startswith(purpose) else f"{purpose} {short}"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -436,7 +465,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     failed = sum(row["failures"].values())
     short = _short(family(row["problem"]["family"]).problem_from_json(row["problem"]))
     if best is None:
-        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * 8)
+        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (5 + len(OTHERS)))
     ratios = []
     for name in ("library", *OTHERS):
         ratio = (row["compared"].get(name) or {}).get("ratio")
@@ -485,19 +514,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, NvrtcMissing) as error:
         print(f"benchmarks.gpu: nothing can be run: {error}", file=sys.stderr)
         return 1
-    left_out = [
-        f"the comparison with {name} (it is not installed)"
-        for name in ("torch", "triton")
-        if importlib.util.find_spec(name) is None
-    ]
-    for what in left_out:
-        print(f"left out: {what}", flush=True)
     seconds = given.minutes * 60 - (time.monotonic() - began)
     with pool:
-        runner = CudaRunner(device, pool, options=CudaOptions(seed=given.seed))
+        # a kernel that needs a second is no winner, and one that hangs must not cost a short run much more
+        options = CudaOptions(seed=given.seed, launch_limit=1.0)
+        runner = CudaRunner(device, pool, options=options)
         try:
             plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials)
-            return Benchmark(plan, device, runner, left_out=left_out).run()
+            return Benchmark(plan, device, runner).run()
         finally:
             runner.close()
 

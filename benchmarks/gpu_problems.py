@@ -1,14 +1,19 @@
-"""What the GPU benchmark tunes: matmul shapes by purpose, the most telling first, and one of each other family."""
+"""What the GPU benchmark tunes: matmul shapes by purpose, and shapes of the other families; the most telling first."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from search_spaces.family import Family, families
 from search_spaces.matmul import Matmul
+from search_spaces.matvec.problem import Matvec
 from search_spaces.problem import Problem
+from search_spaces.row_reduction.problem import Reduce, RmsNorm, Softmax
+from search_spaces.transpose.problem import Transpose
+
+T = TypeVar("T")
 
 # A layer of a language model multiplies by weights stored as (outputs, inputs): b is column-major.
 _SQUARE = [("square", Matmul(m=s, n=s, k=s)) for s in (4096, 8192, 2048, 1024)]
@@ -42,21 +47,33 @@ _TYPES = [
     ("types", Matmul(m=2048, n=2048, k=2048, a="f32", b="f32", out="f32")),
 ]
 
-_SIZES = {"m": 4, "n": 6656, "k": 16384, "rows": 8192, "cols": 8192, "columns": 8192}
+_ROW_LENGTHS = (8192, 1024, 65536)
+_OTHERS: dict[str, tuple[Problem, ...]] = {
+    "matvec": (Matvec(m=4, n=6656, k=16384), Matvec(m=1, n=4096, k=4096, x="bf16", out="bf16")),
+    "softmax": tuple(Softmax(4096, columns) for columns in _ROW_LENGTHS),
+    "rmsnorm": tuple(RmsNorm(4096, columns) for columns in _ROW_LENGTHS),
+    "reduce": tuple(Reduce(4096, columns) for columns in _ROW_LENGTHS),
+    "transpose": (Transpose(8192, 8192, dtype="u16"), Transpose(8192, 8192)),
+}
+_SIZES = {"m": 4, "n": 6656, "k": 16384, "rows": 8192, "cols": 8192, "columns": 8192}  # of families not named here
 
 
 def matmuls() -> tuple[tuple[str, Problem], ...]:
     """(purpose, problem), the purposes taken in turns, so that a short run sees all of them."""
-    groups = (_SQUARE, _PROJECTION, _DECODE, _BATCHED, _ODD, _ORDERS, _TYPES)
+    return in_turns((_SQUARE, _PROJECTION, _DECODE, _BATCHED, _ODD, _ORDERS, _TYPES))
+
+
+def others() -> tuple[tuple[str, Problem | str], ...]:
+    """(family, problem) for the families but matmul, taken in turns, or why a family has none."""
+    groups: list[list[tuple[str, Problem | str]]] = [[(name, p) for p in shapes] for name, shapes in _OTHERS.items()]
+    groups += [[(row.name, _typical(row))] for row in families() if row.name not in (*_OTHERS, "matmul")]
+    return in_turns(groups)
+
+
+def in_turns(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
+    """The first of each group, then the second of each, and so on."""
     rounds = itertools.zip_longest(*groups)
     return tuple(entry for together in rounds for entry in together if entry is not None)
-
-
-def others() -> Iterator[tuple[str, Problem | str]]:
-    """(family, problem) for each family but matmul, or why there is none."""
-    for row in families():
-        if row.name != "matmul":
-            yield row.name, _typical(row)
 
 
 def _typical(row: Family[Any]) -> Problem | str:

@@ -1,6 +1,6 @@
 """A GPU worker that has no GPU: every measurement takes AUTOSCHED_SIMULATED_SECONDS of sleep, and succeeds.
 
-It appends the moments at which each began and ended to the file that AUTOSCHED_SIMULATED_LOG names.
+It appends the moments at which each began and ended, and the GPU's number, to the file AUTOSCHED_SIMULATED_LOG names.
 """
 
 from __future__ import annotations
@@ -16,33 +16,43 @@ MODULE = "benchmarks.simulated_gpu"
 SECONDS, LOG = "AUTOSCHED_SIMULATED_SECONDS", "AUTOSCHED_SIMULATED_LOG"
 
 
-def handle(request: dict[str, Any]) -> dict[str, Any]:
-    """Answer like ``cuda_worker``; a kernel's time is made from its cubin's name, so it is the same every time."""
-    if request["op"] == "open":
-        return {
-            "name": "simulated GPU",
-            "memory_bytes": 0,
-            "attributes": {"MultiProcessorCount": 132},
-            "gpus": 1,
-            "driver": "none",
-            "cuda_driver": 0,
-            "cuda_runtime": 0,
-            "cupy": "none",
-        }
-    if request["op"] == "prepare":
-        return {"reference": "ready"}
-    if request["op"] == "measure":
-        began = time.monotonic()
-        time.sleep(float(os.environ[SECONDS]))
-        with open(os.environ[LOG], "a", encoding="ascii") as log:
-            log.write(f"{began} {time.monotonic()}\n")
-        return answer(request["kernel"])
-    if request["op"] == "compare":
-        arms = [answer(kernel) for kernel in request["kernels"]] + [answer({}) for _ in request["baselines"]]
-        for arm in arms:
-            arm["seconds"] = arm["seconds"][:1] * request["rounds"]
-        return {"status": "ok", "arms": arms}
-    return {}
+class SimulatedGpu:
+    """A kernel's time is made from its cubin's name, so it is the same every time."""
+
+    def __init__(self) -> None:
+        self._gpu = 0
+        self._prepared: dict[str, Any] = {}
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer like ``cuda_worker``."""
+        if request["op"] == "open":
+            self._gpu = request["gpu"]
+            return {
+                "name": "simulated GPU",
+                "memory_bytes": 0,
+                "attributes": {"MultiProcessorCount": 132},
+                "driver": "none",
+                "cuda_driver": 0,
+                "cuda_runtime": 0,
+                "cupy": "none",
+            }
+        if request["op"] == "prepare":
+            self._prepared = request
+            return {"reference": "ready"}
+        if request["op"] == "outputs":
+            return {"status": "ok", "outputs": right_outputs(self._prepared, request["folder"])}
+        if request["op"] == "measure":
+            began = time.monotonic()
+            time.sleep(float(os.environ[SECONDS]))
+            with open(os.environ[LOG], "a", encoding="ascii") as log:
+                log.write(f"{began} {time.monotonic()} {self._gpu}\n")
+            return answer(request["kernel"])
+        if request["op"] == "compare":
+            arms = [answer(kernel) for kernel in request["kernels"]] + [answer({}) for _ in request["baselines"]]
+            for arm in arms:
+                arm["seconds"] = arm["seconds"][:1] * request["rounds"]
+            return {"status": "ok", "arms": arms}
+        return {}
 
 
 def answer(kernel: dict[str, Any]) -> dict[str, Any]:
@@ -50,5 +60,21 @@ def answer(kernel: dict[str, Any]) -> dict[str, Any]:
     return {"status": "ok", "seconds": [seconds] * 7, "error": 0.1}
 
 
+def right_outputs(prepared: dict[str, Any], folder: str) -> dict[str, str]:
+    """Files with what a right kernel computes, by the outputs' names."""
+    import numpy as np  # here, because nothing else needs it
+
+    from search_spaces.family import problem_from_json
+
+    problem = problem_from_json(prepared["problem"])
+    reference = problem.reference(problem.random_inputs(prepared["seed"]))
+    paths = {}
+    for operand in problem.operands():
+        if operand.role == "output":
+            paths[operand.name] = os.path.join(folder, f"{operand.name}.npy")
+            np.save(paths[operand.name], operand.dtype.store(reference[operand.name]))
+    return paths
+
+
 if __name__ == "__main__":
-    serve(handle)
+    serve(SimulatedGpu().handle)

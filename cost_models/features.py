@@ -15,7 +15,7 @@ with every change to names or meanings: a model of another version is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -235,8 +235,8 @@ def features(problem: Problem, schedules: Sequence[Schedule], device: Device) ->
     """
     row = family(problem.family)
     space = row.space(problem, device)
-    names, parts = _schedule_columns(space, schedules)
-    space.prepare(schedules)  # each work asks for the attributes of its schedule
+    derived = space.prepare(schedules)  # each work asks for the attributes of its schedule
+    names, parts = _schedule_columns(space, schedules, derived)
     works = tuple(row.work(problem, schedule, device) for schedule in schedules)
     batch = Batch(problem, device, works)
     fixed = np.empty((len(schedules), len(FEATURES)), dtype=np.float32)
@@ -265,9 +265,10 @@ def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
     return names, np.array(values, dtype=np.float32)
 
 
-def _schedule_columns(space: Space, schedules: Sequence[Schedule]) -> tuple[list[str], list[Matrix]]:
-    """The parameters as they encode themselves, then the space's attributes."""
-    derived = space.attributes_of(space.columns(schedules))
+def _schedule_columns(
+    space: Space, schedules: Sequence[Schedule], derived: Mapping[str, npt.NDArray[np.int64]]
+) -> tuple[list[str], list[Matrix]]:
+    """The parameters as they encode themselves, then the space's attributes, which ``derived`` holds."""
     names = [f"schedule.{name}" for name in space.encoded_names] + [f"attribute.{name}" for name in derived]
     attributes = [np.sign(array) * _log(np.abs(array).astype(np.float64)) for array in derived.values()]
     return names, [space.encode(schedules), *(column.astype(np.float32)[:, None] for column in attributes)]

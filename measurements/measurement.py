@@ -66,8 +66,9 @@ class Resources:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``timing`` is there exactly when ``status`` is ok; ``error`` is the largest error over its tolerance, or None.
+    """``timing`` is there exactly when ``status`` is ok; ``reason`` says why there is none, or what is odd about it.
 
+    ``error`` is the largest error over its tolerance, or None.
     ``clock_mhz`` is the clock of the GPU's multiprocessors just after the last repeat, None where nobody could tell.
     """
 

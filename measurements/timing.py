@@ -36,13 +36,16 @@ def median_error(seconds: Sequence[float]) -> float:
 class StopRule:
     """Repeat until the relative standard error of the median is at most ``target``, or a limit is met.
 
-    At least ``min_repeats`` are taken, unless ``max_seconds`` of measuring have passed after the first.
+    At least ``min_repeats`` are taken, unless ``max_seconds`` of measuring have passed after the first, or a candidate
+    is hopeless: after ``hopeless_repeats`` even the fastest takes more than ``hopeless_factor`` times the best so far.
     """
 
     target: float = 0.003
     min_repeats: int = 7
     max_repeats: int = 100
     max_seconds: float = 1.0
+    hopeless_repeats: int = 3
+    hopeless_factor: float = 3.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_repeats <= self.max_repeats:
@@ -51,6 +54,11 @@ class StopRule:
             )
         if not (self.target > 0 and self.max_seconds > 0):
             raise ValueError(f"target and max_seconds must be positive, not {self.target} and {self.max_seconds}")
+        if self.hopeless_repeats < 1 or self.hopeless_factor < 1:
+            raise ValueError(
+                "hopeless_repeats and hopeless_factor must be at least 1, "
+                f"not {self.hopeless_repeats} and {self.hopeless_factor}"
+            )
 
     def done(self, seconds: Sequence[float], elapsed: float) -> bool:
         """Whether the repeats so far are enough; ``elapsed`` is the wall time that measuring has taken."""
@@ -59,6 +67,30 @@ class StopRule:
         if elapsed >= self.max_seconds or len(seconds) >= self.max_repeats:
             return True
         return len(seconds) >= self.min_repeats and median_error(seconds) <= self.target
+
+    def hopeless(self, seconds: Sequence[float], best: float | None) -> bool:
+        """Whether more repeats would be wasted, where ``best`` is the median of the fastest candidate so far.
+
+        The fastest repeat is what decides: noise makes a kernel slower, hardly ever faster.
+        """
+        if best is None or len(seconds) < self.hopeless_repeats:
+            return False
+        return min(seconds) > self.hopeless_factor * best
+
+
+def unthrottled(
+    seconds: Sequence[float], clocks: Sequence[float | None], highest: float | None, share: float = 0.75
+) -> list[float]:
+    """The ``seconds`` that were not taken at a throttled clock, under ``share`` of the ``highest`` one seen.
+
+    ``clocks`` has one for each time, None where nobody could tell. Where that is half of the times or more, all stay: a
+    clock that is steadily low is what the kernel's own power leaves it, and that is its speed. After nvbench, which
+    discards below 75 % too.
+    """
+    if highest is None:
+        return list(seconds)
+    at_speed = [t for t, c in zip(seconds, clocks, strict=True) if c is None or c >= share * highest]
+    return at_speed if 2 * len(at_speed) > len(seconds) else list(seconds)
 
 
 @dataclass(frozen=True)

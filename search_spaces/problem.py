@@ -9,6 +9,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -80,7 +81,7 @@ class Problem(ABC):
     @abstractmethod
     def flops(self) -> float: ...
 
-    @property
+    @cached_property
     def min_bytes(self) -> int:
         """Bytes that any kernel must move between DRAM and the chip: each operand once."""
         return sum(o.bytes for o in self.operands())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 from search_spaces.parameters import Value
@@ -17,9 +18,16 @@ class Schedule:
     family: str
     items: tuple[tuple[str, Value], ...]
 
-    @property
-    def values(self) -> dict[str, Value]:
+    @cached_property
+    def values(self) -> Mapping[str, Value]:
         return dict(self.items)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.family, self.items))
+
+    def __hash__(self) -> int:  # a search looks schedules up far more often than it makes them
+        return self._hash
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]
@@ -49,7 +57,7 @@ class Schedule:
         return type(self)(self.family, tuple((name, changes.get(name, value)) for name, value in self.items))
 
     def to_json(self) -> dict[str, Value]:
-        return self.values
+        return dict(self.items)
 
     @classmethod
     def from_json(cls, family: str, data: Mapping[str, Any]) -> Self:
@@ -64,4 +72,4 @@ class Schedule:
 
     def key(self) -> str:
         """Canonical text of the decisions, used as identity in databases."""
-        return json.dumps(self.values, sort_keys=True, separators=(",", ":"))
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))

@@ -175,14 +175,16 @@ class Space:
             return dict(known)
         return {name: int(array[0]) for name, array in self.attributes_of(self.columns([schedule])).items()}
 
-    def prepare(self, schedules: Sequence[Schedule]) -> None:
-        """Make ``describe`` quick for ``schedules``, all at once, until this is called again.
+    def prepare(self, schedules: Sequence[Schedule]) -> dict[str, IntArray]:
+        """Every attribute of ``schedules``; ``describe`` is quick for these until this is called again.
 
         Raises ValueError as ``explain`` does for any of them.
         """
-        columns = {name: array.tolist() for name, array in self.attributes_of(self.columns(schedules)).items()}
-        rows = zip(*columns.values(), strict=True) if columns else ((),) * len(schedules)
-        self._described = {s: dict(zip(columns, row, strict=True)) for s, row in zip(schedules, rows, strict=True)}
+        found = self.attributes_of(self.columns(schedules))
+        lists = [array.tolist() for array in found.values()]
+        rows = zip(*lists, strict=True) if lists else ((),) * len(schedules)
+        self._described = {s: dict(zip(found, row, strict=True)) for s, row in zip(schedules, rows, strict=True)}
+        return found
 
     def _with_attributes(self, columns: Columns, attributes: Sequence[str]) -> Columns:
         whole = columns.select([p.name for p in self.parameters])
@@ -195,11 +197,11 @@ class Space:
         if isinstance(schedule, Schedule) and schedule.family != self.family:
             raise ValueError(f"this is a schedule of {schedule.family}: give one of {self.family}")
         values = schedule.values if isinstance(schedule, Schedule) else schedule
-        for name in values:
-            if name not in self._parameter:
-                raise ValueError(f"{self.family} has no parameter {name}: use {', '.join(self._parameter)}")
-        missing = [name for name in self._parameter if name not in values]
-        if missing:
+        if values.keys() != self._parameter.keys():
+            for name in values:
+                if name not in self._parameter:
+                    raise ValueError(f"{self.family} has no parameter {name}: use {', '.join(self._parameter)}")
+            missing = [name for name in self._parameter if name not in values]
             raise ValueError(f"the schedule lacks {', '.join(missing)}: give every parameter a value")
         return [p.code(values[p.name]) for p in self.parameters]
 

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from autosched import report
-from autosched.backends import BACKENDS
+from autosched.backends import BACKENDS, Gpus
 from autosched.cli.devices import DeviceOption
 from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
@@ -65,6 +65,10 @@ def tune(
     warm_cache: Annotated[
         bool, typer.Option("--warm-cache", help="On a GPU: time with operands in the L2, not from memory.")
     ] = False,
+    gpus: Annotated[
+        str | None,
+        typer.Option("--gpus", metavar="0,1|all", help="GPUs that measure, all of one kind (default: 0 alone)."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Search for the fastest schedule, every trial kept in a database.
@@ -95,6 +99,7 @@ def tune(
                 workers=workers,
                 verify=not no_verify,
                 warm_cache=warm_cache,
+                gpus=None if gpus is None else _gpus(gpus),
                 progress=display,
             )
     except KeyboardInterrupt:
@@ -116,6 +121,16 @@ def tune(
     if result.interrupted:
         return STOPPED
     return 0 if result.best is not None and not result.stopped else NO
+
+
+def _gpus(text: str) -> Gpus:
+    """What --gpus means. Raises InputError for what is neither "all" nor numbers with commas between them."""
+    if text == "all":
+        return "all"
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise InputError(f"--gpus must be all, or numbers such as 0,1, not {text!r}") from None
 
 
 def _show(console: Console, result: "TuneResult", db: str) -> None:

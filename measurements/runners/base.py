@@ -48,7 +48,8 @@ class Runner(Protocol):
 
     ``measure`` gives exactly one (position, measurement) for each candidate, as they are done. Whatever a candidate
     does (not compiling, hanging, crashing its process, wrong numbers) is a status of its own measurement and touches no
-    other. The result of a candidate does not depend on its place in the sequence. Leaving the iteration early cancels
+    other. The result of a candidate does not depend on its place in the sequence, apart from how often one is repeated
+    that is far slower than those before it. Leaving the iteration early cancels
     what has not begun; ``close`` from another thread ends it early. Only RunnerStopped, and errors of this machine such
     as a full disk, are raised.
     """

@@ -6,6 +6,7 @@ This process never touches CUDA itself, so no GPU failure can reach it.
 from __future__ import annotations
 
 import dataclasses
+import math
 import queue
 import tempfile
 import threading
@@ -23,7 +24,7 @@ from measurements.compile_cache import Compiled
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners import gpu_checks
 from measurements.runners.base import Arm, Candidate, RunnerStopped, runnable
-from measurements.runners.cuda_device import WORKER_MODULE, cuda_available, cuda_device
+from measurements.runners.cuda_device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
 from measurements.runners.cuda_library import OTHERS
 from measurements.runners.references import DataSet, References
 from measurements.runners.supervisor import Limits, Outcome, Supervisor
@@ -32,9 +33,7 @@ from measurements.worker import Worker, WorkerClosed
 from search_spaces.devices import Device
 from search_spaces.problem import Problem
 
-__all__ = ["Arm", "CudaOptions", "CudaRunner", "cuda_available", "cuda_device"]
-
-_WORKER_ENV = {"CUPY_TF32": "1"}  # f32 matmuls of the reference library on tensor cores, as the candidates' are
+__all__ = ["Arm", "CudaOptions", "CudaRunner", "cuda_available", "cuda_count", "cuda_device"]
 
 
 @dataclass(frozen=True)
@@ -83,10 +82,10 @@ class CudaRunner:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Measurement] = {}
+        self._fastest: dict[str, float] = {}  # median of each data set so far
         self._calls: set[_Call] = set()
         self._closed = False
-        env = {**_WORKER_ENV, **(worker_env or {})}
-        self._workers = [Worker(worker_module, env=env) for _ in gpus]
+        self._workers = [Worker(worker_module, env=worker_env) for _ in gpus]
         self._supervisors: dict[int, Supervisor] = {}
         self._threads: list[threading.Thread] = []
         self._checks: Future[Compiled | CompileFailure] | None = None
@@ -347,12 +346,14 @@ class CudaRunner:
         identity = (program.digest, launch, data.key)
         with self._lock:
             known = self._known.get(identity)
+            fastest = self._fastest.get(data.key)
         if known is None:
             request = {
                 "op": "measure",
                 "data": data.key,
                 "kernel": _kernel_json(candidate, program),
                 "rule": dataclasses.asdict(options.rule),
+                "best": fastest,
                 "launch_limit": options.launch_limit,
                 "graph_below": options.graph_below,
             }
@@ -369,6 +370,8 @@ class CudaRunner:
             )
             with self._lock:
                 self._known[identity] = known
+                if known.timing is not None:
+                    self._fastest[data.key] = min(known.timing.median, self._fastest.get(data.key, math.inf))
         return dataclasses.replace(known, resources=program.resources, compile_seconds=program.compile_seconds)
 
     def _data_key(self, problem: Problem, seed: int) -> DataSet:
@@ -419,9 +422,9 @@ def _kernel_json(candidate: Candidate, program: Compiled) -> dict[str, Any]:
 def _arm(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Outcome) -> Arm:
     if outcome.status is not Status.OK:
         return Arm(label, outcome.status, outcome.reason, ())
-    if place >= len(told):
-        return Arm(label, Status.CRASHED, "an arm before this one took the GPU worker down", ())
-    arm = told[place]
+    arm = told[place] if place < len(told) else {}
+    if not arm or (arm["status"] == Status.OK.value and not arm["seconds"]):
+        return Arm(label, Status.CRASHED, "another arm took the GPU worker down", ())
     seconds, error, clock = arm["seconds"], arm.get("error"), outcome.answer.get("clock_mhz")
     return Arm(
         label,

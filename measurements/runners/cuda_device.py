@@ -17,8 +17,8 @@ _INSTALL = "pip install 'autosched[cuda13]'"
 
 
 @cache
-def _probe(gpu: int) -> dict[str, Any] | str:
-    """What the worker says about the GPU, or one line on why there is none."""
+def _ask(request: str, gpu: int) -> dict[str, Any] | str:
+    """What a worker answers to ``request``, asked once per process; or one line on why none does."""
     if importlib.util.find_spec("cupy") is None:
         return f"cupy is not installed: {_INSTALL}"
     try:
@@ -27,15 +27,29 @@ def _probe(gpu: int) -> dict[str, Any] | str:
         return "no NVIDIA driver is installed (libcuda.so.1 was not found)"
     with Worker(WORKER_MODULE) as worker:
         try:
-            return worker.request({"op": "open", "gpu": gpu, "checks": None}, 60.0)
+            return worker.request({"op": request, "gpu": gpu, "checks": None}, 60.0)
         except WorkerError as error:
-            return f"the GPU does not answer: {error}"
+            return f"GPU {gpu} does not answer: {error}"
+
+
+def _probe(gpu: int) -> dict[str, Any] | str:
+    """What the worker says about the GPU, or one line on why there is none."""
+    return _ask("open", gpu)
 
 
 def cuda_available(gpu: int = 0) -> tuple[bool, str]:
     """Whether a GPU answers, and one line that says which, or why not. Asked once per process, in a worker."""
     found = _probe(gpu)
     return (False, found) if isinstance(found, str) else (True, f"{found['name']} answers")
+
+
+def cuda_count() -> int:
+    """How many GPUs a process of this machine sees, as CUDA numbers them: CUDA_VISIBLE_DEVICES can hide some.
+
+    None of them is touched. 0 where there is no driver or no cupy.
+    """
+    found = _ask("count", 0)
+    return 0 if isinstance(found, str) else int(found["gpus"])
 
 
 def cuda_device(gpu: int = 0) -> Device:

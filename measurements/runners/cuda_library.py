@@ -1,101 +1,264 @@
-"""What candidates are compared with, on the same arrays: the vendor's library, torch, Triton, and a plain copy."""
+"""What candidates are compared with, on the same arrays: the vendor's library, torch, Triton, cupy, and a plain copy.
+
+One table for each, by family. An entry is a function of the problem and of arrays by the operands' names; it writes
+``out`` and returns None, or returns the result where its library has no way to write it into an array.
+"""
 
 from __future__ import annotations
 
 import importlib
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from measurements.runners.cublas import Gemm, multiplier
 from search_spaces.problem import Problem
 
-OTHERS = ("torch", "triton", "copy")  # besides the library; torch and Triton need not be installed
-
+Arrays = Mapping[str, Any]
+Entry = Callable[[Any, Any, Arrays], Any]  # (module, problem, arrays)
 Call = Callable[[int], None]
+
+OTHERS = ("torch", "triton", "cupy", "copy")  # besides the library; torch and Triton need not be installed
+TOLERANCES = 100.0  # how far a library's results may be off: it rounds where candidates must not, but no more
 
 _COPY_ALIGNMENT = 256  # bytes
 
 
+class Unable(Exception):
+    """The library has nothing for this problem; the message is one line that says what."""
+
+
 def baseline_call(
-    name: str, cp: Any, stream: Any, problem: Problem, copies: Sequence[dict[str, Any]], cold_bytes: int
+    name: str, cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays], cold_bytes: int
 ) -> Call | str:
     """A function that launches the baseline called ``name`` on copy i of the operands; else one line on why there is
     none. ``copies`` hold the operands by name, shaped as in memory; work goes to the cupy stream ``stream``.
+
+    It has been launched on the first copy, whose output then holds what it computes (but for the plain copy).
     """
     if name == "copy":
         return _copy_call(cp, stream, problem, cold_bytes)
-    said = problem.to_json()
-    if said["family"] != "matmul":
-        return f"no {name} is known for {said['family']}"
-    if said["epilogue"] != "none":
-        return f"{name} has no epilogue to compare with"
-    if not said["a"] == said["b"] == said["out"]:
-        return f"{name} does not take {said['a']} to {said['out']}"
-    made = library_call(cp, problem, copies) if name == "library" else _torch_call(name, cp, stream, said, copies)
-    if isinstance(made, str):
-        return made
     try:
-        made(0)  # loads what is to be loaded, and makes workspaces
-    except Exception as error:  # whatever the library raises when something of it is missing
+        return _MAKERS[name](cp, stream, problem, copies)
+    except Unable as error:
+        return str(error)
+    except Exception as error:  # broken installations, and whatever a library raises when something of it is missing
         return f"{name} cannot be called: {type(error).__name__}: {_first_line(error)}"
-    return made
 
 
-def library_call(cp: Any, problem: Problem, copies: Sequence[dict[str, Any]]) -> Call | str:
-    """cuBLAS through cupy's matmul, which takes and gives f16 and f32, and multiplies f32 as tf32 if CUPY_TF32 is 1."""
-    said = problem.to_json()
-    if said["a"] not in ("f16", "f32"):
-        return f"cupy's matmul does not take {said['a']} to {said['out']}"
-    if said["a"] == "f32" and (said["precision"] == "tf32") != (os.environ.get("CUPY_TF32") == "1"):
-        return f"the library would not multiply in {said['precision']}"
-    views = [_views(said, arrays) for arrays in copies]
+# ---- the vendor's library: cuBLAS ----
+
+
+def _library_call(cp: Any, stream: Any, problem: Any, copies: Sequence[Arrays]) -> Call:
+    if problem.family == "matmul":
+        names = ("a", "b", "out")
+        gemm = Gemm(
+            *(problem.m, problem.n, problem.k, problem.batch, problem.a, problem.out),
+            a_turned=problem.order_a == "col",
+            b_turned=problem.order_b == "col",
+            tf32=problem.a == "f32" and problem.precision == "tf32",
+        )
+    elif problem.family == "matvec":
+        names = ("x", "w", "out")
+        gemm = Gemm(problem.m, problem.n, problem.k, 1, problem.x, problem.out, b_turned=True)
+    else:
+        raise Unable(f"no library is known for {problem.family}")
+    _plain_product("the library", problem)
+    multiply = multiplier(cp, stream, gemm)
+    addresses = [tuple(int(arrays[name].data.ptr) for name in names) for arrays in copies]
 
     def call(copy: int) -> None:
-        a, b, out = views[copy]
-        cp.matmul(a, b, out=out)
+        multiply(*addresses[copy])
 
+    call(0)
     return call
 
 
-def _views(said: dict[str, Any], arrays: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """a, b and out as matrices, or as stacks of them, whatever their storage order."""
-    a = arrays["a"] if said["order_a"] == "row" else arrays["a"].swapaxes(-1, -2)
-    b = arrays["b"] if said["order_b"] == "row" else arrays["b"].swapaxes(-1, -2)
-    return (a, b, arrays["out"]) if said["batch"] > 1 else (a[0], b[0], arrays["out"][0])
+# ---- torch, and Triton on torch's tensors ----
 
 
-def _torch_call(name: str, cp: Any, stream: Any, said: dict[str, Any], copies: Sequence[dict[str, Any]]) -> Call | str:
-    """torch.matmul, or a Triton kernel on torch's tensors."""
-    try:
-        torch = importlib.import_module("torch")
-        if name == "triton":
-            multiply = importlib.import_module("measurements.runners.triton_matmul").matmul
-        else:
-            multiply = torch.matmul
-    except Exception as error:  # broken installations raise all sorts of errors
-        return f"{name} cannot be imported: {type(error).__name__}: {_first_line(error)}"
-    if said["a"] == "f32":
-        if name == "triton" and said["precision"] != "tf32":
-            return "the Triton kernel multiplies f32 as tf32"
-        torch.backends.cuda.matmul.allow_tf32 = said["precision"] == "tf32"
+def _torch_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays]) -> Call:
+    torch = importlib.import_module("torch")
+    return _tensor_call("torch", torch, torch, _TORCH, stream, problem, copies)
+
+
+def _triton_call(cp: Any, stream: Any, problem: Any, copies: Sequence[Arrays]) -> Call:
+    torch = importlib.import_module("torch")
+    if getattr(problem, "precision", "") == "ieee":
+        raise Unable("the Triton kernel multiplies f32 as tf32")
+    kernels = importlib.import_module("measurements.runners.triton_matmul")
+    return _tensor_call("triton", torch, kernels, _TRITON, stream, problem, copies)
+
+
+def _tensor_call(
+    name: str, torch: Any, module: Any, table: Mapping[str, Entry], stream: Any, problem: Any, copies: Sequence[Arrays]
+) -> Call:
+    if problem.family == "matmul" and problem.a == "f32":
+        torch.backends.cuda.matmul.allow_tf32 = problem.precision == "tf32"
+    operands = {o.name: o.dtype.name for o in problem.operands()}
+    tensors = [{o: _tensor(torch, arrays[o], kind) for o, kind in operands.items()} for arrays in copies]
     queue = torch.cuda.ExternalStream(int(stream.ptr))
+    entry = _entry(name, table, problem)
 
-    def tensor(array: Any) -> Any:
-        if said["a"] == "bf16":  # cupy has only its bits
-            return torch.as_tensor(array.view(np.int16), device="cuda").view(torch.bfloat16)
-        return torch.as_tensor(array, device="cuda")
+    def call(copy: int) -> Any:
+        with torch.cuda.stream(queue):
+            return entry(module, problem, tensors[copy])
 
-    views = [_views(said, {operand: tensor(array) for operand, array in arrays.items()}) for arrays in copies]
+    result = call(0)
+    if result is not None:
+        with torch.cuda.stream(queue):
+            tensors[0]["out"].copy_(result.reshape(tensors[0]["out"].shape))
+    return call
+
+
+def _tensor(torch: Any, array: Any, kind: str) -> Any:
+    """The same memory as a tensor. torch takes signed integers of every size, cupy has only the bits of a bf16."""
+    storage = np.dtype(array.dtype)
+    signed = array.view(np.dtype(f"i{storage.itemsize}")) if storage.kind == "u" and storage.itemsize > 1 else array
+    tensor = torch.as_tensor(signed, device="cuda")
+    return tensor.view(torch.bfloat16) if kind == "bf16" else tensor
+
+
+def _torch_matmul(torch: Any, p: Any, t: Arrays) -> None:
+    a, b = _turned(t["a"], p.order_a), _turned(t["b"], p.order_b)
+    torch.matmul(a, b, out=t["out"]) if p.batch > 1 else torch.matmul(a[0], b[0], out=t["out"][0])
+
+
+def _torch_matvec(torch: Any, p: Any, t: Arrays) -> None:
+    torch.matmul(t["x"], t["w"].T, out=t["out"])
+
+
+def _torch_reduce(torch: Any, p: Any, t: Arrays) -> None:
+    reduce = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}.get(p.kind)
+    if reduce is None:
+        raise Unable(f"torch has no {p.kind} in one call that gives what ours gives")
+    x, out = _lines(p, t)
+    reduce(x, 1, out=out)
+
+
+def _torch_softmax(torch: Any, p: Any, t: Arrays) -> None:
+    torch.softmax(t["x"], -1, out=t["out"])
+
+
+def _torch_rmsnorm(torch: Any, p: Any, t: Arrays) -> Any:
+    return torch.nn.functional.rms_norm(t["x"], (p.columns,), weight=t["weight"], eps=p.eps)
+
+
+def _torch_layernorm(torch: Any, p: Any, t: Arrays) -> Any:
+    return torch.nn.functional.layer_norm(t["x"], (p.columns,), weight=t["weight"], bias=t["bias"], eps=p.eps)
+
+
+def _torch_transpose(torch: Any, p: Any, t: Arrays) -> None:
+    t["out"].copy_(t["x"].swapaxes(1, 2))
+
+
+def _torch_copy(torch: Any, p: Any, t: Arrays) -> None:
+    t["out"].copy_(t["x"])
+
+
+_TORCH: dict[str, Entry] = {
+    "matmul": _torch_matmul,
+    "matvec": _torch_matvec,
+    "reduce": _torch_reduce,
+    "softmax": _torch_softmax,
+    "rmsnorm": _torch_rmsnorm,
+    "layernorm": _torch_layernorm,
+    "transpose": _torch_transpose,
+    "copy": _torch_copy,
+}
+
+
+def _triton_matmul(kernels: Any, p: Any, t: Arrays) -> None:
+    kernels.matmul(_turned(t["a"], p.order_a), _turned(t["b"], p.order_b), out=t["out"])
+
+
+def _triton_matvec(kernels: Any, p: Any, t: Arrays) -> None:
+    kernels.matmul(t["x"], t["w"].T, out=t["out"])
+
+
+_TRITON: dict[str, Entry] = {"matmul": _triton_matmul, "matvec": _triton_matvec}
+
+
+# ---- cupy, whose own kernels need CUDA's headers ----
+
+
+def _cupy_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays]) -> Call:
+    for operand in problem.operands():
+        if operand.dtype.name == "bf16":
+            raise Unable("cupy does not take bf16")
+    entry = _entry("cupy", _CUPY, problem)
 
     def call(copy: int) -> None:
-        a, b, out = views[copy]
-        with torch.cuda.stream(queue):
-            multiply(a, b, out=out)
+        with stream:
+            entry(cp, problem, copies[copy])
 
+    call(0)
     return call
+
+
+def _cupy_reduce(cp: Any, p: Any, t: Arrays) -> None:
+    reduce = {"sum": cp.sum, "mean": cp.mean, "max": cp.amax}.get(p.kind)
+    if reduce is None:
+        raise Unable(f"cupy has no {p.kind} in one call that gives what ours gives")
+    x, out = _lines(p, t)
+    reduce(x, axis=1, out=out)
+
+
+def _cupy_softmax(cp: Any, p: Any, t: Arrays) -> None:
+    x, out = t["x"], t["out"]
+    cp.subtract(x, cp.amax(x, axis=-1, keepdims=True), out=out)
+    cp.exp(out, out=out)
+    cp.divide(out, cp.sum(out, axis=-1, keepdims=True), out=out)
+
+
+def _cupy_transpose(cp: Any, p: Any, t: Arrays) -> None:
+    cp.copyto(t["out"], t["x"].swapaxes(1, 2))
+
+
+_CUPY: dict[str, Entry] = {"reduce": _cupy_reduce, "softmax": _cupy_softmax, "transpose": _cupy_transpose}
+
+
+# ---- what they share ----
+
+
+_MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
+    "library": _library_call,
+    "torch": _torch_call,
+    "triton": _triton_call,
+    "cupy": _cupy_call,
+}
+
+
+def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
+    """The entry of the problem's family, if it can give the type of ``out``. Raises Unable."""
+    if problem.family not in table:
+        raise Unable(f"no {name} is known for {problem.family}")
+    _plain_product(name, problem)
+    first, *_, out = problem.operands()
+    if first.dtype != out.dtype:
+        raise Unable(f"{name} does not take {first.dtype.name} to {out.dtype.name}")
+    return table[problem.family]
+
+
+def _plain_product(name: str, problem: Any) -> None:
+    """Raises Unable for a matmul that does more than multiply."""
+    if getattr(problem, "epilogue", "none") != "none":
+        raise Unable(f"{name} has no epilogue to compare with")
+    if getattr(problem, "reduction", "none") != "none":
+        raise Unable(f"{name} has no reduction of a product to compare with")
+
+
+def _turned(array: Any, order: str) -> Any:
+    """Matrices as rows and columns, whatever their storage order."""
+    return array if order == "row" else array.swapaxes(-1, -2)
+
+
+def _lines(p: Any, t: Arrays) -> tuple[Any, Any]:
+    """x with what is reduced as its axis 1, and out of the same shape without that axis."""
+    shape = (p.kept_extent, p.length) if p.along else (p.outer, p.length, p.inner)
+    return t["x"].reshape(shape), t["out"].reshape((shape[0], *shape[2:]))
 
 
 def _copy_call(cp: Any, stream: Any, problem: Problem, cold_bytes: int) -> Call | str:

@@ -5,22 +5,23 @@ fills, events, graphs and launches of ready cubins do without. Any operation may
 supervisor then kills it and starts another.
 
 Operations, each a JSON object with "op":
+- ``count``: how many GPUs there are, none of which is touched.
 - ``open`` (gpu, checks): take the GPU with that index; ``checks`` is the cubin of gpu_checks. What the GPU is.
 - ``health``: run known-good kernels; raises if their answers are wrong.
 - ``prepare`` (problem, seed, cold_bytes, arrays): draw inputs, copy them into rotating buffers of ``cold_bytes`` in
   total, get the float64 reference and tolerance from the .npy files in ``arrays``, or compute them on the GPU where
   null. Answers ``{"reference": "missing"}`` where that does not work.
-- ``measure`` (data, kernel, rule, limits): verify, time, verify again. A status, a reason, the times.
+- ``measure`` (data, kernel, rule, best, limits): verify, time, verify again. A status, the times, and a reason: why
+  there are none, or what is unusual about them. ``best`` is the fastest median of this data so far, or null.
 - ``outputs`` (data, kernel, folder, limits): launch once, and save the outputs as .npy files. Their paths by name.
 - ``compare`` (data, kernels, rounds, baselines, limits): kernels and the baselines of cuda_library, interleaved.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from measurements.measurement import Status
-from measurements.runners.cuda_library import baseline_call
+from measurements.runners.cuda_library import TOLERANCES, baseline_call
 from measurements.runners.gpu_checks import (
     GUARD,
     KERNEL,
@@ -39,7 +40,8 @@ from measurements.runners.gpu_checks import (
     entry_for,
     initial_report,
 )
-from measurements.timing import StopRule, interleaved
+from measurements.runners.nvml import open_clock
+from measurements.timing import StopRule, interleaved, unthrottled
 from measurements.verification import error_text
 from measurements.worker import serve
 from search_spaces.dtypes import DTYPES, DType
@@ -72,6 +74,7 @@ class GpuWorker:
         self._checks: Any = None
         self._blocks = 0
         self._clock: Callable[[], float | None] = lambda: None
+        self._highest: float | None = None  # clock so far
         self._data: dict[str, _Data] = {}
         self._loads = 0
 
@@ -85,6 +88,8 @@ class GpuWorker:
             "outputs": self._outputs,
             "compare": self._compare,
         }
+        if request["op"] == "count":
+            return {"gpus": int(self._cp.cuda.runtime.getDeviceCount())}
         if request["op"] == "open":
             self._take(int(request["gpu"]))
         with self._stream:
@@ -103,12 +108,11 @@ class GpuWorker:
         self._blocks = 8 * attributes["MultiProcessorCount"]
         if request["checks"] is not None:
             self._checks = self._cp.RawModule(path=request["checks"])
-        self._clock, driver = _nvml(device.pci_bus_id)
+        self._clock, driver = open_clock(device.pci_bus_id)
         return {
             "name": properties["name"].decode(),
             "memory_bytes": int(properties["totalGlobalMem"]),
             "attributes": attributes,
-            "gpus": int(runtime.getDeviceCount()),
             "driver": driver or "",
             "cuda_driver": int(runtime.driverGetVersion()),
             "cuda_runtime": int(runtime.runtimeGetVersion()),
@@ -178,22 +182,39 @@ class GpuWorker:
         with self._outcome(answer):
             program = self._load(request["kernel"], data)
             answer["error"] = self._verified(program, data, limit)
-            self._poison(program)
+            self._poison(program.slots)
             sampler = self._sampler(program.launch, data.copies, limit, float(request["graph_below"]))
-            rule, began = StopRule(**request["rule"]), time.perf_counter()
-            while not rule.done(answer["seconds"], time.perf_counter() - began):
-                answer["seconds"] += sampler()
-            answer["clock_mhz"] = self._clock()
+            answer |= self._repeated(sampler, StopRule(**request["rule"]), request["best"])
             self._undamaged(program, data)
             answer["error"] = max(answer["error"], self._right(program, data, "after repeated launches: "))
         return answer
+
+    def _repeated(self, sampler: Callable[[], list[float]], rule: StopRule, best: float | None) -> dict[str, Any]:
+        """The times that ``rule`` wants, the clock after the last, and a reason where something of them is unusual."""
+        times: list[float] = []
+        clocks: list[float | None] = []
+        kept: list[float] = []
+        began = time.perf_counter()
+        while not (rule.done(kept, time.perf_counter() - began) or rule.hopeless(kept, best)):
+            new = sampler()
+            clock = self._clock()
+            times += new
+            clocks += [clock] * len(new)
+            self._highest = max((c for c in (clock, self._highest) if c is not None), default=None)
+            kept = unthrottled(times, clocks, self._highest)
+        notes = []
+        if len(kept) < len(times):
+            notes.append(f"{len(times) - len(kept)} of {len(times)} repeats at a throttled clock are left out")
+        if rule.hopeless(kept, best):
+            notes.append(f"repeated {len(kept)} times only: over {rule.hopeless_factor:g} times slower than the best")
+        return {"seconds": kept, "clock_mhz": clocks[-1], "reason": "; ".join(notes)}
 
     def _outputs(self, request: dict[str, Any]) -> dict[str, Any]:
         data, limit = self._data[request["data"]], float(request["launch_limit"])
         answer: dict[str, Any] = {"seconds": [1.0], "outputs": {}}
         with self._outcome(answer):
             program = self._load(request["kernel"], data)
-            self._poison(program)
+            self._poison(program.slots)
             program.launch(0)
             self._wait(limit)
             for slot in program.slots:
@@ -218,25 +239,45 @@ class GpuWorker:
             arms.append(arm)
             if arm.get("poisoned"):
                 return {"status": Status.OK.value, "arms": arms, "poisoned": True}
-        arrays = [{name: s.array(i) for name, s in data.slots.items()} for i in range(data.copies)]
+        copies = [{name: s.array(i) for name, s in data.slots.items()} for i in range(data.copies)]
         for name in request["baselines"]:
             arm = {"seconds": [], "baseline": name}
-            call = baseline_call(name, self._cp, self._stream, data.problem, arrays, data.cold_bytes)
-            if isinstance(call, str):
-                arm |= {"status": Status.LAUNCH_ERROR.value, "reason": call}
-            else:
-                with self._outcome(arm):
-                    try:
-                        samplers[len(arms)] = self._sampler(call, data.copies, limit, float(request["graph_below"]))
-                    except _NoGraph:  # a library that allocates, for example
-                        samplers[len(arms)] = self._sampler(call, data.copies, limit, 0.0)
+            with self._outcome(arm):
+                samplers[len(arms)] = self._baseline(name, data, copies, arm, limit, float(request["graph_below"]))
             arms.append(arm)
+            if arm.get("poisoned"):
+                return {"status": Status.OK.value, "arms": arms, "poisoned": True}
         indices = list(samplers)
         for order in interleaved(len(indices), int(request["rounds"])):
             for place in order:
                 times = sorted(samplers[indices[place]]())
                 arms[indices[place]]["seconds"].append(times[len(times) // 2])
         return {"status": Status.OK.value, "arms": arms, "clock_mhz": self._clock()}
+
+    def _baseline(
+        self,
+        name: str,
+        data: _Data,
+        copies: list[dict[str, Any]],
+        arm: dict[str, Any],
+        limit: float,
+        graph_below: float,
+    ) -> Callable[[], list[float]]:
+        """A sampler of a baseline of cuda_library whose results have been looked at. Raises _Unable."""
+        outputs = [slot for slot in data.slots.values() if slot.operand.role == "output"]
+        self._poison(outputs)
+        call = baseline_call(name, self._cp, self._stream, data.problem, copies, data.cold_bytes)
+        if isinstance(call, str):
+            raise _Unable(call)
+        self._wait(limit)
+        if name != "copy":
+            arm["error"] = max(self._error(slot, data)[0] for slot in outputs)
+            if not arm["error"] <= TOLERANCES:
+                raise _Unable(f"{name} computes something else: it is off by {arm['error']:.3g} tolerances")
+        try:
+            return self._sampler(call, data.copies, limit, graph_below)
+        except _NoGraph:  # a library that allocates, for example
+            return self._sampler(call, data.copies, limit, 0.0)
 
     @contextmanager
     def _outcome(self, answer: dict[str, Any]) -> Iterator[None]:
@@ -249,6 +290,8 @@ class GpuWorker:
         except _Wrong as error:
             answer |= {"status": Status.WRONG_RESULT.value, "reason": str(error), "error": error.worst}
             poisoned = error.damage
+        except _Unable as error:
+            answer |= {"status": Status.LAUNCH_ERROR.value, "reason": str(error)}
         except LaunchTimeout as error:
             answer |= {"status": Status.TIMEOUT.value, "reason": str(error)}
             poisoned = True
@@ -295,7 +338,7 @@ class GpuWorker:
 
     def _verified(self, program: _Program, data: _Data, limit: float) -> float:
         """Launch once on poisoned outputs, and check them; the largest error over its tolerance."""
-        self._poison(program)
+        self._poison(program.slots)
         program.launch(0)
         self._wait(limit)
         try:
@@ -304,31 +347,35 @@ class GpuWorker:
             self._undamaged(program, data)  # what computes wrongly may also write wrongly
             raise
 
-    def _poison(self, program: _Program) -> None:
-        for slot in program.slots:
+    def _poison(self, slots: Iterable[_Slots]) -> None:
+        for slot in slots:
             if slot.operand.role == "output":
                 slot.memory.memset_async(0xFF, slot.operand.bytes, self._stream)  # NaN in every float type
 
     def _right(self, program: _Program, data: _Data, when: str) -> float:
-        worst = 0.0
+        """The largest error over its tolerance. Raises _Wrong where one is not within it."""
+        most = 0.0
         for slot in program.slots:
             operand = slot.operand
             if operand.role != "output":
                 continue
-            wanted, allowed = data.reference[operand.name], data.tolerance[operand.name]
-            found = slot.array(0)
-            report = self._report(
-                entry_for(operand.dtype.name), self._blocks, 1, (found, wanted, allowed, np.uint64(operand.size))
-            )
-            worst = max(worst, float(report[2:3].view(np.float64)[0]))
-            wrong, first = int(report[0]), int(report[1])
+            worst, wrong, first = self._error(slot, data)
+            most = max(most, worst)
             if wrong:
-                value = self._element(found, first, operand.dtype)
+                wanted, allowed = data.reference[operand.name], data.tolerance[operand.name]
+                value = self._element(slot.array(0), first, operand.dtype)
                 bounds = self._element(wanted, first, None), self._element(allowed, first, None)
                 where = tuple(int(i) for i in np.unravel_index(first, operand.shape))
                 text = error_text(operand.name, where, value, *bounds, wrong=wrong, total=operand.size)
-                raise _Wrong(when + text, worst)
-        return worst
+                raise _Wrong(when + text, most)
+        return most
+
+    def _error(self, slot: _Slots, data: _Data) -> tuple[float, int, int]:
+        """Of an output's first copy: the largest error over its tolerance, how many elements exceed it, the first."""
+        name, found = slot.operand.name, slot.array(0)
+        arguments = (found, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))
+        report = self._report(entry_for(slot.operand.dtype.name), self._blocks, 1, arguments)
+        return float(report[2:3].view(np.float64)[0]), int(report[0]), int(report[1])
 
     def _element(self, array: Any, index: int, dtype: DType | None) -> float:
         one = self._cp.asnumpy(array.reshape(-1)[index : index + 1])
@@ -453,6 +500,10 @@ class GpuWorker:
         return launches
 
 
+class _Unable(Exception):
+    """A baseline that there is nothing of to time."""
+
+
 class _NoGraph(RuntimeError):
     """A launch that cannot be part of a CUDA graph."""
 
@@ -526,25 +577,6 @@ def _operand(argument: dict[str, Any]) -> Operand:
         tuple(int(n) for n in argument["shape"]),
         bool(argument["zeroed"]),
     )
-
-
-def _nvml(pci_bus_id: str) -> tuple[Callable[[], float | None], str | None]:
-    """A reader of the SM clock in MHz, and the driver's version; neither where pynvml is not installed."""
-    try:
-        pynvml = importlib.import_module("pynvml")
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-        version = pynvml.nvmlSystemGetDriverVersion()
-    except Exception:  # pynvml is optional, and raises errors of its own where the driver hides NVML
-        return lambda: None, None
-
-    def clock() -> float | None:
-        try:
-            return float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
-        except pynvml.NVMLError:
-            return None
-
-    return clock, version if isinstance(version, str) else version.decode()
 
 
 if __name__ == "__main__":

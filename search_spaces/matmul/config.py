@@ -109,8 +109,7 @@ def plan(problem: Matmul, schedule: Schedule, device: Device) -> MatmulPlan:
     m, n, k = (schedule.integer(f"tile_{axis}") for axis in "mnk")
     row = intrinsic(schedule.text("intrinsic"))
     sg_layout = (schedule.integer("sg_layout_m"), schedule.integer("sg_layout_n"))
-    wg_map = WgMap(sg_layout, (schedule.integer("sg_data_m"), schedule.integer("sg_data_n")))
-    wg_map.verify((m, n))
+    wg_map = _verified_map(sg_layout, (schedule.integer("sg_data_m"), schedule.integer("sg_data_n")), (m, n))
     a, b = (_operand_plan(problem, schedule, row, name, tile_shape(name, m, n, k), facts) for name in ("a", "b"))
     return MatmulPlan(
         problem=problem,
@@ -126,6 +125,14 @@ def plan(problem: Matmul, schedule: Schedule, device: Device) -> MatmulPlan:
         accumulators=facts["accumulators"],
         store_vector=_widest(problem.n, 4),
     )
+
+
+@lru_cache(maxsize=4096)
+def _verified_map(sg_layout: tuple[int, int], sg_data: tuple[int, int], shape: tuple[int, int]) -> WgMap:
+    """A map of a tile of ``shape``; a search meets the same few again and again. Raises ValueError as WgMap does."""
+    wg_map = WgMap(sg_layout, sg_data)
+    wg_map.verify(shape)
+    return wg_map
 
 
 def _widest(extent: int, most: int) -> int:

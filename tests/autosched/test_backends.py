@@ -1,9 +1,12 @@
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from autosched import backends
+from autosched import backends, tuner
 from autosched.backends import BackendError, Estimate, choose
+from benchmarks import simulated_gpu
 from cost_models.analytic import predict
 from measurements.compile import NvrtcMissing
 from measurements.kernel import Kernel
@@ -20,21 +23,29 @@ NO_GPU = "no NVIDIA driver is installed"
 
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "cuda_available", lambda: (False, NO_GPU))
+    monkeypatch.setattr(backends, "cuda_count", lambda: 0)
+    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (False, NO_GPU))
 
 
 @pytest.fixture
 def an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "cuda_available", lambda: (True, "NVIDIA H200 answers"))
-    monkeypatch.setattr(backends, "cuda_device", lambda: H200)
+    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (True, "NVIDIA H200 answers"))
+    monkeypatch.setattr(backends, "cuda_device", lambda gpu: H200)
+
+
+@pytest.fixture
+def two_h200_and_an_a100(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "cuda_count", lambda: 3)
+    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (True, "it answers"))
+    monkeypatch.setattr(backends, "cuda_device", lambda gpu: (H200, H200, A100)[gpu])
 
 
 @pytest.fixture
 def an_unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> Device:
+    def refuse(gpu: int) -> Device:
         raise UnknownDevice("Brand New has compute capability 110, and no device row has")
 
-    monkeypatch.setattr(backends, "cuda_available", lambda: (True, "Brand New answers"))
+    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (True, "Brand New answers"))
     monkeypatch.setattr(backends, "cuda_device", refuse)
 
 
@@ -89,10 +100,71 @@ class TestWithGpu:
         import dataclasses
 
         part = dataclasses.replace(H200, sm_count=66)
-        monkeypatch.setattr(backends, "cuda_device", lambda: part)
+        monkeypatch.setattr(backends, "cuda_device", lambda gpu: part)
         with choose("cuda", "h200", workers=1) as found:
             assert isinstance(found.runner, CudaRunner)
             assert found.device.sm_count == 66
+
+
+@pytest.mark.usefixtures("two_h200_and_an_a100")
+class TestSeveralGpus:
+    @pytest.mark.parametrize(
+        ("gpus", "named"), [(None, "on h200"), ([1], "on h200"), ([1, 0], "on 2 x h200"), ([2], "on a100")]
+    )
+    def test_those_that_are_named_measure_and_the_first_alone_by_default(
+        self, gpus: backends.Gpus | None, named: str
+    ) -> None:
+        with choose("cuda", workers=1, gpus=gpus) as found:
+            assert named + "," in found.line
+            assert found.gpus == len(gpus or [0])
+
+    def test_all_of_one_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(backends, "cuda_count", lambda: 2)
+        with choose("cuda", workers=1, gpus="all") as found:
+            assert "on 2 x h200" in found.line
+
+    @pytest.mark.parametrize(
+        ("gpus", "refusal"),
+        [
+            ([3], "there is no GPU 3: CUDA shows 3 here, numbered from 0"),
+            ([0, -1], "there is no GPU -1"),
+            ([0, 1, 0], "gpus must name at least one GPU, and each once, not 0, 1, 0"),
+            ([], "each once, not none"),
+            ("all", r"GPU 0 \(h200, 132 SMs\) and GPU 2 \(a100, 108 SMs\) are of different kinds"),
+        ],
+    )
+    @pytest.mark.parametrize("backend", ["auto", "cuda"])
+    def test_what_cannot_be_is_refused(self, backend: str, gpus: backends.Gpus, refusal: str) -> None:
+        with pytest.raises(BackendError, match=refusal):
+            choose(backend, workers=1, gpus=gpus)
+
+    def test_they_are_for_measuring(self) -> None:
+        with pytest.raises(BackendError, match=r"gpus are for measuring on them \(it was asked for\)"):
+            choose("estimate", gpus=[0])
+        with pytest.raises(BackendError, match=r"the GPU of this machine is h200, not a100"):
+            choose("auto", "a100", gpus=[0, 1])
+
+    def test_one_that_does_not_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(backends, "cuda_available", lambda gpu: (gpu == 0, f"GPU {gpu} does not answer: busy"))
+        with pytest.raises(BackendError, match="GPU 1 does not answer: busy"):
+            choose("auto", gpus=[0, 1])
+
+    def test_both_measure(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        log = tmp_path / "log"
+        environment = {simulated_gpu.SECONDS: "0.4", simulated_gpu.LOG: str(log)}
+        simulated = partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
+        monkeypatch.setattr(backends, "CudaRunner", simulated)
+        result = tuner.tune(
+            Matmul(m=64, n=64, k=64),
+            trials=6,
+            database=tmp_path / "a.db",
+            backend="cuda",
+            sampler="random",
+            workers=1,
+            gpus=[0, 1],
+        )
+        assert result.ok == 6 and result.provenance is Provenance.MEASURED and not result.stopped
+        assert {line.split()[2] for line in log.read_text().splitlines()} == {"0", "1"}
 
 
 @pytest.mark.usefixtures("an_unknown_gpu")

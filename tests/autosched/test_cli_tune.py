@@ -132,7 +132,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
 
 def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
     more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
-    assert run("tune", "matmul", *SMALL, "--db", "b.db", *more, "--workers", "2", "--no-verify", "--warm-cache")[0] == 0
+    more += ("--workers", "2", "--no-verify", "--warm-cache", "--gpus", "0,2")
+    assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
     asked = {k: v for k, v in fake.asked.items() if k != "progress"}
     assert asked == {
         "problem": PROBLEM,
@@ -145,7 +146,17 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "workers": 2,
         "verify": False,
         "warm_cache": True,
+        "gpus": [0, 2],
     }
+    assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
+    assert fake.asked["gpus"] == "all"
+
+
+def test_gpus_that_are_no_numbers_are_one_line(run: Run, fake: FakeTune) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "0,x")
+    assert (status, out) == (2, "")
+    assert err == "autosched: --gpus must be all, or numbers such as 0,1, not '0,x'\n"
+    assert not fake.asked
 
 
 def test_tune_says_first_where_times_come_from_and_then_how_it_goes(run: Run, fake: FakeTune) -> None:

@@ -49,8 +49,10 @@ class Turns:
         noise: float = 0.0,
         fate: Callable[[int], Status] = lambda x: Status.OK,
         library: float | None = 2e-6,
+        library_kills: bool = False,
     ) -> None:
         self.true, self.screened, self.noise, self.fate, self.library = true, screened, noise, fate, library
+        self.library_kills = library_kills
         self.compared: list[list[int]] = []
         self.rng = np.random.default_rng(0)
 
@@ -82,13 +84,17 @@ class Turns:
         shared = 1 + 0.05 * self.rng.random(rounds)
         arms = []
         fates = [self.fate(x) for x in xs]
-        down = Status.CRASHED in fates
+        down = Status.CRASHED in fates or (library and self.library_kills)
         for x, fate in zip(xs, fates, strict=True):
             if down or fate is not Status.OK:
                 arms.append(Arm(f"{x}", Status.CRASHED if down else fate, "on demand", ()))
             else:
                 own = np.exp(self.noise * self.rng.standard_normal(rounds))
                 arms.append(Arm(f"{x}", Status.OK, "", tuple(self.true(x) * shared * own), 0.2, 1980.0))
+        if not library:
+            return tuple(arms)
+        if down:
+            return (*arms, Arm("library", Status.CRASHED, "the worker died", ()))
         if self.library is None:
             return (*arms, Arm("library", Status.LAUNCH_ERROR, "there is none", ()))
         return (*arms, Arm("library", Status.OK, "", tuple(self.library * shared)))
@@ -162,6 +168,14 @@ def runner_candidates(count: int) -> list[Candidate]:
     return [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in schedules]
 
 
+def test_no_rounds_are_added_when_the_time_is_up() -> None:
+    candidates = [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in SPACE.sample(2, 0)]
+    same = Turns(lambda x: 1e-6, noise=0.2)
+    final = finals.hold(same, candidates, [0.0, 0.0], seconds=0.0)
+    assert (final.rounds, final.clear) == (finals.ROUNDS, False)
+    assert finals.hold(same, candidates, [0.0, 0.0]).rounds > finals.ROUNDS
+
+
 def test_a_winner_that_is_wrong_on_other_inputs_is_out_of_the_database(store: Store) -> None:
     result = tuned(store, Turns(time_of, fate=lambda x: Status.WRONG_RESULT if x == 0 else Status.OK))
     assert order(result)[0] == 1
@@ -174,6 +188,13 @@ def test_one_that_takes_the_process_down_does_not_take_the_final_down(store: Sto
     result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 5 else Status.OK))
     assert order(result) == [0, 1, 2, 3, 4]
     assert result.final is not None and len(result.final.failed) == 1
+
+
+def test_a_library_that_takes_the_process_down_does_not_take_the_finalists_down(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library_kills=True))
+    assert order(result) == [0, 1, 2, 3, 4, 5]
+    assert result.final is not None and not result.final.failed and result.final.library is None
+    assert result.final.why_not == "in turns with the others it failed: the worker died"
 
 
 def test_if_none_can_be_compared_screening_stands(store: Store) -> None:

@@ -25,7 +25,7 @@ SCHEDULES = SPACE.sample(40, 11)
 @pytest.fixture
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
     """Forty schedules, of which every fifth failed; the last one is the fastest."""
-    monkeypatch.setattr(backends, "cuda_available", lambda: (False, "no driver"))
+    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (False, "no driver"))
     monkeypatch.setattr(recording, "RECORDED", tmp_path / "recorded")
     records = []
     for i, schedule in enumerate(SCHEDULES):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import zlib
+from functools import partial
 from pathlib import Path
 
 import instant_compiler
@@ -14,18 +15,23 @@ import numpy as np
 import pytest
 
 from autosched.version import VERSION
-from benchmarks import gpu
+from benchmarks import gpu, simulated_gpu
 from benchmarks.gpu import Benchmark, Plan
 from benchmarks.gpu_problems import matmuls, others
 from measurements import recording
 from measurements.compile import CompileCache, CompilePool
-from measurements.measurement import Provenance
+from measurements.emulator import HostCompilerMissing, host_compiler
+from measurements.measurement import Provenance, Status
 from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.runners.base import Arm
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available
 from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
 from measurements.runners.supervisor import Limits
 from search_spaces.devices import device
+from search_spaces.family import families
 from search_spaces.matmul import Matmul
+from search_spaces.matvec.problem import Matvec
+from search_spaces.transpose.problem import Transpose
 
 ROOT = Path(gpu.__file__).parent.parent
 H200 = device("h200")
@@ -94,7 +100,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
         assert row["best"]["provenance"] == "measured" and row["best"]["rank"] == 1
         assert row["final"]["finalists"] >= 2
     assert set(results["shapes"][0]["compared"]) == {"library", "torch", "triton"}
-    assert set(results["shapes"][2]["compared"]) == {"copy"}
+    assert set(results["shapes"][2]["compared"]) == {"library", "torch", "triton", "cupy", "copy"}
     library = results["shapes"][0]["compared"]["library"]
     best = results["shapes"][0]["best"]["timing"]["median"]
     assert library["ratio"]["median"] == pytest.approx(best / 3e-6)
@@ -128,6 +134,47 @@ def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no
     assert json.loads((out / "results.json").read_text())["stopped"]
     (kept,) = recording.read(out / "recordings-0.jsonl.gz")
     assert len(kept.records) >= 1
+
+
+def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests, monkeypatch, capsys):
+    """Compiled for an H200 and emulated here; only the times are pretended."""
+    try:
+        host_compiler()
+        toolchain_version()
+    except (HostCompilerMissing, NvrtcMissing) as missing:
+        pytest.skip(str(missing))
+    environment = {simulated_gpu.SECONDS: "0.001", simulated_gpu.LOG: str(tmp_path / "log")}
+    runner = partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
+    small, turned = Matmul(m=33, n=17, k=20), Transpose(9, 17)
+    plan = partial(Plan, tests=no_tests, matmuls=(("small", small),), agreement=(small, turned), per_problem=1)
+    monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
+    monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
+    monkeypatch.setattr(gpu, "CudaRunner", runner)
+    monkeypatch.setattr(gpu, "Plan", plan)
+    monkeypatch.setattr(gpu, "others", lambda: (("transpose", Transpose(40, 24)), ("strange", "it has no size")))
+    out = tmp_path / "out"
+    assert gpu.main(["--minutes", "20", "--out", str(out), "--trials", "4"]) == 0, capsys.readouterr().out
+    results = json.loads((out / "results.json").read_text())
+    assert [row["agrees"] for row in results["agreement"]] == [True, True], results["agreement"]
+    assert results["agreement"][0]["worst"] <= 1 and results["agreement"][1]["worst"] == 0
+    assert [(row["purpose"], row["trials"]) for row in results["shapes"]] == [("small", 4), ("transpose", 4)]
+    assert results["left_out"] == ["the family strange: it has no size"]
+    assert "emulator: 2 of 2 candidates agree" in (out / "table.txt").read_text()
+
+
+def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_tests):
+    runner = make_runner()
+    able = runner.compare
+
+    def compare(*given, others=(), **options):
+        absent = [Arm(name, Status.LAUNCH_ERROR, "it is not installed", ()) for name in others]
+        return (*able(*given, **options), *absent)
+
+    runner.compare = compare
+    benchmark = Benchmark(Plan(60.0, tmp_path / "out", trials=4), H200, runner, generate=pretended)
+    benchmark._shapes(SHAPES, benchmark._end, ("torch",))
+    assert benchmark.results["left_out"] == ["the comparison with torch: it is not installed"]
+    assert "left out: the comparison with torch: it is not installed" in benchmark._table()
 
 
 def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
@@ -175,6 +222,10 @@ def test_the_gpu_and_the_emulator_agree_where_both_are_near_enough():
     ):
         assert not gpu._agreement(problem, inputs, one, two)["agrees"]
     assert not gpu._agreement(problem, inputs, {}, {"out": right})["agrees"]
+    exact, moved = Transpose(3, 5), Transpose(3, 5).random_inputs(0)
+    turned = moved["x"].swapaxes(1, 2)
+    assert gpu._agreement(exact, moved, {"out": turned}, {"out": turned})["agrees"], "no tolerance, and no error"
+    assert not gpu._agreement(exact, moved, {"out": turned}, {"out": turned + np.uint32(1)})["agrees"]
 
 
 def test_the_shapes_cover_what_they_should():
@@ -185,8 +236,13 @@ def test_the_shapes_cover_what_they_should():
     squares = {p.m for purpose, p in shapes if purpose == "square"}
     assert {1024, 8192} <= squares
     assert {(p.order_a, p.order_b) for _, p in shapes} == {(a, b) for a in ("row", "col") for b in ("row", "col")}
-    for name, problem in others():
+    rest = others()
+    for name, problem in rest:
         assert not isinstance(problem, str), f"{name}: {problem}"
+    assert {row.name for row in families()} == {"matmul", *(name for name, _ in rest)}
+    assert rest[0] == ("matvec", Matvec(m=4, n=6656, k=16384))
+    assert {p.columns for name, p in rest if name == "softmax"} == {1024, 8192, 65536}
+    assert ("transpose", Transpose(8192, 8192)) in rest
 
 
 def test_without_a_gpu_it_says_so_in_one_line(tmp_path):

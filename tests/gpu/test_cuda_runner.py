@@ -4,17 +4,23 @@ import statistics
 
 import pytest
 
+from autosched import codegen
 from measurements.compile import CompileCache, CompilePool
 from measurements.kernel import Kernel
 from measurements.measurement import Status
 from measurements.runners.base import Candidate
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_device
+from measurements.runners.cuda_library import OTHERS
 from measurements.runners.supervisor import Limits
 from measurements.timing import StopRule
 from search_spaces.dtypes import U32
+from search_spaces.family import family
 from search_spaces.matmul.problem import Matmul
+from search_spaces.matvec.problem import Matvec
 from search_spaces.problem import Operand
+from search_spaces.row_reduction.problem import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.schedule import Schedule
+from search_spaces.transpose.problem import Transpose
 
 pytestmark = pytest.mark.gpu
 
@@ -157,6 +163,36 @@ def test_a_comparison_finds_that_a_kernel_is_as_fast_as_itself(make_runner):
         assert statistics.median(library.seconds) < statistics.median(one.seconds)
     else:
         assert library.reason
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Matmul(m=128, n=96, k=64, order_a="col"),
+        Matmul(m=128, n=96, k=64, batch=3, a="bf16", b="bf16", out="bf16", order_b="col"),
+        Matmul(m=128, n=96, k=64, a="bf16", b="bf16", out="f32"),
+        Matmul(m=128, n=96, k=64, a="f32", b="f32", out="f32"),
+        Matvec(m=3, n=256, k=512),
+        Reduce(64, 512, kind="max"),
+        Reduce(64, 512, axis="column", dtype="f32", out="f32"),
+        Softmax(64, 512, dtype="bf16", out="bf16"),
+        RmsNorm(64, 512),
+        LayerNorm(64, 512),
+        Transpose(128, 96, dtype="u16"),
+    ],
+    ids=lambda p: p.key(),
+)
+def test_every_baseline_computes_the_same_or_says_why_there_is_none(make_runner, problem):
+    runner = make_runner()
+    schedule = family(problem.family).space(problem, runner.device).sample(1, 0)[0]
+    ours = Candidate(problem, schedule, codegen.generate(problem, schedule, runner.device))
+    mine, library, *others = runner.compare([ours], rounds=5, others=OTHERS)
+    assert mine.status is Status.OK, mine.reason
+    for arm in (library, *others):
+        assert (len(arm.seconds) == 5) is (arm.status is Status.OK)
+        assert "something else" not in arm.reason
+    if problem.family in ("matmul", "matvec") and "was not found" not in library.reason:
+        assert library.status is Status.OK, library.reason
 
 
 def test_the_fingerprint_names_the_gpu(make_runner):

@@ -179,6 +179,16 @@ def test_the_gpu_measures_while_a_compiler_compiles(make_runner, tmp_path):
     assert next(results)[0] == 1
 
 
+def test_only_what_is_far_behind_the_best_of_its_own_problem_is_given_up_early(make_runner):
+    other = Matmul(m=8, n=8, k=8)
+    names = [("time_2000", PROBLEM), ("time_1000", PROBLEM), ("time_9000", other), ("time_2900", PROBLEM)]
+    names.append(("time_9000", PROBLEM))
+    measured = dict(make_runner().measure([candidate(f"{n}_{i}", p) for i, (n, p) in enumerate(names)]))
+    assert [measured[i].timing.count for i in range(5)] == [5, 5, 5, 5, 3]
+    assert measured[4].timing.median == 9e-6
+    assert [measured[i].reason for i in range(5)] == ["", "", "", "", "repeated 3 times only"]
+
+
 def test_problems_may_be_mixed(make_runner):
     other = Matmul(m=8, n=8, k=8, out="f32", epilogue="bias")
     runner = make_runner()

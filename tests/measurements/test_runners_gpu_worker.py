@@ -7,13 +7,14 @@ clock moves only when kernels run, so that times are exact.
 import math
 import shutil
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from measurements.measurement import Status
-from measurements.runners import gpu_checks
+from measurements.runners import cuda_worker, gpu_checks
 from measurements.runners.cuda_worker import GpuWorker
 from measurements.runners.references import DataSet, References
 from search_spaces.matmul.problem import Matmul
@@ -221,6 +222,12 @@ def arrays():
     references.close()
 
 
+def test_gpus_are_counted_without_taking_one():
+    cupy = FakeCupy()
+    cupy.cuda.Device = None
+    assert GpuWorker(cupy).handle({"op": "count", "gpu": 0, "checks": None}) == {"gpus": 1}
+
+
 def opened(cupy, arrays, cold_bytes=0):
     worker = GpuWorker(cupy)
     worker.handle({"op": "open", "gpu": 0, "checks": "checks.cubin"})
@@ -253,9 +260,9 @@ def kernel(name, workspace=False):
 RULE = {"target": 0.01, "min_repeats": 5, "max_repeats": 20, "max_seconds": 10.0}
 
 
-def measure(worker, name, workspace=False, launch_limit=0.05):
+def measure(worker, name, workspace=False, launch_limit=0.05, best=None):
     return worker.handle({
-        "op": "measure", "data": "key", "kernel": kernel(name, workspace), "rule": RULE,
+        "op": "measure", "data": "key", "kernel": kernel(name, workspace), "rule": RULE, "best": best,
         "launch_limit": launch_limit, "graph_below": 100e-6,
     })  # fmt: skip
 
@@ -269,6 +276,34 @@ def test_a_right_kernel_is_measured_at_its_own_time(arrays):
     assert 0 < answer["error"] <= 1
     assert cupy.graphs == []
     assert "poisoned" not in answer
+
+
+def test_a_slow_kernel_is_given_up_after_a_few_repeats_and_says_so(arrays):
+    answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3)
+    assert answer["status"] == Status.OK
+    assert answer["seconds"] == pytest.approx([40e-3] * 3)
+    assert answer["reason"] == "repeated 3 times only: over 3 times slower than the best"
+    answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=14e-3)
+    assert len(answer["seconds"]) >= RULE["min_repeats"]
+    assert answer["reason"] == ""
+
+
+def test_repeats_at_a_throttled_clock_are_left_out(arrays, monkeypatch):
+    clocks = iter([1980.0, 1980.0, 900.0, 900.0, *[1980.0] * 9])
+    nvml = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
+        nvmlSystemGetDriverVersion=lambda: "580",
+        nvmlDeviceGetClockInfo=lambda handle, kind: next(clocks),
+        NVML_CLOCK_SM=1,
+        NVMLError=RuntimeError,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    answer = measure(opened(FakeCupy(time=20e-3), arrays), "right")
+    assert answer["status"] == Status.OK
+    assert answer["reason"] == "2 of 7 repeats at a throttled clock are left out"
+    assert len(answer["seconds"]) == 5
+    assert answer["clock_mhz"] == 1980.0
 
 
 def test_a_short_kernel_is_measured_through_a_graph_that_visits_every_copy(arrays):
@@ -345,16 +380,55 @@ def test_an_unhealthy_gpu_is_noticed(arrays, monkeypatch):
         worker.handle({"op": "health"})
 
 
-def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_library(arrays):
+def compare(worker, names, baselines):
+    return worker.handle({
+        "op": "compare", "data": "key", "kernels": [kernel(name) for name in names], "rounds": 7,
+        "baselines": baselines, "launch_limit": 0.05, "graph_below": 100e-6,
+    })["arms"]  # fmt: skip
+
+
+def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_triton(arrays, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
     worker = opened(FakeCupy(time=3e-4), arrays)
-    answer = worker.handle({
-        "op": "compare", "data": "key", "kernels": [kernel("right"), kernel("wrong"), kernel("right")], "rounds": 7,
-        "baselines": ["library"], "launch_limit": 0.05, "graph_below": 100e-6,
-    })  # fmt: skip
-    right, wrong, again, library = answer["arms"]
+    right, wrong, again, triton = compare(worker, ["right", "wrong", "right"], ["triton"])
     assert right["seconds"] == again["seconds"] == pytest.approx([3e-4] * 7)
     assert (wrong["status"], wrong["seconds"]) == (Status.WRONG_RESULT, [])
-    assert library["reason"] == "library does not take f16 to f32"
+    assert triton["reason"].startswith("triton cannot be called: ModuleNotFoundError")
+
+
+def pretended_library(name, cupy, stream, problem, copies, cold_bytes):
+    """A baseline that does what its name says."""
+
+    def call(copy):
+        operands = copies[copy]
+        Function(cupy, name)((1, 1, 1), (32, 1, 1), (operands["a"], operands["b"], operands["out"]))
+        if name == "roughly":
+            operands["out"].host()[...] *= np.float32(1 + 1e-4)
+
+    if name == "missing":
+        return "it is not here"
+    call(0)
+    return call
+
+
+def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, monkeypatch):
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    names = ["right", "roughly", "nothing", "wrong", "missing"]
+    mine, *others = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], names)
+    for arm in (mine, *others[:2]):
+        assert arm["seconds"] == pytest.approx([3e-4] * 7)
+    assert others[0]["error"] <= 1 < others[1]["error"]
+    for arm, name in zip(others[2:4], names[2:4], strict=True):
+        assert (arm["status"], arm["seconds"]) == (Status.LAUNCH_ERROR, [])
+        assert arm["reason"].startswith(f"{name} computes something else: it is off by")
+    assert others[4]["reason"] == "it is not here"
+
+
+def test_a_baseline_that_never_ends_fails_alone_as_far_as_it_can(arrays, monkeypatch):
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    answer = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], ["endless", "right"])
+    assert [arm["status"] for arm in answer] == [Status.OK, Status.TIMEOUT]
+    assert answer[0]["seconds"] == []
 
 
 HOST = r"""

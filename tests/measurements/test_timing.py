@@ -18,6 +18,7 @@ from measurements.timing import (
     interleaved,
     median_error,
     relative_noise,
+    unthrottled,
     verdict,
 )
 
@@ -58,6 +59,32 @@ def test_repeating_stops_when_it_is_quiet_or_when_a_limit_is_met():
     assert not rule.done(noisy[:19], 0.5)
     assert rule.done(noisy, 0.5)
     assert rule.done([1.0], 1.0)
+
+
+def test_the_hopeless_are_those_whose_fastest_repeat_is_far_behind():
+    rule = StopRule(hopeless_repeats=3, hopeless_factor=3.0)
+    assert rule.hopeless([3.1, 3.2, 9.0], 1.0)
+    assert not rule.hopeless([3.1, 3.2], 1.0)
+    assert not rule.hopeless([2.9, 9.0, 9.0, 9.0], 1.0)
+    assert not rule.hopeless([3.1] * 9, None)
+    with pytest.raises(ValueError, match=r"hopeless_factor must be at least 1, not 3 and 0\.5"):
+        StopRule(hopeless_factor=0.5)
+
+
+def test_times_at_a_throttled_clock_are_left_out_unless_that_is_how_the_kernel_runs():
+    times = [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert unthrottled(times, [1980.0, 1980.0, 1000.0, 1500.0, 1400.0], 1980.0) == [1.0, 2.0, 4.0]
+    assert unthrottled(times, [1980.0, 1980.0, 1000.0, 1000.0, 1400.0], 1980.0) == times
+    assert unthrottled(times, [None] * 5, 1980.0) == times
+    assert unthrottled(times, [None] * 5, None) == times
+    assert unthrottled([], [], 1980.0) == []
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(st.floats(1e-6, 1.0), st.floats(100.0, 2000.0)), max_size=20))
+def test_more_than_half_of_the_times_always_stay(samples):
+    kept = unthrottled([t for t, _ in samples], [c for _, c in samples], 2000.0)
+    assert 2 * len(kept) > len(samples) or not samples
 
 
 @pytest.mark.parametrize(

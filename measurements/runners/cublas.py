@@ -1,0 +1,111 @@
+"""cuBLAS by its C interface, which takes and gives every float type, whatever the array library knows of it.
+
+cupy's own matmul has no bf16 in most versions, and turns stacks of f16 matrices into f32 first, which would be no fair
+opponent. Names and numbers are those of NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+_SONAMES = ("libcublas.so.13", "libcublas.so.12")
+_WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper; its own would be allocated inside graphs
+_TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
+_COMPUTE_F32, _COMPUTE_TF32 = 68, 77  # cublasComputeType_t
+_NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
+_DEFAULT_ALGORITHM = -1
+
+
+class CublasError(RuntimeError):
+    """cuBLAS cannot be loaded, or refuses a call."""
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; sums in f32.
+
+    ``a_turned``: a is stored as k x m, not m x k; ``b_turned``: b as n x k, not k x n. ``element`` is the type of a and
+    b, ``out`` that of the result. ``tf32`` lets f32 be multiplied on tensor cores.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    element: str
+    out: str
+    a_turned: bool = False
+    b_turned: bool = False
+    tf32: bool = False
+
+
+def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], None]:
+    """A function of the device addresses of a, b and out that queues the product on the cupy stream ``stream``.
+
+    Raises CublasError, as the function does.
+    """
+    library = _library()
+    handle = _handle(cp, stream)
+    one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
+    compute = _COMPUTE_TF32 if gemm.tf32 else _COMPUTE_F32
+    element, out = _TYPES[gemm.element], _TYPES[gemm.out]
+    m, n, k = gemm.m, gemm.n, gemm.k
+
+    def multiply(a: int, b: int, result: int) -> None:
+        # cuBLAS is column-major: it computes the transposed product out^T = b^T @ a^T of the arrays as they lie.
+        _check(
+            library.cublasGemmStridedBatchedEx(
+                handle,
+                _TRANSPOSED if gemm.b_turned else _NORMAL,
+                _TRANSPOSED if gemm.a_turned else _NORMAL,
+                *(n, m, k),
+                ctypes.byref(one),
+                *(ctypes.c_void_p(b), element, k if gemm.b_turned else n, ctypes.c_longlong(k * n)),
+                *(ctypes.c_void_p(a), element, m if gemm.a_turned else k, ctypes.c_longlong(m * k)),
+                ctypes.byref(zero),
+                *(ctypes.c_void_p(result), out, n, ctypes.c_longlong(m * n)),
+                *(gemm.batch, compute, _DEFAULT_ALGORITHM),
+            )
+        )
+
+    return multiply
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """libcublas from where cupy's own search finds it, or from the system."""
+    names = list(_SONAMES)
+    with suppress(Exception):  # pathfinder is not installed, or finds none and raises errors of its own
+        names.insert(0, importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublas").abs_path)
+    for name in filter(None, names):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise CublasError(f"cuBLAS was not found ({' or '.join(_SONAMES)})")
+
+
+_handles: dict[int, tuple[ctypes.c_void_p, Any]] = {}  # by stream, each with the workspace that it uses
+
+
+def _handle(cp: Any, stream: Any) -> ctypes.c_void_p:
+    """One handle for each stream, for as long as the process lives."""
+    address = int(stream.ptr)
+    if address not in _handles:
+        library, handle, workspace = _library(), ctypes.c_void_p(), cp.cuda.alloc(_WORKSPACE)
+        _check(library.cublasCreate_v2(ctypes.byref(handle)))
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(address)))
+        _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(int(workspace.ptr)), ctypes.c_size_t(_WORKSPACE)))
+        _handles[address] = handle, workspace
+    return _handles[address][0]
+
+
+def _check(status: int) -> None:
+    if status:
+        raise CublasError(f"cuBLAS refuses with status {status}")

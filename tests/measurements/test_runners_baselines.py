@@ -1,0 +1,421 @@
+"""The arms that candidates are compared with, over libraries that are pretended: who is called how, and with what."""
+
+import math
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from measurements.runners import cublas
+from measurements.runners.cuda_library import OTHERS, baseline_call
+from search_spaces.family import families
+from search_spaces.matmul.problem import Matmul
+from search_spaces.matvec.problem import Matvec
+from search_spaces.row_reduction.problem import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.transpose.problem import Transpose
+
+
+class Stream:
+    ptr = 7
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+class OnDevice(np.ndarray):
+    """A numpy array with the address where cupy's have it."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+def operands(problem, copies=2):
+    inputs = problem.random_inputs(3)
+    arrays = []
+    for _ in range(copies):
+        of = {name: np.ascontiguousarray(array).view(OnDevice) for name, array in inputs.items()}
+        (out,) = (o for o in problem.operands() if o.role == "output")
+        empty = np.full(out.shape, 0xFF, np.uint8) if out.dtype.bytes == 1 else np.zeros(out.shape, out.dtype.storage)
+        arrays.append({**of, "out": empty.view(OnDevice)})
+    return inputs, arrays
+
+
+CUPY = SimpleNamespace(
+    cuda=SimpleNamespace(alloc=lambda size: SimpleNamespace(ptr=4096)),
+    **{name: getattr(np, name) for name in ("sum", "mean", "amax", "subtract", "exp", "divide", "copyto")},
+)
+
+
+def call(name, problem):
+    inputs, arrays = operands(problem)
+    return inputs, arrays, baseline_call(name, CUPY, Stream(), problem, arrays, 0)
+
+
+def assert_right(problem, inputs, array, tolerances=1.0):
+    (out,) = (o for o in problem.operands() if o.role == "output")
+    error = np.abs(out.dtype.load(np.asarray(array)) - problem.reference(inputs)["out"])
+    allowed = tolerances * problem.tolerance(inputs)["out"]
+    assert (error <= allowed).all(), float((error - allowed).max())
+
+
+# ---- cuBLAS: a host library with its interface, which multiplies as the documentation says ----
+
+CUBLAS = r"""
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+static char handle; static void* stream; static size_t workspace;
+int cublasCreate_v2(void** h) { *h = &handle; return 0; }
+int cublasSetStream_v2(void* h, void* s) { stream = s; workspace = 0; return h == &handle ? 0 : 1; }
+int cublasSetWorkspace_v2(void* h, void* w, size_t size) { workspace = size; return w == (void*)4096 ? 0 : 1; }
+static float load(const void* p, int type, long long i) {
+  if (type == 0) return ((const float*)p)[i];
+  if (type == 2) return (float)((const _Float16*)p)[i];
+  uint32_t bits = (uint32_t)((const uint16_t*)p)[i] << 16; float x; memcpy(&x, &bits, 4); return x;
+}
+static void store(void* p, int type, long long i, float x) {
+  if (type == 0) ((float*)p)[i] = x;
+  else if (type == 2) ((_Float16*)p)[i] = (_Float16)x;
+  else {
+    uint32_t bits; memcpy(&bits, &x, 4);
+    ((uint16_t*)p)[i] = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  }
+}
+int cublasGemmStridedBatchedEx(void* h, int ta, int tb, int m, int n, int k, const void* alpha,
+    const void* a, int at, int lda, long long sa, const void* b, int bt, int ldb, long long sb, const void* beta,
+    void* c, int ct, int ldc, long long sc, int batch, int compute, int algo) {
+  if (h != &handle || stream != (void*)7 || workspace != (32u << 20) || algo != -1) return 1;
+  if (at != bt || (at != ct && ct != 0)) return 15;
+  if (compute != (at == 0 ? 77 : 68) && !(at == 0 && compute == 68)) return 15;
+  for (int i = 0; i < batch; i++)
+    for (int x = 0; x < m; x++)
+      for (int y = 0; y < n; y++) {
+        float sum = 0;
+        for (int z = 0; z < k; z++)
+          sum += load(a, at, i * sa + (ta ? z + (long long)x * lda : x + (long long)z * lda)) *
+                 load(b, bt, i * sb + (tb ? y + (long long)z * ldb : z + (long long)y * ldb));
+        store(c, ct, i * sc + x + (long long)y * ldc, *(const float*)alpha * sum + *(const float*)beta);
+      }
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def cublas_file(tmp_path_factory):
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no host C++ compiler")
+    folder = tmp_path_factory.mktemp("cublas")
+    (folder / "cublas.cpp").write_text(f'extern "C" {{\n{CUBLAS}\n}}\n')
+    command = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-w",
+        "-o",
+        str(folder / "libcublas.so"),
+        str(folder / "cublas.cpp"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "_Float16" in done.stderr:
+        pytest.skip("the host compiler has no _Float16")
+    assert done.returncode == 0, done.stderr
+    return folder / "libcublas.so"
+
+
+@pytest.fixture
+def a_cublas(cublas_file, monkeypatch):
+    found = SimpleNamespace(load_nvidia_dynamic_lib=lambda name: SimpleNamespace(abs_path=str(cublas_file)))
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", found)
+    monkeypatch.setattr(cublas, "_handles", {})
+    cublas._library.cache_clear()
+    yield
+    cublas._library.cache_clear()
+
+
+@pytest.fixture
+def no_cublas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    monkeypatch.setattr(cublas, "_SONAMES", ("libno-such-cublas.so.1",))
+    cublas._library.cache_clear()
+    yield
+    cublas._library.cache_clear()
+
+
+@pytest.mark.usefixtures("a_cublas")
+@pytest.mark.parametrize("order_a", ["row", "col"])
+@pytest.mark.parametrize("order_b", ["row", "col"])
+@pytest.mark.parametrize(
+    "types",
+    [
+        {},
+        {"out": "f32"},
+        {"a": "bf16", "b": "bf16", "out": "bf16", "batch": 3},
+        {"a": "f32", "b": "f32", "out": "f32", "precision": "ieee"},
+        {"a": "f32", "b": "f32", "out": "f32", "batch": 2},
+    ],
+)
+def test_cublas_multiplies_every_type_in_every_order(order_a, order_b, types):
+    problem = Matmul(m=5, n=7, k=11, order_a=order_a, order_b=order_b, **types)
+    inputs, arrays, made = call("library", problem)
+    assert callable(made), made
+    assert_right(problem, inputs, arrays[0]["out"])
+    assert not arrays[1]["out"].any()
+    made(1)
+    assert np.array_equal(arrays[0]["out"], arrays[1]["out"])
+
+
+@pytest.mark.usefixtures("a_cublas")
+def test_cublas_computes_a_matvec():
+    problem = Matvec(m=3, n=9, k=20, x="bf16", out="f32")
+    inputs, arrays, made = call("library", problem)
+    assert callable(made), made
+    assert_right(problem, inputs, arrays[0]["out"])
+
+
+@pytest.mark.usefixtures("a_cublas")
+def test_what_cublas_refuses_has_a_reason():
+    refused = Matmul(m=4, n=4, k=4, a="bf16", b="bf16", out="f16")
+    assert call("library", refused)[2] == "library cannot be called: CublasError: cuBLAS refuses with status 15"
+    assert call("library", Matmul(m=4, n=4, k=4, epilogue="bias"))[2] == "the library has no epilogue to compare with"
+    assert call("library", Softmax(4, 8))[2] == "no library is known for softmax"
+
+
+@pytest.mark.usefixtures("no_cublas")
+def test_without_cublas_it_says_so():
+    reason = call("library", Matmul(m=4, n=4, k=4))[2]
+    assert reason == "library cannot be called: CublasError: cuBLAS was not found (libno-such-cublas.so.1)"
+
+
+# ---- torch ----
+
+
+class Tensor:
+    """As much of a tensor as is used, over numpy; ``bf16`` where torch would know the type."""
+
+    def __init__(self, array, bf16=False):
+        self.array, self.bf16, self.shape = array, bf16, array.shape
+
+    def view(self, dtype):
+        assert self.array.dtype == np.int16 and dtype == "torch.bfloat16"
+        return Tensor(self.array, bf16=True)
+
+    def reshape(self, shape):
+        return Tensor(self.array.reshape(shape), self.bf16)
+
+    def swapaxes(self, one, other):
+        return Tensor(self.array.swapaxes(one, other), self.bf16)
+
+    @property
+    def T(self):
+        return Tensor(self.array.T, self.bf16)
+
+    def __getitem__(self, index):
+        return Tensor(self.array[index], self.bf16)
+
+    def copy_(self, other):
+        assert self.shape == other.shape and self.array.dtype == other.array.dtype
+        self.array[...] = other.array
+
+    def values(self):
+        if self.bf16:
+            return (self.array.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        return self.array.astype(np.float64)
+
+    def take(self, values):
+        if self.bf16:
+            bits = np.asarray(values, np.float32).view(np.uint32)
+            values = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16).view(np.int16)
+        self.array[...] = values
+
+
+class Torch(ModuleType):
+    bfloat16 = "torch.bfloat16"
+    queues = 0
+
+    def __init__(self):
+        super().__init__("torch")
+        self.backends = SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=None)))
+        self.cuda = SimpleNamespace(ExternalStream=lambda address: address, stream=self.stream)
+        self.nn = SimpleNamespace(functional=SimpleNamespace(rms_norm=self.rms_norm, layer_norm=self.layer_norm))
+
+    @contextmanager
+    def stream(self, queue):
+        assert queue == Stream.ptr
+        self.queues += 1
+        yield
+        self.queues -= 1
+
+    def as_tensor(self, array, device):
+        assert (device == "cuda" and array.dtype.kind in "fi") or array.dtype == np.uint8
+        return Tensor(array)
+
+    def _into(self, out, values):
+        assert self.queues == 1 and out.shape == values.shape
+        out.take(values)
+
+    def _like(self, x, values):
+        made = Tensor(np.empty_like(x.array), x.bf16)
+        made.take(values)
+        return made
+
+    def matmul(self, a, b, *, out):
+        self._into(out, a.values() @ b.values())
+
+    def softmax(self, x, dim, *, out):
+        e = np.exp(x.values() - x.values().max(dim, keepdims=True))
+        self._into(out, e / e.sum(dim, keepdims=True))
+
+    def sum(self, x, dim, *, out):
+        self._into(out, x.values().sum(dim))
+
+    def mean(self, x, dim, *, out):
+        self._into(out, x.values().mean(dim))
+
+    def amax(self, x, dim, *, out):
+        self._into(out, x.values().max(dim))
+
+    def rms_norm(self, x, shape, *, weight, eps):
+        v = x.values()
+        assert shape == v.shape[-1:]
+        return self._like(x, v / np.sqrt((v * v).mean(-1, keepdims=True) + eps) * weight.values())
+
+    def layer_norm(self, x, shape, *, weight, bias, eps):
+        v = x.values()
+        c = v - v.mean(-1, keepdims=True)
+        return self._like(x, c / np.sqrt((c * c).mean(-1, keepdims=True) + eps) * weight.values() + bias.values())
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    module = Torch()
+    kernels = ModuleType("triton_matmul")
+    kernels.matmul = lambda a, b, out: module.matmul(a, b, out=out)
+    monkeypatch.setitem(sys.modules, "torch", module)
+    monkeypatch.setitem(sys.modules, "measurements.runners.triton_matmul", kernels)
+    return module
+
+
+PROBLEMS = [
+    Matmul(m=5, n=7, k=11, order_b="col"),
+    Matmul(m=5, n=7, k=11, batch=2, order_a="col", a="bf16", b="bf16", out="bf16"),
+    Matmul(m=5, n=7, k=11, a="f32", b="f32", out="f32"),
+    Matvec(m=3, n=9, k=20, x="bf16", out="bf16"),
+    Reduce(6, 8),
+    Reduce(6, 8, kind="max", dtype="bf16", out="bf16"),
+    Reduce(6, 8, kind="mean", axis="column"),
+    Reduce(6, 8, reduction_size=4),
+    Reduce(6, 8, reduction_size=2, axis="column"),
+    Softmax(6, 8),
+    RmsNorm(6, 8, dtype="bf16", out="bf16"),
+    LayerNorm(6, 8),
+    Transpose(4, 6, batch=2, dtype="u128"),
+    Transpose(4, 6, dtype="u16"),
+    Transpose(4, 6, dtype="u8"),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.key())
+def test_torch_computes_what_ours_computes(torch, problem):
+    inputs, arrays, made = call("torch", problem)
+    assert callable(made), made
+    assert_right(problem, inputs, arrays[0]["out"])
+    made(1)
+    assert torch.queues == 0
+    if problem.family == "matmul" and problem.a == "f32":
+        assert torch.backends.cuda.matmul.allow_tf32 is True
+
+
+@pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.family in ("matmul", "matvec")], ids=lambda p: p.key())
+def test_triton_computes_what_ours_computes(torch, problem):
+    inputs, arrays, made = call("triton", problem)
+    assert callable(made), made
+    assert_right(problem, inputs, arrays[0]["out"])
+
+
+def test_torch_and_triton_say_what_they_do_not_take(torch):
+    assert call("torch", Matmul(m=4, n=4, k=4, out="f32"))[2] == "torch does not take f16 to f32"
+    assert call("torch", Matmul(m=4, n=4, k=4, epilogue="relu"))[2] == "torch has no epilogue to compare with"
+    summed = Matmul(m=4, n=4, k=4, reduction="row_sum")
+    assert call("torch", summed)[2] == "torch has no reduction of a product to compare with"
+    assert call("torch", Reduce(4, 4, kind="sumsq"))[2].startswith("torch has no sumsq in one call")
+    assert call("triton", Softmax(4, 8))[2] == "no triton is known for softmax"
+    ieee = Matmul(m=4, n=4, k=4, a="f32", b="f32", out="f32", precision="ieee")
+    assert call("triton", ieee)[2] == "the Triton kernel multiplies f32 as tf32"
+
+
+@pytest.mark.parametrize("name", ["torch", "triton"])
+def test_without_torch_it_says_so(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    reason = call(name, Softmax(4, 8))[2]
+    assert reason.startswith(f"{name} cannot be called: ModuleNotFoundError: ")
+    assert "\n" not in reason
+
+
+# ---- cupy ----
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        *(p for p in PROBLEMS if p.family in ("reduce", "transpose") and getattr(p, "dtype", "") != "bf16"),
+        Softmax(6, 8, dtype="f32", out="f32"),
+    ],
+    ids=lambda p: p.key(),
+)
+def test_cupy_computes_what_ours_computes(problem):
+    inputs, arrays, made = call("cupy", problem)
+    assert callable(made), made
+    assert_right(problem, inputs, arrays[0]["out"], tolerances=4.0)
+    made(1)
+    assert np.array_equal(arrays[0]["out"], arrays[1]["out"])
+
+
+def test_cupy_says_what_it_does_not_take():
+    assert call("cupy", Softmax(4, 8, dtype="bf16", out="bf16"))[2] == "cupy does not take bf16"
+    assert call("cupy", Matvec(1, 8, 8))[2] == "no cupy is known for matvec"
+    assert call("cupy", Reduce(4, 4, kind="sumsq"))[2].startswith("cupy has no sumsq in one call")
+
+
+def test_a_copy_moves_as_many_bytes_as_the_problem_must_at_least():
+    moved = []
+
+    class Memory:
+        def __init__(self, at=0):
+            self.at = at
+
+        def __add__(self, offset):
+            return Memory(self.at + offset)
+
+        def copy_from_device_async(self, source, size, stream):
+            moved.append((source.at, self.at, size))
+
+    cp = SimpleNamespace(cuda=SimpleNamespace(alloc=lambda size: Memory()))
+    problem = Transpose(64, 64)
+    made = baseline_call("copy", cp, Stream(), problem, [], 4 * problem.min_bytes)
+    for copy in range(4):
+        made(copy)
+    half = math.ceil(problem.min_bytes / 2)
+    assert [size for _, _, size in moved] == [half] * 4
+    assert len({place for source, target, _ in moved for place in (source, target)}) == 8
+
+
+def test_every_family_has_an_arm_beside_the_copy(torch):
+    for row in families():
+        known = [name for name in OTHERS if name != "copy" and _known(name, row.name)]
+        assert known, row.name
+
+
+def _known(name, family):
+    problem = next((p for p in PROBLEMS if p.family == family), None)
+    return problem is None or callable(call(name, problem)[2])

@@ -42,9 +42,11 @@ def operands(problem, copies=2):
     arrays = []
     for _ in range(copies):
         of = {name: np.ascontiguousarray(array).view(OnDevice) for name, array in inputs.items()}
-        (out,) = (o for o in problem.operands() if o.role == "output")
-        empty = np.full(out.shape, 0xFF, np.uint8) if out.dtype.bytes == 1 else np.zeros(out.shape, out.dtype.storage)
-        arrays.append({**of, "out": empty.view(OnDevice)})
+        for out in (o for o in problem.operands() if o.role == "output"):
+            small = out.dtype.bytes == 1
+            empty = np.full(out.shape, 0xFF, np.uint8) if small else np.zeros(out.shape, out.dtype.storage)
+            of[out.name] = empty.view(OnDevice)
+        arrays.append(of)
     return inputs, arrays
 
 

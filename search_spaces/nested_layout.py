@@ -343,9 +343,9 @@ class NestedLayout:
             )
         tiles, batches, strides = list(self.subgroup_tile), list(self.batch_tile), list(self.subgroup_strides)
         for i, (tile, stride) in enumerate(zip(self.subgroup_tile, self.subgroup_strides, strict=True)):
-            if stride >= count:
+            if stride and stride % count == 0:
                 tiles[i], batches[i], strides[i] = 1, tile * batches[i], 0
-            elif stride * tile > count:
+            elif tile > 1 and count % (stride * tile):  # then ids that are count apart differ in this dimension
                 raise ValueError(
                     f"subgroup_tile[{i}] is {tile} with stride {stride}: {count} subgroups would hold every other part "
                     "of this dimension, which batches cannot say; order the strides so that whole dimensions fold"

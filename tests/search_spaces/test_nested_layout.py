@@ -210,6 +210,11 @@ class TestLaws:
             expected = {tuple(c) for x in range(subgroup, layout.subgroups, count) for c in whole[x, 0]}
             assert {tuple(c) for c in parts[subgroup, 0]} == expected
 
+    def test_fold_refuses_ids_that_differ_inside_a_dimension(self):
+        layout = NestedLayout((2, 2), (1, 1), (1, 1), (1, 1), (1, 1), (2, 12), (0, 0))
+        with pytest.raises(ValueError, match="6 subgroups would hold every other part"):
+            layout.fold_subgroups(6)  # ids 0 and 6 stand at rows 0 and 1
+
     @given(layouts())
     @settings(deadline=None, max_examples=100)
     def test_text_round_trip(self, layout):

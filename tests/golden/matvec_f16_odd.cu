@@ -21,6 +21,7 @@ struct Config {
   static constexpr int accumulators = 2;
   static constexpr int access = 1;
   static constexpr int shared_bytes = 768;
+  static constexpr bool mma = false;
   static constexpr bool expand_dims = true;
   static constexpr bool x_shared = true;
   static constexpr autosched::CacheHint w_cache = autosched::CacheHint::no_allocate_l2_256b;

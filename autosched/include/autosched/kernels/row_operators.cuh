@@ -13,17 +13,6 @@ struct RowScale {
   float center = 0.0f, scale = 0.0f;
 };
 
-namespace row_operators {
-template <int Pass, class First, class Second>
-struct Choose {
-  using type = First;
-};
-template <class First, class Second>
-struct Choose<1, First, Second> {
-  using type = Second;
-};
-}  // namespace row_operators
-
 // Reductions ----------------------------------------------------------------------------------------------------------
 
 template <bool Square, bool Mean>
@@ -104,7 +93,7 @@ struct SoftmaxTwoPasses {
   static constexpr int passes = 2;
   static constexpr bool indexed = false;
   template <int Pass>
-  using State = typename row_operators::Choose<Pass, MaxState, SumState>::type;
+  using State = conditional<Pass == 0, MaxState, SumState>;
 
   template <int Pass, int Count>
   __device__ __forceinline__ static void add(State<Pass>& state, const float* x, int, const RowScale& row) {

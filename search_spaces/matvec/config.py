@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from search_spaces.cache_hints import load_hint_member
 from search_spaces.devices import Device
 from search_spaces.dtypes import F32, U32
 from search_spaces.family import KernelConfig
@@ -137,7 +138,7 @@ def config(problem: Matvec, schedule: Schedule, device: Device) -> KernelConfig:
         f"using Out = {problem.out_dtype.c_name};",
         *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
         *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
-        f"static constexpr autosched::CacheHint w_cache = autosched::CacheHint::{schedule.text('w_cache')};",
+        load_hint_member("w_cache", schedule.text("w_cache")),
     )
     arguments = (*problem.operands(), *workspaces(p))
     names = {operand.name for operand in arguments}

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.cache_hints import load_hint
 from search_spaces.columns import Columns
 from search_spaces.device_rules import device_rules
 from search_spaces.devices import Device
@@ -23,7 +24,6 @@ from search_spaces.space import Space
 
 REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the least in compiled kernels
 BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
-W_CACHES = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
 
 FMA = "fma"
 # How mma.sync deals its operand A to a warp: 8 lanes with 2 rows each, and 4 with 4 elements of k each.
@@ -62,7 +62,7 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
         ordinal("k_unroll", (1, 2, 4, 8), "steps of the loop whose loads are in flight together"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16, 32), "workgroups that share the k of one tile"),
         categorical("x_source", ("global", "shared"), "where the loop reads x: global memory through L1, or shared"),
-        categorical("w_cache", W_CACHES, "cache hint of the loads of w"),
+        load_hint("w_cache", "w"),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
     )
 

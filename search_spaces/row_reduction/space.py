@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.cache_hints import load_hint, no_hint_rule, store_hint
 from search_spaces.columns import Columns
 from search_spaces.device_rules import device_rules
 from search_spaces.devices import Device
@@ -65,6 +66,8 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         ordinal("split", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row; the last of them finishes it"),
         categorical("keep", keeps, "where a row is between two passes over it"),
         categorical("passes", problem.passes, "passes over a row before it is written"),
+        load_hint("x_cache", "x"),
+        store_hint("out_cache", "out", offered=problem.normalizes),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
     )
 
@@ -189,7 +192,8 @@ def laws(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
 
 def economies(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
-    return (*_size_rules(problem), *_loop_rules(problem), _split_gain_rule(problem, device))
+    return (*_size_rules(problem), *_loop_rules(problem), no_hint_rule("x_cache", "keep", "shared"),
+            _split_gain_rule(problem, device))  # fmt: skip
 
 
 def _memory_rules(problem: RowProblem) -> tuple[Rule, ...]:

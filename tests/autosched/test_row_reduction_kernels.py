@@ -37,7 +37,7 @@ SAMPLED: tuple[RowProblem, ...] = (
 )
 BASE: dict[str, Value] = {
     "lanes": 32, "subgroups": 2, "kept_subgroups": 1, "batch": 1, "vector": 1, "unroll": 2, "split": 1,
-    "keep": "reload", "passes": "one", "min_blocks": 1,
+    "keep": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
 }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ struct Config {
   static constexpr bool mma = true;
   static constexpr bool expand_dims = true;
   static constexpr bool x_shared = true;
-  static constexpr autosched::CacheHint w_cache = autosched::CacheHint::no_allocate;
+  static constexpr autosched::LoadHint w_cache = autosched::LoadHint::no_allocate;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

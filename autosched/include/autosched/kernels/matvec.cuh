@@ -14,32 +14,17 @@
 //   accumulators  of a thread, as the LoweringConfig counts them
 //   the rest      T, Out, mma, access (elements of one load), k_unroll, split_k, x_shared, w_cache, shared_bytes
 #pragma once
+#include <autosched/common/cache_hints.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
 #include <autosched/intrinsics/mma_sync.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>
-#include <autosched/ptx/global_cache_hints.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 
 namespace autosched {
-
-enum class CacheHint { none, no_allocate, evict_first, no_allocate_l2_256b };
-
-template <CacheHint Hint, int Bytes>
-__device__ __forceinline__ Packet<Bytes> load_read_only(const void* address) {
-  if constexpr (Hint == CacheHint::no_allocate) {
-    return ptx::ld_global_nc_no_allocate<Bytes>(address);
-  } else if constexpr (Hint == CacheHint::evict_first) {
-    return ptx::ld_global_nc_evict_first<Bytes>(address);
-  } else if constexpr (Hint == CacheHint::no_allocate_l2_256b) {
-    return ptx::ld_global_nc_no_allocate_l2_256b<Bytes>(address);
-  } else {
-    return ptx::ld_global_nc<Bytes>(address);
-  }
-}
 
 template <class Config>
 struct Matvec {
@@ -100,7 +85,7 @@ struct Matvec {
       }
     }
     // From element `k` of a row in global memory on. Guarded: what lies behind the end of k is zero and not read.
-    template <CacheHint Hint, bool Guarded>
+    template <LoadHint Hint, bool Guarded>
     __device__ __forceinline__ void load_global(const T* row, int k) {
 #pragma unroll
       for (int p = 0; p < C::thread / Access; ++p) {
@@ -133,7 +118,7 @@ struct Matvec {
       if constexpr (C::x_shared) {
         x.load_shared(slab[i] + unsigned(k * int(sizeof(T))));
       } else {
-        x.template load_global<CacheHint::none, Guarded>(global[i], k);
+        x.template load_global<LoadHint::none, Guarded>(global[i], k);
       }
       return x;
     }

@@ -11,9 +11,10 @@
 //
 // Config (see search_spaces/row_reduction/config.py, which writes it):
 //   problem   T, Out, Op, outer, length, inner, kept_extent, along, normalizes, has_weight, has_bias, eps
-//   schedule  lanes, subgroups (along the reduced axis), kept_subgroups, batch, vector, unroll, split, keep
+//   schedule  lanes, subgroups (along the reduced axis), kept_subgroups, batch, vector, unroll, split, keep, x_cache, out_cache
 //   derived   kept_tile, chunk (elements of one split), combine_at, keep_at (offsets in shared memory)
 #pragma once
+#include <autosched/common/cache_hints.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
@@ -116,7 +117,7 @@ struct RowReduction {
         const int u = i / C::batch % C::unroll, b = i % C::batch, at = reduced(i / C::batch / C::unroll, u);
         kept_packets.packet[i] = Packet<bytes>{};
         if (kept_inside(b) && reduced_inside(at)) {
-          kept_packets.packet[i] = ptx::ld_global_nc<bytes>(address(b, at));
+          kept_packets.packet[i] = load_read_only<C::x_cache, bytes>(address(b, at));
         }
       }
     } else if constexpr (in_shared) {
@@ -152,7 +153,7 @@ struct RowReduction {
         } else if constexpr (in_shared) {
           p[u][b] = ptx::ld_shared<bytes>(kept_address(shared, s, u, b));
         } else {
-          p[u][b] = ptx::ld_global_nc<bytes>(address(b, at));
+          p[u][b] = load_read_only<C::x_cache, bytes>(address(b, at));
         }
       }
     }
@@ -264,7 +265,7 @@ struct RowReduction {
   __device__ __forceinline__ static void store(Out* to, const float* x) {
     constexpr int widest = 16 / int(sizeof(Out)), width = Count < widest ? Count : widest;
 #pragma unroll
-    for (int i = 0; i < Count; i += width) ptx::st_global(to + i, pack<Out, width>(x + i));
+    for (int i = 0; i < Count; i += width) autosched::store<C::out_cache>(to + i, pack<Out, width>(x + i));
   }
 
   // One result for each kept element.

@@ -51,6 +51,10 @@ class RowPlan:
         return self.schedule.integer("split")
 
     @property
+    def peeled(self) -> bool:
+        return self.schedule["peel"] == "yes"
+
+    @property
     def keep(self) -> str:
         return self.schedule.text("keep")
 
@@ -132,6 +136,7 @@ def config(problem: RowProblem, schedule: Schedule, device: Device) -> KernelCon
         **{name: getattr(p, name) for name in ("kept_tile", "chunk", "combine_at", "keep_at")},
     }
     switches = {name: getattr(problem, name) for name in ("along", "normalizes", "has_weight", "has_bias")}
+    switches["peel"] = p.peeled
     members = (
         f"using T = {problem.input_dtype.c_name};",
         f"using Out = {problem.out_dtype.c_name};",

@@ -23,6 +23,7 @@ struct Config {
   static constexpr bool normalizes = false;
   static constexpr bool has_weight = false;
   static constexpr bool has_bias = false;
+  static constexpr bool peel = false;
   static constexpr float eps = 0.0f;
   static constexpr autosched::Keep keep = autosched::Keep::reload;
   static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;

@@ -96,13 +96,11 @@ MUTATIONS = (
     Mutation("moments merged without the means' distance", "layernorm_f32_one_pass", STATES,
              " + apart * (count * share) * apart", ""),
     Mutation("mean not divided", "reduce_f16_partial", OPERATORS, "Mean ? state.sum / length : state.sum", "state.sum"),
-    Mutation("index within the vector lost", "reduce_f16_argmax", OPERATORS, "unsigned(at + i)", "unsigned(at)"),
+    Mutation("index within the vector lost", "reduce_f16_argmax", OPERATORS, "x[i], at + i, row)", "x[i], at, row)"),
     Mutation("column index shifted", "reduce_f32_column_argmax", STATES, "      index = at;", "      index = at + 1;"),
     Mutation("mean square without length", "rmsnorm_bf16_shared", OPERATORS,
-             "    row.scale = rsqrtf(state.sum / length + eps);\n  }\n"
-             "  __device__ __forceinline__ static float apply(float x, const RowScale& row) { return x *",
-             "    row.scale = rsqrtf(state.sum + eps);\n  }\n"
-             "  __device__ __forceinline__ static float apply(float x, const RowScale& row) { return x *"),
+             "    row.scale = rsqrtf(state.sum / length + eps);\n  }\n  __device__",
+             "    row.scale = rsqrtf(state.sum + eps);\n  }\n  __device__"),
 )  # fmt: skip
 
 test_the_unbroken_kernel_is_clean, test_every_mutation_is_reported = mutation_tests(MUTATIONS, "softmax_f32_shared")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from search_spaces.cache_hints import load_hint_member, store_hint_member
 from search_spaces.copy.problem import Copy
 from search_spaces.copy.space import lawful_space
 from search_spaces.devices import Device
@@ -29,6 +30,8 @@ def config(problem: Copy, schedule: Schedule, device: Device) -> KernelConfig:
             *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
             f"static constexpr int blocks = {facts['blocks']};",
             *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
+            load_hint_member("x_cache", schedule.text("x_cache")),
+            store_hint_member("out_cache", schedule.text("out_cache")),
         ),
         arguments=problem.operands(),
         call=("x", "out"),

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from search_spaces.cache_hints import load_hint, no_hint_rule, store_hint
 from search_spaces.columns import Columns
 from search_spaces.copy.problem import Copy
 from search_spaces.device_rules import device_rules, grid_rule
@@ -45,6 +46,8 @@ def parameters() -> tuple[Parameter, ...]:
         categorical("order", ("block", "grid"), "whether the rounds of a block are neighbours or a whole grid apart"),
         categorical("copy", ("ld.global", "cp.async"), "through registers or through shared memory"),
         ordinal("stages", (1, 2, 3, 4), "rounds in shared memory at a time"),
+        load_hint("x_cache", "x"),
+        store_hint("out_cache", "out"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
     )
 
@@ -134,4 +137,5 @@ def economies(problem: Copy, device: Device) -> tuple[Rule, ...]:
             lambda c: c["stages"] <= c["rounds"],
             lambda v: f"{v['stages']} stages are more than the {v['rounds']} rounds of a block",
         ),
+        no_hint_rule("x_cache", "copy", "cp.async"),
     )

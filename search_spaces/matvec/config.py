@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from search_spaces.cache_hints import load_hint_member
 from search_spaces.devices import Device
 from search_spaces.dtypes import F32, U32
 from search_spaces.family import KernelConfig
 from search_spaces.lowering_config import Basis, LoweringConfig
 from search_spaces.matvec.problem import Matvec
-from search_spaces.matvec.space import aligned_elements, lawful_space
+from search_spaces.matvec.space import FMA, aligned_elements, lawful_space
 from search_spaces.problem import Operand
 from search_spaces.schedule import Schedule
 
@@ -39,13 +40,17 @@ def lowering_config(schedule: Schedule) -> LoweringConfig:
 class MatvecPlan:
     """What follows from one schedule: the config, the tiles, the launch. Everything after the space reads this.
 
-    ``access`` is the elements of one load: the thread's vector, or as much of it as k keeps aligned.
+    ``access`` is the elements of one load: the thread's vector, or as much of it as k keeps aligned. ``multiplies`` are
+    the FMAs, or with ``mma`` the mma.syncs, of a thread in a step.
     """
 
     problem: Matvec
     schedule: Schedule
     lowering: LoweringConfig
+    mma: bool
     access: int
+    accumulators: int
+    multiplies: int
     rows_n: int
     batches_k: int
     threads: int
@@ -83,6 +88,9 @@ def plan(problem: Matvec, schedule: Schedule, device: Device) -> MatvecPlan:
         problem=problem,
         schedule=schedule,
         lowering=lowering_config(schedule),
+        mma=schedule["intrinsic"] != FMA,
+        accumulators=facts["accumulators"],
+        multiplies=facts["multiplies"],
         access=min(schedule.integer("thread"), aligned_elements(problem)),
         rows_n=facts["rows_n"],
         batches_k=facts["batches_k"],
@@ -115,18 +123,22 @@ def config(problem: Matvec, schedule: Schedule, device: Device) -> KernelConfig:
     constants = {
         **{name: getattr(problem, name) for name in ("m", "n", "k")},
         **{name: schedule.integer(name) for name in _CONSTANTS},
-        "accumulators": p.lowering.accumulators_per_thread(),
+        "accumulators": p.accumulators,
         "access": p.access,
         "shared_bytes": p.shared_bytes,
     }
-    switches = {"expand_dims": schedule["expand_dims"] == "yes", "x_shared": schedule["x_source"] == "shared"}
+    switches = {
+        "mma": p.mma,
+        "expand_dims": schedule["expand_dims"] == "yes",
+        "x_shared": schedule["x_source"] == "shared",
+    }
     members = (
         f"// {p.lowering}",
         f"using T = {problem.input_dtype.c_name};",
         f"using Out = {problem.out_dtype.c_name};",
         *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
         *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
-        f"static constexpr autosched::CacheHint w_cache = autosched::CacheHint::{schedule.text('w_cache')};",
+        load_hint_member("w_cache", schedule.text("w_cache")),
     )
     arguments = (*problem.operands(), *workspaces(p))
     names = {operand.name for operand in arguments}

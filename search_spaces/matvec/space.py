@@ -12,9 +12,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.cache_hints import load_hint
 from search_spaces.columns import Columns
 from search_spaces.device_rules import MOST_BLOCKS, device_rules, grid_rule
 from search_spaces.devices import Device
+from search_spaces.intrinsics import TensorIntrinsic, intrinsics_for
 from search_spaces.matvec.problem import Matvec
 from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
 from search_spaces.rules import Attribute, BoolArray, Rule
@@ -22,7 +24,10 @@ from search_spaces.space import Space
 
 REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the least in compiled kernels
 BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
-W_CACHES = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
+
+FMA = "fma"
+# How mma.sync deals its operand A to a warp: 8 lanes with 2 rows each, and 4 with 4 elements of k each.
+MMA_LANES_N, MMA_ROWS, MMA_LANES_K, MMA_ELEMENTS = 8, 2, 4, 4
 
 Values = Mapping[str, Value]
 _GRID = ("workgroup_m", "workgroup_n", "split_k")  # what the number of blocks follows from
@@ -54,10 +59,11 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
         ordinal("subgroup_basis_k", subgroups, "subgroups along k"),
         ordinal("partial_reduction", tuple(2**i for i in range(15)), "elements of k of one step of the loop"),
         categorical("expand_dims", ("no", "yes"), "whether a thread's vector is added up inside the loop"),
+        categorical("intrinsic", (FMA, mma_row(problem).name), "what multiplies the vectors of w and x"),
         ordinal("k_unroll", (1, 2, 4, 8), "steps of the loop whose loads are in flight together"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16, 32), "workgroups that share the k of one tile"),
         categorical("x_source", ("global", "shared"), "where the loop reads x: global memory through L1, or shared"),
-        categorical("w_cache", W_CACHES, "cache hint of the loads of w"),
+        load_hint("w_cache", "w"),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
     )
 
@@ -65,6 +71,24 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
 def aligned_elements(problem: Matvec) -> int:
     """Elements of the widest load that every row of x and w allows: a power of two up to 16 bytes that divides k."""
     return min(16 // problem.input_dtype.bytes, problem.k & -problem.k)
+
+
+def mma_row(problem: Matvec) -> TensorIntrinsic:
+    """The mma.sync that multiplies 16 rows of w and 8 of x, as they lie in memory."""
+    (row,) = (row for row in intrinsics_for(problem.x, tf32=False) if row.unit == "mma")
+    return row
+
+
+def slab_line_bytes(row_bytes: npt.ArrayLike, thread_bytes: npt.ArrayLike, mma: npt.ArrayLike) -> IntArray:
+    """From one row of x to the next in shared memory. The lanes of a fragment read several rows at a time, 128 bytes
+    together: with mma.sync each row begins behind the banks that lanes read of the row before."""
+    pad = np.where(np.asarray(thread_bytes) > 16, 16, 4 * np.asarray(thread_bytes))
+    return np.where(mma, _ceil_div(row_bytes, 128) * 128 + pad, row_bytes)
+
+
+def _by_mma(c: Columns) -> BoolArray:
+    by_mma: BoolArray = c.map("intrinsic", lambda name: name != FMA, np.bool_)
+    return by_mma
 
 
 def _ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
@@ -76,13 +100,23 @@ def _ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
 
 def attributes(problem: Matvec) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
-    element_bytes = problem.input_dtype.bytes
+    element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
     def shared_bytes(c: Columns) -> IntArray:
-        x = -(-c["workgroup_m"] * c["split_elements"] * element_bytes // 16) * 16
+        line = slab_line_bytes(c["split_elements"] * element_bytes, c["thread"] * element_bytes, _by_mma(c))
+        x = _ceil_div(c["workgroup_m"] * line, 16) * 16
         sums = c["workgroup_m"] * c["workgroup_n"] * c["subgroup_basis_k"] * 4
         in_shared: IntArray = c.map("x_source", lambda source: source == "shared", dtype=np.int64)
         return x * in_shared + sums * ((c["subgroup_basis_k"] > 1) | (c["split_k"] > 1))
+
+    def accumulators(c: Columns) -> IntArray:
+        # The lanes of a fragment along k share its sums: each has some columns.
+        fragments = _ceil_div(c["workgroup_m"], columns) * columns * c["vectors"] // MMA_LANES_K
+        return np.where(_by_mma(c), fragments, c["workgroup_m"] * c["vectors"] * c["carried"])
+
+    def multiplies(c: Columns) -> IntArray:
+        fragments = _ceil_div(c["workgroup_m"], columns) * c["vectors"] * c["thread"] // (MMA_ROWS * MMA_ELEMENTS)
+        return np.where(_by_mma(c), fragments, c["workgroup_m"] * c["vectors"] * c["thread"])
 
     return (
         Attribute("threads", ("subgroup_basis_n", "subgroup_basis_k"), _threads),
@@ -107,9 +141,15 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "accumulators",
-            ("workgroup_m", "vectors", "carried"),
-            lambda c: c["workgroup_m"] * c["vectors"] * c["carried"],
-            "f32 accumulators of a thread (LoweringConfig.accumulators_per_thread)",
+            ("workgroup_m", "vectors", "carried", "intrinsic"),
+            accumulators,
+            "f32 accumulators of a thread (LoweringConfig.accumulators_per_thread, shared by the lanes of a fragment)",
+        ),
+        Attribute(
+            "multiplies",
+            ("workgroup_m", "vectors", "thread", "intrinsic"),
+            multiplies,
+            "FMAs, or mma.syncs, of a thread in a step",
         ),
         Attribute(
             "steps_of_split",
@@ -125,7 +165,10 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "shared_bytes",
-            ("workgroup_m", "workgroup_n", "subgroup_basis_k", "split_elements", "split_k", "x_source"),
+            (
+                *("workgroup_m", "workgroup_n", "subgroup_basis_k", "split_elements", "split_k", "x_source"),
+                *("thread", "intrinsic"),
+            ),
             shared_bytes,
             "dynamic shared memory of a block",
         ),
@@ -151,7 +194,13 @@ def _threads(c: Columns) -> IntArray:
 
 def laws(problem: Matvec, device: Device) -> tuple[Rule, ...]:
     """Rules without which the kernel does not compile, launch or compute ``problem``."""
-    return (*_distribution_rules(), _split_rule(problem), *_grid_rules(problem), *device_rules(device))
+    return (
+        *_distribution_rules(),
+        *_fragment_rules(problem, device),
+        _split_rule(problem),
+        *_grid_rules(problem),
+        *device_rules(device),
+    )
 
 
 def _grid_rules(problem: Matvec) -> tuple[Rule, ...]:
@@ -203,6 +252,48 @@ def _distribution_rules() -> tuple[Rule, ...]:
     )
 
 
+def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
+    row = mma_row(problem)
+    return (
+        Rule(
+            "intrinsic_sm",
+            ("intrinsic",),
+            lambda c: ~_by_mma(c) | (row.min_sm <= device.sm),
+            lambda v: f"{v['intrinsic']} needs sm_{row.min_sm}, but {device.name} is sm_{device.sm}",
+        ),
+        Rule(
+            "fragment_n",
+            ("intrinsic", "workgroup_n", "subgroup_basis_n", "lane_basis_n"),
+            lambda c: (
+                ~_by_mma(c)
+                | ((c["lane_basis_n"] == MMA_LANES_N) & (c["workgroup_n"] % (c["subgroup_basis_n"] * row.m) == 0))
+            ),
+            lambda v: (
+                f"a fragment of {v['intrinsic']} has {row.m} rows of w in {MMA_LANES_N} lanes: lane_basis_n = "
+                f"{v['lane_basis_n']} must be that, and workgroup_n = {v['workgroup_n']} a multiple of "
+                f"{v['subgroup_basis_n']} subgroups * {row.m}"
+            ),
+        ),
+        Rule(
+            "fragment_k",
+            ("intrinsic", "lane_basis_k", "thread", "expand_dims"),
+            lambda c: (
+                ~_by_mma(c)
+                | (
+                    (c["lane_basis_k"] == MMA_LANES_K)
+                    & (c["thread"] % MMA_ELEMENTS == 0)
+                    & c.map("expand_dims", lambda e: e == "yes", dtype=np.bool_)
+                )
+            ),
+            lambda v: (
+                f"a fragment of {v['intrinsic']} has {MMA_ELEMENTS} elements of k in each of {MMA_LANES_K} lanes and "
+                f"adds them up: lane_basis_k = {v['lane_basis_k']} must be {MMA_LANES_K}, thread = {v['thread']} a "
+                f"multiple of {MMA_ELEMENTS}, and expand_dims = {v['expand_dims']} yes"
+            ),
+        ),
+    )
+
+
 def _split_rule(problem: Matvec) -> Rule:
     def splits_filled(c: Columns) -> BoolArray:
         steps = _ceil_div(problem.k, c["partial_reduction"])
@@ -222,12 +313,28 @@ def _split_rule(problem: Matvec) -> Rule:
 def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
     """A tile is at most the one that covers the problem, or the least that the distribution makes."""
     m, n, k = problem.m, problem.n, problem.k
+    columns = mma_row(problem).n
+
+    def padded_rows(tile: npt.ArrayLike) -> IntArray:
+        """Rows of x that fragments multiply where a workgroup has ``tile`` of them."""
+        padded: IntArray = _ceil_div(m, tile) * _ceil_div(tile, columns) * columns
+        return padded
+
     return (
         Rule(
             "workgroup_m",
             ("workgroup_m",),
             lambda c: (c["workgroup_m"] == 1) | (_ceil_div(m, c["workgroup_m"]) < _ceil_div(m, c["workgroup_m"] - 1)),
             lambda v: f"workgroup_m is {v['workgroup_m']}, but fewer rows make as few tiles of m = {m}",
+        ),
+        Rule(
+            "fragments_m",
+            ("intrinsic", "workgroup_m"),
+            lambda c: ~_by_mma(c) | (padded_rows(c["workgroup_m"]) <= padded_rows(m)),
+            lambda v: (
+                f"tiles of workgroup_m = {v['workgroup_m']} make {int(padded_rows(_int(v, 'workgroup_m')))} columns of "
+                f"fragments, but m = {m} needs only {int(padded_rows(m))}"
+            ),
         ),
         Rule(
             "workgroup_n",
@@ -281,11 +388,11 @@ def _loop_rules() -> tuple[Rule, ...]:
         ),
         Rule(
             "code_size",
-            ("workgroup_m", "vectors", "thread", "k_unroll"),
-            lambda c: c["workgroup_m"] * c["vectors"] * c["thread"] * c["k_unroll"] <= BODY_LIMIT,
+            ("multiplies", "k_unroll"),
+            lambda c: c["multiplies"] * c["k_unroll"] <= BODY_LIMIT,
             lambda v: (
-                f"{v['workgroup_m']} rows of m, {v['vectors']} vectors of {v['thread']} elements and k unrolled "
-                f"{v['k_unroll']} times make a loop body of over {BODY_LIMIT} FMAs"
+                f"{v['multiplies']} FMAs a step and k unrolled {v['k_unroll']} times make a loop body of over "
+                f"{BODY_LIMIT}"
             ),
         ),
     )

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from search_spaces.cache_hints import load_hint_member, store_hint_member
 from search_spaces.devices import Device
 from search_spaces.dtypes import F32, U32
 from search_spaces.family import KernelConfig
@@ -48,6 +49,10 @@ class RowPlan:
     @property
     def split(self) -> int:
         return self.schedule.integer("split")
+
+    @property
+    def peeled(self) -> bool:
+        return self.schedule["peel"] == "yes"
 
     @property
     def keep(self) -> str:
@@ -131,6 +136,7 @@ def config(problem: RowProblem, schedule: Schedule, device: Device) -> KernelCon
         **{name: getattr(p, name) for name in ("kept_tile", "chunk", "combine_at", "keep_at")},
     }
     switches = {name: getattr(problem, name) for name in ("along", "normalizes", "has_weight", "has_bias")}
+    switches["peel"] = p.peeled
     members = (
         f"using T = {problem.input_dtype.c_name};",
         f"using Out = {problem.out_dtype.c_name};",
@@ -139,6 +145,8 @@ def config(problem: RowProblem, schedule: Schedule, device: Device) -> KernelCon
         *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
         f"static constexpr float eps = {problem.epsilon!r}f;",
         f"static constexpr autosched::Keep keep = autosched::Keep::{p.keep};",
+        load_hint_member("x_cache", schedule.text("x_cache")),
+        store_hint_member("out_cache", schedule.text("out_cache")),
     )
     arguments = (*problem.operands(), *workspaces(p))
     there = {operand.name for operand in arguments}

@@ -23,7 +23,8 @@ def shrink(problem: RowProblem, schedule: Schedule) -> RowProblem:
     tile = 32 // integer("lanes") * integer("kept_subgroups") * integer("batch") * (1 if problem.along else vector)
     span = step * split
     length = problem.length % span + CUT_STEPS * span
-    while length < problem.length and (split - 1) * int(chunk_length(length, problem.along, split)) >= length:
+    before = vector - 1 if schedule["peel"] == "yes" else 0  # places before a row
+    while length < problem.length and (split - 1) * int(chunk_length(length + before, problem.along, split)) >= length:
         length += span  # parts are whole vectors, and each must have some
     length = min(length, problem.length)
     kept = min(problem.kept_extent, tile + problem.kept_extent % tile)

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.cache_hints import load_hint, no_hint_rule, store_hint
 from search_spaces.columns import Columns
 from search_spaces.device_rules import device_rules, grid_rule
 from search_spaces.devices import Device
@@ -53,6 +54,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
     """The domains: what may be sampled before any rule is asked."""
     element_bytes = problem.input_dtype.bytes
     vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
+    peels = ("no", "yes") if problem.along and problem.length % vectors[-1] else ("no",)
     keeps = ("registers", "shared", "reload") if problem.normalizes else ("reload",)
     return (
         ordinal("lanes", (1, 2, 4, 8, 16, 32), "lanes of a subgroup along the reduced axis (lane_basis)"),
@@ -60,10 +62,13 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         ordinal("kept_subgroups", (1, 2, 4, 8, 16, 32), "subgroups along the kept axis (subgroup_basis)"),
         ordinal("batch", (1, 2, 4, 8), "rows of a thread, or vectors of columns (workgroup)"),
         ordinal("vector", vectors, "elements of contiguous memory that a thread loads at a time (thread)"),
+        categorical("peel", peels, "whether rows of odd lengths are walked in aligned vectors, their ends by element"),
         ordinal("unroll", (1, 2, 4, 8), "loads of a thread along the reduced axis in one step (partial_reduction)"),
         ordinal("split", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row; the last of them finishes it"),
         categorical("keep", keeps, "where a row is between two passes over it"),
         categorical("passes", problem.passes, "passes over a row before it is written"),
+        load_hint("x_cache", "x"),
+        store_hint("out_cache", "out", offered=problem.normalizes),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
     )
 
@@ -72,7 +77,18 @@ def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
     return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
 
 
-def chunk_length(length: int, along: bool, split: npt.ArrayLike) -> IntArray:
+def row_span(problem: RowProblem, vector: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
+    """Places of a row that is walked: its elements, and where rows are peeled as many before it as they may begin
+    behind an aligned vector."""
+    return problem.length + np.where(peeled, np.asarray(vector) - 1, 0)
+
+
+def _peeled(c: Columns) -> BoolArray:
+    peeled: BoolArray = c.map("peel", lambda peel: peel == "yes", np.bool_)
+    return peeled
+
+
+def chunk_length(length: npt.ArrayLike, along: bool, split: npt.ArrayLike) -> IntArray:
     """Elements of a row that each of ``split`` blocks reduces, the last one perhaps fewer. Along contiguous memory
     every part begins where all vectors that divide the row are aligned."""
     unit = 8 if along else 1
@@ -119,9 +135,9 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "chunk",
-            ("split",),
-            lambda c: chunk_length(problem.length, problem.along, c["split"]),
-            "elements of a row that one block reduces",
+            ("split", "vector", "peel"),
+            lambda c: chunk_length(row_span(problem, c["vector"], _peeled(c)), problem.along, c["split"]),
+            "places of a row that one block reduces",
         ),
         Attribute("steps", ("chunk", "step"), lambda c: ceil_div(c["chunk"], c["step"])),
         Attribute(
@@ -188,7 +204,8 @@ def laws(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
 
 def economies(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
-    return (*_size_rules(problem), *_loop_rules(problem), _split_gain_rule(problem, device))
+    return (*_size_rules(problem), *_loop_rules(problem), no_hint_rule("x_cache", "keep", "shared"),
+            _split_gain_rule(problem, device))  # fmt: skip
 
 
 def _memory_rules(problem: RowProblem) -> tuple[Rule, ...]:
@@ -197,11 +214,11 @@ def _memory_rules(problem: RowProblem) -> tuple[Rule, ...]:
     return (
         Rule(
             "vector_alignment",
-            ("vector",),
-            lambda c: extent % c["vector"] == 0,
+            ("vector", "peel"),
+            lambda c: (extent % c["vector"] == 0) | _peeled(c),
             lambda v: (
                 f"vector is {v['vector']}, but lines of contiguous memory have {extent} elements: vectors of at most "
-                f"{aligned} are aligned"
+                f"{aligned} are aligned" + (", unless rows are peeled" if problem.along else "")
             ),
         ),
         Rule(
@@ -286,6 +303,12 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
         )
 
     return (
+        Rule(
+            "peel",
+            ("vector", "peel"),
+            lambda c: (problem.contiguous % c["vector"] != 0) | ~_peeled(c),
+            lambda v: f"vectors of {v['vector']} are aligned in rows of {problem.length}: there is nothing to peel",
+        ),
         Rule(
             "loop_steps",
             ("steps",),

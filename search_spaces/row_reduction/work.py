@@ -34,6 +34,8 @@ def work(problem: RowProblem, schedule: Schedule, device: Device) -> Work:
     partial_bytes = 4.0 * p.state_words[0] * p.kept_tile if p.split > 1 else 0.0
     stored = elements * problem.out_dtype.bytes if writes else results * problem.out_dtype.bytes
     weights = (problem.has_weight + problem.has_bias) * p.chunk * element
+    # A peeled row's vectors are not aligned in weight and bias, which are read by element.
+    by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if p.peeled else 0.0
     arithmetic = problem.flops_per_element * elements * INSTRUCTIONS_PER_FLOP / device.warp_size
     return Work(
         blocks=p.blocks,
@@ -43,7 +45,7 @@ def work(problem: RowProblem, schedule: Schedule, device: Device) -> Work:
         unit="fma",
         operand_dtype="f32",
         flops=problem.flops_per_element * elements,
-        instructions=arithmetic + 4.0 * vectors * passes + shuffles + 4.0 * p.states * warps,
+        instructions=arithmetic + by_element + 4.0 * vectors * passes + shuffles + 4.0 * p.states * warps,
         shared_wavefronts=2.0 * combined + 2.0 * kept + shuffles,
         load_bytes=elements * element * reads * load_sectors + weights + partial_bytes,
         store_bytes=float(stored + partial_bytes),

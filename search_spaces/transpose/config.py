@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from search_spaces.cache_hints import load_hint_member, store_hint_member
 from search_spaces.devices import Device
 from search_spaces.family import KernelConfig
 from search_spaces.schedule import Schedule
@@ -119,6 +120,8 @@ def config(problem: Transpose, schedule: Schedule, device: Device) -> KernelConf
         f"static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::{_route(p)};",
         *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
         f"static constexpr autosched::Raster raster_order = autosched::Raster::{raster.partition('_')[0]};",
+        load_hint_member("x_cache", schedule.text("x_cache")),
+        store_hint_member("out_cache", schedule.text("out_cache")),
     )
     return KernelConfig(
         members=members,

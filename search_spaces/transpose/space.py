@@ -12,6 +12,7 @@ from math import gcd
 
 import numpy as np
 
+from search_spaces.cache_hints import load_hint, no_hint_rule, store_hint
 from search_spaces.columns import Columns
 from search_spaces.data_movement import (
     MOST_CONFLICTS,
@@ -34,7 +35,7 @@ WARP = 32
 STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
 DRAINED = 32  # registers of elements on their way from shared memory to out
-MOST_STAGED = 128  # registers of a thread that hold elements
+MOST_STAGED = 96  # registers of a thread that hold elements: twice as many and their addresses spill
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
 NONE = "none"  # the layout of a tile that never is in shared memory
 
@@ -91,6 +92,8 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
         ),
         ordinal("block_tiles", (1, 2, 4, 8), "tiles that a block moves one after another"),
         ordinal("stages", (1, 2, 3), "tiles in shared memory at a time"),
+        load_hint("x_cache", "x"),
+        store_hint("out_cache", "out"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
         categorical(
             "raster", ("row", "column", "grouped_2", "grouped_4", "grouped_8", "grouped_16"), "order of the tiles"
@@ -137,7 +140,10 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
     def staged(c: Columns) -> IntArray:
         vectors_of_thread = _ceil_div(c["tile_bytes"], c["load_vector"] * element_bytes * c["threads"])
         held = vectors_of_thread * _ceil_div(c["load_vector"] * element_bytes, 4)  # a register each, however small
-        return np.where(_loaded(c), held, np.minimum(held, DRAINED))
+        # Pieces of less than a register that blocks are turned into, seen beside what they are made of.
+        piece_bytes = c["block_rows"] * element_bytes
+        pieces: IntArray = c["tile_bytes"] // (c["threads"] * piece_bytes) * ((c["block_rows"] > 1) & (piece_bytes < 4))
+        return np.where(_loaded(c), held + pieces, np.minimum(held, DRAINED))
 
     return (
         Attribute(
@@ -148,7 +154,7 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "staged",
-            ("tile_bytes", "threads", "load_vector", "copy"),
+            ("tile_bytes", "threads", "load_vector", "block_rows", "copy"),
             staged,
             "registers of a thread that hold elements",
         ),
@@ -193,6 +199,7 @@ def economies(problem: Transpose, device: Device) -> tuple[Rule, ...]:
         *_binding_economies(problem),
         *_conflict_economies(problem),
         *_order_economies(problem, device),
+        no_hint_rule("x_cache", "copy", "cp.async"),
     )
 
 

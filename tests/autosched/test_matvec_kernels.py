@@ -27,7 +27,7 @@ BEFORE = Schedule.from_json(
     {
         **{"workgroup_m": 2, "workgroup_n": 1, "thread": 8, "lane_basis_n": 1, "lane_basis_k": 32},
         **{"subgroup_basis_n": 1, "subgroup_basis_k": 1, "partial_reduction": 256, "expand_dims": "no"},
-        **{"k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
+        **{"intrinsic": "fma", "k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
     },
 )
 AFTER = BEFORE.replace(expand_dims="yes")
@@ -65,6 +65,24 @@ def test_a_wrong_accumulator_count_does_not_compile() -> None:
     assert isinstance(result, CompileFailure) and "rule accumulators" in result.log
 
 
+# The same with two fragments of 16 rows, four batches of 32 elements, and four rows of x in eight columns.
+FRAGMENTS = BEFORE.replace(
+    **{"workgroup_m": 4, "workgroup_n": 32, "lane_basis_n": 8, "lane_basis_k": 4, "partial_reduction": 128},
+    **{"expand_dims": "yes", "intrinsic": "mma_m16n8k16_f16"},
+)
+
+
+def test_fragments_carry_fewer_accumulators_than_fmas() -> None:
+    """8 columns of 4 rows and 4 batches are shared by 4 lanes: 32 accumulators, where FMAs would carry 64."""
+    assert lowering_config(FRAGMENTS).accumulators_per_thread() == 64
+    assert "int accumulators = 32;" in generate(DOCUMENT, FRAGMENTS, H200).source
+    wide = dataclasses.replace(DOCUMENT, m=16)
+    by_fma = FRAGMENTS.replace(workgroup_m=16, partial_reduction=32, intrinsic="fma")
+    fma, mma = (c.resources for c in compiled(wide, [by_fma, by_fma.replace(intrinsic="mma_m16n8k16_f16")]))
+    assert fma.spill_store_bytes == mma.spill_store_bytes == 0
+    assert mma.registers <= fma.registers - 32  # 16 accumulators for 64, but 32 registers of fragments
+
+
 BROKEN: list[tuple[dict[str, Value], str, str, str]] = [
     ({"lane_basis_k": 16}, "lane_basis", "lane_basis_k = 32", "lane_basis_k = 16"),
     ({"subgroup_basis_n": 4}, "distribution_n", "subgroup_basis_n = 1", "subgroup_basis_n = 4"),
@@ -73,12 +91,24 @@ BROKEN: list[tuple[dict[str, Value], str, str, str]] = [
     ({"x_source": "shared", "workgroup_m": 16}, "shared_memory", "x_shared = false", "x_shared = true"),
 ]
 
+BROKEN_FRAGMENTS: list[tuple[dict[str, Value], str, str, str]] = [
+    ({"workgroup_n": 8}, "fragment_n", "workgroup_n = 32", "workgroup_n = 8"),
+    ({"thread": 2}, "fragment_k", "thread = 8", "thread = 2"),
+    ({"expand_dims": "no"}, "fragment_k", "expand_dims = true", "expand_dims = false"),
+]
 
-@pytest.mark.parametrize(("changes", "law", "old", "new"), BROKEN, ids=[b[1] for b in BROKEN])
-def test_the_rule_and_the_static_assert_say_the_same(changes: dict[str, Value], law: str, old: str, new: str) -> None:
+
+@pytest.mark.parametrize(
+    ("schedule", "changes", "law", "old", "new"),
+    [(BEFORE, *b) for b in BROKEN] + [(FRAGMENTS, *b) for b in BROKEN_FRAGMENTS],
+    ids=[b[1] for b in (*BROKEN, *BROKEN_FRAGMENTS)],
+)
+def test_the_rule_and_the_static_assert_say_the_same(
+    schedule: Schedule, changes: dict[str, Value], law: str, old: str, new: str
+) -> None:
     with pytest.raises(ValueError, match=f"^{law}: "):
-        generate(DOCUMENT, BEFORE.replace(**changes), H200)
-    kernel = generate(DOCUMENT, BEFORE, H200)
+        generate(DOCUMENT, schedule.replace(**changes), H200)
+    kernel = generate(DOCUMENT, schedule, H200)
     assert old in kernel.source
     with CompilePool(workers=1) as pool:
         result = pool.compile(dataclasses.replace(kernel, source=kernel.source.replace(old, new)), H200.arch)
@@ -88,6 +118,7 @@ def test_the_rule_and_the_static_assert_say_the_same(changes: dict[str, Value], 
 
 def test_every_static_assert_names_a_law_or_a_derived_constant() -> None:
     derived = {"access", "accumulators", "parts"}
+    derived.add("layout_a")  # of fragments read by ldmatrix, which are matmul's
     assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {rule.name for rule in laws(DOCUMENT, H200)}
 
 
@@ -114,14 +145,16 @@ def test_sampled_schedules_are_right(problem: Matvec) -> None:
         assert result.ok, (schedule, result.reason)
 
 
-@pytest.mark.parametrize("expand", ["no", "yes"])
+@pytest.mark.parametrize("how", ["carried", "expanded", "fragments"])
 @pytest.mark.parametrize("source", ["global", "shared"])
-def test_nan_and_infinity_go_where_numpy_puts_them(expand: str, source: str) -> None:
+def test_nan_and_infinity_go_where_numpy_puts_them(how: str, source: str) -> None:
     problem = Matvec(3, 6, 100, out="f32")
-    schedule = BEFORE.replace(
-        **{"workgroup_m": 2, "workgroup_n": 4, "thread": 4, "partial_reduction": 128, "expand_dims": expand},
-        x_source=source,
-    )
+    schedule = FRAGMENTS.replace(workgroup_m=2, x_source=source)
+    if how != "fragments":
+        schedule = BEFORE.replace(
+            **{"workgroup_m": 2, "workgroup_n": 4, "thread": 4, "partial_reduction": 128, "x_source": source},
+            expand_dims="yes" if how == "expanded" else "no",
+        )
     inputs = problem.random_inputs(0)
     x, w = inputs["x"].copy(), inputs["w"].copy()
     x[2, 99], w[5, 0], w[1, 50], w[3, 3], x[0, 3] = np.nan, np.nan, np.inf, -np.inf, 0.0

@@ -7,9 +7,43 @@ from mutation_testing import Mutation, mutation_tests
 SHARED, SPLIT, ODD = "matvec_bf16_shared", "matvec_f16_split", "matvec_f16_odd"
 KERNEL, LAST_BLOCK = "kernels/matvec.cuh", "common/last_block.cuh"
 
+MMA, MMA_ODD = "matvec_f16_mma", "matvec_bf16_mma_odd"
+
 MUTATIONS = (
-    Mutation("end of k not guarded", SPLIT, KERNEL, "if (k + p * C::access >= C::k) continue;", ""),
-    Mutation("end of k one access too late", ODD, KERNEL, "k + p * C::access >= C::k", "k + p * C::access > C::k"),
+    Mutation("end of k not guarded", SPLIT, KERNEL, "if (k + p * Access >= C::k) continue;", ""),
+    Mutation("end of k one access too late", ODD, KERNEL, "k + p * Access >= C::k", "k + p * Access > C::k"),
+    Mutation("end of k of a fragment", MMA_ODD, KERNEL, "part[p] = {};", ""),
+    Mutation(
+        "halves of a fragment swapped",
+        MMA,
+        KERNEL,
+        "{{v.word(word), v.word(word + 1)}}",
+        "{{v.word(word + 1), v.word(word)}}",
+    ),
+    Mutation(
+        "rows of a fragment swapped",
+        MMA,
+        KERNEL,
+        "{w[j].word(word), w[j + 1].word(word),",
+        "{w[j + 1].word(word), w[j].word(word),",
+    ),
+    Mutation("second half of odd words", MMA_ODD, KERNEL, "part[2 * w + 1].half) << 16", "part[2 * w].half) << 16"),
+    Mutation("columns of a fragment mixed up", MMA, KERNEL, "/ Mma::c_run) + r % Mma::c_run;", "/ Mma::c_run);"),
+    Mutation(
+        "rows of a fragment's result mixed up", MMA, KERNEL, "use(row, j + r / Mma::c_run, sum)", "use(row, j, sum)"
+    ),
+    Mutation(
+        "column behind the tile stored",
+        MMA,
+        KERNEL,
+        "&& row >= C::workgroup_m) continue;",
+        "&& row > C::workgroup_m) continue;",
+    ),
+    Mutation("column behind the tile read", MMA, KERNEL, "if (row >= C::workgroup_m) row = C::workgroup_m - 1;", ""),
+    Mutation("all columns read one row of x", MMA, KERNEL, "i * Mma::n + lane_n : i;", "i * Mma::n : i;"),
+    Mutation(
+        "rows of x without their pad", MMA, KERNEL, "unsigned(row * line_bytes + at", "unsigned(row * slab_k * 2 + at"
+    ),
     Mutation("x copied from behind the end of k", SHARED, KERNEL, "inside = k < C::k;", "inside = true;"),
     Mutation("odd x copied from behind the end of k", ODD, KERNEL, "inside = k < C::k;", "inside = true;"),
     Mutation("no wait for the copy of x", SHARED, KERNEL, "ptx::cp_async_wait_group<0>();\n", ""),
@@ -20,7 +54,9 @@ MUTATIONS = (
         "ptx::cp_async_wait_group<0>();\n    ptx::barrier_sync();",
         "ptx::cp_async_wait_group<0>();",
     ),
-    Mutation("rows of x in the wrong place", SHARED, KERNEL, "(i * slab_k + k)", "(i * C::partial_reduction + k)"),
+    Mutation(
+        "rows of x in the wrong place", SHARED, KERNEL, "unsigned(row * line_bytes - k0", "unsigned(row * 32 - k0"
+    ),
     Mutation("row of w behind the end", SHARED, KERNEL, "|| n < C::n ? n : C::n - 1;", "|| n < C::n ? n : C::n;"),
     Mutation("row of x behind the end", SHARED, KERNEL, "|| m < C::m ? m : C::m - 1;", "|| m < C::m ? m : C::m;"),
     Mutation("tail of m stored", SHARED, KERNEL, "m >= C::m) return;", "m > C::m) return;"),
@@ -29,19 +65,17 @@ MUTATIONS = (
         "expanded sum of the last element only",
         SPLIT,
         KERNEL,
-        "sum = fmaf(x[e], w[s][b][j][e], sum);",
-        "sum = x[e] * w[s][b][j][e];",
+        "sum = fmaf(v[e], w[j][e], sum);",
+        "sum = v[e] * w[j][e];",
     ),
     Mutation(
         "second batch reads the first",
         SHARED,
         KERNEL,
-        "w_rows[j], k + s * C::partial_reduction + b *",
-        "w_rows[j], k + s * C::partial_reduction + 0 *",
+        "(w_rows[j], start(s, b))",
+        "(w_rows[j], start(s, 0))",
     ),
-    Mutation(
-        "unrolled step reads the first", SHARED, KERNEL, "w_rows[j], k + s * C::partial_reduction", "w_rows[j], k"
-    ),
+    Mutation("unrolled step reads the first", SHARED, KERNEL, "(w_rows[j], start(s, b))", "(w_rows[j], start(0, b))"),
     Mutation(
         "steps that the unroll leaves over",
         SPLIT,
@@ -65,7 +99,7 @@ MUTATIONS = (
         "reduce_lanes<C::lane_basis_k, 1>",
         "reduce_lanes<C::lane_basis_n, C::lane_basis_k>",
     ),
-    Mutation("every lane stores", SHARED, KERNEL, "if (lane_k == 0) {", "if (lane_k >= 0) {"),
+    Mutation("every lane stores", SHARED, KERNEL, "if (lane % C::lane_basis_k == 0) use", "use"),
     Mutation("subgroups along k in one place", SHARED, KERNEL, "(subgroup_k * C::workgroup_m + i)", "(i)"),
     Mutation("subgroup left out", SHARED, KERNEL, "s < C::subgroup_basis_k; ++s", "s < C::subgroup_basis_k - 1; ++s"),
     Mutation("sums read before they are written", SHARED, KERNEL, "int n0) {\n    ptx::barrier_sync();", "int n0) {"),

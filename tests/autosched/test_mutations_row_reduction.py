@@ -7,7 +7,30 @@ from mutation_testing import Mutation, mutation_tests
 KERNEL, OPERATORS, STATES = "kernels/row_reduction.cuh", "kernels/row_operators.cuh", "common/reduce.cuh"
 LAST_BLOCK = "common/last_block.cuh"
 
+PEELED, PEELED_COPY, PEELED_SPLIT = "softmax_f16_peeled", "layernorm_bf16_peeled", "reduce_f16_argmax_peeled"
+
 MUTATIONS = (
+    Mutation("row walked from its own start", PEELED, KERNEL, "peel ? int(first % C::vector) : 0;", "0;"),
+    Mutation("ends of a row read whole", PEELED, KERNEL, "      if (!all_inside(b, at)) {\n        Packet",
+             "      if (false) {\n        Packet"),
+    Mutation("ends of a row copied whole", PEELED_COPY, KERNEL,
+             "if (!all_inside(b, at)) {\n            ptx", "if (false) {\n            ptx"),
+    Mutation("elements of the row before are read", PEELED, KERNEL, "return index >= 0 && index", "return index"),
+    Mutation("elements of the row behind are read", PEELED, KERNEL, "&& index < C::length;", "&& index <= C::length;"),
+    Mutation("first vector is never a part", PEELED, KERNEL, "(at >= shift[b] && at - shift[b]", "(at - shift[b]"),
+    Mutation("last vector is never a part", PEELED, KERNEL,
+             "at - shift[b] + C::vector <= C::length)", "at - shift[b] < C::length)"),
+    Mutation("end of the walk without the shift", PEELED, KERNEL,
+             "span = peel ? C::length + C::vector - 1 : C::length;", "span = C::length;"),
+    Mutation("stored at the aligned place", PEELED, KERNEL, "* C::length + at - shift[b];", "* C::length + at;"),
+    Mutation("weight at the aligned place", PEELED_COPY, KERNEL,
+             "(operand + (at - shift[b] + e))", "(operand + (at + e))"),
+    Mutation("index at the aligned place", PEELED_SPLIT, KERNEL,
+             "(states[b], x, at - shift[b], scales[b])", "(states[b], x, at, scales[b])"),
+    Mutation("index of an end", PEELED_SPLIT, KERNEL,
+             "x + e, at - shift[b] + e, scales[b])", "x + e, at - shift[b], scales[b])"),
+    Mutation("element in another place", PEELED, "common/numeric.cuh",
+             "unsigned(element.half) << (16 * (i % 2))", "unsigned(element.half)"),
     Mutation("no barrier between subgroups", "softmax_f16_registers", KERNEL,
              "    ptx::barrier_sync();\n#pragma unroll\n    for (int j = 0; j < kept_each; ++j) {\n      "
              "const auto load",
@@ -56,11 +79,11 @@ MUTATIONS = (
              "out + static_cast<long long>(outer) * C::kept_extent", "out"),
     Mutation("column stride", "reduce_f16_column_sumsq", KERNEL, "static_cast<long long>(at) * C::inner",
              "static_cast<long long>(at) * C::vector"),
-    Mutation("weight of another column", "rmsnorm_bf16_shared", KERNEL, "(weight + at)", "(weight)"),
+    Mutation("weight of another column", "rmsnorm_bf16_shared", KERNEL, "(operand + at)", "(operand)"),
     Mutation("bias left out", "layernorm_f16_reload", KERNEL, "y[e] += get_element<T>(w, e);", ";"),
     Mutation("only the first 16 bytes stored", "reduce_bf16_columns", KERNEL,
-             "for (int i = 0; i < Count; i += width) ptx",
-             "for (int i = 0; i < 1; i += 2 * width) ptx"),
+             "for (int i = 0; i < Count; i += width) autosched",
+             "for (int i = 0; i < 1; i += 2 * width) autosched"),
     Mutation("lanes reduced too few", "reduce_f16_partial", STATES,
              "mask < Stride * Lanes", "mask < Stride * Lanes / 2"),
     Mutation("lanes of a column next to each other", "reduce_bf16_columns", KERNEL,
@@ -73,13 +96,11 @@ MUTATIONS = (
     Mutation("moments merged without the means' distance", "layernorm_f32_one_pass", STATES,
              " + apart * (count * share) * apart", ""),
     Mutation("mean not divided", "reduce_f16_partial", OPERATORS, "Mean ? state.sum / length : state.sum", "state.sum"),
-    Mutation("index within the vector lost", "reduce_f16_argmax", OPERATORS, "unsigned(at + i)", "unsigned(at)"),
+    Mutation("index within the vector lost", "reduce_f16_argmax", OPERATORS, "x[i], at + i, row)", "x[i], at, row)"),
     Mutation("column index shifted", "reduce_f32_column_argmax", STATES, "      index = at;", "      index = at + 1;"),
     Mutation("mean square without length", "rmsnorm_bf16_shared", OPERATORS,
-             "    row.scale = rsqrtf(state.sum / length + eps);\n  }\n"
-             "  __device__ __forceinline__ static float apply(float x, const RowScale& row) { return x *",
-             "    row.scale = rsqrtf(state.sum + eps);\n  }\n"
-             "  __device__ __forceinline__ static float apply(float x, const RowScale& row) { return x *"),
+             "    row.scale = rsqrtf(state.sum / length + eps);\n  }\n  __device__",
+             "    row.scale = rsqrtf(state.sum + eps);\n  }\n  __device__"),
 )  # fmt: skip
 
 test_the_unbroken_kernel_is_clean, test_every_mutation_is_reported = mutation_tests(MUTATIONS, "softmax_f32_shared")

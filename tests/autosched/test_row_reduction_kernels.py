@@ -36,8 +36,9 @@ SAMPLED: tuple[RowProblem, ...] = (
     Reduce(1, 1),
 )
 BASE: dict[str, Value] = {
-    "lanes": 32, "subgroups": 2, "kept_subgroups": 1, "batch": 1, "vector": 1, "unroll": 2, "split": 1,
-    "keep": "reload", "passes": "one", "min_blocks": 1,
+    "lanes": 32, "subgroups": 2, "kept_subgroups": 1, "batch": 1, "vector": 1, "peel": "no", "unroll": 2,
+    "split": 1,
+    "keep": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
 }  # fmt: skip
 
 
@@ -67,6 +68,10 @@ ROUTES: list[dict[str, Value]] = [
     {"keep": "shared", "vector": 4, "passes": "two"},
     {"lanes": 4, "vector": 4, "unroll": 1},
     {"split": 4},
+    {"vector": 4, "peel": "yes"},
+    {"vector": 4, "peel": "yes", "split": 2, "unroll": 1},
+    {"vector": 4, "peel": "yes", "keep": "shared", "passes": "two"},
+    {"vector": 4, "peel": "yes", "keep": "registers", "unroll": 1, "batch": 2},
 ]
 
 
@@ -74,7 +79,7 @@ ROUTES: list[dict[str, Value]] = [
 @pytest.mark.parametrize("changes", ROUTES, ids=lambda c: "-".join(f"{k}={v}" for k, v in c.items()) or "plain")
 def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, Value]) -> None:
     """Inputs of 1e4 do not overflow; infinities and NaN come out as numpy's formula has them, in every place."""
-    columns = 260
+    columns = 261 if changes.get("peel") == "yes" else 260
     x = np.random.default_rng(0).standard_normal((12, columns)).astype(np.float32)
     x[0] = 1e4
     x[1] = np.linspace(-1e4, 1e4, columns)
@@ -116,37 +121,60 @@ def test_reductions_keep_nan_and_infinity_as_numpy_does(kind: str, axis: str) ->
     x = x if axis == "row" else np.ascontiguousarray(x.T)
     problem = Reduce(*x.shape, dtype="f32", out="u32" if kind == "argmax" else "f32", kind=kind, axis=axis)
     wanted, allowed = problem.reference({"x": x})["out"], problem.tolerance({"x": x})["out"]
-    for changes in ({}, {"lanes": 4, "subgroups": 4, "vector": 2}, {"split": 4, "unroll": 1}, {"batch": 2}):
+    routes = ({}, {"lanes": 4, "subgroups": 4, "vector": 2}, {"split": 4, "unroll": 1}, {"batch": 2})
+    for changes in (*routes, *(({"vector": 4, "peel": "yes", "split": s} for s in (1, 2)) if axis == "row" else ())):
         found = run(problem, changes, {"x": x})  # type: ignore[arg-type]
         finite = np.isfinite(wanted)
         assert np.array_equal(found[~finite], wanted[~finite], equal_nan=True), changes
         assert (np.abs(found[finite] - wanted[finite]) <= allowed[finite]).all(), changes
 
 
+def routes_of(problem: RowProblem) -> list[dict[str, Value]]:
+    """Those that the problem has: rows that vectors divide are not peeled."""
+    peel = "yes" if problem.columns % 4 else "no"
+    return [c for c in ROUTES if c.get("peel", "no") == peel and ("passes" not in c or len(problem.passes) == 2)]
+
+
+@pytest.mark.parametrize("columns", [96, 97])
 @pytest.mark.parametrize("kind", [RmsNorm, LayerNorm])
-def test_normalizations_spread_nan_over_their_row_alone(kind: type[RowProblem]) -> None:
-    problem = kind(4, 96, dtype="f32", out="f32")
+def test_normalizations_spread_nan_over_their_row_alone(kind: type[RowProblem], columns: int) -> None:
+    problem = kind(4, columns, dtype="f32", out="f32")
     inputs = problem.random_inputs(0)
     inputs["x"] = inputs["x"].copy()
-    inputs["x"][1, 95] = np.nan
+    inputs["x"][1, columns - 1] = np.nan
     inputs["x"][2, 0] = np.inf
     wanted = problem.reference(inputs)["out"]
-    routes = ROUTES if kind is LayerNorm else [c for c in ROUTES if "passes" not in c]
-    for changes in routes:
+    for changes in routes_of(problem):
         found = run(problem, changes, inputs)
         assert (np.isnan(found) == np.isnan(wanted)).all()
         assert np.isnan(found[1]).all() and not np.isnan(found[[0, 3]]).any()
 
 
-def test_layernorm_of_values_far_from_zero_keeps_its_digits() -> None:
+@pytest.mark.parametrize("columns", [640, 641])
+def test_layernorm_of_values_far_from_zero_keeps_its_digits(columns: int) -> None:
     """A mean of 3000 deviations: the mean of the squares minus the square of the mean would be noise in f32."""
-    problem = LayerNorm(3, 640, dtype="f32", out="f32")
+    problem = LayerNorm(3, columns, dtype="f32", out="f32")
     inputs = problem.random_inputs(5)
     inputs["x"] = inputs["x"] + np.float32(3000.0)
     wanted, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
-    for changes in ROUTES:
+    for changes in routes_of(problem):
         found = run(problem, changes, inputs)
         assert (np.abs(found - wanted) <= np.maximum(allowed, 2e-3)).all(), changes
+
+
+def test_peeled_rows_ask_for_fewer_vectors_of_no_more_sectors() -> None:
+    """777 columns of f16: 2 of each row's 98 or 99 vectors are read by element, the others 16 bytes at a time."""
+    problem = Softmax(8, 777)
+    inputs = problem.random_inputs(0)
+
+    def loads(changes: dict[str, Value]) -> tuple[int, int]:
+        result = emulate(generate(problem, Schedule.from_json("softmax", {**BASE, **changes}), H200), inputs)
+        sites = [s for s in result.global_sites if s.instruction.startswith("ld")]
+        return sum(s.requests for s in sites), sum(s.sectors for s in sites)
+
+    plain = loads({"keep": "registers", "unroll": 1})
+    peeled = loads({"keep": "registers", "unroll": 1, "vector": 8, "peel": "yes"})
+    assert peeled[0] < 0.7 * plain[0] and peeled[1] <= plain[1]
 
 
 def test_split_rows_add_up_the_same_way_every_time() -> None:

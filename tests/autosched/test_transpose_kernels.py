@@ -10,11 +10,13 @@ from static_asserts import asserted_rules
 
 from autosched.codegen import generate
 from measurements.compile import CompileFailure, CompilePool
+from search_spaces.cache_hints import LOAD_HINTS, STORE_HINTS
 from search_spaces.copy import Copy
 from search_spaces.copy.space import laws as copy_laws
 from search_spaces.devices import device
 from search_spaces.family import family
 from search_spaces.problem import Problem
+from search_spaces.row_reduction import Softmax
 from search_spaces.transpose import Transpose
 from search_spaces.transpose.space import laws
 
@@ -23,7 +25,7 @@ PROBLEM = Transpose(96, 96, dtype="u32")
 GOOD: dict[str, int | str] = {
     "tile_rows": 32, "tile_columns": 32, "threads": 64, "copy": "ld.global", "load_vector": 4, "load_columns": 8,
     "block_rows": 4, "store_vector": 4, "store_columns": 4, "layout": "none", "block_tiles": 1, "stages": 1,
-    "min_blocks": 1, "raster": "row",
+    "x_cache": "none", "out_cache": "none", "min_blocks": 1, "raster": "row",
 }  # fmt: skip
 
 
@@ -89,3 +91,20 @@ def test_the_register_route_needs_no_shared_memory() -> None:
     good = family("transpose").space(PROBLEM, H200).sample(1, 0)[0].replace(**GOOD)
     assert generate(PROBLEM, good, H200).dynamic_shared_bytes == 0
     assert generate(PROBLEM, good.replace(layout="transpose+pad(4,1)"), H200).dynamic_shared_bytes > 0
+
+
+@pytest.mark.parametrize(
+    "problem", [Copy(64, 64), Transpose(64, 64, dtype="u8"), Softmax(64, 64)], ids=lambda p: p.family
+)
+def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
+    whole = family(problem.family).space(problem, H200)
+    first = next(
+        s
+        for s in whole.sample(40, seed=0)
+        if "cp.async" not in s.to_json().values() and s.to_json().get("keep") != "shared"
+    )
+    hints = [{"x_cache": x, "out_cache": out} for x in LOAD_HINTS for out in STORE_HINTS]
+    with CompilePool() as pool:
+        results = pool.compile_many([generate(problem, first.replace(**h), H200) for h in hints], H200.arch)
+        cubins = {result.digest for _, result in results if not isinstance(result, CompileFailure)}
+    assert len(cubins) == len(hints) == 8

@@ -12,6 +12,8 @@ struct Config {
   static constexpr int blocks = 17;
   static constexpr bool grid_order = true;
   static constexpr bool async = true;
+  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
+  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

@@ -12,6 +12,8 @@ struct Config {
   static constexpr int blocks = 2;
   static constexpr bool grid_order = false;
   static constexpr bool async = false;
+  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::no_allocate_l2_256b;
+  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::streaming;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

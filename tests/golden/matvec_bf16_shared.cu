@@ -21,9 +21,10 @@ struct Config {
   static constexpr int accumulators = 48;
   static constexpr int access = 4;
   static constexpr int shared_bytes = 2688;
+  static constexpr bool mma = false;
   static constexpr bool expand_dims = false;
   static constexpr bool x_shared = true;
-  static constexpr autosched::CacheHint w_cache = autosched::CacheHint::no_allocate;
+  static constexpr autosched::LoadHint w_cache = autosched::LoadHint::no_allocate;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)

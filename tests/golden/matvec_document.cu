@@ -21,9 +21,10 @@ struct Config {
   static constexpr int accumulators = 16;
   static constexpr int access = 8;
   static constexpr int shared_bytes = 0;
+  static constexpr bool mma = false;
   static constexpr bool expand_dims = false;
   static constexpr bool x_shared = false;
-  static constexpr autosched::CacheHint w_cache = autosched::CacheHint::none;
+  static constexpr autosched::LoadHint w_cache = autosched::LoadHint::none;
 };
 
 extern "C" __global__ void __launch_bounds__(32, 1)

@@ -21,9 +21,10 @@ struct Config {
   static constexpr int accumulators = 2;
   static constexpr int access = 1;
   static constexpr int shared_bytes = 768;
+  static constexpr bool mma = false;
   static constexpr bool expand_dims = true;
   static constexpr bool x_shared = true;
-  static constexpr autosched::CacheHint w_cache = autosched::CacheHint::no_allocate_l2_256b;
+  static constexpr autosched::LoadHint w_cache = autosched::LoadHint::no_allocate_l2_256b;
 };
 
 extern "C" __global__ void __launch_bounds__(32, 1)

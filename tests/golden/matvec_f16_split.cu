@@ -21,9 +21,10 @@ struct Config {
   static constexpr int accumulators = 4;
   static constexpr int access = 8;
   static constexpr int shared_bytes = 64;
+  static constexpr bool mma = false;
   static constexpr bool expand_dims = true;
   static constexpr bool x_shared = false;
-  static constexpr autosched::CacheHint w_cache = autosched::CacheHint::evict_first;
+  static constexpr autosched::LoadHint w_cache = autosched::LoadHint::evict_first;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

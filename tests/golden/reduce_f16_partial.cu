@@ -23,8 +23,11 @@ struct Config {
   static constexpr bool normalizes = false;
   static constexpr bool has_weight = false;
   static constexpr bool has_bias = false;
+  static constexpr bool peel = false;
   static constexpr float eps = 0.0f;
   static constexpr autosched::Keep keep = autosched::Keep::reload;
+  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
+  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

@@ -23,8 +23,11 @@ struct Config {
   static constexpr bool normalizes = true;
   static constexpr bool has_weight = true;
   static constexpr bool has_bias = false;
+  static constexpr bool peel = false;
   static constexpr float eps = 1e-05f;
   static constexpr autosched::Keep keep = autosched::Keep::shared;
+  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
+  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 3)

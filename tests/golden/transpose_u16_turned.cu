@@ -24,6 +24,8 @@ struct Config {
   static constexpr int stage_bytes = 2304;
   static constexpr int raster_group = 16;
   static constexpr autosched::Raster raster_order = autosched::Raster::grouped;
+  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::no_allocate;
+  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::streaming;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 3)

@@ -24,6 +24,8 @@ struct Config {
   static constexpr int stage_bytes = 0;
   static constexpr int raster_group = 2;
   static constexpr autosched::Raster raster_order = autosched::Raster::grouped;
+  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
+  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

@@ -24,6 +24,8 @@ struct Config {
   static constexpr int stage_bytes = 2176;
   static constexpr int raster_group = 1;
   static constexpr autosched::Raster raster_order = autosched::Raster::column;
+  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
+  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)

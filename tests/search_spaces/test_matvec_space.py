@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,18 @@ from search_spaces.family import family
 from search_spaces.matvec import Matvec
 from search_spaces.matvec.config import config, lowering_config, plan
 from search_spaces.matvec.shrink import shrink
-from search_spaces.matvec.space import aligned_elements, economies, lawful_space, laws, space
+from search_spaces.matvec.space import (
+    MMA_ELEMENTS,
+    MMA_LANES_K,
+    MMA_LANES_N,
+    MMA_ROWS,
+    aligned_elements,
+    economies,
+    lawful_space,
+    laws,
+    mma_row,
+    space,
+)
 
 H200 = device("h200")
 DOCUMENT = Matvec(4, 6656, 16384, out="f32")
@@ -27,7 +40,7 @@ def test_the_space_of_the_document_s_problem_holds_the_document_s_config() -> No
     values = {
         **{"workgroup_m": 2, "workgroup_n": 1, "thread": 8, "lane_basis_n": 1, "lane_basis_k": 32},
         **{"subgroup_basis_n": 1, "subgroup_basis_k": 1, "partial_reduction": 256, "expand_dims": "no"},
-        **{"k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
+        **{"intrinsic": "fma", "k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
     }
     assert not whole.explain(values)
     (schedule,) = whole.schedules(whole.columns([values]))
@@ -52,8 +65,9 @@ def test_sampled_schedules_break_no_rule(problem: Matvec, name: str) -> None:
 def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
-    for problem in PROBLEMS:
-        whole = space(problem, H200)
+    old = replace(H200, name="old", sm=75, arch="sm_75")
+    for problem, target in [*((p, H200) for p in PROBLEMS), (DOCUMENT, old)]:
+        whole = space(problem, target)
         for _ in range(200):
             for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
                 refused.setdefault(violation.rule, violation.reason)
@@ -68,11 +82,12 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
     for schedule in space(problem, H200).sample(60, seed=1):
         p = plan(problem, schedule, H200)
         lowering = p.lowering
-        assert lowering.accumulators_per_thread() == lawful_space(problem, H200).describe(schedule)["accumulators"]
-        assert (
-            f"static constexpr int accumulators = {lowering.accumulators_per_thread()};"
-            in config(problem, schedule, H200).members
-        )
+        accumulators = lowering.accumulators_per_thread()
+        if p.mma:  # rows of x fill the columns of fragments, and lanes along k share their sums
+            padded = -(-p.tile[0] // 8) * 8
+            accumulators = accumulators // p.tile[0] * padded // lowering.lane_basis.tile[2]
+        assert accumulators == lawful_space(problem, H200).describe(schedule)["accumulators"]
+        assert f"static constexpr int accumulators = {accumulators};" in config(problem, schedule, H200).members
         assert lowering.lane_basis.size == H200.warp_size
         assert lowering.subgroup_basis.size * H200.warp_size == p.threads
         assert lowering.tile()[:2] == p.tile[:2]
@@ -119,4 +134,23 @@ def test_work_counts_what_the_kernel_moves() -> None:
         w_bytes = 2 * schedule.integer("workgroup_n") * DOCUMENT.k / schedule.integer("split_k")
         assert counted.load_bytes >= w_bytes
         assert counted.shared_wavefronts * 128 >= w_bytes
-        assert counted.instructions * 64 >= counted.flops  # 32 FMAs an instruction, the rest on top
+        # 32 FMAs an instruction, or a fragment of 16 x 8 x 16; the rest on top
+        assert counted.instructions * (2 * 16 * 8 * 16 if counted.unit == "mma" else 64) >= counted.flops
+
+
+def test_fragments_of_contiguous_k_multiply_right() -> None:
+    """Lane (g, t) has 4 neighbours of k of rows g and g + 8 of w, and of row g of x: other k than the instruction says,
+    but the same of both, and the sums are those of w @ x.T."""
+    row = mma_row(DOCUMENT)
+    assert (row.m, row.k) == (MMA_LANES_N * MMA_ROWS, MMA_LANES_K * MMA_ELEMENTS)
+    rng = np.random.default_rng(0)
+    w, x = (
+        rng.integers(-4, 5, (row.m, row.k)).astype(np.float32),
+        rng.integers(-4, 5, (row.n, row.k)).astype(np.float32),
+    )
+    g, t = np.divmod(np.arange(32)[:, None], MMA_LANES_K)
+    first, second = t * MMA_ELEMENTS + np.arange(2), t * MMA_ELEMENTS + 2 + np.arange(2)
+    a = np.hstack([w[g, first], w[g + 8, first], w[g, second], w[g + 8, second]])
+    b = np.hstack([x[g, first], x[g, second]])
+    sums = row.execute_fragments(a, b, np.zeros((32, 4), dtype=np.float32))
+    assert np.array_equal(row.c.collect(sums), w @ x.T)

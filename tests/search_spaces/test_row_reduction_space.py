@@ -10,7 +10,7 @@ from search_spaces.family import family
 from search_spaces.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
 from search_spaces.row_reduction.config import config, lowering_config, plan
 from search_spaces.row_reduction.shrink import shrink
-from search_spaces.row_reduction.space import chunk_length, economies, lawful_space, laws, space
+from search_spaces.row_reduction.space import chunk_length, economies, lawful_space, laws, row_span, space
 from search_spaces.schedule import Schedule
 
 H200 = device("h200")
@@ -92,9 +92,11 @@ def test_plans_cover_the_problem_and_fit(problem: RowProblem) -> None:
         p = plan(problem, schedule, H200)
         assert p.tiles * p.kept_tile >= problem.kept_extent > (p.tiles - 1) * p.kept_tile
         assert p.blocks == p.tiles * problem.outer * p.split
-        assert p.split * p.chunk >= problem.length > (p.split - 1) * p.chunk
+        assert p.split * p.chunk >= row_span(problem, p.vector, p.peeled)
+        assert problem.length > (p.split - 1) * p.chunk
         assert p.steps * p.step >= p.chunk
-        assert problem.contiguous % p.vector == 0 and (not problem.along or p.chunk % p.vector == 0)
+        assert p.peeled or problem.contiguous % p.vector == 0
+        assert not problem.along or p.split == 1 or p.chunk % p.vector == 0
         assert p.combine_at + p.combine_bytes <= p.keep_at <= p.shared_bytes <= H200.shared_per_block
         arguments = config(problem, schedule, H200).arguments
         assert [a.name for a in arguments if a.role == "workspace"] == (["partials", "counters"] if p.split > 1 else [])
@@ -137,8 +139,9 @@ def test_work_counts_what_is_moved() -> None:
 
 def test_a_schedule_that_breaks_a_law_makes_no_config() -> None:
     values: dict[str, int | str] = {
-        "lanes": 32, "subgroups": 1, "kept_subgroups": 1, "batch": 1, "vector": 2, "unroll": 1, "split": 1,
-        "keep": "reload", "passes": "one", "min_blocks": 1,
+        "lanes": 32, "subgroups": 1, "kept_subgroups": 1, "batch": 1, "vector": 2, "peel": "no", "unroll": 1,
+        "split": 1,
+        "keep": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
     }  # fmt: skip
     schedule = Schedule.from_json("softmax", values)
     with pytest.raises(ValueError, match=r"^vector_alignment: .* lines of contiguous memory have 777 elements"):

@@ -28,6 +28,16 @@ __device__ __forceinline__ float get_element(const Packet<Bytes>& p, int i) {
   }
 }
 
+// Puts an element into a packet of zeros, at i.
+template <class T, int Bytes>
+__device__ __forceinline__ void put_element(Packet<Bytes>& p, int i, const Packet<int(sizeof(T))>& element) {
+  if constexpr (sizeof(T) == 4) {
+    p.word[i] = element.word[0];
+  } else {
+    p.word[i / 2] |= unsigned(element.half) << (16 * (i % 2));
+  }
+}
+
 // The bits of x rounded to T, in the low bits of a word.
 template <class T>
 __device__ __forceinline__ unsigned round_to(float x) {

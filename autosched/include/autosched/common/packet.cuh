@@ -16,6 +16,17 @@ inline constexpr bool is_same = false;
 template <class A>
 inline constexpr bool is_same<A, A> = true;
 
+template <bool Condition, class Yes, class No>
+struct Conditional {
+  using type = Yes;
+};
+template <class Yes, class No>
+struct Conditional<false, Yes, No> {
+  using type = No;
+};
+template <bool Condition, class Yes, class No>
+using conditional = typename Conditional<Condition, Yes, No>::type;
+
 template <int Bytes>
 struct alignas(Bytes) Packet {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "a packet is 1, 2, 4, 8 or 16 bytes");

@@ -4,6 +4,7 @@
 // Through registers, or by cp.async through shared memory, `stages` rounds ahead. A thread reads back only what it
 // copied itself, so that no barrier is needed.
 #pragma once
+#include <autosched/common/cache_hints.cuh>
 #include <autosched/common/packet.cuh>
 #include <autosched/ptx/cp_async.cuh>
 #include <autosched/ptx/global_memory.cuh>
@@ -60,14 +61,14 @@ struct Copy {
         if constexpr (C::async) {
           held[u] = ptx::ld_shared<width>(slot(shared, r, u));
         } else {
-          held[u] = ptx::ld_global_nc<width>(x + at);
+          held[u] = load_read_only<C::x_cache, width>(x + at);
         }
       }
     }
 #pragma unroll
     for (int u = 0; u < C::unroll; ++u) {
       const long long at = first + u * C::threads;
-      if (at < vectors) ptx::st_global(out + at, held[u]);
+      if (at < vectors) store<C::out_cache>(out + at, held[u]);
     }
   }
 

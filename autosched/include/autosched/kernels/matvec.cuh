@@ -5,39 +5,26 @@
 // workgroup_n of out and walks k in steps of partial_reduction. Along n and k, coordinates are those of its
 // NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread being 1 along n. Every
 // thread has all the block's rows of m. Not expanded, each element of a thread's vector has an accumulator of its own
-// until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another on one accumulator.
+// until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another on one accumulator,
+// or, for several m, by mma.sync, straight from the registers that were loaded.
 //
 // Config (search_spaces/matvec/config.py writes it):
 //   sizes         m, n, k
 //   LoweringConfig  workgroup_m/n, thread, lane_basis_n/k, subgroup_basis_n/k, partial_reduction, expand_dims
 //   accumulators  of a thread, as the LoweringConfig counts them
-//   the rest      T, Out, access (elements of one load), k_unroll, split_k, x_shared, w_cache, shared_bytes
+//   the rest      T, Out, mma, access (elements of one load), k_unroll, split_k, x_shared, w_cache, shared_bytes
 #pragma once
+#include <autosched/common/cache_hints.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
+#include <autosched/intrinsics/mma_sync.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>
-#include <autosched/ptx/global_cache_hints.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 
 namespace autosched {
-
-enum class CacheHint { none, no_allocate, evict_first, no_allocate_l2_256b };
-
-template <CacheHint Hint, int Bytes>
-__device__ __forceinline__ Packet<Bytes> load_read_only(const void* address) {
-  if constexpr (Hint == CacheHint::no_allocate) {
-    return ptx::ld_global_nc_no_allocate<Bytes>(address);
-  } else if constexpr (Hint == CacheHint::evict_first) {
-    return ptx::ld_global_nc_evict_first<Bytes>(address);
-  } else if constexpr (Hint == CacheHint::no_allocate_l2_256b) {
-    return ptx::ld_global_nc_no_allocate_l2_256b<Bytes>(address);
-  } else {
-    return ptx::ld_global_nc<Bytes>(address);
-  }
-}
 
 template <class Config>
 struct Matvec {
@@ -56,13 +43,15 @@ struct Matvec {
                 "rule access: a load is aligned, inside the thread's vector, and at most 16 bytes");
 
   // What a thread holds of a step.
-  static constexpr int rows_m = C::workgroup_m;
+  using Mma = MmaSync<T>;
+  static constexpr int rows_x = C::mma ? ceil_div(C::workgroup_m, Mma::n) : C::workgroup_m;
   static constexpr int rows_n = C::workgroup_n / (C::subgroup_basis_n * C::lane_basis_n);
   static constexpr int batches_k = C::partial_reduction / (C::subgroup_basis_k * C::lane_basis_k * C::thread);
   static constexpr int carried = C::expand_dims ? 1 : C::thread;  // accumulators of one vector
-  using Accumulators = float[rows_m][rows_n][batches_k][carried];
-  static_assert(sizeof(Accumulators) == C::accumulators * sizeof(float),
-                "rule accumulators: a thread carries as many as the LoweringConfig says");
+  static_assert(!C::mma || (C::lane_basis_n == 8 && rows_n % 2 == 0),
+                "rule fragment_n: a fragment has 16 rows of w, two for each of 8 lanes");
+  static_assert(!C::mma || (C::lane_basis_k == 4 && C::thread % 4 == 0 && C::expand_dims),
+                "rule fragment_k: four lanes have 4 elements each of a fragment's k, added up by the instruction");
 
   static constexpr int tiles_m = ceil_div(C::m, C::workgroup_m), tiles_n = ceil_div(C::n, C::workgroup_n);
   static constexpr int steps = ceil_div(C::k, C::partial_reduction);
@@ -70,94 +59,177 @@ struct Matvec {
   static_assert((C::split_k - 1) * steps_of_split < steps, "rule split_k: every split needs a step of k");
 
   // Shared memory: the block's rows of x over the k of its split, zero behind the end of k; then the sums of a tile,
-  // one for each subgroup along k.
+  // one for each subgroup along k. Fragments are read from several rows at a time: these begin in different banks.
   static constexpr int slab_k = steps_of_split * C::partial_reduction;
-  static constexpr int slab_bytes = C::x_shared ? ceil_div(C::workgroup_m * slab_k * int(sizeof(T)), 16) * 16 : 0;
+  static constexpr int line_pad = C::thread * int(sizeof(T)) > 16 ? 16 : 4 * C::thread * int(sizeof(T));
+  static constexpr int line_bytes =
+      C::mma ? ceil_div(slab_k * int(sizeof(T)), 128) * 128 + line_pad : slab_k * int(sizeof(T));
+  static constexpr int slab_bytes = C::x_shared ? ceil_div(C::workgroup_m * line_bytes, 16) * 16 : 0;
   static constexpr int results = C::workgroup_m * C::workgroup_n;
   static constexpr bool through_shared = C::subgroup_basis_k > 1 || C::split_k > 1;
   static_assert(C::shared_bytes == slab_bytes + (through_shared ? results * C::subgroup_basis_k * 4 : 0),
                 "rule shared_memory: x and the sums fill the block's shared memory");
 
-  // The thread's vector as it is loaded from global memory.
+  // A thread's elements of one row for a batch, loaded Access at a time.
+  template <int Access>
   struct Vector {
-    Packet<C::access * int(sizeof(T))> part[C::thread / C::access];
+    Packet<Access * int(sizeof(T))> part[C::thread / Access];
 
-    __device__ __forceinline__ float operator[](int e) const {
-      return get_element<T>(part[e / C::access], e % C::access);
+    __device__ __forceinline__ float operator[](int e) const { return get_element<T>(part[e / Access], e % Access); }
+    // Elements 2 w and 2 w + 1, as a fragment has them.
+    __device__ __forceinline__ unsigned word(int w) const {
+      if constexpr (Access == 1) {
+        return unsigned(part[2 * w].half) | unsigned(part[2 * w + 1].half) << 16;
+      } else {
+        return part[2 * w / Access].word[2 * w % Access / 2];
+      }
     }
-    // From element `k` of a row on. Guarded: what lies behind the end of k is zero and not read.
-    template <CacheHint Hint, bool Guarded>
-    __device__ __forceinline__ void load(const T* row, int k) {
+    // From element `k` of a row in global memory on. Guarded: what lies behind the end of k is zero and not read.
+    template <LoadHint Hint, bool Guarded>
+    __device__ __forceinline__ void load_global(const T* row, int k) {
 #pragma unroll
-      for (int p = 0; p < C::thread / C::access; ++p) {
+      for (int p = 0; p < C::thread / Access; ++p) {
         if constexpr (Guarded) {
           part[p] = {};
-          if (k + p * C::access >= C::k) continue;
+          if (k + p * Access >= C::k) continue;
         }
-        part[p] = load_read_only<Hint, C::access * int(sizeof(T))>(row + k + p * C::access);
+        part[p] = load_read_only<Hint, Access * int(sizeof(T))>(row + k + p * Access);
+      }
+    }
+    __device__ __forceinline__ void load_shared(unsigned address) {
+#pragma unroll
+      for (int p = 0; p < C::thread / Access; ++p) {
+        part[p] = ptx::ld_shared<Access * int(sizeof(T))>(address + unsigned(p * Access * int(sizeof(T))));
       }
     }
   };
+  using VectorOfW = Vector<C::access>;
+  static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::thread < widest ? C::thread : widest;
+  using VectorOfX = Vector<C::x_shared ? shared_access : C::access>;
 
-  // Where the vectors of x come from: the slab in shared memory, or global memory through L1.
+  // Where this thread's rows of x are: in the slab in shared memory, or in global memory and read through L1.
   struct RowsOfX {
-    const T* global[C::x_shared ? 1 : rows_m];  // row starts
-    unsigned slab;                              // address of the slab's element k = 0
+    const T* global[rows_x];
+    unsigned slab[rows_x];  // addresses of element k = 0
 
     template <bool Guarded>
-    __device__ __forceinline__ void load(float (&x)[C::thread], int i, int k) const {
+    __device__ __forceinline__ VectorOfX load(int i, int k) const {
+      VectorOfX x;
       if constexpr (C::x_shared) {
-        constexpr int width = C::thread * int(sizeof(T)) < 16 ? C::thread : 16 / int(sizeof(T));
-        const unsigned from = slab + unsigned((i * slab_k + k) * int(sizeof(T)));
-#pragma unroll
-        for (int e = 0; e < C::thread; e += width) {
-          const auto packet = ptx::ld_shared<width * int(sizeof(T))>(from + unsigned(e * int(sizeof(T))));
-#pragma unroll
-          for (int f = 0; f < width; ++f) x[e + f] = get_element<T>(packet, f);
-        }
+        x.load_shared(slab[i] + unsigned(k * int(sizeof(T))));
       } else {
-        Vector v;
-        v.template load<CacheHint::none, Guarded>(global[i], k);
+        x.template load_global<LoadHint::none, Guarded>(global[i], k);
+      }
+      return x;
+    }
+  };
+
+  // What a thread carries around the loop. `add` multiplies its vectors of w of batch b by those of x at element k;
+  // `finish` calls use(i, j, sum) in one thread for each row i of the block's x and j of that thread's w.
+  struct SumsOfFma {
+    float x[rows_x][rows_n][batches_k][carried] = {};
+
+    template <bool Guarded>
+    __device__ __forceinline__ void add(const VectorOfW (&w)[rows_n], const RowsOfX& rows, int b, int k) {
 #pragma unroll
-        for (int e = 0; e < C::thread; ++e) x[e] = v[e];
+      for (int i = 0; i < rows_x; ++i) {
+        const VectorOfX v = rows.template load<Guarded>(i, k);
+#pragma unroll
+        for (int j = 0; j < rows_n; ++j) {
+#pragma unroll
+          for (int e = 0; e < C::thread; ++e) {
+            float& sum = x[i][j][b][C::expand_dims ? 0 : e];
+            sum = fmaf(v[e], w[j][e], sum);
+          }
+        }
+      }
+    }
+    // Lanes along k have a part of each sum.
+    template <class Use>
+    __device__ __forceinline__ void finish(int lane, Use use) const {
+#pragma unroll
+      for (int i = 0; i < rows_x; ++i) {
+#pragma unroll
+        for (int j = 0; j < rows_n; ++j) {
+          SumState state;
+#pragma unroll
+          for (int b = 0; b < batches_k; ++b) {
+#pragma unroll
+            for (int e = 0; e < carried; ++e) state.sum += x[i][j][b][e];
+          }
+          reduce_lanes<C::lane_basis_k, 1>(state);
+          if (lane % C::lane_basis_k == 0) use(i, j, state.sum);
+        }
       }
     }
   };
+
+  // Rows of w are the rows of a fragment's A, rows of x the columns of its B. Lanes hold k in fragments as it suits
+  // their loads: a sum has no order, so A and B need only agree. Lanes along k share one sum of the instruction, and
+  // each has some columns of it.
+  struct SumsOfMma {
+    typename Mma::FragmentC c[rows_x][rows_n / 2][batches_k] = {};
+
+    template <bool Guarded>
+    __device__ __forceinline__ void add(const VectorOfW (&w)[rows_n], const RowsOfX& rows, int b, int k) {
+#pragma unroll
+      for (int i = 0; i < rows_x; ++i) {
+        const VectorOfX v = rows.template load<Guarded>(i, k);
+#pragma unroll
+        for (int j = 0; j < rows_n; j += 2) {
+#pragma unroll
+          for (int word = 0; word < C::thread / 2; word += 2) {
+            const typename Mma::FragmentA left = {
+                {w[j].word(word), w[j + 1].word(word), w[j].word(word + 1), w[j + 1].word(word + 1)}};
+            const typename Mma::FragmentB right = {{v.word(word), v.word(word + 1)}};
+            Mma::template multiply<void, void>(c[i][j / 2][b], left, right);
+          }
+        }
+      }
+    }
+    template <class Use>
+    __device__ __forceinline__ void finish(int lane, Use use) const {
+#pragma unroll
+      for (int i = 0; i < rows_x; ++i) {
+#pragma unroll
+        for (int r = 0; r < Mma::c_registers; ++r) {
+          const int row = i * Mma::n + Mma::c_col(lane, r / Mma::c_run) + r % Mma::c_run;
+          if (C::workgroup_m % Mma::n != 0 && row >= C::workgroup_m) continue;
+#pragma unroll
+          for (int j = 0; j < rows_n; j += 2) {
+            float sum = 0.0f;
+#pragma unroll
+            for (int b = 0; b < batches_k; ++b) sum += c[i][j / 2][b].x[r];
+            use(row, j + r / Mma::c_run, sum);
+          }
+        }
+      }
+    }
+  };
+  using Sums = conditional<C::mma, SumsOfMma, SumsOfFma>;
+  static_assert(sizeof(Sums) == C::accumulators * sizeof(float),
+                "rule accumulators: a thread carries as many as the LoweringConfig says");
 
   // Steps of the reduction from element k of this thread on: all of w is asked for before any of it is used.
   template <int Steps, bool Guarded>
-  __device__ static __forceinline__ void multiply(Accumulators& acc, const RowsOfX& x_rows,
-                                                  const T* const (&w_rows)[rows_n], int k) {
-    Vector w[Steps][batches_k][rows_n];
+  __device__ static __forceinline__ void multiply(Sums& sums, const RowsOfX& x_rows, const T* const (&w_rows)[rows_n],
+                                                  int k) {
+    VectorOfW w[Steps][batches_k][rows_n];
+    const auto start = [&](int s, int b) { return k + s * C::partial_reduction + b * C::lane_basis_k * C::thread; };
 #pragma unroll
     for (int s = 0; s < Steps; ++s) {
 #pragma unroll
       for (int b = 0; b < batches_k; ++b) {
 #pragma unroll
         for (int j = 0; j < rows_n; ++j) {
-          w[s][b][j].template load<C::w_cache, Guarded>(
-              w_rows[j], k + s * C::partial_reduction + b * C::lane_basis_k * C::thread);
+          w[s][b][j].template load_global<C::w_cache, Guarded>(w_rows[j], start(s, b));
         }
       }
     }
 #pragma unroll
     for (int s = 0; s < Steps; ++s) {
 #pragma unroll
-      for (int b = 0; b < batches_k; ++b) {
-#pragma unroll
-        for (int i = 0; i < rows_m; ++i) {
-          float x[C::thread];
-          x_rows.template load<Guarded>(x, i, k + s * C::partial_reduction + b * C::lane_basis_k * C::thread);
-#pragma unroll
-          for (int j = 0; j < rows_n; ++j) {
-#pragma unroll
-            for (int e = 0; e < C::thread; ++e) {
-              float& sum = acc[i][j][b][C::expand_dims ? 0 : e];
-              sum = fmaf(x[e], w[s][b][j][e], sum);
-            }
-          }
-        }
-      }
+      for (int b = 0; b < batches_k; ++b) sums.template add<Guarded>(w[s][b], x_rows, b, start(s, b));
     }
   }
 
@@ -169,7 +241,7 @@ struct Matvec {
       const int row = at / packets, k = k0 + at % packets * C::access;
       const bool inside = k < C::k;
       const T* from = x + (inside ? row_of_x(m0 + row) * C::k + k : 0);  // not read when nothing is copied
-      const unsigned to = slab + unsigned(at * bytes);
+      const unsigned to = slab + unsigned(row * line_bytes + at % packets * bytes);
       if constexpr (bytes == 16) {
         ptx::cp_async_cg(to, from, inside ? bytes : 0);
       } else if constexpr (bytes >= 4) {
@@ -247,61 +319,52 @@ struct Matvec {
     const int thread_k = (subgroup_k * batches_k * C::lane_basis_k + lane_k) * C::thread;
 
     RowsOfX x_rows;
-    if constexpr (C::x_shared) {
-      copy_x(x, ptx::shared_memory(), m0, k0);
-      x_rows.slab = ptx::shared_memory() - unsigned(k0 * int(sizeof(T)));
-    } else {
+    if constexpr (C::x_shared) copy_x(x, ptx::shared_memory(), m0, k0);
 #pragma unroll
-      for (int i = 0; i < rows_m; ++i) x_rows.global[i] = x + row_of_x(m0 + i) * C::k;
+    for (int i = 0; i < rows_x; ++i) {
+      // Columns of a fragment that the tile lacks repeat its last row, and are dropped with the sums.
+      int row = C::mma ? i * Mma::n + lane_n : i;
+      if (row >= C::workgroup_m) row = C::workgroup_m - 1;
+      if constexpr (C::x_shared) {
+        x_rows.slab[i] = ptx::shared_memory() + unsigned(row * line_bytes - k0 * int(sizeof(T)));
+      } else {
+        x_rows.global[i] = x + row_of_x(m0 + row) * C::k;
+      }
     }
     const T* w_rows[rows_n];
 #pragma unroll
     for (int j = 0; j < rows_n; ++j) w_rows[j] = w + row_of_w(n0 + thread_n + j * C::lane_basis_n) * C::k;
 
-    Accumulators acc = {};
+    Sums sums;
     const int last = first + steps_of_split < steps ? first + steps_of_split : steps;
     constexpr int whole_steps = C::k / C::partial_reduction;  // without a partial last one
     const int whole = last < whole_steps ? last : whole_steps;
     int step = first;
 #pragma unroll 1
     for (; step + C::k_unroll <= whole; step += C::k_unroll) {
-      multiply<C::k_unroll, false>(acc, x_rows, w_rows, step * C::partial_reduction + thread_k);
+      multiply<C::k_unroll, false>(sums, x_rows, w_rows, step * C::partial_reduction + thread_k);
     }
     if constexpr (C::k_unroll > 1) {
 #pragma unroll 1
       for (; step < whole; ++step) {
-        multiply<1, false>(acc, x_rows, w_rows, step * C::partial_reduction + thread_k);
+        multiply<1, false>(sums, x_rows, w_rows, step * C::partial_reduction + thread_k);
       }
     }
     if constexpr (C::k % C::partial_reduction != 0) {
-      if (step < last) multiply<1, true>(acc, x_rows, w_rows, step * C::partial_reduction + thread_k);
+      if (step < last) multiply<1, true>(sums, x_rows, w_rows, step * C::partial_reduction + thread_k);
     }
 
-    // What a thread carried, then the lanes along k, then the subgroups along k.
-    const unsigned sums = ptx::shared_memory() + unsigned(slab_bytes);
-#pragma unroll
-    for (int i = 0; i < rows_m; ++i) {
-#pragma unroll
-      for (int j = 0; j < rows_n; ++j) {
-        SumState state;
-#pragma unroll
-        for (int b = 0; b < batches_k; ++b) {
-#pragma unroll
-          for (int e = 0; e < carried; ++e) state.sum += acc[i][j][b][e];
-        }
-        reduce_lanes<C::lane_basis_k, 1>(state);
-        const int n = thread_n + j * C::lane_basis_n;
-        if (lane_k == 0) {
-          if constexpr (through_shared) {
-            const int at = (subgroup_k * C::workgroup_m + i) * C::workgroup_n + n;
-            ptx::st_shared(sums + unsigned(at) * 4u, Packet<4>{{ptx::bits_of(state.sum)}});
-          } else {
-            store(out, m0 + i, n0 + n, state.sum);
-          }
-        }
+    const unsigned shared_sums = ptx::shared_memory() + unsigned(slab_bytes);
+    sums.finish(lane, [&](int i, int j, float sum) {
+      const int n = thread_n + j * C::lane_basis_n;
+      if constexpr (through_shared) {
+        const int at = (subgroup_k * C::workgroup_m + i) * C::workgroup_n + n;
+        ptx::st_shared(shared_sums + unsigned(at) * 4u, Packet<4>{{ptx::bits_of(sum)}});
+      } else {
+        store(out, m0 + i, n0 + n, sum);
       }
-    }
-    if constexpr (through_shared) combine(sums, out, partials, counters, tile, split, m0, n0);
+    });
+    if constexpr (through_shared) combine(shared_sums, out, partials, counters, tile, split, m0, n0);
   }
 };
 

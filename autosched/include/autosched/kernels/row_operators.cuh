@@ -13,72 +13,79 @@ struct RowScale {
   float center = 0.0f, scale = 0.0f;
 };
 
-namespace row_operators {
-template <int Pass, class First, class Second>
-struct Choose {
-  using type = First;
+// Parts of operators --------------------------------------------------------------------------------------------------
+
+template <class Only>
+struct OnePass {
+  static constexpr int passes = 1;
+  static constexpr bool indexed = false;  // whether the result is a place
+  template <int>
+  using State = Only;
 };
+
 template <class First, class Second>
-struct Choose<1, First, Second> {
-  using type = Second;
+struct TwoPasses {
+  static constexpr int passes = 2;
+  static constexpr bool indexed = false;
+  template <int Pass>
+  using State = conditional<Pass == 0, First, Second>;
 };
-}  // namespace row_operators
+
+// `add` of an operator that says what one element does.
+template <class Op>
+struct ByElement {
+  template <int Pass, int Count, class State>
+  __device__ __forceinline__ static void add(State& state, const float* x, int at, const RowScale& row) {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) Op::template add_element<Pass>(state, x[i], at + i, row);
+  }
+};
+
+// exp(x - max) / sum of the same. A row of -infinity, or with +infinity or NaN, is NaN throughout.
+struct SoftmaxElement {
+  __device__ __forceinline__ static float apply(float x, const RowScale& row) {
+    return exponential(x - row.center) * row.scale;
+  }
+};
+
+// (x - mean) / sqrt(variance + eps)
+struct LayerNormElement {
+  __device__ __forceinline__ static float apply(float x, const RowScale& row) { return (x - row.center) * row.scale; }
+};
 
 // Reductions ----------------------------------------------------------------------------------------------------------
 
 template <bool Square, bool Mean>
-struct ReduceSum {
-  static constexpr int passes = 1;
-  static constexpr bool indexed = false;
+struct ReduceSum : OnePass<SumState>, ByElement<ReduceSum<Square, Mean>> {
   template <int>
-  using State = SumState;
-
-  template <int, int Count>
-  __device__ __forceinline__ static void add(SumState& state, const float* x, int, const RowScale&) {
-#pragma unroll
-    for (int i = 0; i < Count; ++i) state.sum = Square ? fmaf(x[i], x[i], state.sum) : state.sum + x[i];
+  __device__ __forceinline__ static void add_element(SumState& state, float x, int, const RowScale&) {
+    state.sum = Square ? fmaf(x, x, state.sum) : state.sum + x;
   }
   __device__ __forceinline__ static float result(const SumState& state, float length) {
     return Mean ? state.sum / length : state.sum;
   }
 };
 
-struct ReduceMax {
-  static constexpr int passes = 1;
-  static constexpr bool indexed = false;
+struct ReduceMax : OnePass<MaxState>, ByElement<ReduceMax> {
   template <int>
-  using State = MaxState;
-
-  template <int, int Count>
-  __device__ __forceinline__ static void add(MaxState& state, const float* x, int, const RowScale&) {
-#pragma unroll
-    for (int i = 0; i < Count; ++i) state.max = ptx::max_nan(state.max, x[i]);
+  __device__ __forceinline__ static void add_element(MaxState& state, float x, int, const RowScale&) {
+    state.max = ptx::max_nan(state.max, x);
   }
   __device__ __forceinline__ static float result(const MaxState& state, float) { return state.max; }
 };
 
-struct ReduceArgMax {
-  static constexpr int passes = 1;
+struct ReduceArgMax : OnePass<ArgMaxState>, ByElement<ReduceArgMax> {
   static constexpr bool indexed = true;
-  template <int>
-  using State = ArgMaxState;
 
-  template <int, int Count>
-  __device__ __forceinline__ static void add(ArgMaxState& state, const float* x, int at, const RowScale&) {
-#pragma unroll
-    for (int i = 0; i < Count; ++i) state.follow(x[i], unsigned(at + i));
+  template <int>
+  __device__ __forceinline__ static void add_element(ArgMaxState& state, float x, int at, const RowScale&) {
+    state.follow(x, unsigned(at));
   }
 };
 
 // Normalizations ------------------------------------------------------------------------------------------------------
 
-// exp(x - max) / sum of the same. A row of -infinity, or with +infinity or NaN, is NaN throughout.
-struct SoftmaxOnePass {
-  static constexpr int passes = 1;
-  static constexpr bool indexed = false;
-  template <int>
-  using State = MaxSumState;
-
+struct SoftmaxOnePass : OnePass<MaxSumState>, SoftmaxElement {
   template <int, int Count>
   __device__ __forceinline__ static void add(MaxSumState& state, const float* x, int, const RowScale&) {
     float max = state.max;
@@ -95,26 +102,15 @@ struct SoftmaxOnePass {
     row.center = state.max;
     row.scale = 1.0f / state.sum;
   }
-  __device__ __forceinline__ static float apply(float x, const RowScale& row) {
-    return exponential(x - row.center) * row.scale;
-  }
 };
 
-struct SoftmaxTwoPasses {
-  static constexpr int passes = 2;
-  static constexpr bool indexed = false;
+struct SoftmaxTwoPasses : TwoPasses<MaxState, SumState>, ByElement<SoftmaxTwoPasses>, SoftmaxElement {
   template <int Pass>
-  using State = typename row_operators::Choose<Pass, MaxState, SumState>::type;
-
-  template <int Pass, int Count>
-  __device__ __forceinline__ static void add(State<Pass>& state, const float* x, int, const RowScale& row) {
-#pragma unroll
-    for (int i = 0; i < Count; ++i) {
-      if constexpr (Pass == 0) {
-        state.max = ptx::max_nan(state.max, x[i]);
-      } else {
-        state.sum += exponential(x[i] - row.center);
-      }
+  __device__ __forceinline__ static void add_element(State<Pass>& state, float x, int, const RowScale& row) {
+    if constexpr (Pass == 0) {
+      state.max = ptx::max_nan(state.max, x);
+    } else {
+      state.sum += exponential(x - row.center);
     }
   }
   template <int Pass>
@@ -125,23 +121,10 @@ struct SoftmaxTwoPasses {
       row.scale = 1.0f / state.sum;
     }
   }
-  __device__ __forceinline__ static float apply(float x, const RowScale& row) {
-    return exponential(x - row.center) * row.scale;
-  }
 };
 
 // x / sqrt(mean(x^2) + eps)
-struct RmsNorm {
-  static constexpr int passes = 1;
-  static constexpr bool indexed = false;
-  template <int>
-  using State = SumState;
-
-  template <int, int Count>
-  __device__ __forceinline__ static void add(SumState& state, const float* x, int, const RowScale&) {
-#pragma unroll
-    for (int i = 0; i < Count; ++i) state.sum = fmaf(x[i], x[i], state.sum);
-  }
+struct RmsNorm : ReduceSum<true, false> {
   template <int>
   __device__ __forceinline__ static void finish(RowScale& row, const SumState& state, float length, float eps) {
     row.scale = rsqrtf(state.sum / length + eps);
@@ -149,13 +132,8 @@ struct RmsNorm {
   __device__ __forceinline__ static float apply(float x, const RowScale& row) { return x * row.scale; }
 };
 
-// (x - mean) / sqrt(variance + eps), mean and variance merged from parts in one pass ...
-struct LayerNormOnePass {
-  static constexpr int passes = 1;
-  static constexpr bool indexed = false;
-  template <int>
-  using State = MomentsState;
-
+// Mean and variance merged from parts in one pass ...
+struct LayerNormOnePass : OnePass<MomentsState>, LayerNormElement {
   template <int, int Count>
   __device__ __forceinline__ static void add(MomentsState& state, const float* x, int, const RowScale&) {
     MomentsState part;
@@ -172,23 +150,14 @@ struct LayerNormOnePass {
     row.center = state.mean;
     row.scale = rsqrtf(state.squares / length + eps);
   }
-  __device__ __forceinline__ static float apply(float x, const RowScale& row) { return (x - row.center) * row.scale; }
 };
 
 // ... or the mean first, then the squares of what is left.
-struct LayerNormTwoPasses {
-  static constexpr int passes = 2;
-  static constexpr bool indexed = false;
-  template <int>
-  using State = SumState;
-
-  template <int Pass, int Count>
-  __device__ __forceinline__ static void add(SumState& state, const float* x, int, const RowScale& row) {
-#pragma unroll
-    for (int i = 0; i < Count; ++i) {
-      const float rest = x[i] - row.center;
-      state.sum = Pass == 0 ? state.sum + x[i] : fmaf(rest, rest, state.sum);
-    }
+struct LayerNormTwoPasses : TwoPasses<SumState, SumState>, ByElement<LayerNormTwoPasses>, LayerNormElement {
+  template <int Pass>
+  __device__ __forceinline__ static void add_element(SumState& state, float x, int, const RowScale& row) {
+    const float rest = x - row.center;
+    state.sum = Pass == 0 ? state.sum + x : fmaf(rest, rest, state.sum);
   }
   template <int Pass>
   __device__ __forceinline__ static void finish(RowScale& row, const SumState& state, float length, float eps) {
@@ -198,7 +167,6 @@ struct LayerNormTwoPasses {
       row.scale = rsqrtf(state.sum / length + eps);
     }
   }
-  __device__ __forceinline__ static float apply(float x, const RowScale& row) { return (x - row.center) * row.scale; }
 };
 
 }  // namespace autosched

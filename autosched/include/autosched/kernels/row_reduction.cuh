@@ -9,11 +9,16 @@
 // With split > 1 several blocks reduce parts of the same rows, and the last of them to finish puts the parts together,
 // in the order of the parts, and does the rest.
 //
+// Rows whose length no vector divides begin anywhere between two vectors. Peeled, such a row is walked in aligned
+// vectors from the one that its first element is in: places along the row then count from the start of that vector,
+// `shift` elements before the row, and elements of a vector that are not the row's are neither read nor written.
+//
 // Config (see search_spaces/row_reduction/config.py, which writes it):
 //   problem   T, Out, Op, outer, length, inner, kept_extent, along, normalizes, has_weight, has_bias, eps
-//   schedule  lanes, subgroups (along the reduced axis), kept_subgroups, batch, vector, unroll, split, keep
+//   schedule  lanes, subgroups (along the reduced axis), kept_subgroups, batch, vector, peel, unroll, split, keep, x_cache, out_cache
 //   derived   kept_tile, chunk (elements of one split), combine_at, keep_at (offsets in shared memory)
 #pragma once
+#include <autosched/common/cache_hints.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
@@ -44,19 +49,21 @@ struct RowReduction {
   static constexpr int kept_each = C::batch * kept_vector;       // kept elements of a thread
   static constexpr int kept_threads = C::kept_subgroups * kept_lanes;
   static constexpr int slots = kept_each * kept_threads;  // kept elements of the block, as shared memory has them
+  static constexpr bool peel = C::peel && C::vector > 1;
+  static constexpr int span = peel ? C::length + C::vector - 1 : C::length;  // places of a row
   static constexpr int step = C::subgroups * C::unroll * C::lanes * reduced_vector;
   static constexpr int steps = ceil_div(C::chunk, step);
   static constexpr int packets = steps * C::unroll * C::batch;  // of a thread
   static constexpr int bytes = C::vector * int(sizeof(T));
   static constexpr int tiles = ceil_div(C::kept_extent, C::kept_tile);
   static constexpr bool in_registers = C::keep == Keep::registers, in_shared = C::keep == Keep::shared;
-  static constexpr bool whole_steps = C::length % C::chunk == 0 && C::chunk % step == 0;
+  static constexpr bool whole_steps = span % C::chunk == 0 && C::chunk % step == 0;
   static constexpr bool whole_tiles = C::kept_extent % C::kept_tile == 0;
 
   static_assert(threads <= 1024, "rule threads: at most 1024 threads a block");
   static_assert(C::kept_tile == slots, "rule kept_tile: subgroups x batch x lanes x vector make the tile");
-  static_assert((C::along ? C::length : C::inner) % C::vector == 0,
-                "rule vector_alignment: the vector must divide the contiguous extent");
+  static_assert(C::peel ? C::along : (C::along ? C::length : C::inner) % C::vector == 0,
+                "rule vector_alignment: the vector must divide the contiguous extent, or rows be peeled");
   static_assert(bytes <= 16, "rule vector_width: a thread moves at most 16 bytes at a time");
   static_assert(!in_shared || bytes >= 4, "rule keep_width: cp.async moves 4, 8 or 16 bytes");
   static_assert((C::split - 1) * static_cast<long long>(C::chunk) < C::length,
@@ -74,7 +81,8 @@ struct RowReduction {
   // First and last element of the block's part of the rows.
   int begin, end;
   int tile;
-  const T* row[C::batch];  // element (0, kept(b)) of the array; not read where kept(b) is outside
+  const T* row[C::batch];  // place 0 of kept(b) in the array; not read where kept(b) is outside
+  int shift[C::batch];
 
   __device__ __forceinline__ RowReduction(const T* x, int outer, int tile_, int begin_, int end_)
       : begin(begin_), end(end_), tile(tile_) {
@@ -86,7 +94,9 @@ struct RowReduction {
 #pragma unroll
     for (int b = 0; b < C::batch; ++b) {
       const long long kept_stride = C::along ? C::length : 1;
-      row[b] = x + static_cast<long long>(outer) * C::length * C::inner + kept(b) * kept_stride;
+      const long long first = static_cast<long long>(outer) * C::length * C::inner + kept(b) * kept_stride;
+      shift[b] = peel ? int(first % C::vector) : 0;
+      row[b] = x + first - shift[b];
     }
   }
 
@@ -101,8 +111,32 @@ struct RowReduction {
   }
   __device__ __forceinline__ bool kept_inside(int b) const { return whole_tiles || kept(b) < C::kept_extent; }
   __device__ __forceinline__ bool reduced_inside(int at) const { return whole_steps || at < end; }
+  __device__ __forceinline__ bool inside(int b, int at) const { return kept_inside(b) && reduced_inside(at); }
+  // Whether all elements of the vector at place `at` are the row's, and whether element e is.
+  __device__ __forceinline__ bool all_inside(int b, int at) const {
+    return !peel || (at >= shift[b] && at - shift[b] + C::vector <= C::length);
+  }
+  __device__ __forceinline__ bool element_inside(int b, int at, int e) const {
+    const int index = at - shift[b] + e;
+    return index >= 0 && index < C::length;
+  }
   __device__ __forceinline__ const T* address(int b, int at) const {
     return row[b] + static_cast<long long>(at) * C::inner;
+  }
+  // The vector at place `at`, zeros for what is not the row's.
+  __device__ __forceinline__ Packet<bytes> load(int b, int at) const {
+    if constexpr (peel) {
+      if (!all_inside(b, at)) {
+        Packet<bytes> packet = {};
+#pragma unroll
+        for (int e = 0; e < C::vector; ++e) {
+          if (!element_inside(b, at, e)) continue;
+          put_element<T>(packet, e, load_read_only<C::x_cache, int(sizeof(T))>(address(b, at) + e));
+        }
+        return packet;
+      }
+    }
+    return load_read_only<C::x_cache, bytes>(address(b, at));
   }
   __device__ __forceinline__ static unsigned kept_address(unsigned shared, int s, int u, int b) {
     return shared + C::keep_at + unsigned((((s * C::unroll + u) * C::batch + b) * threads + int(threadIdx.x)) * bytes);
@@ -115,9 +149,7 @@ struct RowReduction {
       for (int i = 0; i < packets; ++i) {
         const int u = i / C::batch % C::unroll, b = i % C::batch, at = reduced(i / C::batch / C::unroll, u);
         kept_packets.packet[i] = Packet<bytes>{};
-        if (kept_inside(b) && reduced_inside(at)) {
-          kept_packets.packet[i] = ptx::ld_global_nc<bytes>(address(b, at));
-        }
+        if (inside(b, at)) kept_packets.packet[i] = load(b, at);
       }
     } else if constexpr (in_shared) {
 #pragma unroll 1
@@ -125,8 +157,10 @@ struct RowReduction {
 #pragma unroll
         for (int i = 0; i < C::unroll * C::batch; ++i) {
           const int u = i / C::batch, b = i % C::batch, at = reduced(s, u);
-          if (!kept_inside(b) || !reduced_inside(at)) continue;
-          if constexpr (bytes == 16) {
+          if (!inside(b, at)) continue;
+          if (!all_inside(b, at)) {
+            ptx::st_shared(kept_address(shared, s, u, b), load(b, at));
+          } else if constexpr (bytes == 16) {
             ptx::cp_async_cg(kept_address(shared, s, u, b), address(b, at), bytes);
           } else {
             ptx::cp_async_ca<bytes>(kept_address(shared, s, u, b), address(b, at), bytes);
@@ -146,13 +180,13 @@ struct RowReduction {
       const int at = reduced(s, u);
 #pragma unroll
       for (int b = 0; b < C::batch; ++b) {
-        if (!kept_inside(b) || !reduced_inside(at)) continue;
+        if (!inside(b, at)) continue;
         if constexpr (in_registers) {
           p[u][b] = kept_packets.packet[(s * C::unroll + u) * C::batch + b];
         } else if constexpr (in_shared) {
           p[u][b] = ptx::ld_shared<bytes>(kept_address(shared, s, u, b));
         } else {
-          p[u][b] = ptx::ld_global_nc<bytes>(address(b, at));
+          p[u][b] = load(b, at);
         }
       }
     }
@@ -170,7 +204,7 @@ struct RowReduction {
         const int at = reduced(s, u);
 #pragma unroll
         for (int b = 0; b < C::batch; ++b) {
-          if (!kept_inside(b) || !reduced_inside(at)) continue;
+          if (!inside(b, at)) continue;
           float x[C::vector];
 #pragma unroll
           for (int e = 0; e < C::vector; ++e) x[e] = get_element<T>(p[u][b], e);
@@ -186,15 +220,23 @@ struct RowReduction {
                                          const Kept& kept_packets, unsigned shared) const {
     if constexpr (Op::indexed) {
       // Where all are -infinity nothing exceeds the initial maximum, and the first element is the one.
-      const int first = reduced(0, 0);
+      const int at = reduced(0, 0);
 #pragma unroll
       for (int j = 0; j < kept_each; ++j) {
-        if (reduced_inside(first)) states[j].index = unsigned(first);
+        const int b = j / kept_vector, first = at - shift[b];
+        if (reduced_inside(at)) states[j].index = unsigned(first < 0 ? 0 : first);
       }
     }
     for_each(kept_packets, shared, steps, [&](const float(&x)[C::vector], int at, int b) {
       if constexpr (C::along) {
-        Op::template add<Pass, C::vector>(states[b], x, at, scales[b]);
+        if (all_inside(b, at)) {
+          Op::template add<Pass, C::vector>(states[b], x, at - shift[b], scales[b]);
+          return;
+        }
+#pragma unroll
+        for (int e = 0; e < C::vector; ++e) {
+          if (element_inside(b, at, e)) Op::template add<Pass, 1>(states[b], x + e, at - shift[b] + e, scales[b]);
+        }
       } else {
 #pragma unroll
         for (int e = 0; e < C::vector; ++e) {
@@ -264,7 +306,7 @@ struct RowReduction {
   __device__ __forceinline__ static void store(Out* to, const float* x) {
     constexpr int widest = 16 / int(sizeof(Out)), width = Count < widest ? Count : widest;
 #pragma unroll
-    for (int i = 0; i < Count; i += width) ptx::st_global(to + i, pack<Out, width>(x + i));
+    for (int i = 0; i < Count; i += width) autosched::store<C::out_cache>(to + i, pack<Out, width>(x + i));
   }
 
   // One result for each kept element.
@@ -287,25 +329,48 @@ struct RowReduction {
     }
   }
 
+  // A vector of weight or bias, for the vector at place `at`. That of a peeled row is not aligned in them.
+  __device__ __forceinline__ Packet<bytes> of_columns(const T* operand, int b, int at) const {
+    if constexpr (peel) {
+      Packet<bytes> packet = {};
+#pragma unroll
+      for (int e = 0; e < C::vector; ++e) {
+        if (!element_inside(b, at, e)) continue;
+        put_element<T>(packet, e, ptx::ld_global_nc<int(sizeof(T))>(operand + (at - shift[b] + e)));
+      }
+      return packet;
+    } else {
+      return ptx::ld_global_nc<bytes>(operand + at);
+    }
+  }
+
   // Every element of the rows.
   __device__ __forceinline__ void normalize(const RowScale (&scales)[kept_each], const Kept& kept_packets,
                                             unsigned shared, const T* weight, const T* bias, Out* out) const {
-    constexpr int all_steps = ceil_div(C::length, step);  // the last block of a split row finishes all of it
+    constexpr int all_steps = ceil_div(span, step);  // the last block of a split row finishes all of it
     for_each(kept_packets, shared, all_steps, [&](const float(&x)[C::vector], int at, int b) {
       float y[C::vector];
 #pragma unroll
       for (int e = 0; e < C::vector; ++e) y[e] = Op::apply(x[e], scales[b]);
       if constexpr (C::has_weight) {
-        const auto w = ptx::ld_global_nc<bytes>(weight + at);
+        const auto w = of_columns(weight, b, at);
 #pragma unroll
         for (int e = 0; e < C::vector; ++e) y[e] *= get_element<T>(w, e);
       }
       if constexpr (C::has_bias) {
-        const auto w = ptx::ld_global_nc<bytes>(bias + at);
+        const auto w = of_columns(bias, b, at);
 #pragma unroll
         for (int e = 0; e < C::vector; ++e) y[e] += get_element<T>(w, e);
       }
-      store<C::vector>(out + static_cast<long long>(kept(b)) * C::length + at, y);
+      Out* to = out + static_cast<long long>(kept(b)) * C::length + at - shift[b];
+      if (all_inside(b, at)) {
+        store<C::vector>(to, y);
+        return;
+      }
+#pragma unroll
+      for (int e = 0; e < C::vector; ++e) {
+        if (element_inside(b, at, e)) store<1>(to + e, y + e);
+      }
     });
   }
 
@@ -314,7 +379,7 @@ struct RowReduction {
     const int split = int(blockIdx.x) % C::split, group = int(blockIdx.x) / C::split;
     const int outer = group / tiles, tile = group % tiles;
     const int begin = split * C::chunk, next = begin + C::chunk;
-    RowReduction here(x, outer, tile, begin, next < C::length ? next : C::length);
+    RowReduction here(x, outer, tile, begin, next < span ? next : span);
     const unsigned shared = ptx::shared_memory();
 
     Kept kept_packets;
@@ -337,7 +402,7 @@ struct RowReduction {
         for (int j = 0; j < kept_each; ++j) Op::template finish<1>(scales[j], second[j], float(C::length), C::eps);
       }
       here.begin = 0;
-      here.end = C::length;
+      here.end = span;
       here.normalize(scales, kept_packets, shared, weight, bias, out);
     }
   }

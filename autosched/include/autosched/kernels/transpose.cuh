@@ -10,6 +10,7 @@
 // threads), columns along the array that is contiguous on that side. Vectors divide the contiguous extents, so that a
 // vector is wholly inside an array or wholly outside.
 #pragma once
+#include <autosched/common/cache_hints.cuh>
 #include <autosched/common/raster.cuh>
 #include <autosched/common/shared_layout.cuh>
 #include <autosched/common/tile_copy.cuh>
@@ -151,7 +152,7 @@ struct Transpose {
           for (int j = 0; j < load_passes_n; ++j) {
             const bool ok = row_ok && (C::columns % C::tile_columns == 0 || tile.n + column(j) < C::columns);
             line[i][j][r] = Packet<load_bytes>{};
-            if (ok) line[i][j][r] = ptx::ld_global_nc<load_bytes>(from + column(j));
+            if (ok) line[i][j][r] = load_read_only<C::x_cache, load_bytes>(from + column(j));
           }
         }
       }
@@ -231,7 +232,7 @@ struct Transpose {
           const int m = row + i * store_step_m;
           if ((C::columns % C::tile_columns == 0 || n < C::columns) &&
               (C::rows % C::tile_rows == 0 || tile.m + m < C::rows)) {
-            ptx::st_global(to + m, held[j][i]);
+            store<C::out_cache>(to + m, held[j][i]);
           }
         }
       }
@@ -251,7 +252,7 @@ struct Transpose {
         for (int i = 0; i < load_passes_m; ++i) {
           const int m = tile.m + Blocks::row(i);
           if ((C::columns % C::tile_columns == 0 || n < C::columns) && (C::rows % C::tile_rows == 0 || m < C::rows)) {
-            ptx::st_global(to + m, blocks.turned(i, j, c));
+            store<C::out_cache>(to + m, blocks.turned(i, j, c));
           }
         }
       }

@@ -1,4 +1,5 @@
-// ld.global.nc with eviction priorities: PTX ISA 9.7.9.8. Hints only: the values are those of ld_global_nc.
+// ld.global.nc and st.global with eviction priorities: PTX ISA 9.7.9. Hints only: the values are those of ld_global_nc
+// and st_global.
 #pragma once
 #include <autosched/common/packet.cuh>
 
@@ -17,9 +18,12 @@ namespace autosched::ptx {
       asm volatile("ld.global.nc" HINT ".v2.b32 {%0, %1}, [%2];" : "=r"(p.word[0]), "=r"(p.word[1]) : "l"(address)); \
     } else if constexpr (Bytes == 4) {                                                                            \
       asm volatile("ld.global.nc" HINT ".b32 %0, [%1];" : "=r"(p.word[0]) : "l"(address));                        \
-    } else {                                                                                                      \
-      static_assert(Bytes == 2, "hinted loads are 2, 4, 8 or 16 bytes");                                          \
+    } else if constexpr (Bytes == 2) {                                                                            \
       asm volatile("ld.global.nc" HINT ".b16 %0, [%1];" : "=h"(p.half) : "l"(address));                           \
+    } else {                                                                                                      \
+      unsigned value;                                                                                             \
+      asm volatile("ld.global.nc" HINT ".u8 %0, [%1];" : "=r"(value) : "l"(address));                             \
+      p.byte = static_cast<unsigned char>(value);                                                                 \
     }                                                                                                             \
     return p;                                                                                                     \
   }
@@ -30,5 +34,23 @@ AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_evict_first, ".L1::evict_first")
 // Not kept in L1; a miss brings 256 bytes into L2.
 AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate_l2_256b, ".L1::no_allocate.L2::256B")
 #undef AUTOSCHED_LD_GLOBAL_NC
+
+// Data that is written once and not read soon: first in line to be dropped (st.global.cs).
+template <int Bytes>
+__device__ __forceinline__ void st_global_cs(void* address, const Packet<Bytes>& p) {
+  if constexpr (Bytes == 16) {
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(p.word[0]), "r"(p.word[1]),
+                 "r"(p.word[2]), "r"(p.word[3])
+                 : "memory");
+  } else if constexpr (Bytes == 8) {
+    asm volatile("st.global.cs.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(p.word[0]), "r"(p.word[1]) : "memory");
+  } else if constexpr (Bytes == 4) {
+    asm volatile("st.global.cs.b32 [%0], %1;" ::"l"(address), "r"(p.word[0]) : "memory");
+  } else if constexpr (Bytes == 2) {
+    asm volatile("st.global.cs.b16 [%0], %1;" ::"l"(address), "h"(p.half) : "memory");
+  } else {
+    asm volatile("st.global.cs.u8 [%0], %1;" ::"l"(address), "r"(static_cast<unsigned>(p.byte)) : "memory");
+  }
+}
 
 }  // namespace autosched::ptx

@@ -1,4 +1,4 @@
-// Host twin: a hint changes no value, so each is the plain read-only load (runtime/global_memory.cpp).
+// Host twin: a hint changes no value, so each is the plain access (runtime/global_memory.cpp).
 #pragma once
 #include <autosched/common/packet.cuh>
 
@@ -7,8 +7,6 @@ namespace autosched::ptx {
 #define AUTOSCHED_LD_GLOBAL_NC(NAME, HINT)                                        \
   template <int Bytes>                                                            \
   inline Packet<Bytes> NAME(const void* address, Site site = Site::current()) {   \
-    static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16,          \
-                  "hinted loads are 2, 4, 8 or 16 bytes");                        \
     Packet<Bytes> p;                                                              \
     emulator::load_global(&p, address, Bytes, emulator::GlobalLoad::read_only, site); \
     return p;                                                                     \
@@ -17,5 +15,10 @@ AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate, ".L1::no_allocate")
 AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_evict_first, ".L1::evict_first")
 AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate_l2_256b, ".L1::no_allocate.L2::256B")
 #undef AUTOSCHED_LD_GLOBAL_NC
+
+template <int Bytes>
+inline void st_global_cs(void* address, const Packet<Bytes>& p, Site site = Site::current()) {
+  emulator::store_global(address, &p, Bytes, site);
+}
 
 }  // namespace autosched::ptx

@@ -1,0 +1,33 @@
+// What becomes of a line in the caches after an access, as a choice at compile time. Values are the same with each.
+#pragma once
+#include <autosched/ptx/global_cache_hints.cuh>
+#include <autosched/ptx/global_memory.cuh>
+
+namespace autosched {
+
+enum class LoadHint { none, no_allocate, evict_first, no_allocate_l2_256b };
+enum class StoreHint { none, streaming };
+
+template <LoadHint Hint, int Bytes>
+__device__ __forceinline__ Packet<Bytes> load_read_only(const void* address) {
+  if constexpr (Hint == LoadHint::no_allocate) {
+    return ptx::ld_global_nc_no_allocate<Bytes>(address);
+  } else if constexpr (Hint == LoadHint::evict_first) {
+    return ptx::ld_global_nc_evict_first<Bytes>(address);
+  } else if constexpr (Hint == LoadHint::no_allocate_l2_256b) {
+    return ptx::ld_global_nc_no_allocate_l2_256b<Bytes>(address);
+  } else {
+    return ptx::ld_global_nc<Bytes>(address);
+  }
+}
+
+template <StoreHint Hint, int Bytes>
+__device__ __forceinline__ void store(void* address, const Packet<Bytes>& p) {
+  if constexpr (Hint == StoreHint::streaming) {
+    ptx::st_global_cs(address, p);
+  } else {
+    ptx::st_global(address, p);
+  }
+}
+
+}  // namespace autosched

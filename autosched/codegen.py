@@ -31,6 +31,7 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
         grid=(config.blocks, 1, 1),
         block=(config.threads, 1, 1),
         dynamic_shared_bytes=config.dynamic_shared_bytes,
+        launches=config.launches,
     )
 
 

@@ -87,7 +87,9 @@ class LoadedKernel:
                 _check_apart(views, output.name)
             views.update(self._workspace())
             arguments = tuple(views[o.name] for o in self.kernel.arguments)
-            self._function(self.kernel.grid, self.kernel.block, arguments, shared_mem=self.kernel.dynamic_shared_bytes)
+            kernel = self.kernel
+            for _ in range(kernel.launches):
+                self._function(kernel.grid, kernel.block, arguments, shared_mem=kernel.dynamic_shared_bytes)
         return outs if len(outs) > 1 else outs[0]
 
     def _view(self, operand: Operand, array: Any, torch: Any) -> Any:

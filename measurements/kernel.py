@@ -16,7 +16,8 @@ from search_spaces.problem import Operand
 class Kernel:
     """``arguments`` are the pointers of the entry function, in order. Sizes are compile-time constants of the source.
 
-    ``include_dirs`` are searched in order for ``#include <autosched/...>``.
+    ``include_dirs`` are searched in order for ``#include <autosched/...>``. The entry is launched ``launches`` times,
+    one after another on one stream with the same arguments: a launch sees all that the one before it wrote.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Kernel:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     dynamic_shared_bytes: int
+    launches: int = 1
 
     @property
     def threads(self) -> int:
@@ -38,7 +40,7 @@ class Kernel:
         h = hashlib.sha256(self.source.encode())
         for folder in self.include_dirs:
             h.update(headers_digest(folder).encode())
-        h.update(repr((self.name, self.grid, self.block, self.dynamic_shared_bytes)).encode())
+        h.update(repr((self.name, self.grid, self.block, self.dynamic_shared_bytes, self.launches)).encode())
         return h.hexdigest()
 
 

@@ -35,7 +35,8 @@ class KernelConfig:
     """Everything code generation needs: the constants of the CUDA ``Config`` and the launch.
 
     ``members`` are lines of the struct's body. ``arguments`` are the kernel's parameters in order, workspaces
-    included; ``call`` are the arguments of the entry template, names of parameters or ``nullptr``.
+    included; ``call`` are the arguments of the entry template, names of parameters or ``nullptr``. There are
+    ``launches`` launches, one after another.
     """
 
     members: tuple[str, ...]
@@ -45,6 +46,7 @@ class KernelConfig:
     threads: int
     min_blocks: int
     dynamic_shared_bytes: int
+    launches: int = 1
 
 
 P = TypeVar("P", bound=Problem)

@@ -129,6 +129,7 @@ def _job_text(kernel: Kernel, offsets: list[int], time_limit: float, check: bool
 
     lines = [
         f"grid {numbers(kernel.grid)}",
+        f"launches {kernel.launches}",
         f"block {numbers(kernel.block)}",
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
         f"time_limit {time_limit!r}",

@@ -342,7 +342,14 @@ class CudaRunner:
     def _measured(self, supervisor: Supervisor, candidate: Candidate, program: Compiled) -> Measurement:
         kernel, options = candidate.kernel, self.options
         data = self._data_key(candidate.problem, options.seed)
-        launch = (kernel.name, kernel.grid, kernel.block, kernel.dynamic_shared_bytes, kernel.arguments)
+        launch = (
+            kernel.name,
+            kernel.grid,
+            kernel.block,
+            kernel.dynamic_shared_bytes,
+            kernel.launches,
+            kernel.arguments,
+        )
         identity = (program.digest, launch, data.key)
         with self._lock:
             known = self._known.get(identity)
@@ -412,6 +419,7 @@ def _kernel_json(candidate: Candidate, program: Compiled) -> dict[str, Any]:
         "grid": list(kernel.grid),
         "block": list(kernel.block),
         "shared": kernel.dynamic_shared_bytes,
+        "launches": kernel.launches,
         "arguments": [
             {"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(o.shape), "zeroed": o.zeroed}
             for o in kernel.arguments

@@ -334,7 +334,8 @@ class GpuWorker:
                 slots.append(own)
             else:
                 slots.append(data.slots[argument["name"]])
-        return _Program(function, tuple(kernel["grid"]), tuple(kernel["block"]), int(kernel["shared"]), slots)
+        grid, block = tuple(kernel["grid"]), tuple(kernel["block"])
+        return _Program(function, grid, block, int(kernel["shared"]), int(kernel["launches"]), slots)
 
     def _verified(self, program: _Program, data: _Data, limit: float) -> float:
         """Launch once on poisoned outputs, and check them; the largest error over its tolerance."""
@@ -552,10 +553,13 @@ class _Program:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     shared: int
+    launches: int
     slots: list[_Slots]
 
     def launch(self, copy: int) -> None:
-        self.function(self.grid, self.block, tuple(s.array(copy) for s in self.slots), shared_mem=self.shared)
+        arguments = tuple(s.array(copy) for s in self.slots)
+        for _ in range(self.launches):
+            self.function(self.grid, self.block, arguments, shared_mem=self.shared)
 
 
 @dataclass(frozen=True)

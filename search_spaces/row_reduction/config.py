@@ -145,6 +145,7 @@ def config(problem: RowProblem, schedule: Schedule, device: Device) -> KernelCon
         *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
         f"static constexpr float eps = {problem.epsilon!r}f;",
         f"static constexpr autosched::Keep keep = autosched::Keep::{p.keep};",
+        f"static constexpr autosched::Finish finish = autosched::Finish::{schedule.text('finish')};",
         load_hint_member("x_cache", schedule.text("x_cache")),
         store_hint_member("out_cache", schedule.text("out_cache")),
     )
@@ -159,4 +160,5 @@ def config(problem: RowProblem, schedule: Schedule, device: Device) -> KernelCon
         threads=p.threads,
         min_blocks=schedule.integer("min_blocks"),
         dynamic_shared_bytes=p.shared_bytes,
+        launches=2 if schedule["finish"] == "second_launch" else 1,
     )

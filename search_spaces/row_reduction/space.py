@@ -55,6 +55,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
     element_bytes = problem.input_dtype.bytes
     vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
     peels = ("no", "yes") if problem.along and problem.length % vectors[-1] else ("no",)
+    finishes = ("last_block", "second_launch") if problem.normalizes else ("last_block",)
     keeps = ("registers", "shared", "reload") if problem.normalizes else ("reload",)
     return (
         ordinal("lanes", (1, 2, 4, 8, 16, 32), "lanes of a subgroup along the reduced axis (lane_basis)"),
@@ -64,7 +65,10 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         ordinal("vector", vectors, "elements of contiguous memory that a thread loads at a time (thread)"),
         categorical("peel", peels, "whether rows of odd lengths are walked in aligned vectors, their ends by element"),
         ordinal("unroll", (1, 2, 4, 8), "loads of a thread along the reduced axis in one step (partial_reduction)"),
-        ordinal("split", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row; the last of them finishes it"),
+        ordinal("split", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row"),
+        categorical(
+            "finish", finishes, "who finishes a split row: its last block, or each its part in a second launch"
+        ),
         categorical("keep", keeps, "where a row is between two passes over it"),
         categorical("passes", problem.passes, "passes over a row before it is written"),
         load_hint("x_cache", "x"),
@@ -243,6 +247,12 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
                 f"split is {v['split']}, but {problem.length} elements in parts of {v['chunk']} leave a block without "
                 "any"
             ),
+        ),
+        Rule(
+            "finish",
+            ("split", "finish"),
+            lambda c: (c["split"] > 1) | c.map("finish", lambda finish: finish == "last_block", np.bool_),
+            lambda v: f"split is {v['split']}, which leaves nothing to finish in a second launch",
         ),
         Rule(
             "split_keep",

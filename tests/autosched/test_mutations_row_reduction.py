@@ -9,7 +9,16 @@ LAST_BLOCK = "common/last_block.cuh"
 
 PEELED, PEELED_COPY, PEELED_SPLIT = "softmax_f16_peeled", "layernorm_bf16_peeled", "reduce_f16_argmax_peeled"
 
+TWICE = "softmax_bf16_two_launches"
+
 MUTATIONS = (
+    Mutation("first launch goes on", TWICE, KERNEL, "if (again || !is_last_block", "if (!again && !is_last_block"),
+    Mutation("second launch does all of the row", TWICE, KERNEL, "if constexpr (!again) {", "if constexpr (true) {"),
+    Mutation("second launch starts too early", TWICE, LAST_BLOCK, ">= Blocks;", ">= Blocks - 1;"),
+    Mutation("counter of two launches not reset", TWICE, LAST_BLOCK,
+             "arrived == 2 * Blocks - 1", "arrived == 2 * Blocks"),
+    Mutation("flag of the second launch read early", TWICE, LAST_BLOCK,
+             "  }\n  ptx::barrier_sync();\n  return", "  }\n  return"),
     Mutation("row walked from its own start", PEELED, KERNEL, "peel ? int(first % C::vector) : 0;", "0;"),
     Mutation("ends of a row read whole", PEELED, KERNEL, "      if (!all_inside(b, at)) {\n        Packet",
              "      if (false) {\n        Packet"),
@@ -38,7 +47,8 @@ MUTATIONS = (
     Mutation("both passes use one area", "layernorm_f16_reload", KERNEL,
              "unsigned(Pass * State<0>::words * C::subgroups * slots * 4)", "0u"),
     Mutation("any lane writes its subgroup's state", "reduce_f16_partial", KERNEL,
-             "if (lane_reduced != 0 || warp_reduced != 0) return;", "if (lane_reduced > 1) return;"),
+             "if (lane_reduced != 0 || warp_reduced != 0) return;\n#pragma unroll\n    for (int b",
+             "if (lane_reduced > 1) return;\n#pragma unroll\n    for (int b"),
     Mutation("subgroups share a slot", "softmax_f16_registers", KERNEL,
              "area + unsigned((subgroup * words + word) * slots + slot(j)) * 4u",
              "area + unsigned(word * slots + slot(j)) * 4u"),
@@ -66,12 +76,13 @@ MUTATIONS = (
     Mutation("no fence behind the count", "softmax_bf16_split", LAST_BLOCK,
              "    ptx::fence_gpu();\n    ptx::st_shared", "    ptx::st_shared"),
     Mutation("flag read before it is written", "softmax_bf16_split", LAST_BLOCK,
-             "  }\n  ptx::barrier_sync();\n", "  }\n"),
+             "  }\n  ptx::barrier_sync();\n  if", "  }\n  if"),
     Mutation("first part finishes the row", "softmax_bf16_split", LAST_BLOCK, "!= Blocks - 1) return", "!= 0) return"),
     Mutation("counter not reset", "reduce_f32_max_split", LAST_BLOCK,
              "if (threadIdx.x == 0) ptx::st_global(counter, Packet<4>{{0u}});  // ready for the next launch", ""),
     Mutation("partial states share an address", "layernorm_f32_one_pass", KERNEL,
-             "((group * C::split + part) * words + word) * slots", "((group * C::split + part) + word) * slots"),
+             "((group * C::split + part) * State<0>::words + word) * slots",
+             "((group * C::split + part) + word) * slots"),
     Mutation("only a part is normalized", "softmax_bf16_split", KERNEL, "      here.begin = 0;\n", ""),
     Mutation("outer index of columns", "reduce_bf16_columns", KERNEL,
              "static_cast<long long>(outer) * C::length * C::inner", "static_cast<long long>(outer) * C::length"),

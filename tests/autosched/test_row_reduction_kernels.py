@@ -37,7 +37,7 @@ SAMPLED: tuple[RowProblem, ...] = (
 )
 BASE: dict[str, Value] = {
     "lanes": 32, "subgroups": 2, "kept_subgroups": 1, "batch": 1, "vector": 1, "peel": "no", "unroll": 2,
-    "split": 1,
+    "split": 1, "finish": "last_block",
     "keep": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
 }  # fmt: skip
 
@@ -68,6 +68,7 @@ ROUTES: list[dict[str, Value]] = [
     {"keep": "shared", "vector": 4, "passes": "two"},
     {"lanes": 4, "vector": 4, "unroll": 1},
     {"split": 4},
+    {"split": 4, "finish": "second_launch"},
     {"vector": 4, "peel": "yes"},
     {"vector": 4, "peel": "yes", "split": 2, "unroll": 1},
     {"vector": 4, "peel": "yes", "keep": "shared", "passes": "two"},

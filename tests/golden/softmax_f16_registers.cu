@@ -26,6 +26,7 @@ struct Config {
   static constexpr bool peel = false;
   static constexpr float eps = 0.0f;
   static constexpr autosched::Keep keep = autosched::Keep::registers;
+  static constexpr autosched::Finish finish = autosched::Finish::last_block;
   static constexpr autosched::LoadHint x_cache = autosched::LoadHint::evict_first;
   static constexpr autosched::StoreHint out_cache = autosched::StoreHint::streaming;
 };

@@ -172,6 +172,8 @@ class Function:
         a, b, out = (x.host() for x in arguments[:3])
         out[...] = a.astype(np.float32) @ b.astype(np.float32)
         turn = len(self.cupy.launches)
+        if self.name == "two_phases" and turn % 2:
+            out[...] = 0  # the second launch finishes
         if self.name == "wrong":
             out[0, 3, 4] += 1
         if self.name == "nothing":
@@ -244,7 +246,7 @@ def prepare(arrays, cold_bytes=0):
     }  # fmt: skip
 
 
-def kernel(name, workspace=False):
+def kernel(name, workspace=False, launches=1):
     operands = [
         {"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(o.shape), "zeroed": o.zeroed}
         for o in PROBLEM.operands()
@@ -253,16 +255,16 @@ def kernel(name, workspace=False):
         operands.append({"name": "counters", "role": "workspace", "dtype": "u32", "shape": [4], "zeroed": True})
     return {
         "cubin": f"{name}.cubin", "name": name, "grid": [1, 1, 1], "block": [32, 1, 1], "shared": 4096,
-        "arguments": operands,
+        "launches": launches, "arguments": operands,
     }  # fmt: skip
 
 
 RULE = {"target": 0.01, "min_repeats": 5, "max_repeats": 20, "max_seconds": 10.0}
 
 
-def measure(worker, name, workspace=False, launch_limit=0.05, best=None):
+def measure(worker, name, workspace=False, launch_limit=0.05, best=None, launches=1):
     return worker.handle({
-        "op": "measure", "data": "key", "kernel": kernel(name, workspace), "rule": RULE, "best": best,
+        "op": "measure", "data": "key", "kernel": kernel(name, workspace, launches), "rule": RULE, "best": best,
         "launch_limit": launch_limit, "graph_below": 100e-6,
     })  # fmt: skip
 
@@ -317,6 +319,14 @@ def test_a_short_kernel_is_measured_through_a_graph_that_visits_every_copy(array
     assert cupy.graphs[0] >= copies
     assert len(set(cupy.launches)) == copies
     assert len(set(cupy.launches[-copies:])) == copies
+
+
+@pytest.mark.parametrize("time", [5e-6, 2e-3])  # in a graph, and launch by launch
+def test_a_kernel_of_two_launches_is_right_after_both_and_timed_as_a_whole(arrays, time):
+    answer = measure(opened(FakeCupy(time=time), arrays), "two_phases", launches=2)
+    assert answer["status"] == Status.OK
+    assert answer["seconds"] == pytest.approx([2 * time] * len(answer["seconds"]))
+    assert measure(opened(FakeCupy(time=time), arrays), "two_phases")["status"] == Status.WRONG_RESULT
 
 
 def test_a_warm_cache_means_one_copy(arrays):

@@ -140,7 +140,7 @@ def test_work_counts_what_is_moved() -> None:
 def test_a_schedule_that_breaks_a_law_makes_no_config() -> None:
     values: dict[str, int | str] = {
         "lanes": 32, "subgroups": 1, "kept_subgroups": 1, "batch": 1, "vector": 2, "peel": "no", "unroll": 1,
-        "split": 1,
+        "split": 1, "finish": "last_block",
         "keep": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
     }  # fmt: skip
     schedule = Schedule.from_json("softmax", values)

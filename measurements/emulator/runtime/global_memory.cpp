@@ -93,6 +93,7 @@ Buffer* find(const void* address, int bytes) {
 }
 
 bool ordered(const Stamp& before) {
+  if (before.epoch < launch.began) return true;
   if (before.epoch >= clocks.first) return clocks.ordered(before.who, before.epoch, self->who);
   for (auto a = acquires.rbegin(); a != acquires.rend(); ++a) {
     if (a->release->covers(before) && a->visible_to(*self)) return true;
@@ -172,7 +173,7 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
                 element(b, *cell).c_str());
         return;
       }
-    } else if (read_only) {
+    } else if (read_only && write.epoch >= launch.began) {
       FINDING(read_only_load_of_written, self->site,
               "%s reads %s by ld.global.nc, but %s writes it at %s in the same launch", describe_self().c_str(),
               element(b, *cell).c_str(), describe(write.who, block_of_epoch(write.epoch)).c_str(),

@@ -61,6 +61,8 @@ struct Warp {
 };
 
 struct Launch {
+  unsigned launches = 1;  // of the kernel, one after another
+  Epoch began = 0;        // the running one: what came before is ordered
   unsigned threads = 0;
   unsigned dynamic_shared_bytes = 0;
   bool check = true;  // shadow memory: races and initialisation
@@ -72,7 +74,7 @@ extern std::vector<Thread> threads;
 extern Warp warps[max_warps];
 extern unsigned warp_count;
 extern Thread* self;
-extern unsigned block_index;  // linear, of the running block
+extern unsigned block_index;  // linear, of the running block, counted through all launches
 
 // "thread (1, 0, 0) of block (0, 0, 0)" or "warp 1 of block ..." of a thread of block `block`.
 std::string describe(Who who, unsigned block);

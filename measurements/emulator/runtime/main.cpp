@@ -46,6 +46,8 @@ Job read_job(const char* path) {
   while (file >> key) {
     if (key == "grid") {
       file >> grid_size.x >> grid_size.y >> grid_size.z;
+    } else if (key == "launches") {
+      file >> launch.launches;
     } else if (key == "block") {
       file >> block_size.x >> block_size.y >> block_size.z;
     } else if (key == "dynamic_shared_bytes") {

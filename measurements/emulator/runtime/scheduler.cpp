@@ -111,14 +111,18 @@ void report_deadlock() {
   }
 }
 
+Index3 block_coordinates(unsigned block) {
+  const unsigned in_launch = block % (grid_size.x * grid_size.y * grid_size.z);
+  return {in_launch % grid_size.x, in_launch / grid_size.x % grid_size.y, in_launch / grid_size.x / grid_size.y};
+}
+
 void start_block(const Stacks& stacks) {
   clocks.start_block();
   block_starts.push_back(clocks.first);
   start_block_shared();
   start_block_global();
   for (Barrier& b : barriers) b = Barrier{};
-  const Index3 block{block_index % grid_size.x, block_index / grid_size.x % grid_size.y,
-                     block_index / grid_size.x / grid_size.y};
+  const Index3 block = block_coordinates(block_index);
   for (unsigned i = 0; i < launch.threads; ++i) {
     Thread& t = threads[i];
     t.built_ins.thread = {i % block_size.x, i / block_size.x % block_size.y, i / block_size.x / block_size.y};
@@ -226,7 +230,7 @@ constexpr Collective bar_warp_sync{"bar.warp.sync", false, true};
 
 std::string describe(Who who, unsigned block) {
   char text[128];
-  const Index3 b{block % grid_size.x, block / grid_size.x % grid_size.y, block / grid_size.x / grid_size.y};
+  const Index3 b = block_coordinates(block);
   if (lane_of(who) == whole_warp) {
     std::snprintf(text, sizeof text, "warp %u of block (%u, %u, %u)", warp_of(who), b.x, b.y, b.z);
   } else {
@@ -290,8 +294,9 @@ bool run_grid(void (*kernel)(void**), void** arguments, const Stacks& stacks) {
   threads.resize(launch.threads);
   warp_count = (launch.threads + warp_size - 1) / warp_size;
   const unsigned blocks = grid_size.x * grid_size.y * grid_size.z;
-  for (block_index = 0; block_index < blocks; ++block_index) {
+  for (block_index = 0; block_index < blocks * launch.launches; ++block_index) {
     start_block(stacks);
+    if (block_index % blocks == 0) launch.began = clocks.first;
     run_block();
     for (unsigned w = 0; w < warp_count; ++w) realign_warp(w);
     if (std::any_of(threads.begin(), threads.end(), [](const Thread& t) { return t.state != State::exited; })) {

@@ -24,11 +24,13 @@ def make_kernel(
     grid: int | tuple[int, int, int] = 1,
     block: int | tuple[int, int, int] = 32,
     shared: int = 0,
+    launches: int = 1,
 ) -> Kernel:
     def three(size: int | tuple[int, int, int]) -> tuple[int, int, int]:
         return (size, 1, 1) if isinstance(size, int) else size
 
-    return Kernel("kernel", source, (str(INCLUDE), str(KERNELS)), tuple(arguments), three(grid), three(block), shared)
+    include = (str(INCLUDE), str(KERNELS))
+    return Kernel("kernel", source, include, tuple(arguments), three(grid), three(block), shared, launches)
 
 
 def run_kernel(
@@ -45,13 +47,13 @@ def run_kernel(
 
 @pytest.fixture(scope="session")
 def run() -> RunKernel:
-    """``run(source, arguments, inputs, grid=, block=, shared=)``: emulates the kernel called ``kernel``."""
+    """``run(source, arguments, inputs, grid=, block=, shared=, launches=)``: emulates the kernel called ``kernel``."""
     return run_kernel
 
 
 @pytest.fixture(scope="session")
 def kernel_of() -> Callable[..., Kernel]:
-    """``kernel_of(source, arguments, grid=, block=, shared=)``: that kernel."""
+    """``kernel_of(source, arguments, grid=, block=, shared=, launches=)``: that kernel."""
     return make_kernel
 
 

@@ -29,6 +29,7 @@ class Case:
     grid: int = 1
     block: int = 64
     shared: int = 0
+    launches: int = 1
     workspaces: tuple[Operand, ...] = ()
     status: str = "findings"
 
@@ -75,6 +76,7 @@ CASES = (
     Case("global_without_barrier", K.GLOBAL_RACE, workspaces=(work(64),)),
     Case("missing_release_fence", K.GLOBAL_RACE, a=256, grid=4, shared=4, workspaces=(work(256), COUNTER)),
     Case("missing_acquire_fence", K.GLOBAL_RACE, a=256, grid=4, shared=4, workspaces=(work(256), COUNTER)),
+    Case("second_launch", K.GLOBAL_RACE, grid=2, block=32, shared=4, launches=2, workspaces=(work(64), COUNTER)),
     Case("output_written_twice", K.LOST_WRITE, o=128),
     Case("counter_not_reset", K.WORKSPACE_NOT_ZERO, workspaces=(COUNTER,)),
     Case("half_of_the_output", K.UNWRITTEN_OUTPUT),
@@ -98,7 +100,7 @@ def emulate_case(
     arguments = (Operand("a", "input", F32, (case.a,)), Operand("o", "output", F32, (case.o,)), *case.workspaces)
     a = np.arange(case.a, dtype=np.float32)
     limit = 0.5 if broken and case.status == "timeout" else 20.0
-    launch = {"grid": case.grid, "block": case.block, "shared": case.shared}
+    launch = {"grid": case.grid, "block": case.block, "shared": case.shared, "launches": case.launches}
     return run(source, arguments, {"a": a}, time_limit=limit, **launch), lines[0] if lines else 0
 
 

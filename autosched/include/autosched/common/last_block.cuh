@@ -26,4 +26,17 @@ __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) 
   return true;
 }
 
+// Of a kernel that is launched twice, called once by every thread: whether this is the second launch, which sees what
+// all of the first stored. `counter` and `flag` as above.
+template <int Blocks>
+__device__ __forceinline__ bool is_second_launch(unsigned* counter, unsigned flag) {
+  if (threadIdx.x == 0) {
+    const unsigned arrived = ptx::atomic_add(counter, 1u);
+    if (arrived == 2 * Blocks - 1) ptx::atomic_add(counter, -2u * Blocks);  // ready for the next two launches
+    ptx::st_shared(flag, Packet<4>{{arrived}});
+  }
+  ptx::barrier_sync();
+  return ptx::ld_shared<4>(flag).word[0] >= Blocks;
+}
+
 }  // namespace autosched

@@ -7,7 +7,8 @@
 // the reduced axis step by step subgroup, then unroll, then lane, then the vector where that one is contiguous.
 //
 // With split > 1 several blocks reduce parts of the same rows, and the last of them to finish puts the parts together,
-// in the order of the parts, and does the rest.
+// in the order of the parts, and does the rest. Or the kernel is launched a second time, and there each of the blocks
+// puts the parts together and normalizes its own.
 //
 // Rows whose length no vector divides begin anywhere between two vectors. Peeled, such a row is walked in aligned
 // vectors from the one that its first element is in: places along the row then count from the start of that vector,
@@ -15,7 +16,7 @@
 //
 // Config (see search_spaces/row_reduction/config.py, which writes it):
 //   problem   T, Out, Op, outer, length, inner, kept_extent, along, normalizes, has_weight, has_bias, eps
-//   schedule  lanes, subgroups (along the reduced axis), kept_subgroups, batch, vector, peel, unroll, split, keep, x_cache, out_cache
+//   schedule  lanes, subgroups (along the reduced axis), kept_subgroups, batch, vector, peel, unroll, split, finish, keep, x_cache, out_cache
 //   derived   kept_tile, chunk (elements of one split), combine_at, keep_at (offsets in shared memory)
 #pragma once
 #include <autosched/common/cache_hints.cuh>
@@ -32,6 +33,9 @@ namespace autosched {
 
 // Where a row waits between two passes over it: in registers, in shared memory, or in global memory (L2 has it).
 enum class Keep { registers, shared, reload };
+
+// Who puts the parts of a split row together.
+enum class Finish { last_block, second_launch };
 
 template <class Config>
 struct RowReduction {
@@ -56,6 +60,7 @@ struct RowReduction {
   static constexpr int packets = steps * C::unroll * C::batch;  // of a thread
   static constexpr int bytes = C::vector * int(sizeof(T));
   static constexpr int tiles = ceil_div(C::kept_extent, C::kept_tile);
+  static constexpr bool again = C::finish == Finish::second_launch;
   static constexpr bool in_registers = C::keep == Keep::registers, in_shared = C::keep == Keep::shared;
   static constexpr bool whole_steps = span % C::chunk == 0 && C::chunk % step == 0;
   static constexpr bool whole_tiles = C::kept_extent % C::kept_tile == 0;
@@ -70,6 +75,7 @@ struct RowReduction {
                 "rule split_filled: every split needs elements");
   static_assert(C::split == 1 || (Op::passes == 1 && C::keep == Keep::reload),
                 "rule split_keep: split rows are reduced in one pass and read again");
+  static_assert(!again || (C::split > 1 && C::normalizes), "rule finish: a second launch normalizes split rows");
   static_assert(!C::normalizes || C::along, "rule along: normalizations run along contiguous memory");
 
   struct Kept {
@@ -275,30 +281,33 @@ struct RowReduction {
     }
   }
 
-  // Puts the parts of a split row together. Returns whether this block is the last of its tile, which then goes on.
-  __device__ __forceinline__ bool combine_splits(State<0> (&states)[kept_each], unsigned shared, float* partials,
-                                                 unsigned* counter, long long group, int split) const {
-    constexpr int words = State<0>::words;
-    const auto at = [&](int part, int word, int j) {
-      return partials + ((group * C::split + part) * words + word) * slots + slot(j);
-    };
-    if (lane_reduced == 0 && warp_reduced == 0) {
+  // Word `word` of part `part` of the row of state j.
+  __device__ __forceinline__ float* partial(float* partials, long long group, int part, int word, int j) const {
+    return partials + ((group * C::split + part) * State<0>::words + word) * slots + slot(j);
+  }
+  __device__ __forceinline__ void store_part(const State<0> (&states)[kept_each], float* partials, long long group,
+                                             int split) const {
+    if (lane_reduced != 0 || warp_reduced != 0) return;
 #pragma unroll
-      for (int j = 0; j < kept_each; ++j) {
+    for (int j = 0; j < kept_each; ++j) {
 #pragma unroll
-        for (int w = 0; w < words; ++w) ptx::st_global(at(split, w, j), Packet<4>{{states[j].get(w)}});
+      for (int w = 0; w < State<0>::words; ++w) {
+        ptx::st_global(partial(partials, group, split, w, j), Packet<4>{{states[j].get(w)}});
       }
     }
-    if (!is_last_block<C::split>(counter, shared)) return false;
+  }
+  // Puts the parts of a split row together.
+  __device__ __forceinline__ void combine_parts(State<0> (&states)[kept_each], float* partials, long long group) const {
 #pragma unroll
     for (int j = 0; j < kept_each; ++j) {
       const auto load = [&](State<0>& state, int part) {
 #pragma unroll
-        for (int w = 0; w < words; ++w) state.set(w, ptx::ld_global_cg<4>(at(part, w, j)).word[0]);
+        for (int w = 0; w < State<0>::words; ++w) {
+          state.set(w, ptx::ld_global_cg<4>(partial(partials, group, part, w, j)).word[0]);
+        }
       };
       states[j] = reduce_parts<C::split, C::lanes, lane_stride, State<0>>(lane_reduced, load);
     }
-    return true;
   }
 
   // Count neighbours, 16 bytes at a time at the most.
@@ -347,7 +356,7 @@ struct RowReduction {
   // Every element of the rows.
   __device__ __forceinline__ void normalize(const RowScale (&scales)[kept_each], const Kept& kept_packets,
                                             unsigned shared, const T* weight, const T* bias, Out* out) const {
-    constexpr int all_steps = ceil_div(span, step);  // the last block of a split row finishes all of it
+    constexpr int all_steps = again ? steps : ceil_div(span, step);  // the last block of a split row finishes all of it
     for_each(kept_packets, shared, all_steps, [&](const float(&x)[C::vector], int at, int b) {
       float y[C::vector];
 #pragma unroll
@@ -386,9 +395,15 @@ struct RowReduction {
     here.keep(kept_packets, shared);
     RowScale scales[kept_each];
     State<0> states[kept_each];
-    here.template reduce<0>(states, scales, kept_packets, shared);
+    bool second = false;
+    if constexpr (again) second = is_second_launch<C::split>(counters + group, shared);
+    if (!second) here.template reduce<0>(states, scales, kept_packets, shared);
     if constexpr (C::split > 1) {
-      if (!here.combine_splits(states, shared, partials, counters + group, group, split)) return;
+      if (!second) {
+        here.store_part(states, partials, group, split);
+        if (again || !is_last_block<C::split>(counters + group, shared)) return;
+      }
+      here.combine_parts(states, partials, group);
     }
     if constexpr (!C::normalizes) {
       here.store_results(states, out + static_cast<long long>(outer) * C::kept_extent);
@@ -401,8 +416,10 @@ struct RowReduction {
 #pragma unroll
         for (int j = 0; j < kept_each; ++j) Op::template finish<1>(scales[j], second[j], float(C::length), C::eps);
       }
-      here.begin = 0;
-      here.end = span;
+      if constexpr (!again) {
+        here.begin = 0;
+        here.end = span;
+      }
       here.normalize(scales, kept_packets, shared, weight, bias, out);
     }
   }

@@ -24,8 +24,9 @@ its minimum. The latency grows from that of L2 to that of DRAM with the bytes of
 
 An SM works off ``ceil(blocks / sm_count)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and
 tail. Every group of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully
-exposed. DRAM is a floor for the whole launch that overlaps almost fully with the rest; the launch itself costs a
-constant. All terms grow with the counts, so more conflicts, bytes, instructions or spills are never predicted faster.
+exposed. What a last block does alone (``alone_bytes``) comes on top. DRAM is a floor for the whole launch that overlaps
+almost fully with the rest; each launch itself costs a constant. All terms grow with the counts, so more conflicts,
+bytes, instructions or spills are never predicted faster.
 """
 
 from __future__ import annotations
@@ -152,11 +153,11 @@ def analyse(
     full_step = step(resident)
     cycles = full * (w.iterations * full_step + resident * store) + fill * (1.0 + (full - 1) / resident)
     cycles += np.where(rest > 0, w.iterations * step(np.maximum(rest, 1)) + rest * store + fill / resident, 0.0)
+    cycles += w.alone_bytes / SM_PORT_BYTES
     sm_seconds = cycles / clock
     dram_seconds = w.dram_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
-    seconds = (
-        np.maximum(sm_seconds, dram_seconds) + DRAM_EXPOSED * np.minimum(sm_seconds, dram_seconds) + LAUNCH_SECONDS
-    )
+    slower, faster = np.maximum(sm_seconds, dram_seconds), np.minimum(sm_seconds, dram_seconds)
+    seconds = slower + DRAM_EXPOSED * faster + LAUNCH_SECONDS * w.launches
     waves = w.blocks / (device.sm_count * resident)
     return Analysis(resident, waves, math, issue, shared, load, full_step, sm_seconds, dram_seconds, seconds)
 
@@ -170,21 +171,21 @@ class _Counts:
                 (
                     *(w.blocks, w.threads, w.shared_bytes, w.registers, w.iterations, w.stages),
                     *(w.flops, w.instructions, w.shared_wavefronts, w.load_bytes, w.store_bytes, w.dram_bytes),
-                    w.barriers_per_iteration,
+                    *(w.barriers_per_iteration, w.launches, w.alone_bytes),
                 )
                 for w in works
             ],
             dtype=np.float64,
-        ).reshape(len(works), 13)
+        ).reshape(len(works), 15)
         if not (np.isfinite(table) & (table >= 0)).all():
             raise ValueError("every count of a Work must be finite and not negative")
-        if (table[:, [0, 1, 4, 5]] < 1).any():
-            raise ValueError("a Work needs at least one block, thread, iteration and stage")
+        if (table[:, [0, 1, 4, 5, 13]] < 1).any():
+            raise ValueError("a Work needs at least one block, thread, iteration, stage and launch")
         integers = table[:, :6].astype(np.int64)
         self.blocks, self.threads, self.shared_bytes, self.registers, self.iterations, self.stages = integers.T
         self.flops, self.instructions, self.shared_wavefronts = table[:, 6], table[:, 7], table[:, 8]
         self.load_bytes, self.store_bytes, self.dram_bytes = table[:, 9], table[:, 10], table[:, 11]
-        self.barriers = table[:, 12]
+        self.barriers, self.launches, self.alone_bytes = table[:, 12], table[:, 13], table[:, 14]
         self.tensor = np.array([w.unit != "fma" for w in works], dtype=np.bool_)
 
 

@@ -10,7 +10,7 @@ Unit = Literal["fma", "wmma", "mma"]
 
 @dataclass(frozen=True)
 class Work:
-    """Counts for one launch of one schedule; nothing in it is a time.
+    """Counts for one run of one schedule; nothing in it is a time.
 
     Per-block numbers include the waste of partial tiles: a block computes its whole tile. ``shared_wavefronts`` are
     cycles of the 128-byte-wide shared memory, conflicts included. ``load_bytes`` and ``store_bytes`` go between L2
@@ -32,3 +32,5 @@ class Work:
     iterations: int  # steps of the main loop, per block
     stages: int  # loads in flight ahead of the arithmetic; 1 means they do not overlap
     barriers_per_iteration: int
+    launches: int = 1  # of the kernel, one after another; the counts above are those of all of them
+    alone_bytes: float = 0.0  # that a last block moves when all others are done

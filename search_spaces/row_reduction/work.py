@@ -18,8 +18,11 @@ def work(problem: RowProblem, schedule: Schedule, device: Device) -> Work:
     p = plan(problem, schedule, device)
     element = problem.input_dtype.bytes
     warps = p.threads // device.warp_size
-    # A split row is finished by one block in `split`; the counts below are an average block's.
+    # A split row is finished by one block in `split`, or by each its part in a second launch; the counts below are an
+    # average block's, and of the last row's finish nothing is hidden.
     writes = problem.normalizes
+    second_launch = schedule["finish"] == "second_launch"
+    alone = p.split > 1 and writes and not second_launch
     elements = p.kept_tile * p.chunk
     reads = 1 if p.keep != "reload" else len(p.state_words) + (1 if writes else 0)
     passes = len(p.state_words) + (1 if writes else 0)
@@ -53,6 +56,8 @@ def work(problem: RowProblem, schedule: Schedule, device: Device) -> Work:
         iterations=1 if p.keep != "reload" else p.steps * reads,
         stages=1,
         barriers_per_iteration=1 if p.combine_bytes or p.split > 1 else 0,
+        launches=2 if second_launch else 1,
+        alone_bytes=float(p.kept_tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
     )
 
 

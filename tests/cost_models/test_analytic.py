@@ -114,6 +114,8 @@ def works(draw: st.DrawFn) -> Work:
         iterations=draw(st.integers(1, 1000)),
         stages=draw(st.integers(1, 5)),
         barriers_per_iteration=draw(st.integers(0, 3)),
+        launches=draw(st.integers(1, 2)),
+        alone_bytes=count(1e7),
     )
 
 
@@ -135,7 +137,9 @@ def test_never_below_the_roofline(work: Work, on: Device) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(work=works(), on=st.sampled_from(DEVICES), factor=st.floats(1.0, 8.0))
-@pytest.mark.parametrize("field", ["flops", "instructions", "shared_wavefronts", "load_bytes", "dram_bytes"])
+@pytest.mark.parametrize(
+    "field", ["flops", "instructions", "shared_wavefronts", "load_bytes", "dram_bytes", "alone_bytes"]
+)
 def test_more_of_anything_is_never_faster(field: str, work: Work, on: Device, factor: float) -> None:
     more = dataclasses.replace(work, **{field: getattr(work, field) * factor})  # type: ignore[arg-type]
     assert predict(more, on) >= predict(work, on) * (1 - 1e-9)
@@ -147,6 +151,13 @@ def test_spills_and_barriers_are_never_faster(work: Work, on: Device, spill: int
     assert predict(work, on, spill_bytes=spill + 8) >= predict(work, on, spill_bytes=spill)
     more = dataclasses.replace(work, barriers_per_iteration=work.barriers_per_iteration + 1)
     assert predict(more, on) >= predict(work, on)
+
+
+def test_a_second_launch_costs_a_launch_and_a_last_block_its_own_time() -> None:
+    once = predict(matmul(), H200)
+    assert predict(dataclasses.replace(matmul(), launches=2), H200) == pytest.approx(once + LAUNCH_SECONDS)
+    alone = predict(dataclasses.replace(matmul(), alone_bytes=64e6), H200)
+    assert alone - once == pytest.approx(1e6 / H200.tensor_clock_hz)  # 64 bytes a cycle
 
 
 def test_a_spill_in_the_main_loop_hurts_much() -> None:
@@ -191,6 +202,7 @@ def test_the_parts_explain_the_whole() -> None:
         ({"blocks": 0}, "at least one block"),
         ({"iterations": 0}, "at least one block"),
         ({"stages": 0}, "at least one block"),
+        ({"launches": 0}, "at least one block"),
         ({"shared_bytes": 300_000}, "does not fit on h200"),
         ({"threads": 2048}, "does not fit on h200"),
         ({"unit": "mma", "operand_dtype": "f32"}, "no tensor rate"),

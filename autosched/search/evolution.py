@@ -38,13 +38,15 @@ Fit = Callable[[Matrix, FloatArray], Model]  # rows [n, d] and their seconds [n]
 @dataclass(frozen=True)
 class Settings:
     """``warmup`` is the number of ok records before a model is trained; until then a guide's guess leads
-    ``guided`` of the proposals, and the others are random. ``population`` schedules live for ``generations``;
+    ``guided`` of the proposals, and the others are random. Of ``first`` random schedules the best live at the start,
+    where a guide guesses: a guess costs no trial. ``population`` schedules live for ``generations``;
     ``elite`` of the first are the best measured. A child comes from ``mutation`` with that probability, else from
     crossing two parents over. ``epsilon`` of the proposals stay random. A model is trained with ``growth`` times the
     records of the one before. Proposals of one batch differ in ``distance`` parameters or more where possible."""
 
     warmup: int = 24
     guided: float = 0.6
+    first: int = 1024
     population: int = 64
     generations: int = 6
     elite: float = 0.2
@@ -100,7 +102,12 @@ class EvolutionSampler:
         """Which part of the proposals a prediction leads."""
         if self._model is not None:
             return 1.0 - self._settings.epsilon
-        return self._settings.guided if self._guide.log_seconds(()) is not None else 0.0
+        return self._settings.guided if self._guesses else 0.0
+
+    @property
+    def _guesses(self) -> bool:
+        """Whether the guide guesses times."""
+        return self._guide.log_seconds(()) is not None
 
     def _train(self) -> None:
         """Train on the longest prefix of the records whose count of ok ones is a step of the growing series."""
@@ -141,7 +148,8 @@ class EvolutionSampler:
         """The ``n`` new schedules with the best predictions that a few generations find; perhaps fewer."""
         settings = self._settings
         elite = self._fastest()[: int(settings.elite * settings.population)]
-        fresh = self._space.sample(settings.population - len(elite), int(rng.integers(2**62)))
+        first = settings.population if self._told or not self._guesses else settings.first
+        fresh = self._space.sample(first - len(elite), int(rng.integers(2**62)))
         scores: dict[Schedule, float] = {}
         self._score([*elite, *fresh], scores)
         for _ in range(settings.generations):

@@ -343,6 +343,25 @@ class TestEvolution:
         assert np.median(best) < np.median(chance)
         assert max(best) <= 1.5e-6
 
+    def test_only_the_first_proposals_come_from_many_guesses(self) -> None:
+        class Counting(ToyGuide):
+            asked: set[Schedule]
+
+            def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+                self.asked.update(schedules)
+                return super().log_seconds(schedules)
+
+        guide = Counting()
+        made = EvolutionSampler(TOY, 1, fit=None, guide=guide, settings=dataclasses.replace(QUICK, first=100))
+        guide.asked = set()
+        first = made.ask(4)
+        assert len(guide.asked) > 60  # of 100 drawn, some twice
+        for schedule in first:
+            made.tell(schedule, ok(seconds(schedule)))
+        guide.asked = set()
+        made.ask(4)
+        assert 0 < len(guide.asked) < 60
+
     def test_the_model_learns_measured_over_guessed_time(self) -> None:
         trained: list[tuple[Matrix, FloatArray]] = []
 

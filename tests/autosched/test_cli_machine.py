@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from needs import needs_compiler, needs_nvrtc
 
-from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.store import Store
 
 SMALL = ("matmul", "-m", "64", "-n", "64", "-k", "64")
@@ -21,18 +21,6 @@ VERIFY = ("verify", *SMALL, "--sample", "1", "--device", "h200")
 
 FAILS = "#!/bin/sh\nexit 1\n"
 COMPILES_NOTHING = '#!/bin/sh\ncase "$1" in --version|-dumpmachine) echo g++ 13 ;; esac\n'
-
-
-def nvrtc_missing() -> bool:
-    try:
-        toolchain_version()
-    except NvrtcMissing:
-        return True
-    return False
-
-
-needs_nvrtc = pytest.mark.skipif(nvrtc_missing(), reason="NVRTC is not installed")
-needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
 
 
 @dataclass

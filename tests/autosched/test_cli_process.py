@@ -11,25 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from needs import needs_nvrtc
 
 from autosched.cli import interrupts
-from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.store import Store
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
 TUNE = ("tune", "matmul", *SMALL, "--backend", "estimate", "--sampler", "random", "--no-verify", "--db", "b.db")
 RUN = (sys.executable, "-m", "autosched")
-
-
-def nvrtc_missing() -> bool:
-    try:
-        toolchain_version()
-    except NvrtcMissing:
-        return True
-    return False
-
-
-needs_nvrtc = pytest.mark.skipif(nvrtc_missing(), reason="NVRTC is not installed")
 
 
 def shell(arguments: tuple[str, ...], redirection: str, folder: Path, **env: str) -> tuple[int, str, str]:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs_nvrtc
 
 from autosched import tuner
 from autosched.cli import main
 from autosched.tuner import Progress, Start, TuneResult
 from measurements.measurement import Measurement, Provenance, Status, Timing
-from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.record import Record
 from measurements.store import Store
 from search_spaces.devices import device
@@ -30,17 +30,6 @@ Run = Callable[..., tuple[int, str, str]]
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
 PROBLEM = Matmul(64, 64, 64)
-
-
-def nvrtc_missing() -> bool:
-    try:
-        toolchain_version()
-    except NvrtcMissing:
-        return True
-    return False
-
-
-needs_nvrtc = pytest.mark.skipif(nvrtc_missing(), reason="NVRTC is not installed")
 
 
 @pytest.fixture

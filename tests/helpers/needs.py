@@ -1,0 +1,21 @@
+"""Marks of tests that need what a machine may lack."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from measurements.nvrtc import NvrtcMissing, toolchain_version
+
+
+def _nvrtc_missing() -> bool:
+    try:
+        toolchain_version()
+    except NvrtcMissing:
+        return True
+    return False
+
+
+needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installed")
+needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")

@@ -18,6 +18,8 @@ from autosched.version import VERSION
 from benchmarks import gpu, simulated_gpu
 from benchmarks.gpu import Benchmark, Plan
 from benchmarks.gpu_problems import matmuls, others
+from cost_models.features import features
+from cost_models.training import TrainingTable, train
 from measurements import recording
 from measurements.compile import CompileCache, CompilePool
 from measurements.emulator import HostCompilerMissing, host_compiler
@@ -118,6 +120,16 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     assert {r.measurement.clock_mhz for r in recordings[0].records if r.ok} == {1500.0}
     recording.install(out / "recordings-0.jsonl.gz", tmp_path / "recorded")
     assert recording.find(SHAPES[1][1], "h200", tmp_path / "recorded") == recordings[1]
+
+    # and trained on
+    tables = []
+    for recorded in recordings:
+        timed = [r for r in recorded.records if r.ok]
+        table = features(recorded.problem, [r.schedule for r in timed], H200)
+        tables.append(TrainingTable(table, np.array([r.seconds for r in timed]), recorded.problem_key))
+    model, quality = train(tables)
+    assert quality.rows > 0
+    assert np.isfinite(model.predict(tables[0].features.values)).all()
 
 
 def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no_tests, capsys):

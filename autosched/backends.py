@@ -84,8 +84,14 @@ def choose(
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
     if workers is not None:
         workers = whole_number("workers", workers, 1)
-    if gpus is not None and gpus != "all" and (not gpus or len(set(gpus)) < len(gpus)):
-        raise BackendError(f"gpus must name at least one GPU, and each once, not {', '.join(map(str, gpus)) or 'none'}")
+    if gpus is not None and gpus != "all":
+        if isinstance(gpus, str) or not isinstance(gpus, Sequence):
+            raise BackendError(f'gpus must be "all" or a list of numbers, such as [0, 1], not {gpus!r}')
+        gpus = [whole_number("gpus", gpu, 0) for gpu in gpus]
+        if not gpus or len(set(gpus)) < len(gpus):
+            raise BackendError(
+                f"gpus must name at least one GPU, and each once, not {', '.join(map(str, gpus)) or 'none'}"
+            )
     asked = backend in ("auto", "cuda")
     used, gpu, no_gpu = _gpus(gpus) if asked else ((), None, f"backend {backend} was asked for")
     wanted = _wanted(device, gpu)
@@ -132,7 +138,9 @@ def _gpus(wanted: Gpus | None) -> tuple[tuple[int, ...], Device | None, str]:
 
     Raises BackendError where GPUs answer, but not those that are wanted, or where these are of several kinds.
     """
-    there = 1 if wanted is None else max(cuda_count(), 1)  # with none at all, asking for the first one says why
+    there = 1 if wanted is None else cuda_count()
+    if there == 0:
+        return (), None, f"no GPU on this machine answers: {cuda_available(0)[1]}"
     used = tuple(range(there)) if wanted is None or wanted == "all" else tuple(wanted)
     for gpu in used:
         if not 0 <= gpu < there:

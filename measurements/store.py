@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import statistics
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,10 +54,13 @@ class ProblemSummary:
 class Store:
     """The trials in one database, for any number of threads. Make one with ``Store.open``, end it with ``close``."""
 
-    def __init__(self, engine: Engine, name: str, file: Path | None = None, *, writes: bool = False) -> None:
+    def __init__(self, engine: Engine, name: str, file: Path | None = None) -> None:
         self._engine = engine
         self._file = file
-        self._close = weakref.finalize(self, _let_go, engine, file if writes else None)
+        self._identity = None if file is None else store_file.identity(file)
+        self._unwritten = file is not None
+        self._lock = threading.Lock()
+        self._close = weakref.finalize(self, _let_go, engine, None)
         self.name = name
 
     @property
@@ -113,8 +117,7 @@ class Store:
             if created and path.stat().st_size == 0:
                 path.unlink()
             raise
-        # only now, so that nothing is written before the check, and the tables are in the file itself
-        return cls(store_file.writing_engine(path), str(path), path, writes=True) if create else store
+        return store
 
     @classmethod
     def _open_memory(cls, name: str) -> Self:
@@ -146,7 +149,9 @@ class Store:
         return store
 
     def append(self, record: Record) -> Record:
-        """Store a record and commit; returns it with its ``id``. Raises StoreError where the database refuses."""
+        """Store a record and commit; returns it with its ``id``. Raises StoreError where the database refuses, and
+        where its file is no longer the one that was opened."""
+        self._enter_write_ahead()
         with self._transaction(write=True) as connection:
             key = connection.execute(TRIALS.insert().values(store_schema.to_row(record))).inserted_primary_key
             if key is None:
@@ -286,6 +291,18 @@ class Store:
             raise StoreError(f"the database {self.name} {problem}: {todo}") from error
         except SQLAlchemyError as error:
             raise StoreError(f"the database {self.name} cannot be used: {_one_line(error)}") from error
+
+    def _enter_write_ahead(self) -> None:
+        """Before the first record, and not sooner: a file that is only looked at, or refused, stays as it is."""
+        if self._file is None:
+            return
+        if store_file.identity(self._file) != self._identity:
+            raise StoreError(f"the database {self.name} was removed or replaced while it was in use: start again")
+        with self._lock:
+            if self._unwritten and self._close.detach() is not None:
+                self._engine = store_file.writing_engine(self._file)
+                self._close = weakref.finalize(self, _let_go, self._engine, self._file)
+                self._unwritten = False
 
     def _prepare(self, create: bool) -> None:
         """Make the tables where there are none, and check that they are ours and of a schema we know."""

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 from measurements import store_schema
 from measurements.store_schema import StoreError
 
-BUSY_SECONDS = 60.0  # how long a writer waits for another one; a commit takes milliseconds
+BUSY_SECONDS = 20.0  # how long a writer waits for another one; a commit takes milliseconds
 
 # a file so damaged that the message of SQLite about it is no text gives the last of them
 DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
@@ -72,6 +72,8 @@ def check(path: Path, create: bool) -> None:
                 raise StoreError(f"there is no database {path}: check the path, or tune into it first")
             if not path.parent.is_dir():
                 folder = path.parent
+                if folder.exists():
+                    raise StoreError(f"{folder} is not a folder, so no database can be in it: choose another path")
                 raise StoreError(f"the folder {folder} for the database does not exist: create it, or choose another")
             return
         if not path.is_file():
@@ -110,6 +112,14 @@ def create_empty(path: Path) -> bool:
         except FileExistsError:
             return False
     return True
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of the same name; None where there is none."""
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
 
 
 def plain_engine(path: Path) -> Engine:

@@ -343,7 +343,7 @@ class _Panel:
 def _checked(path: str | Path) -> Path:
     target = Path(path)
     if target.suffix not in (".svg", ".png"):
-        raise ValueError(f"cannot draw {target.name}: name the picture .svg or .png")
+        raise ValueError(f"cannot draw {str(target)!r}: name the picture .svg or .png")
     return target
 
 

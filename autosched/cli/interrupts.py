@@ -1,4 +1,5 @@
-"""Ctrl-C ends a command with status 130 and at most one line, whenever it comes and however often.
+"""Ctrl-C ends a command with status 130 and at most one line, whenever it comes and however often. What ``timeout``, a
+CI system or a terminal that closes send (SIGTERM, SIGHUP) does the same.
 
 While modules are imported and input is read, nothing needs tidying: the process ends at once, as a KeyboardInterrupt
 could be swallowed by whatever is being imported. Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt. Those
@@ -18,21 +19,28 @@ from autosched.cli.errors import STOPPED
 PATIENCE = 2.0  # seconds
 
 
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
+
+
 def take() -> None:
-    """From now on Ctrl-C ends this process at once; unless its parent wants it ignored."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+    """From now on these signals end this process at once; unless its parent wants them ignored."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) in _DEFAULTS:
+            signal.signal(number, _end)
 
 
 def leave() -> None:
-    """The process is about to end by itself, with a status that a late Ctrl-C must not change."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """The process is about to end by itself, with a status that a late signal must not change."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def raised() -> Iterator[None]:
     """Around work that needs tidying, the last of a command. Without ``take`` it does nothing."""
-    if signal.getsignal(signal.SIGINT) is not _end:
+    taken = [number for number in _SIGNALS if signal.getsignal(number) is _end]
+    if not taken:
         yield
         return
     first: float | None = None
@@ -45,7 +53,8 @@ def raised() -> Iterator[None]:
         if time.monotonic() - first > PATIENCE:
             _end()
 
-    signal.signal(signal.SIGINT, stop)
+    for number in taken:
+        signal.signal(number, stop)
     try:
         yield
     finally:

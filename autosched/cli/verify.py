@@ -109,6 +109,8 @@ def verify(
         interrupted = True
     results = [v for _, verifications in done for v in verifications]
     failed, seconds = sum(not v.ok for v in results), time.monotonic() - started
+    asked = sum(len(schedules) for _, schedules in jobs)
+    interrupted = interrupted and len(results) < asked  # Ctrl-C may come when everything is done
     if not jobs:
         print(f"autosched: {db} holds no such schedule for {where.name}: tune first, or sample", file=sys.stderr)
     if json:
@@ -126,7 +128,7 @@ def verify(
     elif jobs:
         passed = f"all {len(results)} pass" if results else "none was"
         verdict = f"{failed} of {len(results)} FAIL" if failed else passed
-        stopped = f"stopped by Ctrl-C before all {sum(len(s) for _, s in jobs)} were verified: " if interrupted else ""
+        stopped = f"stopped by Ctrl-C before all {asked} were verified: " if interrupted else ""
         console.print(f"{stopped}{verdict}, in {report.duration(seconds)}")
     if interrupted:
         return STOPPED

@@ -23,6 +23,7 @@ PASSES = ("one", "two")
 SIZE_LIMIT = 2**30
 
 _SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}
+_LEAST_EPS = 2.0**-126  # kernels add it in f32
 _UNIT = 2.0**-24  # roundoff of f32, the type of all arithmetic
 _LARGEST_F16_SUM = 2.0**14  # what random inputs of a sum of squares are scaled to where f16 could overflow
 
@@ -345,8 +346,9 @@ class _Norm(RowProblem):
         super().__post_init__()
         if isinstance(self.eps, bool) or not isinstance(self.eps, (int, float)):
             raise ValueError(f"eps must be a number, not {self.eps!r}")
-        if not 0.0 <= self.eps <= 1e30:
-            raise ValueError(f"eps must be from 0 to 1e30, not {self.eps!r}")
+        if self.eps != 0.0 and not _LEAST_EPS <= self.eps <= 1e30:
+            least = f"{_LEAST_EPS:.3g} (the smallest normal f32)"
+            raise ValueError(f"eps must be 0, or from {least} to 1e30, not {self.eps!r}")
         object.__setattr__(self, "eps", float(self.eps))
 
     @classmethod
@@ -399,11 +401,17 @@ class RmsNorm(_Norm):
 class LayerNorm(_Norm):
     """``out = (x - mean) / sqrt(variance + eps) * weight + bias`` for each row; the variance is that of the row
     (divided by its length); weight and bias have one element of x's type a column.
-    Raises ValueError as RowProblem does, and for an eps that is negative or no number."""
+    Raises ValueError as RowProblem does, for an eps that is negative or no number, and for an eps of 0 with one column,
+    whose variance is 0, too."""
 
     family: ClassVar[str] = "layernorm"
     has_bias: ClassVar[bool] = True
     passes: ClassVar[tuple[str, ...]] = PASSES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns == 1 and self.eps == 0.0:
+            raise ValueError("eps must be positive where a row has one column: its variance is 0")
 
     def operator(self, passes: str) -> str:
         return "LayerNormOnePass" if passes == "one" else "LayerNormTwoPasses"

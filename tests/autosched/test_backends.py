@@ -127,7 +127,10 @@ class TestSeveralGpus:
         ("gpus", "refusal"),
         [
             ([3], "there is no GPU 3: CUDA shows 3 here, numbered from 0"),
-            ([0, -1], "there is no GPU -1"),
+            ([0, -1], "gpus must be a whole number of at least 0, not -1"),
+            (["a"], "gpus must be a whole number of at least 0, not 'a'"),
+            (0, r'gpus must be "all" or a list of numbers, such as \[0, 1\], not 0'),
+            ("01", 'gpus must be "all" or a list of numbers'),
             ([0, 1, 0], "gpus must name at least one GPU, and each once, not 0, 1, 0"),
             ([], "each once, not none"),
             ("all", r"GPU 0 \(h200, 132 SMs\) and GPU 2 \(a100, 108 SMs\) are of different kinds"),
@@ -135,7 +138,7 @@ class TestSeveralGpus:
     )
     @pytest.mark.parametrize("backend", ["auto", "cuda"])
     def test_what_cannot_be_is_refused(self, backend: str, gpus: backends.Gpus, refusal: str) -> None:
-        with pytest.raises(BackendError, match=refusal):
+        with pytest.raises(ValueError, match=refusal):
             choose(backend, workers=1, gpus=gpus)
 
     def test_they_are_for_measuring(self) -> None:

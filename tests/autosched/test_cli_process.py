@@ -126,8 +126,17 @@ def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: str) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("delay", "times"), [(0.0, 3), (0.1, 1), (0.4, 3), (0.8, 3), (1.2, 1), (2.0, 3)])
-def test_ctrl_c_is_130_and_one_line_at_any_moment(tmp_path: Path, delay: float, times: int) -> None:
+@pytest.mark.parametrize(
+    ("delay", "times", "number"),
+    [
+        *((0.0, 3, signal.SIGINT), (0.1, 1, signal.SIGINT), (0.4, 3, signal.SIGINT), (0.8, 3, signal.SIGINT)),
+        *((1.2, 1, signal.SIGINT), (2.0, 3, signal.SIGINT)),
+        *((0.2, 1, signal.SIGTERM), (2.5, 1, signal.SIGTERM), (2.5, 1, signal.SIGHUP)),
+    ],
+)
+def test_ctrl_c_is_130_and_one_line_at_any_moment(
+    tmp_path: Path, delay: float, times: int, number: signal.Signals
+) -> None:
     # before the first line of ours runs, Ctrl-C is Python's: the delay counts from there
     code = "import os, autosched.cli as c; c.interrupts.take(); os.write(2, b'ready\\n'); raise SystemExit(c.main())"
     child = subprocess.Popen(
@@ -142,7 +151,7 @@ def test_ctrl_c_is_130_and_one_line_at_any_moment(tmp_path: Path, delay: float, 
         time.sleep(delay)
         for _ in range(times):
             with contextlib.suppress(ProcessLookupError):
-                child.send_signal(signal.SIGINT)
+                child.send_signal(number)
             time.sleep(0.01)
         out, err = child.communicate(timeout=60)
     finally:

@@ -37,7 +37,12 @@ class Tuning:
             [sys.executable, killed_tuner.__file__, str(database), str(cache)],
             stdout=subprocess.PIPE,
             bufsize=0,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "AUTOSCHED_TEST_COMPILE": "0.003"},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(paths),
+                "AUTOSCHED_TEST_COMPILE": "0.003",
+                "TMPDIR": str(cache.parent),  # what is killed leaves its files behind
+            },
         )
         self.stored = 0
         self.await_trials(1)

@@ -282,7 +282,7 @@ class TestBadPlaces:
 
     def test_a_file_as_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("x")
-        assert "does not exist" in refused(tmp_path / "file" / "a.db", tmp_path)
+        assert "is not a folder" in refused(tmp_path / "file" / "a.db", tmp_path)
 
     def test_a_device_file(self, tmp_path: Path) -> None:
         assert "not a regular file" in refused("/dev/null", tmp_path)

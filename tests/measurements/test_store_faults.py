@@ -157,6 +157,28 @@ class TestAftermath:
         assert os.listdir(tmp_path) == ["a.db"]
 
 
+class TestInUse:
+    def test_nothing_is_written_before_the_first_record(self, tmp_path: Path) -> None:
+        path = database(tmp_path / "b.db")
+        before = content(tmp_path)
+        with Store.open(path) as store:
+            store.trials(PROBLEM)
+            assert content(tmp_path) == before
+        assert content(tmp_path) == before
+
+    @pytest.mark.parametrize("replaced", [False, True])
+    def test_a_file_that_is_removed_or_replaced_takes_no_more_records(self, tmp_path: Path, replaced: bool) -> None:
+        path = database(tmp_path / "b.db")
+        with Store.open(path) as store:
+            store.append(record(7))
+            for file in tmp_path.iterdir():
+                file.unlink()
+            if replaced:
+                database(path)
+            with pytest.raises(StoreError, match="was removed or replaced while it was in use"):
+                store.append(record(8))
+
+
 class TestStrangers:
     @pytest.mark.parametrize(
         "statement",

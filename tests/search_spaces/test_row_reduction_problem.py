@@ -53,10 +53,16 @@ def test_bad_reductions_are_refused_in_one_line(fields: dict[str, object], says:
     assert says in str(error.value)
 
 
-@pytest.mark.parametrize("eps", [-1.0, float("nan"), float("inf"), True, "1"])
+@pytest.mark.parametrize("eps", [-1.0, 1e-46, 1e31, float("nan"), float("inf"), True, "1"])
 def test_bad_eps_is_refused(eps: object) -> None:
     with pytest.raises(ValueError, match="eps must be"):
         RmsNorm(8, 8, eps=eps)  # type: ignore[arg-type]
+
+
+def test_a_single_column_has_no_variance() -> None:
+    with pytest.raises(ValueError, match="eps must be positive where a row has one column"):
+        LayerNorm(3, 1, eps=0.0)
+    assert np.isfinite(LayerNorm(3, 1).reference(LayerNorm(3, 1).random_inputs(0))["out"]).all()
 
 
 def test_options_of_the_command_line_make_the_problems() -> None:

@@ -30,6 +30,9 @@ class EmptySpace(ValueError):
         self.rules = rules
 
 
+_REMEMBERED = 2**14  # schedules whose codes are kept
+
+
 class Space:
     """Parameters with finite domains, attributes derived from them, and rules that all legal schedules keep.
 
@@ -62,6 +65,7 @@ class Space:
         self.attributes = _in_order(self.parameters, attributes)
         self._parameter = {p.name: p for p in self.parameters}
         self._described: dict[Schedule, dict[str, int]] = {}
+        self._coded: dict[Schedule, list[int]] = {}
 
     def __repr__(self) -> str:
         return f"Space({self.family}: {len(self.parameters)} parameters, {len(self.rules)} rules)"
@@ -133,8 +137,7 @@ class Space:
 
     def columns(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> Columns:
         """Schedules as columns. Raises ValueError for another family, a missing or unknown parameter or value."""
-        rows = [self._codes(s) for s in schedules]
-        return self._from_codes(np.array(rows, dtype=np.int64).reshape(len(rows), len(self.parameters)))
+        return self._from_codes(self._matrix(schedules))
 
     def schedules(self, columns: Columns) -> list[Schedule]:
         """Columns of all parameters as schedules."""
@@ -149,11 +152,25 @@ class Space:
 
     def allowed(self, columns: Columns) -> BoolArray:
         """Which rows keep every rule; ``columns`` holds all parameters, with values of their domains."""
-        allowed = np.ones(len(columns), dtype=np.bool_)
-        whole = self._with_attributes(columns, self._constraints.needed(n for r in self.rules for n in r.needs))
-        for rule in self.rules:
-            allowed &= rule.evaluate(whole.select(rule.needs))
+        rows = np.arange(len(columns))  # that no rule has refused yet
+        whole = columns.select([p.name for p in self.parameters])
+        for rule, attributes in self._cheap_rules_first:
+            for attribute in attributes:
+                if attribute.name not in whole:
+                    whole = whole.with_integers(attribute.name, attribute.evaluate(whole.select(attribute.needs)))
+            kept = rule.evaluate(whole.select(rule.needs))
+            if not kept.all():
+                rows, whole = rows[kept], whole.take(kept)
+        allowed = np.zeros(len(columns), dtype=np.bool_)
+        allowed[rows] = True
         return allowed
+
+    @cached_property
+    def _cheap_rules_first(self) -> list[tuple[Rule, list[Attribute]]]:
+        """The rules with the attributes that they need: those of few parameters leave fewer rows for the others."""
+        attributes = self._constraints.attributes
+        needed = [(rule, [attributes[n] for n in self._constraints.needed(rule.needs)]) for rule in self.rules]
+        return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
 
     def explain(self, schedule: Schedule | Mapping[str, Value]) -> list[Violation]:
         """Every rule that a schedule breaks, with the reason; empty for a legal one.
@@ -194,6 +211,16 @@ class Space:
         return whole
 
     def _codes(self, schedule: Schedule | Mapping[str, Value]) -> list[int]:
+        if isinstance(schedule, Schedule):  # a search asks for the same ones again and again
+            if len(self._coded) > _REMEMBERED:
+                self._coded.clear()
+            known = self._coded.get(schedule)
+            if known is None:
+                known = self._coded[schedule] = self._checked_codes(schedule)
+            return known
+        return self._checked_codes(schedule)
+
+    def _checked_codes(self, schedule: Schedule | Mapping[str, Value]) -> list[int]:
         if isinstance(schedule, Schedule) and schedule.family != self.family:
             raise ValueError(f"this is a schedule of {schedule.family}: give one of {self.family}")
         values = schedule.values if isinstance(schedule, Schedule) else schedule
@@ -225,7 +252,7 @@ class Space:
             pairs.update((a, b) for a in below for b in below if a < b)
         return tuple(sorted(pairs))
 
-    def _matrix(self, schedules: Sequence[Schedule]) -> IntArray:
+    def _matrix(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> IntArray:
         rows = np.array([self._codes(s) for s in schedules], dtype=np.int64)
         return rows.reshape(len(schedules), len(self.parameters))
 

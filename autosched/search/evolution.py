@@ -46,7 +46,7 @@ class Settings:
 
     warmup: int = 24
     guided: float = 0.6
-    first: int = 1024
+    first: int = 512
     population: int = 64
     generations: int = 6
     elite: float = 0.2

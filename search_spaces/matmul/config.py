@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
+from search_spaces.bank_conflicts import Traffic, fragment_traffic
 from search_spaces.data_movement import CopyPlan, Method, Region, copy_plan
 from search_spaces.devices import Device
 from search_spaces.dtypes import F32, U32
@@ -30,10 +32,12 @@ _CALL = ("a", "b", "bias", "out", "partials", "counters", "reduced", "parts", "b
 
 @dataclass(frozen=True)
 class OperandPlan:
-    """One operand of one schedule: where its tile lies, how it is copied there and how it is read."""
+    """One operand of one schedule: where its tile lies, how it is copied there and how it is read; ``loads`` is the
+    traffic of reading every fragment of the tile once."""
 
     name: str
     copy: CopyPlan
+    loads: Traffic
     stage_bytes: int
     access: Access
 
@@ -110,7 +114,21 @@ def plan(problem: Matmul, schedule: Schedule, device: Device) -> MatmulPlan:
     row = intrinsic(schedule.text("intrinsic"))
     sg_layout = (schedule.integer("sg_layout_m"), schedule.integer("sg_layout_n"))
     wg_map = _verified_map(sg_layout, (schedule.integer("sg_data_m"), schedule.integer("sg_data_n")), (m, n))
-    a, b = (_operand_plan(problem, schedule, row, name, tile_shape(name, m, n, k), facts) for name in ("a", "b"))
+    a, b = (
+        _operand_plan(
+            problem,
+            name,
+            row.name,
+            schedule.text(f"layout_{name}"),
+            tile_shape(name, m, n, k),
+            facts["threads"],
+            schedule.integer(f"vector_{name}"),
+            schedule.integer(f"copy_columns_{name}"),
+            "cp.async" if schedule[f"copy_{name}"] == "cp.async" else "ld.global",
+            facts[f"stage_bytes_{name}"],
+        )
+        for name in ("a", "b")
+    )
     return MatmulPlan(
         problem=problem,
         schedule=schedule,
@@ -140,18 +158,25 @@ def _widest(extent: int, most: int) -> int:
     return min(most, extent & -extent)
 
 
+@lru_cache(maxsize=2**14)
 def _operand_plan(
     problem: Matmul,
-    schedule: Schedule,
-    row: TensorIntrinsic,
     name: str,
+    row_name: str,
+    text: str,
     shape: tuple[int, int],
-    facts: dict[str, int],
+    threads: int,
+    vector: int,
+    columns: int,
+    method: Method,
+    stage_bytes: int,
 ) -> OperandPlan:
-    layout = parse_layout(schedule.text(f"layout_{name}"), *shape)
+    """Schedules of a search share most of their operands, so these are made once."""
+    layout = parse_layout(text, *shape)
     if isinstance(layout, str):
         raise ValueError(layout)
-    access = row.requirement("a" if name == "a" else "b", layout, problem.input_dtype.bytes)
+    row, operand = intrinsic(row_name), _side(name)
+    access = row.requirement(operand, layout, problem.input_dtype.bytes)
     if isinstance(access, Refusal):
         raise ValueError(access.reason)
     region = Region(
@@ -160,12 +185,15 @@ def _operand_plan(
         alignment=contiguous_extent(problem, name),
         element_bytes=problem.input_dtype.bytes,
     )
-    vector, columns = schedule.integer(f"vector_{name}"), schedule.integer(f"copy_columns_{name}")
-    method: Method = "cp.async" if schedule[f"copy_{name}"] == "cp.async" else "ld.global"
-    copy = copy_plan(region, layout, facts["threads"], vector, columns, method)
+    copy = copy_plan(region, layout, threads, vector, columns, method)
     if isinstance(copy, Refusal):
         raise ValueError(copy.reason)
-    return OperandPlan(name, copy, facts[f"stage_bytes_{name}"], access)
+    loads = fragment_traffic(row, operand, layout, problem.input_dtype.bytes)
+    return OperandPlan(name, copy, loads, stage_bytes, access)
+
+
+def _side(name: str) -> Literal["a", "b"]:
+    return "a" if name == "a" else "b"
 
 
 def workspaces(p: MatmulPlan) -> tuple[Operand, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from search_spaces.bank_conflicts import fragment_traffic
 from search_spaces.data_movement import SECTOR_BYTES
 from search_spaces.devices import Device, occupancy
 from search_spaces.matmul.config import MatmulPlan, plan
@@ -18,15 +17,13 @@ def work(problem: Matmul, schedule: Schedule, device: Device) -> Work:
     """The work of a schedule that keeps the laws of ``problem``."""
     p = plan(problem, schedule, device)
     tile_m, tile_n, tile_k = p.tile
-    element = problem.input_dtype.bytes
     warp = device.warp_size
     warps = p.threads // warp
     steps = -(-p.tiles[2] // p.split_k)
     layout_m, layout_n = p.wg_map.sg_layout
 
     # Every subgroup in a row of sg_layout reads the same fragments of a, every one in a column those of b.
-    reads_a = fragment_traffic(p.intrinsic, "a", p.a.layout, element)
-    reads_b = fragment_traffic(p.intrinsic, "b", p.b.layout, element)
+    reads_a, reads_b = p.a.loads, p.b.loads
     loop_wavefronts = (
         reads_a.wavefronts * layout_n
         + reads_b.wavefronts * layout_m
@@ -79,9 +76,9 @@ def _dram_bytes(p: MatmulPlan, device: Device) -> float:
     its tiles touch, and a wave that walks in bands touches fewer.
     """
     problem, (tile_m, tile_n, _) = p.problem, p.tile
-    element = problem.input_dtype.bytes
     partials = 2.0 * 4 * p.accumulators * p.threads * p.blocks if p.split_k > 1 else 0.0  # written, then read
     compulsory = float(problem.min_bytes) + partials
+    element = problem.input_dtype.bytes
     operand_bytes = element * (problem.m + problem.n) * problem.k
     if operand_bytes <= L2_SHARE * device.l2_bytes:
         return compulsory

@@ -8,14 +8,12 @@ provenance and space before it is asked for new ones.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,7 +38,6 @@ from search_spaces.space import Space
 from search_spaces.subset import Subset
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
-_COLLECTED_OBJECTS = 200_000  # new ones, between two looks for cycles
 BATCH_PER_GPU = 8  # at least: the last ones of a batch leave the other GPUs waiting
 
 CONDEMNING = ("wrong_result", "findings", "crashed")  # what an emulation says of a kernel; all else is no verdict
@@ -288,8 +285,7 @@ class Tuner:
         try:
             self._fingerprint = self._runner.fingerprint()
             self._restore(earlier)
-            with _rare_garbage_collection():
-                exhausted = self._search(seconds)
+            exhausted = self._search(seconds)
             if isinstance(self._runner, Comparing):
                 finalists = self._finalists()
                 final = self._hold(self._runner, finalists, final_seconds) if finalists else None
@@ -497,18 +493,6 @@ class Tuner:
             status = Status.WRONG_RESULT if outcome.status in CONDEMNING else Status.UNPROVEN
             reason, worst = f"{outcome.status}: {outcome.reason}", outcome.worst
         return dataclasses.replace(measurement, status=status, reason=f"emulated: {reason}", timing=None, error=worst)
-
-
-@contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
-    """A search makes many small objects that refer to no other and die young, and keeps large tables: looking for
-    cycles among them as often as Python does by default takes a fifth of the tuner's own time."""
-    before = gc.get_threshold()
-    gc.set_threshold(_COLLECTED_OBJECTS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:

@@ -30,9 +30,6 @@ class EmptySpace(ValueError):
         self.rules = rules
 
 
-_REMEMBERED = 2**14  # schedules whose codes are kept
-
-
 class Space:
     """Parameters with finite domains, attributes derived from them, and rules that all legal schedules keep.
 
@@ -65,7 +62,6 @@ class Space:
         self.attributes = _in_order(self.parameters, attributes)
         self._parameter = {p.name: p for p in self.parameters}
         self._described: dict[Schedule, dict[str, int]] = {}
-        self._coded: dict[Schedule, list[int]] = {}
 
     def __repr__(self) -> str:
         return f"Space({self.family}: {len(self.parameters)} parameters, {len(self.rules)} rules)"
@@ -147,7 +143,8 @@ class Space:
 
     def attributes_of(self, columns: Columns) -> dict[str, IntArray]:
         """Every attribute of every row."""
-        whole = self._with_attributes(columns, [a.name for a in self.attributes])
+        given = columns.select([p.name for p in self.parameters])
+        whole = self._with_attributes(given, [a.name for a in self.attributes])
         return {a.name: whole[a.name] for a in self.attributes}
 
     def allowed(self, columns: Columns) -> BoolArray:
@@ -155,9 +152,7 @@ class Space:
         rows = np.arange(len(columns))  # that no rule has refused yet
         whole = columns.select([p.name for p in self.parameters])
         for rule, attributes in self._cheap_rules_first:
-            for attribute in attributes:
-                if attribute.name not in whole:
-                    whole = whole.with_integers(attribute.name, attribute.evaluate(whole.select(attribute.needs)))
+            whole = self._with_attributes(whole, attributes)
             kept = rule.evaluate(whole.select(rule.needs))
             if not kept.all():
                 rows, whole = rows[kept], whole.take(kept)
@@ -166,10 +161,9 @@ class Space:
         return allowed
 
     @cached_property
-    def _cheap_rules_first(self) -> list[tuple[Rule, list[Attribute]]]:
+    def _cheap_rules_first(self) -> list[tuple[Rule, tuple[str, ...]]]:
         """The rules with the attributes that they need: those of few parameters leave fewer rows for the others."""
-        attributes = self._constraints.attributes
-        needed = [(rule, [attributes[n] for n in self._constraints.needed(rule.needs)]) for rule in self.rules]
+        needed = [(rule, self._constraints.needed(rule.needs)) for rule in self.rules]
         return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
 
     def explain(self, schedule: Schedule | Mapping[str, Value]) -> list[Violation]:
@@ -204,23 +198,16 @@ class Space:
         return found
 
     def _with_attributes(self, columns: Columns, attributes: Sequence[str]) -> Columns:
-        whole = columns.select([p.name for p in self.parameters])
+        """``columns`` and those of ``attributes`` that they lack."""
+        whole = columns
         for name in attributes:
+            if name in whole:
+                continue
             attribute = self._constraints.attributes[name]
             whole = whole.with_integers(name, attribute.evaluate(whole.select(attribute.needs)))
         return whole
 
     def _codes(self, schedule: Schedule | Mapping[str, Value]) -> list[int]:
-        if isinstance(schedule, Schedule):  # a search asks for the same ones again and again
-            if len(self._coded) > _REMEMBERED:
-                self._coded.clear()
-            known = self._coded.get(schedule)
-            if known is None:
-                known = self._coded[schedule] = self._checked_codes(schedule)
-            return known
-        return self._checked_codes(schedule)
-
-    def _checked_codes(self, schedule: Schedule | Mapping[str, Value]) -> list[int]:
         if isinstance(schedule, Schedule) and schedule.family != self.family:
             raise ValueError(f"this is a schedule of {schedule.family}: give one of {self.family}")
         values = schedule.values if isinstance(schedule, Schedule) else schedule

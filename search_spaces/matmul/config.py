@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from search_spaces.bank_conflicts import Traffic, fragment_traffic
 from search_spaces.data_movement import CopyPlan, Method, Region, copy_plan
@@ -12,6 +11,7 @@ from search_spaces.devices import Device
 from search_spaces.dtypes import F32, U32
 from search_spaces.family import KernelConfig
 from search_spaces.intrinsics import Access, Refusal, TensorIntrinsic, intrinsic
+from search_spaces.intrinsics import Operand as Side
 from search_spaces.matmul.problem import Matmul
 from search_spaces.matmul.space import (
     contiguous_extent,
@@ -27,6 +27,7 @@ from search_spaces.schedule import Schedule
 from search_spaces.shared_layout import SharedLayout
 from search_spaces.wg_map import WgMap
 
+_SIDES: tuple[Side, ...] = ("a", "b")
 _CALL = ("a", "b", "bias", "out", "partials", "counters", "reduced", "parts", "band_counters")  # of autosched::matmul
 
 
@@ -127,7 +128,7 @@ def plan(problem: Matmul, schedule: Schedule, device: Device) -> MatmulPlan:
             "cp.async" if schedule[f"copy_{name}"] == "cp.async" else "ld.global",
             facts[f"stage_bytes_{name}"],
         )
-        for name in ("a", "b")
+        for name in _SIDES
     )
     return MatmulPlan(
         problem=problem,
@@ -161,7 +162,7 @@ def _widest(extent: int, most: int) -> int:
 @lru_cache(maxsize=2**14)
 def _operand_plan(
     problem: Matmul,
-    name: str,
+    name: Side,
     row_name: str,
     text: str,
     shape: tuple[int, int],
@@ -175,8 +176,8 @@ def _operand_plan(
     layout = parse_layout(text, *shape)
     if isinstance(layout, str):
         raise ValueError(layout)
-    row, operand = intrinsic(row_name), _side(name)
-    access = row.requirement(operand, layout, problem.input_dtype.bytes)
+    row = intrinsic(row_name)
+    access = row.requirement(name, layout, problem.input_dtype.bytes)
     if isinstance(access, Refusal):
         raise ValueError(access.reason)
     region = Region(
@@ -188,12 +189,8 @@ def _operand_plan(
     copy = copy_plan(region, layout, threads, vector, columns, method)
     if isinstance(copy, Refusal):
         raise ValueError(copy.reason)
-    loads = fragment_traffic(row, operand, layout, problem.input_dtype.bytes)
+    loads = fragment_traffic(row, name, layout, problem.input_dtype.bytes)
     return OperandPlan(name, copy, loads, stage_bytes, access)
-
-
-def _side(name: str) -> Literal["a", "b"]:
-    return "a" if name == "a" else "b"
 
 
 def workspaces(p: MatmulPlan) -> tuple[Operand, ...]:

@@ -2,7 +2,7 @@
 // memory, with the loop of the XeTile RFC's appendix 2.4: cooperative loads of a later k-tile overlap the
 // arithmetic of this one.
 //
-// Config (see search_spaces/matmul_config.py, which writes it):
+// Config (see search_spaces/matmul/config.py, which writes it):
 //   sizes      m, n, k, batch, tile_m, tile_n, tile_k, sg_layout_m/n, sg_data_m/n, split_k
 //   operands   A, B: T, row_major, Layout, stage_bytes, how the intrinsic reads it (transposed, order,
 //              leading_dimension, vector), how it is copied (copy_async, copy_vector, copy_columns, copy_store)

@@ -4,7 +4,8 @@
 
 Three runs of the evolution sampler on an f16 matmul for h200, with an SQLite database:
 
-1. a runner that answers at once: all of the time is the tuner's (goal: under 10 ms a trial);
+1. a runner that answers at once: all of the time is the tuner's (goal: under 10 ms a trial). Each repeat is the first
+   search of a process of its own, in which no cache is filled yet;
 2. real NVRTC compiles into an empty cache, measurements simulated by sleeping in the worker process: the part of the
    time that compilers are busy (goal: over 90 %);
 3. the same trials again with the cache full and an empty database: the part that the measuring side is busy (over
@@ -23,7 +24,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -66,18 +70,20 @@ class Instant:
         pass
 
 
-def tune(runner: Runner, database: Path, trials: int, seed: int) -> tuple[float, int]:
-    """(wall seconds of the search, trials with a time)."""
+def tune(runner: Runner, database: Path, trials: int, seed: int) -> tuple[float, float, int]:
+    """(wall seconds of the search, seconds of the processor, trials with a time)."""
     space = family("matmul").space(PROBLEM, H200)
     made = sampler("evolution", space, seed=seed, guide=AnalyticGuide(PROBLEM, H200))
     made.ask(0)  # what is built once, the tables of the space and the libraries, is no cost of a trial
     space.sample(1, 0)
     with Store.open(database) as store:
+        processor = time.process_time()
         tuner = Tuner(PROBLEM, H200, runner, store, made, seed=seed, space_version=space.fingerprint)
         result = tuner.run(trials)
+        processor = time.process_time() - processor
     if result.stopped:
         raise RuntimeError(result.stopped)
-    return result.seconds, result.ok
+    return result.seconds, processor, result.ok
 
 
 def measured(log: Path) -> float:
@@ -97,7 +103,7 @@ def pipeline(folder: Path, cache: Path, trials: int, workers: int, measure_secon
         runner = CudaRunner(H200, pool, worker_module=MODULE, worker_env=environment)
         runner.fingerprint()  # starts the worker
         before = measured(compile_log)
-        seconds, ok = tune(runner, folder / "a.db", trials, seed)
+        seconds, _, ok = tune(runner, folder / "a.db", trials, seed)
         runner.close()
     compiling = measured(compile_log) - before
     return {
@@ -112,9 +118,7 @@ def pipeline(folder: Path, cache: Path, trials: int, workers: int, measure_secon
 
 def instant(database: Path, trials: int, seed: int) -> dict[str, float]:
     """Milliseconds of wall and of processor time that the tuner itself takes for a trial."""
-    processor = time.process_time()
-    seconds, _ = tune(Instant(), database, trials, seed)
-    processor = time.process_time() - processor
+    seconds, processor, _ = tune(Instant(), database, trials, seed)
     return {"overhead_ms": 1e3 * seconds / trials, "overhead_processor_ms": 1e3 * processor / trials}
 
 
@@ -130,8 +134,10 @@ def main() -> int:
     measure_seconds = given.measure_ms * 1e-3
     with tempfile.TemporaryDirectory(prefix="tuner-overhead-") as name:
         folder = Path(name)
-        tune(Instant(), folder / "warm-up.db", 48, given.seed + 1)  # imports
-        alone = [instant(folder / f"instant-{i}.db", given.trials, given.seed) for i in range(given.repeats)]
+        spawn = get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as fresh:
+            databases = [folder / f"instant-{i}.db" for i in range(given.repeats)]
+            alone = list(fresh.map(instant, databases, repeat(given.trials), repeat(given.seed)))
         rest = (folder / "cache", given.trials, given.workers, measure_seconds, given.seed)
         compiled = pipeline(folder / "cold", *rest)
         cached = [pipeline(folder / f"full-{i}", *rest) for i in range(given.repeats)]

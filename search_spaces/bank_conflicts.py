@@ -11,6 +11,7 @@ Addresses are bytes from a 128-byte boundary; -1 marks a lane that takes no part
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd, lcm
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ IntArray = npt.NDArray[np.int64]
 BANKS = 32
 BANK_BYTES = 4
 PHASE_BYTES = BANKS * BANK_BYTES
+WIDEST_BYTES = 16  # of one lane's load, store or cp.async
 
 _CHUNK = 2**15  # phases counted at a time: the arrays stay in the cache
 
@@ -123,6 +125,23 @@ class Traffic:
             self.instructions + other.instructions, self.wavefronts + other.wavefronts, self.ideal + other.ideal
         )
 
+    def __rmul__(self, times: int) -> "Traffic":
+        return Traffic(times * self.instructions, times * self.wavefronts, times * self.ideal)
+
+
+# A layout repeats itself every few lines, so a search, which meets the same few layouts on tiles of many sizes, has the
+# accesses of those lines counted once.
+def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
+    """(part, n): accesses of ``span`` lines that start at multiples of ``span`` cost n times on ``layout`` what they
+    cost on the part: n times higher addresses, further by whole units of the widest access, wait for other banks, but
+    as long."""
+    period, extent = layout.period
+    unit = WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES)
+    lines = lcm(period * unit, span)
+    if layout.lines % lines:
+        return layout, 1
+    return layout.first_lines(lines), layout.lines // lines
+
 
 @lru_cache(maxsize=2**16)
 def copy_traffic(
@@ -135,8 +154,7 @@ def copy_traffic(
     tile. Where the layout tears a vector apart, it is stored in the widest pieces that the layout keeps together.
     Raises ValueError unless warps are whole and the grid divides the tile.
     """
-    offsets = layout.offsets() if axis == "cols" else layout.offsets().T
-    across, along = offsets.shape
+    across, along = layout.shape if axis == "cols" else layout.shape[::-1]
     if threads % WARP or threads % columns:
         raise ValueError(f"{threads} threads must be whole warps and a multiple of the {columns} columns")
     rows = threads // columns
@@ -144,7 +162,23 @@ def copy_traffic(
         raise ValueError(
             f"a grid of {rows}x{columns} threads with {vector} elements each does not divide {across}x{along} elements"
         )
-    piece = min(vector, layout.contiguity(axis), 16 // element_bytes)
+    piece = min(vector, layout.contiguity(axis), WIDEST_BYTES // element_bytes)
+    if WARP % columns and columns % WARP:
+        return _grid_traffic(layout, element_bytes, axis, vector, piece, (rows, columns))
+    # a warp is whole rows of the grid, or a part of one: however many warps there are, they make the same accesses
+    warp = (max(1, WARP // columns), min(columns, WARP))
+    part, times = _repeats(layout, warp[0] if axis == layout.line_axis else warp[1] * vector, element_bytes)
+    return times * _grid_traffic(part, element_bytes, axis, vector, piece, warp)
+
+
+@lru_cache(maxsize=2**16)
+def _grid_traffic(
+    layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, piece: int, grid: tuple[int, int]
+) -> Traffic:
+    """``copy_traffic`` by a grid of (rows, columns) threads, in pieces of ``piece`` elements."""
+    offsets = layout.offsets() if axis == "cols" else layout.offsets().T
+    across, along = offsets.shape
+    rows, columns = grid
     starts = offsets[:, ::piece].astype(np.int64) * element_bytes
     rounds = starts.reshape(across // rows, rows, along // (columns * vector), columns, vector // piece)
     return _lane_traffic(rounds.transpose(0, 2, 4, 1, 3).reshape(-1, WARP), piece * element_bytes)
@@ -162,22 +196,21 @@ def fragment_traffic(row: TensorIntrinsic, operand: Operand, layout: SharedLayou
     access = row.requirement(operand, layout, element_bytes)
     if isinstance(access, Refusal):
         raise ValueError(access.reason)
+    fragment = row.fragment(operand).shape
+    part, times = _repeats(layout, fragment[0 if layout.line_axis == "cols" else 1], element_bytes)
     if row.unit == "mma" or (row.unit == "wmma" and row.operand != "tf32"):
-        return _ldmatrix_traffic(layout, access.axis, access.vector, element_bytes)
-    if row.unit == "wmma":
-        positions, fragment = _wmma_tf32_positions(operand), row.fragment(operand).shape
-        return _load_traffic(layout, positions, fragment, element_bytes, 1)
-    held = row.fragment(operand)
-    rows, cols = (index[:, :: access.vector] for index in held.positions)
-    return _load_traffic(layout, (rows, cols), held.shape, element_bytes, access.vector)
+        one = _ldmatrix_traffic(part, access.axis, access.vector, element_bytes)
+        return Traffic(-(-times * one.ideal // 4), times * one.wavefronts, times * one.ideal)
+    return times * _load_traffic(part, row, operand, element_bytes, 1 if row.unit == "wmma" else access.vector)
 
 
+@lru_cache(maxsize=2**16)
 def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_bytes: int) -> Traffic:
+    """Of ldmatrix.x1."""
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     starts = offsets[:, ::vector].astype(np.int64) * element_bytes
     matrices = starts.reshape(starts.shape[0] // 8, 8, -1).transpose(0, 2, 1).reshape(-1, 8)
-    cycles = int(ldmatrix_wavefronts(matrices).sum())
-    return Traffic(-(-len(matrices) // 4), cycles, len(matrices))
+    return Traffic(len(matrices), int(ldmatrix_wavefronts(matrices).sum()), len(matrices))
 
 
 def _wmma_tf32_positions(operand: Operand) -> tuple[IntArray, IntArray]:
@@ -188,17 +221,16 @@ def _wmma_tf32_positions(operand: Operand) -> tuple[IntArray, IntArray]:
     return np.concatenate([rows, rows], axis=1), np.concatenate([cols, cols + mma.n], axis=1)
 
 
+@lru_cache(maxsize=2**16)
 def _load_traffic(
-    layout: SharedLayout,
-    positions: tuple[IntArray, IntArray],
-    fragment: tuple[int, int],
-    element_bytes: int,
-    vector: int,
+    layout: SharedLayout, row: TensorIntrinsic, operand: Operand, element_bytes: int, vector: int
 ) -> Traffic:
-    """Loads of ``vector`` elements at ``positions`` (32 lanes, loads) of every fragment of the tile."""
-    origins_row, origins_col = (np.arange(0, size, step) for size, step in zip(layout.shape, fragment, strict=True))
-    rows = positions[0].T + origins_row[:, None, None, None]
-    cols = positions[1].T + origins_col[:, None, None]
+    """Loads of ``vector`` elements by the 32 lanes of every fragment of the tile."""
+    held = row.fragment(operand)
+    at_rows, at_cols = _wmma_tf32_positions(operand) if row.unit == "wmma" else held.positions
+    origins_row, origins_col = (np.arange(0, size, step) for size, step in zip(layout.shape, held.shape, strict=True))
+    rows = at_rows[:, ::vector].T + origins_row[:, None, None, None]
+    cols = at_cols[:, ::vector].T + origins_col[:, None, None]
     addresses = layout.offsets()[rows, cols].astype(np.int64) * element_bytes
     return _lane_traffic(addresses.reshape(-1, WARP), vector * element_bytes)
 

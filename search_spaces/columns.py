@@ -53,9 +53,18 @@ class Columns:
     @classmethod
     def coded(cls, codes: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Values], length: int) -> Self:
         """Columns of codes into ``values[name]``, neither checked nor copied; integers are decoded on first use."""
-        columns = cls({})
-        columns._length = length
-        columns._codes, columns._values = dict(codes), {name: values[name] for name in codes}
+        return cls._made(dict(codes), {name: values[name] for name in codes}, {}, length)
+
+    @classmethod
+    def _made(
+        cls,
+        codes: dict[str, npt.NDArray[Any]],
+        values: dict[str, Values],
+        integers: dict[str, IntArray],
+        length: int,
+    ) -> Self:
+        columns = cls.__new__(cls)
+        columns._codes, columns._values, columns._integers, columns._length = codes, values, integers, length
         return columns
 
     def __len__(self) -> int:
@@ -141,23 +150,25 @@ class Columns:
     def take(self, rows: npt.NDArray[Any]) -> Columns:
         """The rows chosen by indices or by a bool mask."""
         count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
-        chosen = Columns.coded({n: c[rows] for n, c in self._codes.items()}, self._values, count)
-        chosen._integers = {n: a[rows] for n, a in self._integers.items() if n not in self._codes}
-        return chosen
+        codes = {n: c[rows] for n, c in self._codes.items()}
+        integers = {n: a[rows] for n, a in self._integers.items() if n not in codes}
+        return self._made(codes, self._values, integers, count)
 
     def select(self, names: Sequence[str]) -> Columns:
         """Only the named columns. Raises KeyError for one that is not here."""
+        codes: dict[str, npt.NDArray[Any]] = {}
+        integers: dict[str, IntArray] = {}
         for name in names:
-            if name not in self:
+            if name in self._codes:
+                codes[name] = self._codes[name]
+            elif name not in self._integers:
                 raise KeyError(f"no column {name!r} here, only {', '.join(self.names)}")
-        chosen = Columns.coded({n: self._codes[n] for n in names if n in self._codes}, self._values, len(self))
-        chosen._integers = {n: self._integers[n] for n in names if n in self._integers}
-        return chosen
+            if name in self._integers:
+                integers[name] = self._integers[name]
+        return self._made(codes, self._values, integers, len(self))
 
     def with_integers(self, name: str, array: IntArray) -> Columns:
         """These columns and one more integer column of the same length."""
         if len(array) != len(self):
             raise ValueError(f"column {name} has {len(array)} rows, the others {len(self)}")
-        more = self.select(self.names)
-        more._integers[name] = array
-        return more
+        return self._made(self._codes, self._values, {**self._integers, name: array}, len(self))

@@ -16,13 +16,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.bank_conflicts import PHASE_BYTES, Traffic, copy_traffic, fragment_traffic, wavefronts
+from search_spaces.bank_conflicts import PHASE_BYTES, WIDEST_BYTES, Traffic, copy_traffic, fragment_traffic, wavefronts
 from search_spaces.intrinsics import WARP, Access, Operand, Refusal, TensorIntrinsic
 from search_spaces.shared_layout import Axis, SharedLayout
 from search_spaces.wg_map import WgMap
 
 SECTOR_BYTES = 32  # what global memory moves at the least (CUDA C++ Best Practices Guide, "Coalesced access")
-WIDEST_BYTES = 16  # of one lane's load, store or cp.async
 ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
 SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat themselves, so a few accesses show them
 MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile

@@ -390,22 +390,32 @@ def occupancy(
     sub-partitions; shared memory is allocated in 128-byte units after the driver's reserve. Negative counts and fewer
     than one thread raise ValueError.
     """
-    t, r, s = (np.asarray(x, dtype=np.int64) for x in (threads, registers, shared_bytes))
-    if (t < 1).any() or (r < 0).any() or (s < 0).any():
+    given = (threads, registers, shared_bytes)
+    if all(isinstance(count, int) for count in given):  # without arrays: a cost model asks for one schedule at a time
+        blocks = _blocks(device, *given, min, max, bool)
+    else:
+        t, r, s = (np.asarray(count, dtype=np.int64) for count in given)
+        blocks = _blocks(device, t, r, s, np.minimum, np.maximum, np.any)
+    return int(blocks) if np.ndim(blocks) == 0 else blocks
+
+
+def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some: Any) -> Any:
+    """``occupancy`` of t threads, r registers and s shared bytes, for integers or arrays, each with its minimum of two,
+    its maximum of two, and whether some of it holds."""
+    if some(t < 1) or some(r < 0) or some(s < 0):
         raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
     warps = -(-t // device.warp_size)
     per_warp = -(-(r * device.warp_size) // device.register_allocation_unit) * device.register_allocation_unit
-    per_warp = np.maximum(per_warp, 1)  # a kernel without registers is limited by its warps alone
+    per_warp = most(per_warp, 1)  # a kernel without registers is limited by its warps alone
     warps_by_registers = device.registers_per_sm // device.schedulers_per_sm // per_warp * device.schedulers_per_sm
     block_registers = per_warp * (-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm)
     shared = -(-(s + device.reserved_shared_per_block) // _SHARED_ALLOCATION_UNIT) * _SHARED_ALLOCATION_UNIT
-    blocks = np.minimum(device.max_warps_per_sm // warps, warps_by_registers // warps)
-    blocks = np.minimum(blocks, np.minimum(device.shared_per_sm // shared, device.max_blocks_per_sm))
+    blocks = least(device.max_warps_per_sm // warps, warps_by_registers // warps)
+    blocks = least(blocks, least(device.shared_per_sm // shared, device.max_blocks_per_sm))
     fits = (
         (t <= device.max_threads_per_block)
         & (r <= device.max_registers_per_thread)
         & (block_registers <= device.registers_per_block)
         & (s <= device.shared_per_block)
     )
-    result = np.where(fits, blocks, 0)
-    return int(result) if result.ndim == 0 else result
+    return blocks * fits

@@ -275,6 +275,17 @@ class SharedLayout:
         """d with offset == line index * d + position in the line, everywhere; None if there is no such d."""
         return facts(self).leading_dimension
 
+    @property
+    def period(self) -> tuple[int, int]:
+        """(q, d): ``q`` lines further every offset is ``d`` higher; q may be more than the lines of the tile."""
+        known = facts(self)
+        return known.period, known.period_extent
+
+    def first_lines(self, lines: int) -> "SharedLayout":
+        """The same function on the first ``lines`` lines of the tile."""
+        shape = (self.line, lines) if self.transposed else (lines, self.line)
+        return SharedLayout(shape, self.transposed, self.steps)
+
     def contiguity(self, axis: Axis) -> int:
         """The widest vector that every aligned group of elements along ``axis`` can be moved as, in elements.
 
@@ -320,14 +331,16 @@ class LayoutFacts:
     contiguity_cols: int
     leading_dimension: int | None
     line_axis: Axis
+    period: int
+    period_extent: int
 
 
 @lru_cache(maxsize=2**16)
 def facts(layout: SharedLayout) -> LayoutFacts:
     """Evaluates ``layout`` over one period (see ``_period``) and extends what it sees to the whole tile."""
     line, lines = layout.line, layout.lines
-    period, increment = _period(layout)
-    period = min(period, lines)
+    lasting, increment = _period(layout)
+    period = min(lasting, lines)
     repeats = lines > period
     head = layout.apply_steps(np.arange(period * line, dtype=np.int32)).reshape(period, line)
 
@@ -351,6 +364,8 @@ def facts(layout: SharedLayout) -> LayoutFacts:
         contiguity_cols=across if layout.transposed else along,
         leading_dimension=_leading_dimension(head, increment if repeats else None),
         line_axis=layout.line_axis,
+        period=lasting,
+        period_extent=increment,
     )
 
 

@@ -12,10 +12,10 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.bank_conflicts import WIDEST_BYTES
 from search_spaces.columns import Columns
 from search_spaces.data_movement import (
     MOST_CONFLICTS,
-    WIDEST_BYTES,
     Region,
     few_conflicts,
     few_sectors,

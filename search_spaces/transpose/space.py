@@ -12,12 +12,12 @@ from math import gcd
 
 import numpy as np
 
+from search_spaces.bank_conflicts import WIDEST_BYTES
 from search_spaces.cache_hints import load_hint, no_hint_rule, store_hint
 from search_spaces.columns import Columns
 from search_spaces.data_movement import (
     MOST_CONFLICTS,
     SECTOR_BYTES,
-    WIDEST_BYTES,
     Region,
     conflict_percent,
     few_sectors,

@@ -20,7 +20,7 @@ from search_spaces.bank_conflicts import (
     wavefronts,
 )
 from search_spaces.dtypes import dtype
-from search_spaces.intrinsics import INTRINSICS, Refusal, intrinsic
+from search_spaces.intrinsics import INTRINSICS, WARP, Refusal, intrinsic
 from search_spaces.shared_layout import SharedLayout, sampled_layouts
 
 LANES = np.arange(32)
@@ -211,6 +211,69 @@ def test_fragment_traffic_equals_walking_the_fragments(row, operand):
         assert (traffic.wavefronts, traffic.ideal) == walk_fragments(row, operand, layout, size)
         checked += 1
     assert checked > 2
+
+
+REPEATING = (
+    "identity",
+    "pad(8,1)",
+    "swizzle(2,3,3)",
+    "pad(3,2)",
+    "pad(2,1)",
+    "pad(8,4)",
+    "transpose+pad(4,1)",
+    "transpose+swizzle(2,2,4)",
+)
+
+
+@pytest.mark.parametrize("row", INTRINSICS.values(), ids=lambda row: row.name)
+@pytest.mark.parametrize("operand", ["a", "b"])
+def test_fragments_of_tiles_of_many_periods(row, operand):
+    """A few lines are counted for all."""
+    size = dtype(row.stored[-1]).bytes
+    checked = 0
+    for text in REPEATING:
+        for shape in ((96, 16), (16, 96)):
+            layout = SharedLayout.parse(text, shape)
+            if layout.why_illegal() or isinstance(row.requirement(operand, layout, size), Refusal):
+                continue
+            traffic = fragment_traffic(row, operand, layout, size)
+            assert (traffic.wavefronts, traffic.ideal) == walk_fragments(row, operand, layout, size)
+            checked += 1
+    assert checked > 1
+
+
+@pytest.mark.parametrize("element_bytes", [2, 4])
+@pytest.mark.parametrize("axis", ["cols", "rows"])
+def test_copies_of_tiles_of_many_periods(axis, element_bytes):
+    rng = np.random.default_rng(element_bytes)
+    texts = [*REPEATING, "pad(1,1)", "pad(5,6)", "transpose+pad(1,2)", *rng.choice(sampled_layouts(element_bytes), 40)]
+    checked = 0
+    for text in texts:
+        shape = tuple(rng.choice([16, 48, 64, 128, 160], 2).tolist())
+        layout = parse(str(text), shape)
+        if layout is None or layout.why_illegal():
+            continue
+        across, along = shape if axis == "cols" else shape[::-1]
+        for vector, columns, threads in ((1, 16, 32), (2, 8, 64), (4, 2, 32), (4, 4, 128), (8, 2, 32), (1, 48, 96)):
+            rows = threads // columns
+            if across % rows or along % (columns * vector) or vector * element_bytes > 16:
+                continue
+            piece = min(vector, layout.contiguity(axis))
+            line, position = np.indices((across // rows, along // (columns * vector), vector // piece, threads))[[0, 1]]
+            lane = np.arange(threads)
+            line = line * rows + lane // columns
+            position = (position * columns + lane % columns) * vector
+            position = position + piece * np.arange(vector // piece)[:, None]
+            offsets = layout(line, position) if axis == "cols" else layout(position, line)
+            addresses = offsets.astype(np.int64).reshape(-1, WARP) * element_bytes
+            whole = Traffic(
+                len(addresses),
+                int(wavefronts(addresses, piece * element_bytes).sum()),
+                int(ideal_wavefronts(addresses, piece * element_bytes).sum()),
+            )
+            assert copy_traffic(layout, element_bytes, axis, vector, columns, threads) == whole
+            checked += 1
+    assert checked > 50
 
 
 def test_known_good_layouts_have_no_conflicts():

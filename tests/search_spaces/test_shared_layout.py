@@ -324,6 +324,20 @@ def test_what_is_no_layout_is_refused(make, message):
 
 
 @pytest.mark.parametrize(
+    "text", ["identity", "pad(3,2)", "pad(5,6)+swizzle(1,3,4)", "transpose+swizzle(3,2,5)+pad(2,1)"]
+)
+def test_a_layout_repeats_itself_every_period(text):
+    line, many = 24, 2048
+    layout = SharedLayout.parse(text, (line, many) if text.startswith("transpose") else (many, line))
+    q, d = layout.period
+    assert q < many
+    offsets = layout.offsets().T if layout.transposed else layout.offsets()
+    assert np.array_equal(offsets[q:], offsets[:-q] + d)
+    part = layout.first_lines(7)
+    assert np.array_equal(part.offsets().T if part.transposed else part.offsets(), offsets[:7])
+
+
+@pytest.mark.parametrize(
     ("shape", "step", "function"),
     [
         ((4, 4), Swizzle(1, 1, 16), lambda x: x & np.int32(~2)),  # collides inside a period

@@ -214,14 +214,8 @@ def test_fragment_traffic_equals_walking_the_fragments(row, operand):
 
 
 REPEATING = (
-    "identity",
-    "pad(8,1)",
-    "swizzle(2,3,3)",
-    "pad(3,2)",
-    "pad(2,1)",
-    "pad(8,4)",
-    "transpose+pad(4,1)",
-    "transpose+swizzle(2,2,4)",
+    *("identity", "pad(8,1)", "swizzle(2,3,3)", "pad(3,2)", "pad(2,1)", "pad(8,4)"),
+    *("transpose+pad(4,1)", "transpose+swizzle(2,2,4)"),
 )
 
 

@@ -265,9 +265,12 @@ def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> froze
     """All (vector, columns) with which the shared side of a copy along ``axis`` takes at most MOST_CONFLICTS times the
     cycles without conflicts, or no more than in any other columns: a layout may be worth its copy."""
     bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes)
-    percents = dict(zip(bindings, _conflict_percents(layout, element_bytes, axis, bindings), strict=True))
-    fewest = {vector: min(p for b, p in percents.items() if b[0] == vector) for vector, _, _ in bindings}
-    return frozenset((v, c) for (v, c, _), p in percents.items() if p <= max(100 * MOST_CONFLICTS, fewest[v]))
+    percents = list(zip(bindings, _conflict_percents(layout, element_bytes, axis, bindings), strict=True))
+    most: dict[int, float] = {}
+    for (vector, _, _), percent in percents:
+        most[vector] = min(percent, most.get(vector, percent))
+    most = {vector: max(100 * MOST_CONFLICTS, fewest) for vector, fewest in most.items()}
+    return frozenset((vector, columns) for (vector, columns, _), percent in percents if percent <= most[vector])
 
 
 @lru_cache(maxsize=2**10)

@@ -390,6 +390,12 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         parsed = parse_layout(text, rows, cols)
         return 0 if isinstance(parsed, str) else parsed.contiguity("cols" if is_row_major else "rows")
 
+    def copy_async(c: Columns) -> BoolArray:
+        together = c.map((layout, *names), contiguity)
+        moved: BoolArray = (c[vector] * element_bytes >= 4) & (together % c[vector] == 0) & (together > 0)
+        by_register: BoolArray = c.map(copy, lambda how: how == "ld.global", dtype=np.bool_)
+        return np.logical_or(by_register, moved)
+
     def copy_divides(c: Columns) -> BoolArray:
         rows = c["threads"] // c[columns]
         lines_left: IntArray = c[major] % np.maximum(rows, 1)
@@ -425,14 +431,7 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         Rule(
             f"copy_async_{operand}",
             (copy, vector, layout, *names),
-            lambda c: (
-                c.map(copy, lambda how: how == "ld.global", dtype=np.bool_)
-                | (
-                    (c[vector] * element_bytes >= 4)
-                    & (c.map((layout, *names), contiguity) % c[vector] == 0)
-                    & (c.map((layout, *names), contiguity) > 0)
-                )
-            ),
+            copy_async,
             lambda v: (
                 f"cp.async moves 4, 8 or 16 bytes that stay together, but {vector} = {v[vector]} is "
                 f"{_int(v, vector) * element_bytes} bytes and layout {v[layout]} keeps "
@@ -452,6 +451,7 @@ def _copy_economies(problem: Matmul, operand: str) -> tuple[Rule, ...]:
     extent = contiguous_extent(problem, operand)
     layout, vector, columns = f"layout_{operand}", f"vector_{operand}", f"copy_columns_{operand}"
 
+    @lru_cache
     def lines(elements: int) -> Region:
         return Region((WARP, elements), "cols", extent, element_bytes)
 

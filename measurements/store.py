@@ -153,7 +153,7 @@ class Store:
         where its file is no longer the one that was opened."""
         self._enter_write_ahead()
         with self._transaction(write=True) as connection:
-            key = connection.execute(TRIALS.insert().values(store_schema.to_row(record))).inserted_primary_key
+            key = connection.execute(TRIALS.insert(), store_schema.to_row(record)).inserted_primary_key
             if key is None:
                 raise StoreError(f"the database {self.name} gives no ids to new rows: use another one")
         return replace(record, id=int(key[0]))

@@ -77,6 +77,11 @@ def _phases(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
         raise ValueError(f"addresses must end in an axis of {WARP} lanes, not shape {lanes.shape}")
     if (lanes < -1).any() or (((lanes & (access_bytes - 1)) != 0) & (lanes != -1)).any():
         raise ValueError(f"addresses must be multiples of {access_bytes} bytes, or -1 for an inactive lane")
+    return _units(lanes, access_bytes)
+
+
+def _units(lanes: IntArray, access_bytes: int) -> IntArray:
+    """``_phases`` of addresses that are known to be aligned."""
     width = max(BANK_BYTES, access_bytes)
     return (lanes >> (width.bit_length() - 1)).reshape(*lanes.shape[:-1], -1, PHASE_BYTES // width)
 
@@ -236,5 +241,5 @@ def _load_traffic(
 
 
 def _lane_traffic(addresses: IntArray, access_bytes: int) -> Traffic:
-    units = _phases(addresses, access_bytes)
+    units = _units(addresses, access_bytes)
     return Traffic(len(addresses), int(_per_warp(units).sum()), units.shape[0] * units.shape[1])

@@ -105,6 +105,8 @@ class GpuWorker:
         runtime, device = self._cp.cuda.runtime, self._cp.cuda.Device(int(request["gpu"]))
         properties = runtime.getDeviceProperties(device.id)
         attributes = {str(k): int(v) for k, v in device.attributes.items()}
+        # cupy exposes the compute capability elsewhere than among the attributes (its _runtime_enum.pxd).
+        attributes |= {f"ComputeCapability{k.title()}": int(properties[k]) for k in ("major", "minor")}
         self._blocks = 8 * attributes["MultiProcessorCount"]
         if request["checks"] is not None:
             self._checks = self._cp.RawModule(path=request["checks"])

@@ -15,11 +15,24 @@ import pytest
 
 from measurements.measurement import Status
 from measurements.runners import cuda_worker, gpu_checks
+from measurements.runners.cuda_device import device_row
 from measurements.runners.cuda_worker import GpuWorker
 from measurements.runners.references import DataSet, References
 from search_spaces.matmul.problem import Matmul
 
 PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
+ATTRIBUTES = {  # as Device.attributes of cupy has them, which leaves out the compute capability
+    "ClockRate": 1980000,
+    "GlobalMemoryBusWidth": 6144,
+    "L2CacheSize": 60 * 2**20,
+    "MaxBlocksPerMultiprocessor": 32,
+    "MaxRegistersPerMultiprocessor": 65536,
+    "MaxSharedMemoryPerBlockOptin": 232448,
+    "MaxSharedMemoryPerMultiprocessor": 233472,
+    "MaxThreadsPerMultiProcessor": 2048,
+    "MemoryClockRate": 3201000,
+    "MultiProcessorCount": 2,
+}
 
 
 class Pointer:
@@ -100,7 +113,7 @@ class FakeCupy:
         self.time, self.free, self.now = time, memory, 0.0
         self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
         runtime = SimpleNamespace(
-            getDeviceProperties=lambda i: {"name": b"Pretended", "totalGlobalMem": 1},
+            getDeviceProperties=lambda i: {"name": b"NVIDIA H200", "totalGlobalMem": 150, "major": 9, "minor": 0},
             getDeviceCount=lambda: 1,
             driverGetVersion=lambda: 13000,
             runtimeGetVersion=lambda: 13000,
@@ -111,9 +124,7 @@ class FakeCupy:
         self.cuda = SimpleNamespace(
             runtime=runtime,
             driver=SimpleNamespace(CUDADriverError=CudaError),
-            Device=lambda i: SimpleNamespace(
-                id=i, use=lambda: None, attributes={"MultiProcessorCount": 2}, pci_bus_id="0"
-            ),
+            Device=lambda i: SimpleNamespace(id=i, use=lambda: None, attributes=dict(ATTRIBUTES), pci_bus_id="0"),
             Stream=lambda non_blocking: self.stream,
             Event=Event,
             get_elapsed_time=lambda start, stop: (stop.at - start.at) * 1e3,
@@ -228,6 +239,21 @@ def test_gpus_are_counted_without_taking_one():
     cupy = FakeCupy()
     cupy.cuda.Device = None
     assert GpuWorker(cupy).handle({"op": "count", "gpu": 0, "checks": None}) == {"gpus": 1}
+
+
+@pytest.mark.parametrize("name", [b"NVIDIA H200", b"NVIDIA Something"])
+def test_what_is_told_of_a_gpu_is_enough_for_its_device_row(name):
+    cupy = FakeCupy()
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    cupy.cuda.runtime.getDeviceProperties = lambda i: properties | {"name": name}
+    told = GpuWorker(cupy).handle({"op": "open", "gpu": 0, "checks": None})
+    row = device_row(told["name"], told["attributes"], told["memory_bytes"])
+    assert (row.sm, row.sm_count) == (90, 2)
+
+
+def test_cupy_has_the_attributes_that_are_asked_for():
+    runtime = pytest.importorskip("cupy").cuda.runtime
+    assert all(hasattr(runtime, f"cudaDevAttr{name}") for name in ATTRIBUTES)
 
 
 def opened(cupy, arrays, cold_bytes=0):

@@ -453,17 +453,17 @@ class GpuWorker:
         self._wait(limit)
         return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
 
-    def _captured(self, work: list[Callable[[], None]]) -> Any:
+    def _captured(self, work: list[Callable[[], None]]) -> _Captured:
         """A graph of ``work``. Raises _NoGraph where something in it cannot be captured."""
         self._stream.begin_capture()
         try:
             for piece in work:
                 piece()
+            return _Captured(self._stream.end_capture(), work)
         except Exception as error:
             with suppress(Exception):  # the capture must end, and ends with the error that spoiled it
                 self._stream.end_capture()
             raise _NoGraph(str(error)) from error
-        return self._stream.end_capture()
 
     def _sampler(
         self, launch: Callable[[int], None], copies: int, limit: float, graph_below: float
@@ -484,11 +484,11 @@ class GpuWorker:
         if single < graph_below:
             # A graph visits every copy, else the next replay would find the last ones still in the L2.
             count = min(max(copies, math.ceil(_GRAPH_SECONDS / single)), _MAX_GRAPH)
-            graph = self._captured([next_launch] * count)
+            captured = self._captured([next_launch] * count)
             limit += 10 * count * single
 
             def replay() -> list[float]:
-                return [self._timed(limit, [lambda: graph.launch(self._stream)])[0] / count]
+                return [self._timed(limit, [lambda: captured.graph.launch(self._stream)])[0] / count]
 
             replay()
             return replay
@@ -547,6 +547,14 @@ class _Slots:
                 pointer.copy_from_device_async(contents.data, self.operand.bytes, stream)
             elif byte != GUARD:
                 (self.memory + copy * self.stride).memset_async(byte, self.operand.bytes, stream)
+
+
+@dataclass(frozen=True)
+class _Captured:
+    """A CUDA graph and what it launches: the graph alone has handles and addresses, and keeps nothing of it alive."""
+
+    graph: Any
+    work: list[Callable[[], None]]
 
 
 @dataclass(frozen=True)

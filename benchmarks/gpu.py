@@ -4,8 +4,8 @@
 
 It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: the tests marked gpu;
 the same candidates on the GPU and in the emulator; matmul shapes, tuned and then timed in turns with cuBLAS, torch and
-Triton; the other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. What it writes to
-OUT it writes as it goes:
+Triton; the other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. ``--parts``
+does some of the four alone, in the same time. What it writes to OUT it writes as it goes:
 
 - ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
 - ``table.txt``: the same, short; it is printed at the end, too;
@@ -31,6 +31,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,12 @@ from search_spaces.transpose.problem import Transpose
 ROOT = Path(__file__).resolve().parent.parent
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
 
-# Shares of the whole time. What a part leaves over goes to the next ones.
-TESTS, AGREEMENT, FAMILIES = 0.15, 0.07, 0.15
+# The parts' shares of the whole time. What a part leaves over goes to the next ones.
+SHARES = {"tests": 0.15, "emulator": 0.07, "matmul": 0.60, "others": 0.15}
+PARTS = tuple(SHARES)
 RESERVE = 0.03  # for writing the last results
 LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
+REPORT_SECONDS = 5.0  # for tests that are stopped to say what has failed so far
 FINAL_SHARE = 0.25  # of a shape's time, for the final and the comparison
 MATMUL_ARMS = ("torch", "triton")  # beside the library, which bounds more than a copy does
 OTHER_ARMS = OTHERS
@@ -93,7 +96,7 @@ pythonpath = {root} {root}/tests/helpers
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """``seconds`` in all; ``trials`` at most per shape; ``tests`` is the folder of the GPU tests."""
+    """``seconds`` in all for ``parts``; ``trials`` at most per shape; ``tests`` is the folder of the GPU tests."""
 
     seconds: float
     out: Path
@@ -104,6 +107,7 @@ class Plan:
     matmuls: tuple[tuple[str, Problem], ...] | None = None
     agreement: tuple[Problem, ...] = AGREEMENT_PROBLEMS
     per_problem: int = 4  # candidates that are also emulated
+    parts: tuple[str, ...] = PARTS
 
 
 class Benchmark:
@@ -142,21 +146,20 @@ class Benchmark:
             self._leave_out("the learned model of the search (xgboost is not installed): the analytic one leads alone")
 
     def run(self) -> int:
-        """All parts; the exit status."""
+        """All parts of the plan; the exit status."""
+        parts = self.plan.parts
         try:
-            self._tests(self._share(TESTS))
+            if "tests" in parts:
+                self._tests(self._share("tests"))
             self.results["device"] = self.runner.fingerprint()
-            self._agree(self._share(AGREEMENT))
-            keep = self._share(FAMILIES)
-            shapes = self.plan.matmuls if self.plan.matmuls is not None else matmuls()
-            self._shapes(shapes, self._end - keep, MATMUL_ARMS)
-            rest: list[tuple[str, Problem]] = []
-            for name, problem in others():
-                if isinstance(problem, str):
-                    self._leave_out(f"the family {name}: {problem}")
-                else:
-                    rest.append((name, problem))
-            self._shapes(rest, self._end, OTHER_ARMS)
+            if "emulator" in parts:
+                self._agree(self._share("emulator"))
+            if "matmul" in parts:
+                keep = self._share("others") if "others" in parts else 0.0
+                shapes = self.plan.matmuls if self.plan.matmuls is not None else matmuls()
+                self._shapes(shapes, self._end - keep, MATMUL_ARMS)
+            if "others" in parts:
+                self._families()
         except RunnerStopped as error:
             self.results["stopped"] = str(error)
         except KeyboardInterrupt:
@@ -172,8 +175,19 @@ class Benchmark:
 
     # ---- parts ----
 
+    def _families(self) -> None:
+        """The shapes of the families but matmul."""
+        shapes: list[tuple[str, Problem]] = []
+        for name, problem in others():
+            if isinstance(problem, str):
+                self._leave_out(f"the family {name}: {problem}")
+            else:
+                shapes.append((name, problem))
+        self._shapes(shapes, self._end, OTHER_ARMS)
+
     def _tests(self, seconds: float) -> None:
-        """The tests marked gpu in a process of their own, which is killed when its time is over."""
+        """The tests marked gpu in a process of their own. When its time is over it is stopped as by Ctrl-C, which
+        makes it report what it has, and killed if that takes long."""
         if importlib.util.find_spec("pytest") is None:
             return self._leave_out("the tests: pytest is not installed")
         out = self.plan.out
@@ -198,6 +212,9 @@ class Benchmark:
                 row["returncode"] = tests.wait(timeout=seconds)
             except subprocess.TimeoutExpired:
                 row["timed_out"] = True
+                tests.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    tests.wait(timeout=min(REPORT_SECONDS, seconds))
             finally:
                 if tests.poll() is None:
                     os.killpg(tests.pid, signal.SIGKILL)
@@ -350,8 +367,10 @@ class Benchmark:
     def _recordings(self, number: int) -> Path:
         return self.plan.out / f"recordings-{number}{recording.SUFFIX}"
 
-    def _share(self, part: float) -> float:
-        return max(min(part * self.plan.seconds, self._end - time.monotonic()), 1.0)
+    def _share(self, part: str) -> float:
+        """Seconds for a part, of those that the plan has."""
+        share = SHARES[part] / sum(SHARES[p] for p in self.plan.parts)
+        return max(min(share * (1.0 - RESERVE) * self.plan.seconds, self._end - time.monotonic()), 1.0)
 
     def _leave_out(self, what: str) -> None:
         self.results["left_out"].append(what)
@@ -498,6 +517,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the results, made if missing")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, default=2000, help="at most, per shape (default 2000)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="do these alone (default: all)")
     given = parser.parse_args(arguments)
     if not (given.minutes > 0 and math.isfinite(given.minutes)):
         parser.error(f"--minutes must be positive, not {given.minutes}")
@@ -520,7 +540,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = CudaOptions(seed=given.seed, launch_limit=1.0)
         runner = CudaRunner(device, pool, options=options)
         try:
-            plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials)
+            plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials, parts=tuple(given.parts))
             return Benchmark(plan, device, runner).run()
         finally:
             runner.close()

@@ -202,7 +202,26 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
     began = time.monotonic()
     benchmark._tests(3.0)
     assert time.monotonic() - began < 6
-    assert benchmark.results["tests"]["timed_out"] and benchmark.failed
+    tests = benchmark.results["tests"]
+    assert tests["timed_out"] and benchmark.failed
+    assert tests["failed"] == 1, "what failed before the time was over is told"
+    assert "def test_bad(): assert False" in (out / "gpu-tests.log").read_text()
+
+
+def test_parts_that_are_not_wanted_take_no_time(make_runner, tmp_path, no_tests, monkeypatch):
+    monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1])]))
+    asked = []
+    monkeypatch.setattr(Benchmark, "_shapes", lambda self, shapes, until, arms: asked.append((len(shapes), until)))
+    for parts, wanted in ((("tests", "matmul"), [2]), (("others",), [1])):
+        asked.clear()
+        plan = Plan(3600.0, tmp_path / parts[0], tests=no_tests, matmuls=SHAPES, parts=parts)
+        benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
+        assert sum(map(benchmark._share, parts)) == pytest.approx(3600.0 * (1 - gpu.RESERVE), rel=0.05)
+        assert benchmark.run() == 0
+        assert [count for count, _ in asked] == wanted
+        assert all(until == benchmark._end for _, until in asked), "nothing is kept for what does not come"
+        assert (benchmark.results["tests"] is not None) is ("tests" in parts)
+        assert benchmark.results["agreement"] == []
 
 
 def test_no_time_is_said_and_not_overrun(make_runner, tmp_path):

@@ -41,7 +41,7 @@ class CudaOptions:
     """``warm_cache``: time with operands already in the L2; otherwise buffers of twice the L2 are rotated.
 
     ``launch_limit`` is in seconds per launch, ``graph_below`` the seconds under which launches are timed in a CUDA
-    graph; ``seed`` draws the inputs.
+    graph (ten times as many in comparisons); ``seed`` draws the inputs.
     """
 
     rule: StopRule = field(default_factory=StopRule)

@@ -462,6 +462,16 @@ def test_a_library_that_spoils_a_capture_is_timed_without_a_graph(arrays, monkey
         assert arm["seconds"] == pytest.approx([5e-6] * 7), arm
 
 
+def test_arms_of_a_comparison_are_in_graphs_even_where_launches_alone_are_slow_to_queue(arrays, monkeypatch):
+    """Queueing a library's kernels can take longer than they run: it must not be what is compared."""
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    for time, graphs in ((3e-4, 2), (3e-3, 0)):
+        cupy = FakeCupy(time=time)
+        for arm in compare(opened(cupy, arrays), ["right"], ["right"]):
+            assert arm["seconds"] == pytest.approx([time] * 7)
+        assert len(cupy.graphs) == graphs
+
+
 def test_what_a_graph_launches_lives_as_long_as_its_rounds(arrays, monkeypatch):
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
     mine, again, theirs = compare(opened(FakeCupy(time=5e-6), arrays), ["right", "right"], ["right"], workspace=True)

@@ -138,7 +138,7 @@ class Matmul(Problem):
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
         a = a if self.order_a == "row" else a.swapaxes(-1, -2)
         b = b if self.order_b == "row" else b.swapaxes(-1, -2)
-        bias = self.out_dtype.load(inputs["bias"]) if self.has_bias else np.zeros(self.n)
+        bias = self.out_dtype.load(inputs["bias"]) if self.has_bias else np.zeros_like(a, shape=self.n)
         return a, b, bias
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:

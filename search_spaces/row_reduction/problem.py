@@ -278,14 +278,14 @@ class Reduce(RowProblem):
         sum of squares, whose partial sums never exceed it).
         """
         if self.kind == "argmax":
-            return {"out": np.zeros(self._out_shape)}
+            return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self._out_shape)}
         x = self._view(inputs)
         result = self.reference(inputs)["out"].reshape(x.shape[:-1])
         growth = sum_growth(self.length) * _UNIT
         with np.errstate(invalid="ignore"):
             squares = np.square(x).sum(-1)
             if self.kind == "max":
-                bound = np.zeros(result.shape)
+                bound = np.zeros_like(result)
                 same = self.out == self.dtype or self.out == "f32"
                 allowed = bound if same else self._rounded(bound, result)
             elif self.kind == "sumsq":

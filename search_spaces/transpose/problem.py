@@ -79,7 +79,7 @@ class ArrayMove(Problem):
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """None: every bit of an element must arrive."""
-        return {"out": np.zeros(self.operands()[1].shape)}
+        return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self.operands()[1].shape)}
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Uniform bits, but never all ones: outputs hold those before a launch, so that what was not written shows."""

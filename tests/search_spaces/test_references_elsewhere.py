@@ -1,0 +1,79 @@
+"""References and tolerances are computed where the inputs are: of a library's arrays they make arrays of that library.
+
+cupy takes part in numpy's functions and operators, and refuses to mix its arrays with numpy's. So does this double.
+"""
+
+import numpy as np
+import pytest
+
+from search_spaces.copy.problem import Copy
+from search_spaces.matmul.problem import Matmul
+from search_spaces.matvec.problem import Matvec
+from search_spaces.row_reduction.problem import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.transpose.problem import Transpose
+
+
+class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
+    def __init__(self, array):
+        self.array = np.asarray(array)
+
+    def __getattr__(self, name):
+        found = getattr(self.array, name)
+        return called(found) if callable(found) else wrapped(found)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        if "out" in options:
+            options["out"] = tuple(x.array for x in options["out"])
+        return called(getattr(ufunc, method))(*inputs, **options)
+
+    def __array_function__(self, function, types, inputs, options):
+        assert types == (Elsewhere,), types
+        return called(function)(*inputs, **options)
+
+    def __array__(self, *_, **__):
+        raise TypeError("implicit conversion to a numpy array")
+
+
+def wrapped(value):
+    return Elsewhere(value) if isinstance(value, np.ndarray) else value
+
+
+def called(function):
+    def call(*inputs, **options):
+        if any(isinstance(x, np.ndarray) for x in inputs):
+            raise TypeError("a numpy array among another library's")
+        return wrapped(function(*(x.array if isinstance(x, Elsewhere) else x for x in inputs), **options))
+
+    return call
+
+
+PROBLEMS = [
+    Matmul(5, 6, 7, a="f16", out="f32"),
+    Matmul(5, 6, 7, batch=2, a="bf16", b="bf16", out="bf16", order_a="col", order_b="col"),
+    Matmul(5, 6, 7, a="f32", b="f32", out="f32", epilogue="bias+relu"),
+    Matmul(5, 6, 7, epilogue="silu", reduction="row_max"),
+    Matmul(5, 6, 7, reduction="column_sum"),
+    Matvec(m=2, n=5, k=8),
+    *(Reduce(6, 10, kind=kind) for kind in ("sum", "mean", "sumsq", "max")),
+    Reduce(6, 10, kind="argmax", out="u32"),
+    Reduce(6, 10, axis="column", kind="max", dtype="f32", out="f16"),
+    Softmax(3, 10, dtype="bf16", out="bf16"),
+    RmsNorm(3, 10),
+    LayerNorm(3, 10),
+    Transpose(5, 6, dtype="u16"),
+    Copy(5, 6),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.key())
+def test_references_are_where_the_inputs_are_and_the_same(problem):
+    inputs = problem.random_inputs(0)
+    there = {name: Elsewhere(array) for name, array in inputs.items()}
+    for compute in (problem.reference, problem.tolerance):
+        here, found = compute(inputs), compute(there)
+        assert set(found) == set(here)
+        for name, array in found.items():
+            assert isinstance(array, Elsewhere), f"{compute.__name__} of {name} is {type(array)}"
+            np.testing.assert_array_equal(array.array, here[name])
+            operand = next(o for o in problem.operands() if o.name == name)
+            assert (array.dtype, array.shape) == (np.float64, operand.shape)

@@ -272,6 +272,8 @@ class Benchmark:
                 continue
             self._say(f"{_named(purpose, problem)}, for {seconds:.0f} s")
             row = self._shape(purpose, problem, seconds, arms)
+            for why in self.runner.cpu_references:
+                self._leave_out(f"references on the GPU (the CPU computes them): {why}")
             self.results["shapes"].append(row)
             self._write()
             print(f"    {_line(row)}", flush=True)
@@ -343,9 +345,8 @@ class Benchmark:
         winner, *others = self.runner.compare([candidate], rounds=self.plan.rounds, library=True, others=arms)
         compared = {name: _against(winner, arm) for name, arm in zip(("library", *arms), others, strict=True)}
         for name, found in compared.items():
-            what = f"the comparison with {name}: {found['reason']}"
-            if found["ratio"] is None and what not in self.results["left_out"]:
-                self._leave_out(what)
+            if found["ratio"] is None:
+                self._leave_out(f"the comparison with {name}: {found['reason']}")
         return compared
 
     # ---- what is written ----
@@ -373,8 +374,10 @@ class Benchmark:
         return max(min(share * (1.0 - RESERVE) * self.plan.seconds, self._end - time.monotonic()), 1.0)
 
     def _leave_out(self, what: str) -> None:
-        self.results["left_out"].append(what)
-        self._say(f"left out: {what}")
+        """Say so, once."""
+        if what not in self.results["left_out"]:
+            self.results["left_out"].append(what)
+            self._say(f"left out: {what}")
 
     def _say(self, what: str) -> None:
         print(f"[{time.monotonic() - self._began:6.0f} s] {what}", flush=True)

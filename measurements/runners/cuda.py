@@ -79,6 +79,7 @@ class CudaRunner:
         self._pool = compile_pool
         self._gpus = tuple(gpus)
         self._references = References()
+        self._why_references: dict[str, None] = {}
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Measurement] = {}
@@ -254,6 +255,11 @@ class CudaRunner:
         return sum(s.restarts for s in self._supervisors.values())
 
     @property
+    def cpu_references(self) -> tuple[str, ...]:
+        """Why references were computed on the CPU, which takes its time; none where the GPU computed all."""
+        return tuple(self._why_references)
+
+    @property
     def _toolchain(self) -> str:
         return self._pool.toolchain
 
@@ -386,6 +392,8 @@ class CudaRunner:
 
     def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> dict[str, Any]:
         """The request that prepares ``data``; with the reference computed here where the GPU could not."""
+        if answer is not None:
+            self._why_references[str(answer.get("why", "no reason was given"))] = None
         paths = self._references.known(data) if answer is None else self._references.computed(data)
         return {
             "op": "prepare",

@@ -10,7 +10,7 @@ Operations, each a JSON object with "op":
 - ``health``: run known-good kernels; raises if their answers are wrong.
 - ``prepare`` (problem, seed, cold_bytes, arrays): draw inputs, copy them into rotating buffers of ``cold_bytes`` in
   total, get the float64 reference and tolerance from the .npy files in ``arrays``, or compute them on the GPU where
-  null. Answers ``{"reference": "missing"}`` where that does not work.
+  null. Answers ``{"reference": "missing"}``, and why, where that does not work.
 - ``measure`` (data, kernel, rule, best, limits): verify, time, verify again. A status, the times, and a reason: why
   there are none, or what is unusual about them. ``best`` is the fastest median of this data so far, or null.
 - ``outputs`` (data, kernel, folder, limits): launch once, and save the outputs as .npy files. Their paths by name.
@@ -158,7 +158,8 @@ class GpuWorker:
                 except MemoryError:
                     raise
                 except Exception as error:  # no cuBLAS, no headers, or a reference that needs numpy
-                    return {"reference": "missing", "why": f"{type(error).__name__}: {error}"}
+                    why = (str(error).strip().splitlines() or [""])[0]  # of what may be a compiler's whole log
+                    return {"reference": "missing", "why": f"{type(error).__name__}: {why}"}
             operands = problem.operands()
             size = sum(o.bytes for o in operands)
             copies = min(max(math.ceil(int(request["cold_bytes"]) / size), 1), _MAX_COPIES)

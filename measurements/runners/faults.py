@@ -76,7 +76,7 @@ class FaultyGpu:
             raise RuntimeError("the context is poisoned")
         if operation == "prepare":
             if request["arrays"] is None:
-                return {"reference": "missing"}
+                return {"reference": "missing", "why": "it has no arrays"}
             self._prepared = request["data"]
             return {"reference": "ready"}
         if operation in ("measure", "compare", "outputs") and request["data"] != self._prepared:

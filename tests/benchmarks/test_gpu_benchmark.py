@@ -185,7 +185,10 @@ def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_te
     runner.compare = compare
     benchmark = Benchmark(Plan(60.0, tmp_path / "out", trials=4), H200, runner, generate=pretended)
     benchmark._shapes(SHAPES, benchmark._end, ("torch",))
-    assert benchmark.results["left_out"] == ["the comparison with torch: it is not installed"]
+    assert benchmark.results["left_out"] == [
+        "the comparison with torch: it is not installed",
+        "references on the GPU (the CPU computes them): it has no arrays",
+    ]
     assert "left out: the comparison with torch: it is not installed" in benchmark._table()
 
 

@@ -40,18 +40,30 @@ def pool(tmp_path_factory):
         yield p
 
 
+def runner_of(pool, **options) -> CudaRunner:
+    limits = Limits(candidate=20.0)
+    return CudaRunner(cuda_device(), pool, options=CudaOptions(limits=limits, launch_limit=1.0, **options))
+
+
 @pytest.fixture
 def make_runner(pool):
     runners = []
 
     def make(**options) -> CudaRunner:
-        limits = Limits(candidate=20.0)
-        runners.append(CudaRunner(cuda_device(), pool, options=CudaOptions(limits=limits, launch_limit=1.0, **options)))
+        runners.append(runner_of(pool, **options))
         return runners[-1]
 
     yield make
     for runner in runners:
         runner.close()
+
+
+@pytest.fixture(scope="module")
+def runner(pool):
+    """One for many tests: a worker takes seconds to start, and torch seconds more to import."""
+    shared = runner_of(pool)
+    yield shared
+    shared.close()
 
 
 def naive(problem: Matmul, before: str = "", after: str = "", shared: int = 0, name: str = "naive") -> Candidate:
@@ -111,11 +123,11 @@ def test_every_fault_has_its_status_and_the_next_candidate_is_right(make_runner)
 
 @pytest.mark.parametrize("order_a", ["row", "col"])
 @pytest.mark.parametrize("order_b", ["row", "col"])
-def test_storage_orders(make_runner, order_a, order_b):
+def test_storage_orders(runner, order_a, order_b):
     problem = Matmul(
         m=64, n=96, k=40, a="f32", b="f32", out="f32", order_a=order_a, order_b=order_b, precision="ieee"
     )  # fmt: skip
-    (result,) = make_runner().measure([naive(problem)])
+    (result,) = runner.measure([naive(problem)])
     assert result[1].ok, result[1].reason
     assert 0 < result[1].error <= 1
 
@@ -140,7 +152,7 @@ def test_operands_in_a_warm_cache_are_read_faster_than_from_memory(make_runner):
     assert medians[0] < medians[1]
 
 
-def test_a_zeroed_workspace_must_be_left_zero(make_runner):
+def test_a_zeroed_workspace_must_be_left_zero(runner):
     counters = Operand("counters", "workspace", U32, (16,), zeroed=True)
     candidates = []
     for name, after in (("clean", "atomicAdd(n, 1u); atomicSub(n, 1u);"), ("unclean", "atomicAdd(n, 1u);")):
@@ -148,15 +160,15 @@ def test_a_zeroed_workspace_must_be_left_zero(make_runner):
         source = plain.source.replace("float* out)", "float* out, unsigned* n)")
         kernel = Kernel(name, source, (), (*plain.arguments, counters), plain.grid, plain.block, 0)
         candidates.append(Candidate(PROBLEM, Schedule("matmul", ()), kernel))
-    results = dict(make_runner().measure(candidates))
+    results = dict(runner.measure(candidates))
     assert results[0].ok, results[0].reason
     assert results[1].status is Status.WRONG_RESULT
     assert "counters" in results[1].reason
 
 
-def test_a_comparison_finds_that_a_kernel_is_as_fast_as_itself(make_runner):
+def test_a_comparison_finds_that_a_kernel_is_as_fast_as_itself(runner):
     problem = Matmul(m=512, n=512, k=512, a="f32", b="f32", out="f32")
-    one, other, library = make_runner().compare([naive(problem), naive(problem, name="other")], rounds=20)
+    one, other, library = runner.compare([naive(problem), naive(problem, name="other")], rounds=20)
     ratio = statistics.median(a / b for a, b in zip(one.seconds, other.seconds, strict=True))
     assert ratio == pytest.approx(1.0, abs=0.03)
     if library.status is Status.OK:
@@ -182,8 +194,7 @@ def test_a_comparison_finds_that_a_kernel_is_as_fast_as_itself(make_runner):
     ],
     ids=lambda p: p.key(),
 )
-def test_every_baseline_computes_the_same_or_says_why_there_is_none(make_runner, problem):
-    runner = make_runner()
+def test_every_baseline_computes_the_same_or_says_why_there_is_none(runner, problem):
     schedule = family(problem.family).space(problem, runner.device).sample(1, 0)[0]
     ours = Candidate(problem, schedule, codegen.generate(problem, schedule, runner.device))
     mine, library, *others = runner.compare([ours], rounds=5, others=OTHERS)
@@ -195,8 +206,17 @@ def test_every_baseline_computes_the_same_or_says_why_there_is_none(make_runner,
         assert library.status is Status.OK, library.reason
 
 
-def test_the_fingerprint_names_the_gpu(make_runner):
-    fingerprint = make_runner().fingerprint()
+def test_the_fingerprint_names_the_gpu(runner):
+    fingerprint = runner.fingerprint()
     assert fingerprint["name"]
     assert int(fingerprint["sm_count"]) == cuda_device().sm_count
     assert all(fingerprint.values())
+
+
+def test_no_reference_is_left_to_the_cpu_by_a_mistake_of_ours(runner):
+    """It may be where cupy lacks cuBLAS or headers; the CPU then takes seconds for it."""
+    problem = Matmul(m=64, n=48, k=40, a="f32", b="f32", out="f32", precision="ieee")
+    (result,) = runner.measure([naive(problem)])
+    assert result[1].ok, result[1].reason
+    mistakes = ("TypeError", "AttributeError", "ValueError")
+    assert [why for why in runner.cpu_references if why.startswith(mistakes)] == []

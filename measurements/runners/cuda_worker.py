@@ -51,7 +51,7 @@ from search_spaces.problem import Operand, Problem
 _ALIGNMENT = 256  # bytes, of every buffer: what cudaMalloc gives
 _GAP = 256  # guard bytes behind every buffer
 _MAX_COPIES = 2048  # of tiny problems, whose buffers then stay below the wanted size
-_MAX_GRAPH = 4096  # launches in one graph
+_MAX_GRAPH = 2 * _MAX_COPIES  # launches in one graph
 _GRAPH_SECONDS = 2e-3  # a replay is long against the resolution of events, half a microsecond
 _BATCH_SECONDS = 10e-3
 _MAX_BATCH = 20
@@ -485,8 +485,8 @@ class GpuWorker:
         single = max(single, 1e-6)
 
         if single < graph_below:
-            # A graph visits every copy, else the next replay would find the last ones still in the L2.
-            count = min(max(copies, math.ceil(_GRAPH_SECONDS / single)), _MAX_GRAPH)
+            # A graph visits every copy equally often, else the next replay would find its first ones still in the L2.
+            count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), _MAX_GRAPH // copies)
             captured = self._captured([next_launch] * count)
             limit += 10 * count * single
 

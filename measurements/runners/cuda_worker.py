@@ -106,8 +106,8 @@ class GpuWorker:
         runtime, device = self._cp.cuda.runtime, self._cp.cuda.Device(int(request["gpu"]))
         properties = runtime.getDeviceProperties(device.id)
         attributes = {str(k): int(v) for k, v in device.attributes.items()}
-        # cupy exposes the compute capability elsewhere than among the attributes (its _runtime_enum.pxd).
-        attributes |= {f"ComputeCapability{k.title()}": int(properties[k]) for k in ("major", "minor")}
+        # The two that cupy leaves out of them.
+        attributes |= {f"ComputeCapability{part}": int(properties[part.lower()]) for part in ("Major", "Minor")}
         self._blocks = 8 * attributes["MultiProcessorCount"]
         if request["checks"] is not None:
             self._checks = self._cp.RawModule(path=request["checks"])
@@ -158,8 +158,8 @@ class GpuWorker:
                 except MemoryError:
                     raise
                 except Exception as error:  # no cuBLAS, no headers, or a reference that needs numpy
-                    why = (str(error).strip().splitlines() or [""])[0]  # of what may be a compiler's whole log
-                    return {"reference": "missing", "why": f"{type(error).__name__}: {why}"}
+                    line = str(error).strip().partition("\n")[0]  # of what may be a compiler's whole log
+                    return {"reference": "missing", "why": f"{type(error).__name__}: {line}"}
             operands = problem.operands()
             size = sum(o.bytes for o in operands)
             copies = min(max(math.ceil(int(request["cold_bytes"]) / size), 1), _MAX_COPIES)

@@ -169,6 +169,7 @@ class GpuWorker:
         except MemoryError as error:
             return {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
         self._stream.synchronize()
+        cp.get_default_memory_pool().free_all_blocks()  # a reference's temporaries: others want memory, too
         self._data[key] = _Data(problem, inputs, reference, tolerance, slots, copies, int(request["cold_bytes"]))
         return {"reference": "ready", "copies": copies}
 

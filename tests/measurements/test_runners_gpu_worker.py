@@ -135,6 +135,7 @@ class FakeCupy:
 
     def __init__(self, time=1e-3, memory=1 << 30):
         self.time, self.free, self.now = time, memory, 0.0
+        self.kept_by_pool = []  # what the pool holds that nobody uses
         self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
         runtime = SimpleNamespace(
             getDeviceProperties=lambda i: {"name": b"NVIDIA H200", "totalGlobalMem": 150, "major": 9, "minor": 0},
@@ -165,7 +166,7 @@ class FakeCupy:
         return Pointer(np.zeros(size, np.uint8))
 
     def get_default_memory_pool(self):
-        return SimpleNamespace(free_all_blocks=lambda: None)
+        return SimpleNamespace(free_all_blocks=self.kept_by_pool.clear)
 
     def clear_memo(self):
         pass
@@ -434,6 +435,23 @@ def test_a_reference_that_the_gpu_cannot_compute_is_asked_for():
     answer = worker.handle(prepare(None))
     assert answer["reference"] == "missing"
     assert answer["why"]
+
+
+def test_what_computing_a_reference_took_is_given_back(monkeypatch):
+    """torch and kernels with local memory take theirs from what cupy's pool leaves."""
+    cupy, zeros = FakeCupy(), DeviceArray((1, 17, 9), np.float64, Pointer(np.zeros(17 * 9 * 8, np.uint8)))
+
+    def computed(problem, inputs):
+        cupy.kept_by_pool.append("temporaries")
+        return {"out": zeros}
+
+    cupy.ascontiguousarray = lambda array: array
+    monkeypatch.setattr(Matmul, "reference", computed)
+    monkeypatch.setattr(Matmul, "tolerance", computed)
+    worker = GpuWorker(cupy)
+    worker.handle({"op": "open", "gpu": 0, "checks": "checks.cubin"})
+    assert worker.handle(prepare(None))["reference"] == "ready"
+    assert cupy.kept_by_pool == []
 
 
 def test_an_unhealthy_gpu_is_noticed(arrays, monkeypatch):

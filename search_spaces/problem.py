@@ -19,6 +19,18 @@ from search_spaces.dtypes import DType, FloatArray
 
 Array = npt.NDArray[np.generic]
 
+DRAWN = 4_194_301  # the largest prime below 2^22
+
+
+def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, scale: float = 1.0) -> Array:
+    """Random values of standard deviation ``scale``, stored as ``dtype``; beyond DRAWN elements they repeat themselves.
+
+    Drawing hundreds of millions would take longer than measuring a kernel. As the period is prime, it divides no stride
+    of a tile or a row: an element that is read from a wrong place is still another number.
+    """
+    drawn = rng.standard_normal(min(math.prod(shape), DRAWN), dtype=np.float32)
+    return np.resize(dtype.store(drawn * np.float32(scale)), shape)
+
 
 def whole_number(name: str, value: Any, least: int) -> int:
     """``value`` as an int, whatever library's integer it is. Raises ValueError for all else, and below ``least``."""
@@ -89,11 +101,7 @@ class Problem(ABC):
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Standard normal inputs, stored in the operands' types."""
         rng = np.random.default_rng(seed)
-        return {
-            o.name: o.dtype.store(rng.standard_normal(o.shape, dtype=np.float32))
-            for o in self.operands()
-            if o.role == "input"
-        }
+        return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role == "input"}
 
     def to_json(self) -> dict[str, Any]:
         return {"family": self.family, **dataclasses.asdict(self)}

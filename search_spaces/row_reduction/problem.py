@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from search_spaces.dtypes import FLOAT_DTYPES, U32, DType, FloatArray, dtype
-from search_spaces.problem import Array, Operand, Problem, sum_growth
+from search_spaces.problem import Array, Operand, Problem, standard_normal, sum_growth
 
 KINDS = ("sum", "max", "mean", "sumsq", "argmax")
 AXES = ("row", "column")
@@ -245,11 +245,10 @@ class Reduce(RowProblem):
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Standard normal, scaled down where a sum of squares would overflow f16."""
+        overflows = self.kind == "sumsq" and self.out == "f16"
+        scale = min(1.0, math.sqrt(_LARGEST_F16_SUM / self.length)) if overflows else 1.0
         rng = np.random.default_rng(seed)
-        values = rng.standard_normal((self.rows, self.columns), dtype=np.float32)
-        if self.kind == "sumsq" and self.out == "f16":
-            values *= min(1.0, math.sqrt(_LARGEST_F16_SUM / self.length))
-        return {"x": self.input_dtype.store(values)}
+        return {"x": standard_normal(rng, (self.rows, self.columns), self.input_dtype, scale)}
 
     def _view(self, inputs: Mapping[str, Array]) -> FloatArray:
         """x in float64, (outer, length, inner) with the reduced axis moved to the end."""

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from search_spaces.dtypes import dtype
 from search_spaces.family import families, problem_from_json
-from search_spaces.problem import Problem
+from search_spaces.problem import DRAWN, Problem, standard_normal
 
 SIZES = ("m", "n", "k", "rows", "columns", "batch", "reduction_size")
 
@@ -60,3 +61,22 @@ def test_json_with_other_fields_is_refused(problem: Problem) -> None:
 def test_json_that_is_no_problem_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         problem_from_json(json.loads(text))
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32"])
+def test_random_values_are_standard_normal_and_differ(name: str) -> None:
+    few = standard_normal(np.random.default_rng(1), (3, 5), dtype(name))
+    assert few.shape == (3, 5)
+    assert few.dtype == np.dtype(dtype(name).storage)
+    values = dtype(name).load(standard_normal(np.random.default_rng(1), (1000, 1000), dtype(name), scale=2.0))
+    assert abs(values.mean()) < 0.02
+    assert abs(values.std() - 2.0) < 0.02
+    assert len(np.unique(values[0])) > 500
+
+
+def test_values_of_a_huge_array_repeat_with_a_period_that_no_row_has() -> None:
+    values = standard_normal(np.random.default_rng(1), (2**11 + 8, 2**11), dtype("f16"))
+    assert np.array_equal(values.ravel()[DRAWN:], values.ravel()[: values.size - DRAWN])
+    for step in (1, 2, 16, 2**10):  # rows and columns that a kernel might mistake for each other
+        assert np.mean(values[step:] == values[:-step]) < 0.01
+    assert all(DRAWN % divisor for divisor in range(2, 2050))

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 _SONAMES = ("libcublas.so.13", "libcublas.so.12")
+_INSTALL = "pip install nvidia-cublas (nvidia-cublas-cu12 for CUDA 12)"
 _WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper; its own would be allocated inside graphs
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
 _COMPUTE_F32, _COMPUTE_TF32 = 68, 77  # cublasComputeType_t
@@ -88,7 +89,7 @@ def _library() -> ctypes.CDLL:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise CublasError(f"cuBLAS was not found ({' or '.join(_SONAMES)})")
+    raise CublasError(f"cuBLAS was not found ({' or '.join(_SONAMES)}): {_INSTALL}")
 
 
 _handles: dict[int, tuple[ctypes.c_void_p, Any]] = {}  # by stream, each with the workspace that it uses

@@ -13,7 +13,7 @@ def open_clock(pci_bus_id: str) -> tuple[Callable[[], float | None], str | None]
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
         version = pynvml.nvmlSystemGetDriverVersion()
-    except Exception:  # pynvml is optional, and raises errors of its own where the driver hides NVML
+    except Exception:  # an environment made by hand may lack pynvml, and a driver may hide NVML
         return lambda: None, None
 
     def clock() -> float | None:

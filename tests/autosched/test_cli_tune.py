@@ -17,9 +17,11 @@ from needs import needs_nvrtc
 
 from autosched import tuner
 from autosched.cli import main
+from autosched.finals import Final, Place
 from autosched.tuner import Progress, Start, TuneResult
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
+from measurements.runners.base import Arm
 from measurements.store import Store
 from search_spaces.devices import device
 from search_spaces.family import family
@@ -30,6 +32,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
 PROBLEM = Matmul(64, 64, 64)
+TUNE = ("tune", "matmul", *SMALL, "--db", "b.db")
 
 
 @pytest.fixture
@@ -75,6 +78,7 @@ class FakeTune:
     refuses: str = ""
     breaks: str = ""
     ends_by: type[BaseException] | None = None
+    final: Final | None = None
     asked: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, problem: Matmul, **asked: Any) -> TuneResult:
@@ -108,6 +112,8 @@ class FakeTune:
             seconds=2.0,
             interrupted=self.interrupted,
             stopped=self.stopped,
+            final=self.final,
+            finalists=(schedule(),) * 3,
         )
 
 
@@ -174,6 +180,21 @@ def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> No
     assert "no schedule has worked" in out
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
     assert (status, json.loads(out)["best"]) == (1, None)
+
+
+def test_tune_says_who_failed_in_the_final(run: Run, fake: FakeTune) -> None:
+    ran = Place(0, Arm("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
+    late = Place(1, Arm("b", Status.TIMEOUT, "not in time", ()), ())
+    fake.final = Final((ran,), (late,), True, 20, None, "there is none")
+    _, out, _ = run(*TUNE)
+    assert "1 finalist timed in turns over 20 rounds: the winner is clear" in out
+    assert "failed 1: timeout 1" in out
+    document = json.loads(run(*TUNE, "--json")[1])
+    (failed,) = document["final"]["failed"]
+    assert (failed["status"], failed["reason"]) == ("timeout", "not in time")
+    fake.final = Final((), (late, late), False, 0, None, "no finalist ran")
+    _, out, _ = run(*TUNE)
+    assert "no finalist ran in turns, so the best is that of screening; failed 2: timeout 2" in out
 
 
 def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> None:

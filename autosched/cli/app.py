@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from autosched.cli.best import best
 from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
+from autosched.cli.output import waiting_told
 from autosched.cli.problem_options import for_family
 from autosched.cli.space import space
 from autosched.cli.tune import tune
@@ -119,7 +120,8 @@ def _first_line(command: Callable[..., int]) -> str:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
-        status = build()(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False)
+        with waiting_told():
+            status = build()(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False)
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, StoreError, HostFailure) as error:

@@ -4,10 +4,12 @@ import dataclasses
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from autosched import tuner
 from autosched.cli import main
 from autosched.finals import Final, Place
 from autosched.tuner import Progress, Start, TuneResult
+from measurements import store_file
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.runners.base import Arm
@@ -270,3 +273,22 @@ def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path) -> None:
     found = json.loads(out)
     unseen = Store.open(tmp_path / "b.db", create=False).count() - found["trials"]["new"]
     assert found["interrupted"] and unseen in (0, 1)  # one may have been stored as Ctrl-C came
+
+
+@pytest.mark.parametrize("command", [pytest.param("tune", marks=needs_nvrtc), "best"])
+def test_a_database_that_another_process_holds_is_waited_for_with_a_word(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    monkeypatch.setattr(store_file, "NOTICE_SECONDS", 0.02)
+    monkeypatch.setattr(store_file, "BUSY_SECONDS", 0.1)
+    with Store.open("b.db") as store:
+        store.append(record(1e-6))
+    here = Path("b.db").resolve()
+    with closing(sqlite3.connect(here, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        more = ("--backend", "estimate", "--no-verify") if command == "tune" else ()
+        status, out, err = run(command, "matmul", *SMALL, "--db", "b.db", "--device", "h200", *more)
+    waiting, refusal = err.splitlines()
+    assert (status, out) == (2, "")
+    assert waiting.startswith(f"autosched: another process holds the database {here}: waiting for it, ")
+    assert refusal.endswith("another process holds it, try again when that has ended")

@@ -34,6 +34,7 @@ _MACHINE_ERRORS = (  # not ours to mend
     errno.EPERM,
     errno.EIO,
 )
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # of open files, processes and memory
 _STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
 2 bad usage or bad input, or stdout cannot be written; 130 stopped by Ctrl-C."""
 _PROBLEM = "matmul -m 4096 -n 4096 -k 4096"
@@ -135,6 +136,8 @@ def run(arguments: Sequence[str]) -> int:
             return _complain(str(error))
         if not _folder_is_there():
             return _complain("the current folder has been deleted: change to another one")
+        if error.errno in _LIMITS:
+            return _complain(f"a limit of this machine is met ({error.strerror}): raise it (see ulimit -a)")
         if error.errno not in _MACHINE_ERRORS:
             raise
         place = error.filename or "a file"

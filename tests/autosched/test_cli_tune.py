@@ -1,6 +1,7 @@
 """``autosched tune``: what it passes on, what it shows, and its exit status."""
 
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -228,6 +229,18 @@ def test_tune_tells_bad_input_from_a_bug(run: Run, fake: FakeTune) -> None:
     fake.refuses, fake.breaks = "", "shapes do not match"
     with pytest.raises(ValueError, match="shapes do not match"):
         run("tune", "matmul", *SMALL, "--db", "b.db")
+
+
+def test_a_limit_of_the_machine_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tune(*_: object, **__: object) -> TuneResult:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(tuner, "tune", tune)
+    status, _, err = run(*TUNE)
+    assert (status, err) == (
+        2,
+        "autosched: a limit of this machine is met (Too many open files): raise it (see ulimit -a)\n",
+    )
 
 
 @needs_nvrtc

@@ -1,5 +1,6 @@
 """The cuda runner around workers that really hang, crash, poison and lie: nothing lost, nothing doubled, none left."""
 
+import errno
 import os
 import random
 import signal
@@ -257,6 +258,19 @@ def test_arms_that_make_no_sense_are_a_failure_of_the_comparison(make_runner, mo
 def test_gpus_must_be_named_once(pool, gpus):
     with pytest.raises(ValueError, match="gpus"):
         CudaRunner(H200, pool, gpus=gpus)
+
+
+def test_a_full_disk_is_told_as_one_and_names_the_file(monkeypatch):
+    def save(*_):
+        raise OSError("4096 requested and 496 written")  # as numpy has it
+
+    monkeypatch.setattr(np, "save", save)
+    references = References()
+    with pytest.raises(OSError) as caught:
+        references.computed(DataSet(PROBLEM, 3, 0))
+    references.close()
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename.endswith(".npy") and not Path(caught.value.filename).parent.exists()
 
 
 def test_references_are_computed_once_and_removed():

@@ -274,6 +274,8 @@ def _output(answer: dict[str, Any]) -> CompilerOutput:
     if not (seconds >= 0 and math.isfinite(seconds)):
         raise ValueError("this is no time")
     program = None if cubin is None else base64.b64decode(cubin, validate=True)
+    if program == b"":
+        raise ValueError("this is no program")
     return CompilerOutput(program, harmless(str(answer["log"])), seconds)
 
 

@@ -79,7 +79,8 @@ class Supervisor:
                 self._worker.stop()
                 if pause is not None:
                     time.sleep(pause)
-        raise RunnerStopped(f"the GPU does not answer after {len(failures)} attempts: {failures[-1]}")
+        gpu = self._opening["gpu"]
+        raise RunnerStopped(f"GPU {gpu} does not answer after {len(failures)} attempts: {failures[-1]}")
 
     def run(
         self, data: str, prepare: Callable[[Answer | None], Answer], request: Answer, limit: float | None = None

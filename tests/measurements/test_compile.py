@@ -234,6 +234,7 @@ def test_a_compiler_that_crashes_is_tried_twice(tmp_path):
 
 ANSWERS = {
     "nothing": {},
+    "an empty program": {"cubin": "", "log": "", "seconds": 0.1},
     "no base64": {"cubin": "!", "log": "", "seconds": 0.1},
     "a number for a program": {"cubin": 5, "log": "", "seconds": 0.1},
     "no time": {"cubin": None, "log": "", "seconds": "soon"},

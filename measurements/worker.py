@@ -215,6 +215,8 @@ class Worker:
         if process is not None and connection is not None:
             if complaint is None:
                 _await_exit(process.pid, _END_GRACE)
+                if not _has_ended(process.pid):
+                    complaint = "closed its output and lived on"
             _kill_group(process.pid)  # so that its words have an end
             tail = connection.stderr_tail()
         returncode = self._reap()

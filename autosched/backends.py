@@ -109,7 +109,7 @@ def choose(
         if replaying is not None:
             return replaying
         if backend == "replay":
-            raise BackendError(f"there is nothing to replay: {why_not}")
+            raise BackendError(f"there is nothing to replay: {why_not}; use --backend estimate to go on without it")
         no_gpu = f"{no_gpu}; {why_not}"
     try:
         pool = CompilePool(workers=workers)
@@ -166,7 +166,10 @@ def _replay(problem: Problem | None, device: Device, why: str) -> tuple[Backend 
     """A backend over the recording of ``problem`` on ``device``, or one line on why there is none."""
     if problem is None:
         return None, "no problem was named"
-    found = recording.find(problem, device.name)
+    try:
+        found = recording.find(problem, device.name)
+    except recording.RecordingError as error:
+        raise BackendError(f"{error}; replace or delete that file, or use --backend estimate") from error
     if found is None:
         return None, f"this problem was not recorded on {device.name}"
     if found.space_version != family(problem.family).space(problem, device).fingerprint:

@@ -59,15 +59,15 @@ def hold(
     """Time ``candidates`` of one problem in turns. The simplest of those that are as fast as the fastest wins.
 
     ``rounds`` at a time, no more of them after ``seconds``. One that fails is out; where it takes the others down with
-    it, they are timed anew without it. Where nobody knows who did that, it is tried without the library, and else
-    without the slowest of screening. Raises RunnerStopped.
+    it, they are timed anew without it. Where nobody knows who did that, each is tried alone for a round: who fails then
+    is out, or else the library is, or else the slowest of screening. Raises RunnerStopped.
     """
     times: dict[int, list[float]] = {i: [] for i in range(len(candidates))}
     arms: dict[int, Arm] = {}
     failed: dict[int, Arm] = {}
     library: list[float] = []
     why_not = ""
-    with_library = suspect = True  # suspect: the library may be what took the others down
+    with_library = True
     held = 0
     began = time.monotonic()
     while times and held < MOST_ROUNDS:
@@ -77,21 +77,24 @@ def hold(
         ok = {i: arm for i, arm in zip(places, told, strict=True) if arm.status is Status.OK}
         out = {i: arm for i, arm in zip(places, told, strict=True) if i not in ok and arm.status is not Status.CRASHED}
         if len(ok) < len(places):
-            if not out and suspect and with_library:
-                with_library, why_not = False, f"in turns with the others it failed: {others[0].reason}"
-            elif not out:
-                with_library, suspect, last = True, False, places[-1]
-                out = {last: told[-1]}
+            if len(out) in (0, len(places)):  # a death, or a time limit of all together, which says nothing of one
+                alone = {i: runner.compare([candidates[i]], rounds=1, library=False)[0] for i in places}
+                out = {i: arm for i, arm in alone.items() if arm.status is not Status.OK}
+                if not out and with_library:
+                    with_library, why_not = False, f"in turns with the others it failed: {others[0].reason}"
+                elif not out:
+                    out = {places[-1]: told[-1]}
             failed |= out
             times = {i: [] for i in places if i not in out}  # rounds are comparable only where all took part
             library, held = [], 0
+            why_not = "" if with_library else why_not
             continue
         arms = ok
         for i, arm in ok.items():
             times[i] += arm.seconds
         for other in others:
             library += other.seconds
-            why_not = other.reason if other.status is not Status.OK else ""
+            why_not = other.reason if other.status is not Status.OK else why_not
         held += rounds
         late = time.monotonic() - began >= seconds
         if late or len(times) == 1 or choose(list(times.values()), [complexity[i] for i in times], TIE).clear:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from autosched import backends, codegen, finals
 from autosched.search import Sampler, check
@@ -114,6 +114,7 @@ class Progress:
         return (self.trials - self.done) / self.rate
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Is told what happens, in the thread that tunes."""
 
@@ -181,6 +182,8 @@ def tune(
     Problem.check(problem)
     trials = whole_number("trials", trials, 1)
     check(sampler, seed)
+    if progress is not None and (isinstance(progress, type) or not isinstance(progress, Observer)):
+        raise ValueError(f"progress must be an object with methods started and trial, or None, not {progress!r}")
     from measurements.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
     with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache, gpus=gpus) as chosen:

@@ -12,7 +12,11 @@ does some of the four alone, in the same time. What it writes to OUT it writes a
 - ``recordings-N.jsonl.gz``: every measurement; ``python -m measurements.recording`` installs them for ``replay``;
 - ``gpu-tests.xml`` and ``gpu-tests.log``; ``trials-*.jsonl`` of a shape that was under way when the run was killed.
 
-Exit status 0, or 1 with one line on stderr: no GPU can be used, it stopped answering, or a check failed.
+A run into the folder of an earlier one loses nothing of it: results and table stay as ``results-N.json`` and
+``table-N.txt``, recordings are added to, and what a killed run had measured becomes a recording, too.
+
+Exit status 0; 1 with one line on stderr: no GPU can be used, it stopped answering, a check failed, or the run was
+interrupted; 2 for bad usage, such as a folder that cannot be written.
 """
 
 from __future__ import annotations
@@ -20,18 +24,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import itertools
 import json
 import math
 import os
 import signal
 import statistics
-import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,17 +48,20 @@ from autosched.search.evolution import EvolutionSampler, boosted_trees
 from autosched.search.guide import AnalyticGuide
 from autosched.tuner import Generate, Tuner, TuneResult, simplicity
 from autosched.version import VERSION
+from benchmarks import gpu_tests
 from benchmarks.gpu_problems import in_turns, matmuls, others
-from benchmarks.journal import Journal
+from benchmarks.journal import Journal, read
 from measurements import recording
 from measurements.compile import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_host, emulate
 from measurements.measurement import Measurement, Status
+from measurements.record import Record
 from measurements.recording import Recording
 from measurements.runners.base import Arm, Candidate, RunnerStopped
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.runners.cuda_library import OTHERS
 from measurements.timing import Ratio, verdict
+from measurements.worker import Worker, WorkerDied, WorkerTimeout
 from search_spaces.devices import Device
 from search_spaces.family import family
 from search_spaces.matmul import Matmul
@@ -129,6 +136,7 @@ class Benchmark:
         self._file = 0
         self.failed = False
         plan.out.mkdir(parents=True, exist_ok=True)
+        self._keep_earlier()
         self.results: dict[str, Any] = {
             "autosched": VERSION,
             "began": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -163,7 +171,7 @@ class Benchmark:
         except RunnerStopped as error:
             self.results["stopped"] = str(error)
         except KeyboardInterrupt:
-            self.results["stopped"] = "interrupted by Ctrl-C"
+            self.results["stopped"] = "interrupted"
         self.results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._write()
         print(self._table(), flush=True)
@@ -190,36 +198,26 @@ class Benchmark:
         makes it report what it has, and killed if that takes long."""
         if importlib.util.find_spec("pytest") is None:
             return self._leave_out("the tests: pytest is not installed")
-        out = self.plan.out
+        out = self.plan.out.resolve()
         ini = out / "pytest.ini"
         ini.write_text(_PYTEST_INI.format(root=ROOT))
         xml = out / "gpu-tests.xml"
         xml.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", str(self.plan.tests), "-m", "gpu", "-q", "-c", str(ini)]
-        command += ["--rootdir", str(ROOT), "-p", "no:cacheprovider", "--import-mode=importlib", f"--junitxml={xml}"]
+        arguments = [str(self.plan.tests), "-m", "gpu", "-q", "-c", str(ini), "--rootdir", str(ROOT)]
+        arguments += ["-p", "no:cacheprovider", "--import-mode=importlib", f"--junitxml={xml}"]
+        log = str(out / "gpu-tests.log")
+        request = {"arguments": arguments, "folder": str(ROOT), "log": log, "seconds": seconds}
         self._say(f"tests marked gpu, for at most {seconds:.0f} s")
         row: dict[str, Any] = {"timed_out": False, "returncode": None}
-        with (out / "gpu-tests.log").open("wb") as log:
-            tests = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        with Worker(gpu_tests.MODULE) as worker:
             try:
-                row["returncode"] = tests.wait(timeout=seconds)
-            except subprocess.TimeoutExpired:
+                row |= worker.request(request, seconds + min(REPORT_SECONDS, seconds))
+            except WorkerTimeout:
                 row["timed_out"] = True
-                tests.send_signal(signal.SIGINT)
-                with suppress(subprocess.TimeoutExpired):
-                    tests.wait(timeout=min(REPORT_SECONDS, seconds))
+            except WorkerDied as error:
+                row["returncode"] = error.returncode
             finally:
-                if tests.poll() is None:
-                    os.killpg(tests.pid, signal.SIGKILL)
-                    tests.wait()
-        ini.unlink()
+                ini.unlink()
         row |= _junit(xml)
         self.results["tests"] = row
         self.failed |= row["returncode"] not in (0, 5)  # 5: no test was selected
@@ -295,7 +293,7 @@ class Benchmark:
             return row
         finally:
             journal.close()
-            self._record(journal, path)
+            self._record(journal.records, path)
 
     def _tuned(self, problem: Problem, seconds: float, journal: Journal) -> TuneResult:
         space = family(problem.family).space(problem, self.device)
@@ -351,9 +349,19 @@ class Benchmark:
 
     # ---- what is written ----
 
-    def _record(self, journal: Journal, path: Path) -> None:
+    def _keep_earlier(self) -> None:
+        """What an earlier run left in the folder, if there was one."""
+        out = self.plan.out
+        number = next(n for n in itertools.count(1) if not list(out.glob(f"*-{n}.json")))
+        for name in ("results.json", "table.txt"):
+            if (out / name).exists():
+                (out / name).replace(out / f"{Path(name).stem}-{number}{Path(name).suffix}")
+        for path in sorted(out.glob("trials-*.jsonl")):
+            self._record(read(path), path)
+
+    def _record(self, records: Sequence[Record], path: Path) -> None:
         """Move a shape's trials into a recording of limited size."""
-        recordings = Recording.of(journal.records)
+        recordings = Recording.of(records)
         if recordings:
             target = self._recordings(self._file)
             if target.exists() and target.stat().st_size > FILE_BYTES * 0.8:
@@ -537,6 +545,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, NvrtcMissing) as error:
         print(f"benchmarks.gpu: nothing can be run: {error}", file=sys.stderr)
         return 1
+    try:
+        given.out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=given.out).close()
+    except OSError as error:
+        parser.error(f"--out {given.out} cannot be written ({error.strerror})")
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C does: what is under way is written down, then it ends
+        signal.signal(number, signal.default_int_handler)
     seconds = given.minutes * 60 - (time.monotonic() - began)
     with pool:
         # a kernel that needs a second is no winner, and one that hangs must not cost a short run much more
@@ -545,6 +560,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials, parts=tuple(given.parts))
             return Benchmark(plan, device, runner).run()
+        except OSError as error:
+            print(f"benchmarks.gpu: {given.out} cannot be written ({error}); what is there is kept", file=sys.stderr)
+            return 1
         finally:
             runner.close()
 

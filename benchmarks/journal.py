@@ -13,6 +13,17 @@ from measurements.record import Record
 from search_spaces.problem import Problem
 
 
+def read(path: Path) -> tuple[Record, ...]:
+    """The records that a journal left in a file, up to the line that a kill or a full disk cut short."""
+    records = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            records.append(Record.from_json(json.loads(line)))
+        except ValueError:
+            break
+    return tuple(records)
+
+
 class Journal:
     """An append-only file of records; each line is on its way to the disk before ``append`` returns."""
 

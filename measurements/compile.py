@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import math
 import os
 import re
 import threading
@@ -11,12 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from measurements.compile_cache import CompileCache, Compiled
+from measurements.foreign_text import harmless, one_line
 from measurements.kernel import Kernel
 from measurements.measurement import Resources, Status
-from measurements.nvrtc import OPTIONS, NvrtcMissing, toolchain_version
+from measurements.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
 from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
 from search_spaces.devices import Device, occupancy
 
@@ -174,20 +176,24 @@ class CompilePool:
                 # Once may be somebody else's doing (the kernel's out-of-memory killer); twice is this source's.
                 if last_try:
                     return CompileFailure(Status.CRASHED, f"the compiler crashed: {error}", error.stderr)
-        log = str(answer["log"])
-        if answer["cubin"] is None:
+        try:
+            output = _output(answer)
+        except (KeyError, TypeError, ValueError):
+            return CompileFailure(Status.CRASHED, f"the compiler's answer makes no sense: {str(answer)[:200]}")
+        log = output.log
+        if output.cubin is None:
             return _failure(log, kernel.include_dirs)
         resources = parse_resources(log, kernel.name)
         if resources is None:
             return CompileFailure(Status.COMPILE_ERROR, f"no entry function {kernel.name!r} was compiled", log)
         serialized = re.search(r"^.*wgmma.*serialized.*$", log, re.MULTILINE)
         if serialized:
-            return CompileFailure(Status.COMPILE_ERROR, f"ptxas gave up asynchrony: {serialized[0].strip()}", log)
+            return CompileFailure(Status.COMPILE_ERROR, one_line(f"ptxas gave up asynchrony: {serialized[0]}"), log)
         return self.cache.store(
             key,
-            base64.b64decode(answer["cubin"]),
+            output.cubin,
             resources=dataclasses.replace(resources, dynamic_shared_bytes=kernel.dynamic_shared_bytes),
-            compile_seconds=float(answer["seconds"]),
+            compile_seconds=output.seconds,
             log=log,
             arch=arch,
             toolchain=self.toolchain,
@@ -262,7 +268,18 @@ def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | N
     return None
 
 
+def _output(answer: dict[str, Any]) -> CompilerOutput:
+    """What a compile worker answered. Raises KeyError, TypeError, ValueError for what is none."""
+    cubin, seconds = answer["cubin"], float(answer["seconds"])
+    if not (seconds >= 0 and math.isfinite(seconds)):
+        raise ValueError("this is no time")
+    program = None if cubin is None else base64.b64decode(cubin, validate=True)
+    if program == b"":
+        raise ValueError("this is no program")
+    return CompilerOutput(program, harmless(str(answer["log"])), seconds)
+
+
 def _failure(log: str, include_dirs: Sequence[str]) -> CompileFailure:
-    reason = error_reason(log, include_dirs)
+    reason = one_line(error_reason(log, include_dirs))
     too_much = re.search(r"uses too (much|many)", reason)
     return CompileFailure(Status.OUT_OF_RESOURCES if too_much else Status.COMPILE_ERROR, reason, log)

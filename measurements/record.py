@@ -16,6 +16,8 @@ from search_spaces.family import problem_from_json
 from search_spaces.problem import Problem
 from search_spaces.schedule import Schedule
 
+_Kinds = type | tuple[type, ...]
+
 
 @dataclass(frozen=True)
 class Record:
@@ -115,6 +117,10 @@ class Record:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The record whose ``to_json()`` was ``data``. Raises ValueError for a missing or malformed field."""
         try:
+            _check(data, _KINDS)
+            for part, kinds in (("timing", _TIMING), ("resources", _RESOURCES)):
+                if data[part] is not None:
+                    _check(data[part], kinds)
             return cls(
                 problem_key=canonical_json(data["problem"]),
                 schedule=Schedule.from_json(data["family"], data["schedule"]),
@@ -141,8 +147,35 @@ class Record:
                 rank=data["rank"],
                 id=data.get("id"),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"this is not the JSON of a record: {type(error).__name__} {error}") from error
+
+
+_NUMBER = (int, float)
+_MAYBE_NUMBER = (int, float, type(None))
+_TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
+_RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
+_KINDS: Mapping[str, _Kinds] = {
+    **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
+    **dict.fromkeys(("family", "device", "space_version", "provenance", "status", "reason", "toolchain"), str),
+    **dict.fromkeys(("driver", "autosched_version", "created", "sampler"), str),
+    **dict.fromkeys(("compile_seconds", "clock_mhz"), _MAYBE_NUMBER),
+    **dict.fromkeys(("timing", "resources"), (dict, type(None))),
+    "kernel_digest": (str, type(None)),
+    "error": (*_MAYBE_NUMBER, str),
+    "rank": (int, type(None)),
+    "seed": int,
+}
+
+
+def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
+    """What is let in here ends in databases: raises KeyError, TypeError, OverflowError for what they cannot hold."""
+    for name, kind in kinds.items():
+        value = data[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r:.60}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise OverflowError(f"{name} is too large")
 
 
 def canonical_json(value: Any) -> str:

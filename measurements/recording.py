@@ -20,6 +20,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -141,7 +142,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
         return tuple(_parsed(iter(text.splitlines())))
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
         raise RecordingError(f"{path} is not a whole gzip file of text: {error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path} is no recording: {error}") from error
 
 
@@ -217,10 +218,13 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
             raise ValueError("it does not begin with the header of a recording")
         if header["recording"] != FORMAT:
             raise ValueError(f"its format is {header['recording']}, and this autosched reads {FORMAT}: upgrade it")
-        texts = [next(lines, None) for _ in range(int(header["trials"]))]
-        if None in texts:
-            raise ValueError(f"it is cut short: it should hold {header['trials']} trials")
-        recording = Recording(tuple(Record.from_json(json.loads(text)) for text in texts if text is not None))
+        trials = header["trials"]
+        if not isinstance(trials, int) or trials < 0:
+            raise ValueError("its header does not say how many trials follow")
+        texts = list(islice(lines, min(trials, sys.maxsize)))
+        if len(texts) < trials:
+            raise ValueError(f"it is cut short: it should hold {trials} trials")
+        recording = Recording(tuple(Record.from_json(json.loads(text)) for text in texts))
         said = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
         for name, value in _origin(recording.records[0]).items():
             if value != said.get(name, header[name]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import sqlite3
@@ -20,6 +21,9 @@ from measurements import store_schema
 from measurements.store_schema import StoreError
 
 BUSY_SECONDS = 20.0  # how long a writer waits for another one; a commit takes milliseconds
+NOTICE_SECONDS = 2.0  # of waiting, before it is logged (at level INFO, which the command line shows)
+
+_log = logging.getLogger(__name__)
 
 # a file so damaged that the message of SQLite about it is no text gives the last of them
 DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
@@ -100,7 +104,7 @@ def _look(path: Path) -> None:
     half of the file. What cannot be read this way is left to SQLite proper, which waits for the one and repairs the
     other.
     """
-    with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1")).begin() as c:
+    with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1"), path).begin() as c:
         store_schema.refuse_other(c, str(path))
 
 
@@ -131,7 +135,7 @@ def plain_engine(path: Path) -> Engine:
             return _connect(path, "mode=ro&immutable=1")
         return _connect(path, "mode=rw")
 
-    return _engine(connect)
+    return _engine(connect, path)
 
 
 def writing_engine(path: Path) -> Engine:
@@ -140,14 +144,14 @@ def writing_engine(path: Path) -> Engine:
     def connect() -> sqlite3.Connection:
         connection = _connect(path, "mode=rw")
         try:
-            mode = _enter_write_ahead(connection)
+            mode = _enter_write_ahead(connection, path)
             connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
         except BaseException:
             connection.close()
             raise
         return connection
 
-    return begin_explicitly(sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool))
+    return begin_explicitly(sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool), path)
 
 
 def leave_write_ahead(path: Path) -> None:
@@ -157,18 +161,47 @@ def leave_write_ahead(path: Path) -> None:
             connection.execute("PRAGMA journal_mode = DELETE")
 
 
-def begin_explicitly(engine: Engine) -> Engine:
+def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
     """The sqlite3 module begins no transaction before CREATE TABLE or SELECT: do it here.
 
-    A writer takes its lock at once and waits for it; taken later, two writers that both read first would deadlock.
+    A lock is taken at once and waited for; taken later, two writers that both read first would deadlock. ``path`` is
+    the file that others may hold.
     """
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         write = connection.get_execution_options().get("autosched_write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        if not write:
+            connection.exec_driver_sql("BEGIN")
+        raw = connection.connection.driver_connection
+        if path is not None and raw is not None:
+            _lock(raw, "BEGIN IMMEDIATE" if write else "PRAGMA schema_version", path)  # to read is to lock
+        elif write:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+def _lock(connection: sqlite3.Connection, statement: str, path: Path) -> None:
+    """Execute what takes a lock, and log where that takes long. Raises sqlite3.OperationalError after BUSY_SECONDS."""
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {1000 * NOTICE_SECONDS:.0f}")
+        connection.execute(statement).fetchall()
+    except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
+        _log_waiting(path)
+        connection.execute(f"PRAGMA busy_timeout = {1000 * (BUSY_SECONDS - NOTICE_SECONDS):.0f}")
+        connection.execute(statement).fetchall()
+    connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}")
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def _log_waiting(path: Path) -> None:
+    _log.info("another process holds the database %s: waiting for it, %.0f s at most", path, BUSY_SECONDS)
 
 
 def advice(error: BaseException | None, path: Path) -> str:
@@ -188,8 +221,8 @@ def advice(error: BaseException | None, path: Path) -> str:
     return "check the disk, its quota and the limit on the size of files; everything stored so far is kept"
 
 
-def _engine(connect: Callable[[], sqlite3.Connection]) -> Engine:
-    return begin_explicitly(sa.create_engine("sqlite://", creator=connect, poolclass=NullPool))
+def _engine(connect: Callable[[], sqlite3.Connection], path: Path) -> Engine:
+    return begin_explicitly(sa.create_engine("sqlite://", creator=connect, poolclass=NullPool), path)
 
 
 def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
@@ -198,17 +231,21 @@ def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlit
     return sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
 
 
-def _enter_write_ahead(connection: sqlite3.Connection) -> str:
+def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
     """The journal mode after asking for write-ahead. SQLite does not wait for others here as it does for statements:
     while one process enters or leaves the mode, another that asks is refused at once."""
-    deadline = time.monotonic() + BUSY_SECONDS
+    began, told = time.monotonic(), False
     while True:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             return str(mode)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if not _is_busy(error) or waited > BUSY_SECONDS:
                 raise
+            if waited > NOTICE_SECONDS and not told:
+                told = True
+                _log_waiting(path)
             time.sleep(0.01)
 
 

@@ -21,9 +21,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
+
+from measurements.foreign_text import harmless, one_line
 
 _BOOTSTRAP = (
     "import sys; sys.path.extend(sys.argv[2:]); from measurements.worker import run_child; run_child(sys.argv[1])"
@@ -32,6 +35,7 @@ _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
 _STDERR_TAIL = 8192
 _ANSWER_LIMIT = 1 << 28  # bytes: whatever is longer is no answer
 _END_GRACE = 0.5  # seconds that a dying child gets to report its own exit status
+_PIPE_READS = 16  # of 64 KiB: the largest pipe that Linux gives by default
 
 Handler = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -138,7 +142,7 @@ class Worker:
             if answer.get("id") != self._next_id:
                 raise self._died("answered a question that was not asked")
             if "error" in answer:
-                raise WorkerFailed(str(answer["error"]))
+                raise WorkerFailed(one_line(str(answer["error"])))
             result = answer.get("result")
             if not isinstance(result, dict):
                 raise self._died("answered something that is not a JSON object")
@@ -211,13 +215,16 @@ class Worker:
         if process is not None and connection is not None:
             if complaint is None:
                 _await_exit(process.pid, _END_GRACE)
+                if not _has_ended(process.pid):
+                    complaint = "closed its output and lived on"
+            _kill_group(process.pid)  # so that its words have an end
             tail = connection.stderr_tail()
         returncode = self._reap()
         if self._closed:
             return WorkerClosed(f"{self.module} was closed")
         what = complaint or _describe_exit(returncode)
         last = tail.strip().splitlines()[-1:] or [""]
-        return WorkerDied(f"{self.module} {what}" + (f": {last[0].strip()}" if last[0] else ""), returncode, tail)
+        return WorkerDied(f"{self.module} {what}" + (f": {one_line(last[0])}" if last[0] else ""), returncode, tail)
 
     def _reap(self) -> int | None:
         """Kill the group, collect the exit status and close the pipes. Harmless when there is no child."""
@@ -248,11 +255,15 @@ class _Connection:
             os.set_blocking(fd, False)
         for fd in (self._stdout, self._stderr):
             self._selector.register(fd, selectors.EVENT_READ)
+        # A child of the child may keep the pipes open: only this tells then that there will be no answer.
+        self._ended = _pidfd(process.pid)
+        if self._ended is not None:
+            self._selector.register(self._ended, selectors.EVENT_READ)
         self._received = bytearray()
         self._tail = b""
 
     def exchange(self, line: bytes, deadline: float) -> bytes | None:
-        """Send ``line`` and return the next line of the child, None if it closed its output.
+        """Send ``line`` and return the next line of the child, None if it ended or closed its output.
 
         Raises TimeoutError, and ValueError for an endless line.
         """
@@ -271,26 +282,31 @@ class _Connection:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise TimeoutError
-                for key, _ in self._selector.select(remaining):
-                    if key.fd == self._stdin:
-                        unsent = self._send(unsent)
-                    elif key.fd == self._stdout:
-                        if not self._receive():
-                            return None
-                    else:
-                        self._read_stderr()
+                ready = {key.fd for key, _ in self._selector.select(remaining)}
+                if self._stdin in ready:
+                    unsent = self._send(unsent)
+                if self._stderr in ready:
+                    self._read_stderr()
+                if self._stdout in ready:
+                    if not self._receive():
+                        return None
+                elif self._ended in ready:
+                    return None
         finally:
             if self._stdin in self._selector.get_map():
                 self._selector.unregister(self._stdin)
 
     def stderr_tail(self) -> str:
-        """The last of what the child wrote to standard error."""
-        while self._stderr in self._selector.get_map() and self._read_stderr():
-            pass
-        return self._tail.decode(errors="replace")
+        """The last of what the child wrote to standard error: no more than the pipe holds, if others still write."""
+        for _ in range(_PIPE_READS):
+            if self._stderr not in self._selector.get_map() or not self._read_stderr():
+                break
+        return harmless(self._tail.decode(errors="replace"))
 
     def close(self) -> None:
         self._selector.close()
+        if self._ended is not None:
+            os.close(self._ended)
 
     def _send(self, unsent: memoryview) -> memoryview:
         try:
@@ -326,6 +342,14 @@ def _fd(pipe: IO[bytes] | None) -> int:
     if pipe is None:
         raise RuntimeError("the child was started without pipes")
     return pipe.fileno()
+
+
+def _pidfd(pid: int) -> int | None:
+    """A descriptor that can be read once the process has ended, where the system has that (Linux 5.3)."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
 
 
 def _kill_group(pid: int) -> None:

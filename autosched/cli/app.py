@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from autosched.cli.best import best
 from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
+from autosched.cli.output import waiting_told
 from autosched.cli.problem_options import for_family
 from autosched.cli.space import space
 from autosched.cli.tune import tune
@@ -33,6 +34,7 @@ _MACHINE_ERRORS = (  # not ours to mend
     errno.EPERM,
     errno.EIO,
 )
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # of open files, processes and memory
 _STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
 2 bad usage or bad input, or stdout cannot be written; 130 stopped by Ctrl-C."""
 _PROBLEM = "matmul -m 4096 -n 4096 -k 4096"
@@ -119,7 +121,8 @@ def _first_line(command: Callable[..., int]) -> str:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
-        status = build()(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False)
+        with waiting_told():
+            status = build()(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False)
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, StoreError, HostFailure) as error:
@@ -133,6 +136,8 @@ def run(arguments: Sequence[str]) -> int:
             return _complain(str(error))
         if not _folder_is_there():
             return _complain("the current folder has been deleted: change to another one")
+        if error.errno in _LIMITS:
+            return _complain(f"a limit of this machine is met ({error.strerror}): raise it (see ulimit -a)")
         if error.errno not in _MACHINE_ERRORS:
             raise
         place = error.filename or "a file"

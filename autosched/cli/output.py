@@ -1,10 +1,12 @@
 """Where text goes: answers to stdout, everything about the run to stderr, one JSON document to stdout with --json."""
 
 import json
+import logging
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.cells import cell_len
@@ -44,6 +46,21 @@ def _least_width(column: Column) -> int:
     texts = [str(text) for text in (column.header, *column.cells)]
     pieces = texts if column.no_wrap else [word for text in texts for word in text.split()]
     return max(map(cell_len, pieces), default=0) + report.GAP
+
+
+@contextmanager
+def waiting_told() -> Iterator[None]:
+    """Show on stderr what the library logs of itself: that a database held by another process is waited for."""
+    library, handler = logging.getLogger("measurements"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("autosched: %(message)s"))
+    level = library.level
+    library.addHandler(handler)
+    library.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        library.setLevel(level)
+        library.removeHandler(handler)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

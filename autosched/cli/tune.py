@@ -3,14 +3,15 @@
 ``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
 ``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
 ``seconds`` (of the run), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), ``final``: null, or what timing
-the fastest in turns gave (``clear``, ``rounds``, ``finalists`` in order with their median ``seconds``, ``library``: the
-winner's time over the vendor library's as ``median``, ``low`` and ``high``, or null and ``why_not``), and ``best``:
-null, or a record as in ``autosched best --json``.
+the fastest in turns gave (``clear``, ``rounds``, ``finalists`` in order with their median ``seconds``, ``failed`` ones
+with ``status`` and ``reason``, ``library``: the winner's time over the vendor library's as ``median``, ``low`` and
+``high``, or null and ``why_not``), and ``best``: null, or a record as in ``autosched best --json``.
 """
 
 import dataclasses
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,7 +147,7 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
         console.print()
     if result.exhausted:
         console.print("the space holds no further schedule to try")
-    if result.final is not None and result.final.places:
+    if result.final is not None:
         rows += _final_facts(result.final)
     if result.best is None:
         show(console, report.facts([*rows, ("best", "none: no schedule has worked")]))
@@ -158,8 +159,13 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
 
 def _final_facts(final: "Final") -> list[tuple[str, str]]:
     verdict = "the winner is clear" if final.clear else "the first of them are too near each other to tell apart"
+    failed = f"failed {len(final.failed)}: {report.reasons(Counter(p.arm.status.value for p in final.failed))}"
+    if not final.places:
+        return [("final", f"no finalist ran in turns, so the best is that of screening; {failed}")]
     ran = report.plural(len(final.places), "finalist")
     rows = [("final", f"{ran} timed in turns over {final.rounds} rounds: {verdict}")]
+    if final.failed:
+        rows.append(("finalists", failed))
     if final.library is not None:
         r = final.library
         rows.append(("library", f"{r.median:.3f} of its time, between {r.low:.3f} and {r.high:.3f} (95 %)"))
@@ -175,6 +181,10 @@ def final_json(final: "Final", finalists: Sequence[Schedule]) -> dict[str, Any]:
         "rounds": final.rounds,
         "finalists": [
             {"schedule": finalists[p.position].to_json(), "seconds": statistics.median(p.seconds)} for p in final.places
+        ],
+        "failed": [
+            {"schedule": finalists[p.position].to_json(), "status": p.arm.status.value, "reason": p.arm.reason}
+            for p in final.failed
         ],
         "library": None if final.library is None else dataclasses.asdict(final.library),
         "why_not": final.why_not,

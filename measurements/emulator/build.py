@@ -33,6 +33,7 @@ from measurements.emulator.host import (
     main_complaint,
     probe,
 )
+from measurements.foreign_text import harmless
 from measurements.kernel import Kernel, headers_digest
 
 HERE = Path(__file__).resolve().parent
@@ -118,7 +119,7 @@ def _check_runs(program: Path, compiler: HostCompiler) -> None:
     """Raises HostFailure: what a broken compiler gave, or lies where nothing may run, must not stay in the cache."""
     try:
         done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=60.0, check=False)
-        said = done.stderr
+        said = harmless(done.stderr)
     except (OSError, subprocess.TimeoutExpired) as error:
         said = str(error)
     if "usage: runner" not in said:

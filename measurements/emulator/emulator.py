@@ -24,6 +24,7 @@ import numpy as np
 from measurements.emulator.build import CompiledKernel, KernelCompileError, compile_kernel, runner
 from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
+from measurements.foreign_text import harmless, one_line
 from measurements.kernel import Kernel
 from search_spaces.problem import Array, Operand
 
@@ -190,13 +191,13 @@ def _run(
             timeout=time_limit + GRACE_SECONDS,
             check=False,
         )
-        code, said = done.returncode, done.stderr
+        code, said = done.returncode, harmless(done.stderr)
     except subprocess.TimeoutExpired:  # subprocess.run has killed it
         killed, code, said = True, 0, ""
     if code == 4:  # the library cannot be loaded
         if "undefined symbol" in said:  # it calls a function that the emulator does not have
             return Emulation(
-                "compile_error", {}, (), (), (), reason=said.strip(), log=said, compile_seconds=compiled.seconds
+                "compile_error", {}, (), (), (), reason=one_line(said), log=said, compile_seconds=compiled.seconds
             )
         compiled.path.unlink(missing_ok=True)  # compiled again next time
         raise HostFailure(f"a compiled kernel cannot be loaded ({last_line(said)}): try again, or repair the compiler")

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from measurements.cache_folder import CacheUnusable, cache_root, check_writable
+from measurements.foreign_text import harmless
 
 INCLUDE = Path(__file__).resolve().parent / "include"
 
@@ -178,7 +179,7 @@ def _run(
     """Messages come in English, which ``first_error`` reads; ``scratch`` is for the compiler's own temporary files."""
     places = {} if scratch is None else {"TMPDIR": str(scratch)}
     try:
-        return subprocess.run(
+        done = subprocess.run(
             command,
             input=text,
             capture_output=True,
@@ -190,6 +191,7 @@ def _run(
         )
     except OSError as error:
         raise HostFailure(f"{command[0]} cannot be run ({error.strerror or error}): {_REPAIR}") from error
+    return subprocess.CompletedProcess(command, done.returncode, harmless(done.stdout), harmless(done.stderr))
 
 
 def _cpu_flags() -> tuple[str, ...]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from measurements.compile import CompileFailure, CompilePool
 from measurements.compile_cache import Compiled
+from measurements.foreign_text import one_line
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners import gpu_checks
 from measurements.runners.base import Arm, Candidate, RunnerStopped, runnable
@@ -445,7 +446,7 @@ def _arm(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Out
     return Arm(
         label,
         Status(arm["status"]),
-        str(arm.get("reason", "")),
+        one_line(arm.get("reason", "")),
         tuple(float(t) for t in seconds),
         error=None if error is None else float(error),
         clock_mhz=None if clock is None else float(clock),

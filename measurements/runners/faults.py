@@ -10,7 +10,10 @@ candidate is read from the name of its kernel, words joined by underscores, of w
 - ``hang``, ``spin``: never ends, asleep or busy; ``segfault``, ``abort``, ``exit``: the process dies;
   ``once_NS_...``: dies the first time, and is measured the second;
 - ``memory``: takes memory until there is none; ``shout_NS_...``: fills standard output, then is measured;
-- ``garbage``: bytes that are no answer; ``nonsense``, ``negative``: answers that mean nothing; ``raise``: an exception;
+- ``garbage``: bytes that are no answer; ``half``: half an answer, then it dies; ``stranger``: an answer to another
+  question; ``mute``: closes its output and lives on; ``parent``: dies, and a child of it keeps the pipes open;
+- ``nonsense``, ``negative``: answers that mean nothing; ``raise``: an exception; ``paint``: a failure whose reason
+  would colour a terminal;
 - ``unplug``: dies, and the GPU is gone for good.
 
 ``once`` and ``unplug`` leave marks in the folder that AUTOSCHED_FAULTS_FOLDER names.
@@ -40,6 +43,11 @@ MODULE = "measurements.runners.faults"
 FOLDER_VARIABLE = "AUTOSCHED_FAULTS_FOLDER"
 CLOCK_MHZ = 1500.0
 _MEMORY = 1 << 28
+_ANSWERS = {
+    "garbage": b"\x00\xffthis is no answer\n",
+    "half": b'{"id": 1, "resu',
+    "stranger": b'{"id": 0, "result": {"status": "ok", "seconds": [1e-9]}}\n',
+}
 
 
 def fault_kernel(name: str, problem: Problem) -> Kernel:
@@ -92,7 +100,8 @@ class FaultyGpu:
             arms = [self._measure(kernel["name"]) for kernel in request["kernels"]]
             arms += [self._measure("time_3000") for _ in request["baselines"]]
             for arm in arms:
-                arm["seconds"] = arm["seconds"][:1] * request["rounds"]
+                if "seconds" in arm:
+                    arm["seconds"] = arm["seconds"][:1] * request["rounds"]
             return {"status": Status.OK.value, "arms": arms, "clock_mhz": CLOCK_MHZ}
         return {}
 
@@ -107,8 +116,6 @@ class FaultyGpu:
             ctypes.string_at(0)
         if what == "abort":
             os.abort()
-        if what in ("exit", "unplug"):
-            os._exit(3)
         if what == "once" and not _mark(name).exists():
             _mark(name).touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -117,10 +124,20 @@ class FaultyGpu:
             hoard = []
             while True:
                 hoard.append(bytearray(1 << 24))
-        if what == "garbage":
+        if what in _ANSWERS:
             for fd in range(3, 64):
                 with suppress(OSError):
-                    os.write(fd, b"\x00\xffthis is no answer\n")
+                    os.write(fd, _ANSWERS[what])
+        if what == "mute":
+            os.closerange(3, 64)
+            time.sleep(3600)
+        if what == "parent":
+            child = os.fork()
+            if child == 0:
+                time.sleep(3600)
+            _mark("child").write_text(str(child))
+        if what in ("exit", "unplug", "half", "parent"):
+            os._exit(3)
         if what == "shout":
             print("noise " * 50_000, flush=True)
         if what == "raise":
@@ -136,6 +153,8 @@ class FaultyGpu:
         if what in ("wrong", "error"):
             status = Status.WRONG_RESULT if what == "wrong" else Status.LAUNCH_ERROR
             return {"status": status.value, "reason": f"{what} on demand", "seconds": [], "error": math.inf}
+        if what == "paint":
+            return {"status": Status.LAUNCH_ERROR.value, "reason": "\x1b[31mred\x07\r\non two lines", "seconds": []}
         if what == "nonsense":
             return {"status": "splendid"}
         if what == "negative":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -67,7 +69,12 @@ class References:
     def _saved(self, which: str, operand: Operand, array: FloatArray) -> str:
         folder = self._folder.name if self._folder is not None else "."
         path = Path(folder) / f"{which}-{operand.name}.npy"
-        np.save(path, np.ascontiguousarray(np.broadcast_to(array, operand.shape), dtype=np.float64))
+        try:
+            np.save(path, np.ascontiguousarray(np.broadcast_to(array, operand.shape), dtype=np.float64))
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error  # numpy tells no more
         return str(path)
 
     def _drop(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from measurements.foreign_text import one_line
 from measurements.measurement import Status
 from measurements.runners.base import RunnerStopped
 from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
@@ -78,7 +79,8 @@ class Supervisor:
                 self._worker.stop()
                 if pause is not None:
                     time.sleep(pause)
-        raise RunnerStopped(f"the GPU does not answer after {len(failures)} attempts: {failures[-1]}")
+        gpu = self._opening["gpu"]
+        raise RunnerStopped(f"GPU {gpu} does not answer after {len(failures)} attempts: {failures[-1]}")
 
     def run(
         self, data: str, prepare: Callable[[Answer | None], Answer], request: Answer, limit: float | None = None
@@ -135,16 +137,28 @@ class Supervisor:
     def _judged(self, answer: Answer) -> Outcome:
         """The outcome that ``answer`` tells, if it makes sense; a worker that answers nonsense is replaced."""
         try:
-            status = Status(answer["status"])
-            reason = str(answer.get("reason", ""))
-            times = answer.get("seconds", [1.0]) if status is Status.OK else [1.0]
-            if not times or not all(float(t) > 0 and math.isfinite(t) for t in times):
-                raise ValueError("these are no times")
-            for name in ("error", "clock_mhz"):
-                float(answer.get(name) or 0.0)
-            if status is not Status.OK and not reason:
-                raise ValueError("a failure needs a reason")
-        except (KeyError, TypeError, ValueError):
+            _check({"seconds": [1.0], **answer})
+            arms = answer.get("arms", [])
+            for arm in arms:
+                _check(arm, timed=bool(arm["seconds"]))
+            if len({len(arm["seconds"]) for arm in arms} - {0}) > 1:
+                raise ValueError("each arm takes part in every round")
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             self._worker.stop()
             return Outcome(Status.CRASHED, f"the GPU worker's answer makes no sense: {str(answer)[:200]}", {})
-        return Outcome(status, reason, answer)
+        return Outcome(Status(answer["status"]), one_line(answer.get("reason", "")), answer)
+
+
+def _check(answer: Answer, timed: bool = True) -> None:
+    """Raises one of several errors for what is no status, reason, times, error and clock of one candidate.
+
+    ``timed``: what is ok has times.
+    """
+    status, times = Status(answer["status"]), answer["seconds"]
+    if status is Status.OK and timed and not (times and all(float(t) > 0 and math.isfinite(t) for t in times)):
+        raise ValueError("these are no times")
+    for name in ("error", "clock_mhz"):
+        float(answer.get(name) or 0.0)
+    reason = answer.get("reason", "")
+    if not isinstance(reason, str) or (status is not Status.OK and not reason.strip()):
+        raise ValueError("a failure needs a reason")

@@ -1,13 +1,16 @@
 """``autosched tune``: what it passes on, what it shows, and its exit status."""
 
 import dataclasses
+import errno
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +20,12 @@ from needs import needs_nvrtc
 
 from autosched import tuner
 from autosched.cli import main
+from autosched.finals import Final, Place
 from autosched.tuner import Progress, Start, TuneResult
+from measurements import store_file
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
+from measurements.runners.base import Arm
 from measurements.store import Store
 from search_spaces.devices import device
 from search_spaces.family import family
@@ -30,6 +36,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
 PROBLEM = Matmul(64, 64, 64)
+TUNE = ("tune", "matmul", *SMALL, "--db", "b.db")
 
 
 @pytest.fixture
@@ -75,6 +82,7 @@ class FakeTune:
     refuses: str = ""
     breaks: str = ""
     ends_by: type[BaseException] | None = None
+    final: Final | None = None
     asked: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, problem: Matmul, **asked: Any) -> TuneResult:
@@ -108,6 +116,8 @@ class FakeTune:
             seconds=2.0,
             interrupted=self.interrupted,
             stopped=self.stopped,
+            final=self.final,
+            finalists=(schedule(),) * 3,
         )
 
 
@@ -176,6 +186,21 @@ def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> No
     assert (status, json.loads(out)["best"]) == (1, None)
 
 
+def test_tune_says_who_failed_in_the_final(run: Run, fake: FakeTune) -> None:
+    ran = Place(0, Arm("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
+    late = Place(1, Arm("b", Status.TIMEOUT, "not in time", ()), ())
+    fake.final = Final((ran,), (late,), True, 20, None, "there is none")
+    _, out, _ = run(*TUNE)
+    assert "1 finalist timed in turns over 20 rounds: the winner is clear" in out
+    assert "failed 1: timeout 1" in out
+    document = json.loads(run(*TUNE, "--json")[1])
+    (failed,) = document["final"]["failed"]
+    assert (failed["status"], failed["reason"]) == ("timeout", "not in time")
+    fake.final = Final((), (late, late), False, 0, None, "no finalist ran")
+    _, out, _ = run(*TUNE)
+    assert "no finalist ran in turns, so the best is that of screening; failed 2: timeout 2" in out
+
+
 def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> None:
     fake.interrupted, fake.earlier = True, 8
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
@@ -204,6 +229,18 @@ def test_tune_tells_bad_input_from_a_bug(run: Run, fake: FakeTune) -> None:
     fake.refuses, fake.breaks = "", "shapes do not match"
     with pytest.raises(ValueError, match="shapes do not match"):
         run("tune", "matmul", *SMALL, "--db", "b.db")
+
+
+def test_a_limit_of_the_machine_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tune(*_: object, **__: object) -> TuneResult:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(tuner, "tune", tune)
+    status, _, err = run(*TUNE)
+    assert (status, err) == (
+        2,
+        "autosched: a limit of this machine is met (Too many open files): raise it (see ulimit -a)\n",
+    )
 
 
 @needs_nvrtc
@@ -249,3 +286,22 @@ def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path) -> None:
     found = json.loads(out)
     unseen = Store.open(tmp_path / "b.db", create=False).count() - found["trials"]["new"]
     assert found["interrupted"] and unseen in (0, 1)  # one may have been stored as Ctrl-C came
+
+
+@pytest.mark.parametrize("command", [pytest.param("tune", marks=needs_nvrtc), "best"])
+def test_a_database_that_another_process_holds_is_waited_for_with_a_word(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    monkeypatch.setattr(store_file, "NOTICE_SECONDS", 0.02)
+    monkeypatch.setattr(store_file, "BUSY_SECONDS", 0.1)
+    with Store.open("b.db") as store:
+        store.append(record(1e-6))
+    here = Path("b.db").resolve()
+    with closing(sqlite3.connect(here, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        more = ("--backend", "estimate", "--no-verify") if command == "tune" else ()
+        status, out, err = run(command, "matmul", *SMALL, "--db", "b.db", "--device", "h200", *more)
+    waiting, refusal = err.splitlines()
+    assert (status, out) == (2, "")
+    assert waiting.startswith(f"autosched: another process holds the database {here}: waiting for it, ")
+    assert refusal.endswith("another process holds it, try again when that has ended")

@@ -190,6 +190,26 @@ def test_one_that_takes_the_process_down_does_not_take_the_final_down(store: Sto
     assert result.final is not None and len(result.final.failed) == 1
 
 
+def test_the_fastest_that_takes_the_process_down_is_out_and_the_others_are_in(store: Store) -> None:
+    result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 0 else Status.OK))
+    assert order(result) == [1, 2, 3, 4, 5]
+    assert result.final is not None and len(result.final.failed) == 1 and result.final.library is not None
+    assert result.best is not None and result.best.schedule["x"] == 1
+    assert [r.schedule["x"] for r in store.trials() if not r.ok] == [0]
+
+
+def test_a_time_limit_of_all_together_condemns_only_who_is_late_alone(store: Store) -> None:
+    class Late(Turns):
+        def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Arm, ...]:
+            arms = super().compare(candidates, **options)  # type: ignore[arg-type]
+            late = any(c.schedule["x"] == 2 for c in candidates)
+            return tuple(Arm(a.label, Status.TIMEOUT, "not in time", ()) for a in arms) if late else arms
+
+    result = tuned(store, Late(time_of))
+    assert order(result) == [0, 1, 3, 4, 5]
+    assert [(r.schedule["x"], r.status) for r in store.trials() if not r.ok] == [(2, Status.TIMEOUT)]
+
+
 def test_a_library_that_takes_the_process_down_does_not_take_the_finalists_down(store: Store) -> None:
     result = tuned(store, Turns(time_of, library_kills=True))
     assert order(result) == [0, 1, 2, 3, 4, 5]

@@ -90,6 +90,18 @@ def test_replay_says_what_is_missing(recorded: Recording) -> None:
         choose("replay", "a100", problem=PROBLEM)
 
 
+@pytest.mark.parametrize("backend", ["auto", "replay"])
+def test_a_damaged_recording_is_one_line_that_names_it_and_says_what_to_do(
+    recorded: Recording, tmp_path: Path, backend: str
+) -> None:
+    path = recording.place(PROBLEM.key(), "h200")
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(BackendError, match="replace or delete that file, or use --backend estimate") as caught:
+        tune(PROBLEM, trials=4, database=tmp_path / "a.db", device="h200", backend=backend)
+    assert str(caught.value).startswith(f"{path} is not a whole gzip file of text: ")
+    assert not (tmp_path / "a.db").exists()
+
+
 def test_a_recording_of_another_space_is_not_used(recorded: Recording) -> None:
     older = Recording(tuple(dataclasses.replace(r, space_version="older") for r in recorded.records))
     recording.write(recording.place(PROBLEM.key(), "h200"), [older])

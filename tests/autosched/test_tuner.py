@@ -521,6 +521,8 @@ class TestBadInput:
             ({"trials": 2.0}, "trials must be a whole number"),
             ({"device": 5}, "a device is named by a text, not by 5"),
             ({"problem": None}, "a problem is needed, such as .*, not None"),
+            ({"progress": 5}, "progress must be an object with methods started and trial, or None, not 5"),
+            ({"progress": Observer}, "progress must be an object with methods"),
             ({"database": None, "backend": "estimate"}, "by a path or an SQLAlchemy URL, not by None"),
             ({"database": "sqlite://", "backend": "estimate"}, "in memory, which keeps nothing"),
             ({"database": ":memory:", "backend": "estimate"}, "in memory, which keeps nothing"),

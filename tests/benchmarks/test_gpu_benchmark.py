@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -142,7 +143,7 @@ def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no
     plan = Plan(60.0, out, trials=100, tests=no_tests, matmuls=SHAPES, agreement=())
     assert Benchmark(plan, H200, make_runner(), generate=unplugged).run() == 1
     said = capsys.readouterr()
-    assert "benchmarks.gpu: stopped: the GPU does not answer" in said.err
+    assert "benchmarks.gpu: stopped: GPU 0 does not answer" in said.err
     assert json.loads((out / "results.json").read_text())["stopped"]
     (kept,) = recording.read(out / "recordings-0.jsonl.gz")
     assert len(kept.records) >= 1
@@ -225,6 +226,84 @@ def test_parts_that_are_not_wanted_take_no_time(make_runner, tmp_path, no_tests,
         assert all(until == benchmark._end for _, until in asked), "nothing is kept for what does not come"
         assert (benchmark.results["tests"] is not None) is ("tests" in parts)
         assert benchmark.results["agreement"] == []
+
+
+def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path, no_tests):
+    out = tmp_path / "out"
+    for _ in range(3):
+        plan = Plan(60.0, out, trials=8, rounds=7, tests=no_tests, matmuls=SHAPES[:1], agreement=())
+        benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
+        benchmark._shapes(SHAPES[:1], benchmark._end, ())
+    assert sorted(p.name for p in out.glob("*.json")) == ["results-1.json", "results-2.json", "results.json"]
+    assert sorted(p.name for p in out.glob("*.txt")) == ["table-1.txt", "table-2.txt", "table.txt"]
+    assert len(recording.read(out / "recordings-0.jsonl.gz")) == 3
+
+
+def test_what_a_killed_run_had_measured_becomes_a_recording_of_the_next(make_runner, tmp_path):
+    out = tmp_path / "out"
+    killed = Benchmark(Plan(60.0, out, trials=8), H200, make_runner(), generate=pretended)
+    killed._record = lambda records, path: None  # as if it had ended before
+    killed._shapes(SHAPES[:1], killed._end, ())
+    (left,) = out.glob("trials-*.jsonl")
+    lines = left.read_text().splitlines()
+    left.write_text("\n".join([*lines, lines[0][:100]]))
+    Benchmark(Plan(60.0, out), H200, make_runner(), generate=pretended)
+    assert not left.exists()
+    (kept,) = recording.read(out / "recordings-0.jsonl.gz")
+    assert len(kept.records) == len(lines) >= 8
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_kill_during_the_tests_leaves_no_process(tmp_path, how):
+    tests = tmp_path / "gpu"
+    tests.mkdir()
+    (tests / "test_x.py").write_text(
+        "import os, time, pytest\n"
+        f"@pytest.mark.gpu\ndef test_hangs():\n    open({str(tmp_path / 'pid')!r}, 'x').write(str(os.getpid()))\n"
+        "    time.sleep(600)\n"
+    )
+    program = f"""
+from pathlib import Path
+from functools import partial
+from benchmarks import gpu, simulated_gpu
+from search_spaces.devices import device
+gpu.cuda_available, gpu.cuda_device = lambda: (True, "it answers"), lambda: device("h200")
+gpu.CudaRunner = partial(gpu.CudaRunner, worker_module=simulated_gpu.MODULE)
+gpu.Plan = partial(gpu.Plan, tests=Path({str(tests)!r}))
+gpu.sys.exit(gpu.main(["--minutes", "5", "--out", {str(tmp_path / "out")!r}]))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache")}
+    process = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        process.send_signal(how)
+        assert process.wait(30) == (1 if how == signal.SIGTERM else -how)
+    finally:
+        process.kill()
+        process.wait()
+    hanging = Path("/proc", (tmp_path / "pid").read_text(), "cmdline")
+    until(lambda: not hanging.exists() or not hanging.read_bytes())
+    if how == signal.SIGTERM:
+        assert json.loads((tmp_path / "out" / "results.json").read_text())["stopped"] == "interrupted"
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
+    monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(SystemExit) as ended:
+        gpu.main(["--minutes", "1", "--out", str(tmp_path / "file")])
+    assert ended.value.code == 2
+    assert f"--out {tmp_path / 'file'} cannot be written" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_no_time_is_said_and_not_overrun(make_runner, tmp_path):

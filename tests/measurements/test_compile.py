@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import subprocess
 import sys
 import threading
@@ -229,6 +230,42 @@ def test_a_compiler_that_crashes_is_tried_twice(tmp_path):
     assert results[2].status is Status.CRASHED
     assert "MemoryError" in results[2].reason
     assert isinstance(results[3], Compiled)
+
+
+ANSWERS = {
+    "nothing": {},
+    "an empty program": {"cubin": "", "log": "", "seconds": 0.1},
+    "no base64": {"cubin": "!", "log": "", "seconds": 0.1},
+    "a number for a program": {"cubin": 5, "log": "", "seconds": 0.1},
+    "no time": {"cubin": None, "log": "", "seconds": "soon"},
+    "an endless time": {"cubin": None, "log": "", "seconds": math.inf},
+    "no log": {"cubin": None, "seconds": 0.1},
+}
+
+
+def answering(tmp_path, answer) -> CompilePool:
+    source = f"from math import inf\nfrom measurements.worker import serve\nserve(lambda request: {answer!r})\n"
+    (tmp_path / "answering_worker.py").write_text(source)
+    cache = CompileCache(tmp_path / "cache")
+    return CompilePool(cache, workers=1, worker_module="answering_worker", python_path=[str(tmp_path)])
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_that_makes_no_sense_is_a_crash_of_the_compiler(tmp_path, answer):
+    with answering(tmp_path, answer) as pool:
+        failure = pool.compile(kernel("k"), "sm_90a")
+    assert failure.status is Status.CRASHED
+    assert failure.reason.startswith("the compiler's answer makes no sense: ")
+
+
+def test_a_log_that_a_terminal_would_obey_is_spelled_out_and_a_huge_one_is_no_reason(tmp_path):
+    said = "k.cu(3): error: \x1b[2J\x07bad \x00\rgood \udc80" + "!" * 100_000
+    with answering(tmp_path, {"cubin": None, "log": said, "seconds": 0.1}) as pool:
+        failure = pool.compile(kernel("k"), "sm_90a")
+    assert failure.status is Status.COMPILE_ERROR
+    assert failure.reason.startswith(r"k.cu:3: \x1b[2J\x07bad \x00\rgood \udc80!!")
+    assert failure.reason.isprintable() and len(failure.reason) < 1100
+    assert "\x1b" not in failure.log
 
 
 def test_close_ends_compiling_under_way_and_leaves_no_process(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from measurements import recording
-from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Record
 from measurements.recording import Recording, RecordingError
 from measurements.runners.base import Candidate
@@ -124,7 +124,43 @@ def damaged(text: str) -> list[tuple[str, str]]:
         ("\n".join([header, *lines[:2], lines[2].replace('"ok"', '"great"')]), "great"),
         ("\n".join([header, *lines[:2], "{}"]), "not the JSON of a record"),
         ("not json", "no recording"),
+        ("[" * 100_000, "no recording"),
+        *((json.dumps(worse | {"trials": n}) + "\n" + lines[0], "how many trials") for n in (None, "3", -1, 2.5)),
+        (json.dumps(worse | {"trials": 10**18}), "cut short"),
+        ("\n".join(json.dumps(json.loads(line) | {"fingerprint": None}) for line in text.splitlines()), "fingerprint"),
+        *(("\n".join([header, edited(lines[0], **change), *lines[1:]]), next(iter(change))) for change in EDITS),
     ]
+
+
+EDITS: list[dict[str, object]] = [
+    {"reason": None},
+    {"seed": "x"},
+    {"seed": True},
+    {"seed": 2**70},
+    {"rank": "first"},
+    {"clock_mhz": "fast"},
+    {"compile_seconds": 10**400},
+    {"driver": []},
+    {"family": None},
+    {"sampler": 5},
+    {"timing": 5},
+]
+
+
+def edited(line: str, **changes: object) -> str:
+    return json.dumps(json.loads(line) | changes)
+
+
+def test_a_time_or_resources_of_another_kind_never_reach_a_database(tmp_path: Path) -> None:
+    good = trial(1).to_json()
+    for change in (
+        {"timing": good["timing"] | {"count": "many"}},
+        {"timing": good["timing"] | {"median": "1e-5"}},
+        {"resources": {"registers": 8}},
+        {"resources": dict.fromkeys(dataclasses.asdict(Resources(1, 0, 0, 0, 0, 0)), 0.5)},
+    ):
+        with pytest.raises(ValueError, match="not the JSON of a record"):
+            Record.from_json(good | change)
 
 
 def test_damage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The cuda runner around workers that really hang, crash, poison and lie: nothing lost, nothing doubled, none left."""
 
+import errno
 import os
 import random
 import signal
@@ -18,6 +19,7 @@ from measurements.runners.cuda_device import cuda_available, cuda_device, device
 from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
 from measurements.runners.references import DataSet, References
 from measurements.runners.supervisor import Limits
+from measurements.worker import Worker
 from search_spaces.devices import UnknownDevice, device
 from search_spaces.matmul.problem import Matmul
 from search_spaces.schedule import Schedule
@@ -99,13 +101,18 @@ FATES = {
     "exit": Status.CRASHED,
     "memory": Status.CRASHED,
     "garbage": Status.CRASHED,
+    "half": Status.CRASHED,
+    "stranger": Status.CRASHED,
+    "mute": Status.CRASHED,
+    "parent": Status.CRASHED,
+    "paint": Status.LAUNCH_ERROR,
     "nonsense": Status.CRASHED,
     "negative": Status.CRASHED,
     "raise": Status.CRASHED,
 }
 
 
-def test_every_fate_has_its_status_and_the_neighbours_are_untouched(make_runner):
+def test_every_fate_has_its_status_and_the_neighbours_are_untouched(make_runner, tmp_path):
     runner = make_runner(seconds=1.0)
     names = [name for fate in FATES for name in (f"{fate}_a", "time_5000_" + fate.replace("_", ""))]
     results = dict(runner.measure([candidate(n) for n in names]))
@@ -115,7 +122,9 @@ def test_every_fate_has_its_status_and_the_neighbours_are_untouched(make_runner)
         assert measurement.status is (FATES[name.removesuffix("_a")] if i % 2 == 0 else Status.OK), name
         if not measurement.ok:
             assert measurement.reason
-            assert "\n" not in measurement.reason
+            assert measurement.reason.isprintable(), "no terminal obeys it, and it is one line"
+    left = Path(f"/proc/{(tmp_path / 'child').read_text()}/cmdline")
+    assert not left.exists() or not left.read_bytes(), "at most a zombie that init has yet to collect"
 
 
 def test_of_500_candidates_of_which_a_fifth_are_bad_none_is_lost_and_no_process_stays(make_runner):
@@ -157,7 +166,7 @@ def test_a_gpu_that_is_gone_stops_the_run_with_what_was_measured(make_runner):
     runner = make_runner()
     results = runner.measure([candidate("time_1000"), candidate("unplug"), candidate("time_2000")])
     assert next(results)[0] == 0
-    with pytest.raises(RunnerStopped, match=r"does not answer after 3 attempts: .* no GPU is there") as caught:
+    with pytest.raises(RunnerStopped, match=r"GPU 0 does not answer after 3 attempts: .* no GPU is there") as caught:
         list(results)
     assert "\n" not in str(caught.value)
 
@@ -214,10 +223,54 @@ def test_a_comparison_that_takes_the_worker_down_fails_every_arm_and_nothing_els
     assert dict(runner.measure([candidate("time_1000")]))[0].ok
 
 
+NO_ARMS = {
+    "no list": 5,
+    "no object": [[1]],
+    "no status": [{"seconds": [1e-6] * 4}],
+    "unknown status": [{"status": "splendid", "seconds": [1e-6] * 4}],
+    "no times": [{"status": "ok"}],
+    "negative": [{"status": "ok", "seconds": [-1e-6] * 4}],
+    "text": [{"status": "ok", "seconds": ["fast"] * 4}],
+    "endless": [{"status": "ok", "seconds": [10**400] * 4}],
+    "rounds": [{"status": "ok", "seconds": [1e-6] * 4}, {"status": "ok", "seconds": [1e-6] * 3}],
+    "error": [{"status": "ok", "seconds": [1e-6] * 4, "error": "none"}],
+    "no reason": [{"status": "launch_error", "seconds": []}],
+    "a number for a reason": [{"status": "launch_error", "seconds": [], "reason": 5}],
+}
+
+
+@pytest.mark.parametrize("arms", NO_ARMS.values(), ids=NO_ARMS)
+def test_arms_that_make_no_sense_are_a_failure_of_the_comparison(make_runner, monkeypatch, arms):
+    runner = make_runner()
+    ask = Worker.request
+
+    def lie(worker, payload, timeout):
+        answer = ask(worker, payload, timeout)
+        return {**answer, "arms": arms} if payload.get("op") == "compare" else answer
+
+    monkeypatch.setattr(Worker, "request", lie)
+    told = runner.compare([candidate("time_1000"), candidate("time_2000")], rounds=4, library=False)
+    assert {a.status for a in told} == {Status.CRASHED}
+    assert all("makes no sense" in a.reason for a in told)
+
+
 @pytest.mark.parametrize("gpus", [(), (0, 0)])
 def test_gpus_must_be_named_once(pool, gpus):
     with pytest.raises(ValueError, match="gpus"):
         CudaRunner(H200, pool, gpus=gpus)
+
+
+def test_a_full_disk_is_told_as_one_and_names_the_file(monkeypatch):
+    def save(*_):
+        raise OSError("4096 requested and 496 written")  # as numpy has it
+
+    monkeypatch.setattr(np, "save", save)
+    references = References()
+    with pytest.raises(OSError) as caught:
+        references.computed(DataSet(PROBLEM, 3, 0))
+    references.close()
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename.endswith(".npy") and not Path(caught.value.filename).parent.exists()
 
 
 def test_references_are_computed_once_and_removed():

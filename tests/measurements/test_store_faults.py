@@ -16,6 +16,7 @@ from random import Random
 
 import pytest
 
+from measurements import store_file
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store, StoreError
@@ -365,3 +366,25 @@ def test_a_folder_or_file_without_any_permission_is_said_to_be_that() -> None:
     assert len(said) == 4, run.stderr
     for line in said:
         assert line.startswith("StoreError") and "(Permission denied): change the permissions" in line
+
+
+@pytest.mark.parametrize("create", [True, False], ids=["to write", "to read"])
+def test_who_waits_for_another_process_logs_it_once_and_says_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    create: bool,
+) -> None:
+    monkeypatch.setattr(store_file, "NOTICE_SECONDS", 0.02)
+    monkeypatch.setattr(store_file, "BUSY_SECONDS", 0.1)
+    path = database(tmp_path / "a.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder, caplog.at_level("INFO", "measurements"):
+        Store.open(path, create=create).close()
+        assert not caplog.messages
+        holder.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="another process holds it"):
+            Store.open(path, create=create)
+    (said,) = caplog.messages
+    assert said.startswith(f"another process holds the database {path}: waiting for it")
+    assert capfd.readouterr() == ("", "")

@@ -15,7 +15,7 @@ from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerFailed, 
 
 ROOT = str(Path(measurements.worker.__file__).resolve().parent.parent)
 
-PLAIN = """
+PLAIN = r"""
 import ctypes, os, signal, subprocess, sys, time
 from measurements.worker import serve
 
@@ -27,7 +27,7 @@ def handle(request):
         return {"back": request["text"]}
     if what == "print":
         print("a line on standard output")
-        os.write(1, b"and one below Python\\n")
+        os.write(1, b"and one below Python\n")
         subprocess.run(["echo", "and one of a child"], check=True)
         return {"read": sys.stdin.read()}
     if what == "hang":
@@ -39,7 +39,7 @@ def handle(request):
     if what == "abort":
         os.abort()
     if what == "exit":
-        sys.stderr.write("last words\\n")
+        sys.stderr.write("last words\n")
         sys.stderr.flush()
         os._exit(3)
     if what == "raise":
@@ -50,6 +50,14 @@ def handle(request):
         return {"set": {1, 2}}
     if what == "list":
         return [1]
+    if what == "leave a child":
+        if os.fork() == 0:
+            time.sleep(1000)
+        os._exit(3)
+    if what == "paint":
+        sys.stderr.write("\x1b]0;title\x07 red \x00\n")
+        sys.stderr.flush()
+        os._exit(3)
     if what == "flood":
         sys.stderr.write("noise " * 1_000_000)
         return {}
@@ -128,6 +136,17 @@ def test_a_death_tells_how_and_the_next_request_restarts(worker, what, returncod
     assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
 
 
+def test_a_death_is_noticed_while_a_child_of_the_child_keeps_the_pipes(worker):
+    with pytest.raises(WorkerDied, match="ended with exit status 3"):
+        worker.request({"what": "leave a child"}, 60)
+
+
+def test_last_words_that_a_terminal_would_obey_are_spelled_out(worker):
+    with pytest.raises(WorkerDied) as caught:
+        worker.request({"what": "paint"}, 10)
+    assert str(caught.value).endswith(r": \x1b]0;title\x07 red \x00")
+
+
 @pytest.mark.parametrize(("what", "text"), [("raise", "ValueError: not this"), ("set", "TypeError")])
 def test_an_exception_is_an_answer_and_the_process_stays(worker, what, text):
     worker.start()
@@ -159,7 +178,7 @@ def test_memory_beyond_the_limit_is_refused(tmp_path):
         ("import time; time.sleep(1000)", WorkerTimeout, "did not start within 1 s"),
         ("import os; os.write(OUT, b'\\xff\\x00 garbage\\n')", WorkerDied, "not a JSON object"),
         ("import os; os.write(OUT, b'{\"hello\": 1}\\n')", WorkerDied, "protocol's first line"),
-        ("import os, time; os.close(OUT); time.sleep(1000)", WorkerDied, "was killed by SIGKILL"),
+        ("import os, time; os.close(OUT); time.sleep(1000)", WorkerDied, "closed its output and lived on"),
     ],
 )
 def test_a_child_that_does_not_greet_as_it_should_is_ended(tmp_path, source, error, text):

@@ -109,6 +109,13 @@ def test_a_compiler_that_fails_on_one_kernel_alone_does_not_condemn_it(
     assert complaint in str(error.value)
 
 
+def test_what_a_terminal_would_obey_is_spelled_out(run: Run, compiler: Compiler) -> None:
+    compiler(r"printf 'fatal error: \033[2J\007bad \000\n' >&2; exit 1")
+    with pytest.raises(HostFailure) as error:
+        run(SOURCE, ARGUMENTS, INPUTS)
+    assert r"(fatal error: \x1b[2J\x07bad \x00)" in str(error.value)
+
+
 def test_a_compiler_that_never_ends_on_a_kernel_is_a_timeout(
     run: Run, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

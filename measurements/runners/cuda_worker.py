@@ -105,6 +105,8 @@ class GpuWorker:
         runtime, device = self._cp.cuda.runtime, self._cp.cuda.Device(int(request["gpu"]))
         properties = runtime.getDeviceProperties(device.id)
         attributes = {str(k): int(v) for k, v in device.attributes.items()}
+        # The two that cupy leaves out of them.
+        attributes |= {f"ComputeCapability{part}": int(properties[part.lower()]) for part in ("Major", "Minor")}
         self._blocks = 8 * attributes["MultiProcessorCount"]
         if request["checks"] is not None:
             self._checks = self._cp.RawModule(path=request["checks"])

@@ -100,7 +100,7 @@ class FakeCupy:
         self.time, self.free, self.now = time, memory, 0.0
         self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
         runtime = SimpleNamespace(
-            getDeviceProperties=lambda i: {"name": b"Pretended", "totalGlobalMem": 1},
+            getDeviceProperties=lambda i: {"name": b"Pretended", "totalGlobalMem": 1, "major": 9, "minor": 0},
             getDeviceCount=lambda: 1,
             driverGetVersion=lambda: 13000,
             runtimeGetVersion=lambda: 13000,
@@ -228,6 +228,13 @@ def test_gpus_are_counted_without_taking_one():
     cupy = FakeCupy()
     cupy.cuda.Device = None
     assert GpuWorker(cupy).handle({"op": "count", "gpu": 0, "checks": None}) == {"gpus": 1}
+
+
+def test_the_compute_capability_that_cupy_leaves_out_of_the_attributes_is_among_them():
+    answer = GpuWorker(FakeCupy()).handle({"op": "open", "gpu": 0, "checks": None})
+    assert answer["attributes"] == {
+        "MultiProcessorCount": 2, "ComputeCapabilityMajor": 9, "ComputeCapabilityMinor": 0,
+    }  # fmt: skip
 
 
 def opened(cupy, arrays, cold_bytes=0):

@@ -49,6 +49,7 @@ class LoadedKernel:
     are tuples of them. bf16 is torch.bfloat16, or the uint16 of its bits.
 
     Everything runs on the current stream of cupy, or of torch where the first input is a tensor. Nothing waits for it.
+    The first call on a stream also makes the kernel's workspaces: call it once before a CUDA graph captures it.
     """
 
     def __init__(self, kernel: Kernel, cubin: Path, record: Record) -> None:

@@ -49,6 +49,7 @@ class LoadedKernel:
     are tuples of them. bf16 is torch.bfloat16, or the uint16 of its bits.
 
     Everything runs on the current stream of cupy, or of torch where the first input is a tensor. Nothing waits for it.
+    The first call on a stream also makes the kernel's workspaces: call it once before a CUDA graph captures it.
     """
 
     def __init__(self, kernel: Kernel, cubin: Path, record: Record) -> None:
@@ -96,22 +97,25 @@ class LoadedKernel:
         """``array`` as a checked cupy array over the same memory."""
         cp = self._cupy
         is_tensor = torch is not None and isinstance(array, torch.Tensor)
-        if is_tensor and array.is_cuda:
-            array = array.detach()
-            # torch offers no interface for bfloat16, but one for its bits
-            view = (
-                cp.asarray(array.view(torch.int16)).view(cp.uint16)
-                if array.dtype is torch.bfloat16
-                else cp.asarray(array)
-            )
-        elif not is_tensor and hasattr(array, "__cuda_array_interface__"):
-            view = cp.asarray(array)
-        else:
+        if not (array.is_cuda if is_tensor else hasattr(array, "__cuda_array_interface__")):
             raise ValueError(f"{operand.name} must be an array on the GPU (cupy or torch), not {type(array).__name__}")
+        is_bf16 = is_tensor and array.dtype is torch.bfloat16
+        if is_tensor:  # torch offers no interface for bfloat16, but one for its bits
+            array = array.detach().view(torch.int16) if is_bf16 else array.detach()
+        view = array if isinstance(array, cp.ndarray) else self._foreign(array)
+        if is_bf16:
+            view = view.view(cp.uint16)
         if view.device.id != self._gpu:
             raise ValueError(f"{operand.name} is on GPU {view.device.id}, and the kernel on GPU {self._gpu}: move one")
         check_array(operand, view.shape, view.dtype, view.flags.c_contiguous, view.data.ptr)
         return view
+
+    def _foreign(self, array: Any) -> Any:
+        """Another library's array as one of cupy, on its own GPU: cupy copies what is not on the current one."""
+        cp = self._cupy
+        gpu = cp.cuda.runtime.pointerGetAttributes(array.__cuda_array_interface__["data"][0]).device
+        with cp.cuda.Device(max(gpu, 0)):  # negative where there is no memory: that of no elements
+            return cp.asarray(array)
 
     def _empty(self, operand: Operand, shape: tuple[int, ...], torch: Any, first: Any, views: Mapping[str, Any]) -> Any:
         name = operand.dtype.name

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from autosched.runtime import _check_apart, split_outputs
+from autosched.runtime import LoadedKernel, _check_apart, split_outputs
+from measurements.kernel import Kernel
 from search_spaces.matmul import Matmul
 
 
@@ -27,3 +33,106 @@ def test_several_outputs_are_given_as_a_tuple_of_them() -> None:
     for wrong in ("cr", ("c",), None):
         with pytest.raises(ValueError, match="a tuple of 2 arrays: out, reduced"):
             split_outputs(outputs, wrong)
+
+
+PROBLEM = Matmul(4, 8, 16, a="f32", b="f32", out="f32")
+
+
+class PretendedCupy:
+    """Arrays on several GPUs, without contents. As in cupy, asarray copies what does not lie on the current GPU."""
+
+    def __init__(self) -> None:
+        self.current = [0]
+        self.launches: list[list[int]] = []
+        cupy, free = self, itertools.count(4096, 4096)
+
+        class Array:
+            dtype, flags, nbytes = np.dtype(np.float32), SimpleNamespace(c_contiguous=True), 512
+
+            def __init__(self, gpu: int, shape: tuple[int, ...]) -> None:
+                self.shape, self.device = shape, SimpleNamespace(id=gpu)
+                self.data = SimpleNamespace(ptr=(gpu << 32) + next(free))
+                self.__cuda_array_interface__ = {"data": (self.data.ptr, False)}
+
+        class Device:
+            def __init__(self, gpu: int | None = None) -> None:
+                self.id = cupy.current[-1] if gpu is None else gpu
+
+            def __enter__(self) -> None:
+                cupy.current.append(self.id)
+
+            def __exit__(self, *_: object) -> None:
+                cupy.current.pop()
+
+        class Stream:
+            ptr = 0
+            __enter__ = __exit__ = lambda *_: None
+
+        def asarray(array: Any) -> Array:
+            array = getattr(array, "array", array)
+            return array if array.device.id == cupy.current[-1] else Array(cupy.current[-1], array.shape)
+
+        def function(grid: object, block: object, arguments: tuple[Array, ...], shared_mem: int) -> None:
+            self.launches.append([cupy.current[-1], *(a.data.ptr for a in arguments)])
+
+        self.ndarray, self.asarray = Array, asarray
+        self.empty = lambda shape, dtype: Array(cupy.current[-1], shape)
+        self.RawModule = lambda path: SimpleNamespace(get_function=lambda name: function)
+        self.cuda = SimpleNamespace(
+            Device=Device,
+            get_current_stream=Stream,
+            runtime=SimpleNamespace(pointerGetAttributes=lambda address: SimpleNamespace(device=address >> 32)),
+        )
+
+
+class Foreign:
+    """An array of another library over the memory of one of cupy."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> PretendedCupy:
+    pretended = PretendedCupy()
+    monkeypatch.setitem(sys.modules, "cupy", pretended)
+    return pretended
+
+
+def loaded(cupy: PretendedCupy, gpu: int) -> LoadedKernel:
+    kernel = Kernel("f", "", (), PROBLEM.operands(), (1, 1, 1), (32, 1, 1), 0)
+    with cupy.cuda.Device(gpu):
+        return LoadedKernel(kernel, Path("f.cubin"), None)  # type: ignore[arg-type]
+
+
+def arrays(cupy: PretendedCupy, gpu: int) -> list[Any]:
+    return [cupy.ndarray(gpu, o.shape) for o in PROBLEM.operands()]
+
+
+@pytest.mark.parametrize("current", [0, 1])
+@pytest.mark.parametrize("wrapped", [Foreign, lambda array: array])
+def test_a_kernel_runs_on_its_own_gpu_whichever_is_current(cupy: PretendedCupy, current: int, wrapped: Any) -> None:
+    kernel = loaded(cupy, 1)
+    a, b, out = arrays(cupy, 1)
+    cupy.current = [current]
+    assert kernel(wrapped(a), wrapped(b)).device.id == 1
+    kernel(wrapped(a), wrapped(b), out=wrapped(out))
+    assert cupy.launches[1] == [1, a.data.ptr, b.data.ptr, out.data.ptr]
+
+
+@pytest.mark.parametrize("current", [0, 1])
+@pytest.mark.parametrize("wrapped", [Foreign, lambda array: array])
+def test_an_array_on_another_gpu_is_refused_and_not_copied(cupy: PretendedCupy, current: int, wrapped: Any) -> None:
+    kernel = loaded(cupy, 1)
+    a, b, _ = arrays(cupy, 1)
+    elsewhere = arrays(cupy, 0)
+    cupy.current = [current]
+    for name, call in (
+        ("a", lambda: kernel(wrapped(elsewhere[0]), b)),
+        ("b", lambda: kernel(a, wrapped(elsewhere[1]))),
+        ("out", lambda: kernel(a, b, out=wrapped(elsewhere[2]))),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is on GPU 0, and the kernel on GPU 1: move one"):
+            call()
+    assert cupy.launches == []

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -176,22 +177,31 @@ def _answer(path: str, question: str) -> str:
 def _run(
     command: Sequence[str], seconds: float, text: str = "", scratch: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Messages come in English, which ``first_error`` reads; ``scratch`` is for the compiler's own temporary files."""
+    """Messages come in English, which ``first_error`` reads; ``scratch`` is for the compiler's own temporary files.
+
+    A compiler is a driver of processes of its own, which end with it.
+    """
     places = {} if scratch is None else {"TMPDIR": str(scratch)}
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
-            input=text,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=seconds,
-            check=False,
             env={**os.environ, "LC_ALL": "C", **places},
+            process_group=0,
         )
     except OSError as error:
         raise HostFailure(f"{command[0]} cannot be run ({error.strerror or error}): {_REPAIR}") from error
-    return subprocess.CompletedProcess(command, done.returncode, harmless(done.stdout), harmless(done.stderr))
+    with process:
+        try:
+            said, complained = process.communicate(text, seconds)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, harmless(said), harmless(complained))
 
 
 def _cpu_flags() -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,6 +124,20 @@ def test_a_compiler_that_never_ends_on_a_kernel_is_a_timeout(
     monkeypatch.setattr("measurements.emulator.build.COMPILE_SECONDS", 0.2)
     emulation = run(SOURCE, ARGUMENTS, INPUTS)
     assert emulation.status == "timeout" and "did not end" in emulation.reason
+
+
+def test_what_a_compiler_started_ends_with_it(
+    run: Run, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """g++ only drives cc1plus, which does the work."""
+    compiler(f'sleep 60 & echo $! >"{tmp_path}/part"; mv "{tmp_path}/part" "{tmp_path}/child"; wait')
+    monkeypatch.setattr("measurements.emulator.build.COMPILE_SECONDS", 1.0)
+    assert run(SOURCE, ARGUMENTS, INPUTS).status == "timeout"
+    process = Path("/proc") / (tmp_path / "child").read_text().strip()
+    deadline = time.monotonic() + 30
+    while process.exists() and "Z" not in (process / "stat").read_text().split() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not process.exists() or "Z" in (process / "stat").read_text().split()
 
 
 def test_a_true_error_stays_one_of_the_kernel(run: Run) -> None:

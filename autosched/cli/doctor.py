@@ -24,6 +24,7 @@ from rich.console import Console
 
 from autosched import report
 from autosched.cli.output import print_json, stdout_console
+from autosched.version import VERSION
 from measurements.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.compile_cache import CompileCache
 from measurements.emulator import HostFailure, check_compiler, emulator_folder
@@ -94,7 +95,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
     if json:
         print_json(
             {
-                "autosched": version("autosched"),
+                "autosched": VERSION,
                 "python": platform.python_version(),
                 "platform": platform.platform(),
                 "gpus": [asdict(gpu) for gpu in cuda.gpus],
@@ -111,7 +112,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
 
 def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tuple[Ability, ...], cache: Cache) -> None:
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    console.print(f"autosched {version('autosched')}, {python}")
+    console.print(f"autosched {VERSION}, {python}")
     console.print()
     gpus = [f"{g.name}, {report.size(g.memory_bytes)}, compute capability {g.compute_capability}" for g in cuda.gpus]
     rows = [("GPU", text) for text in gpus] or [("GPU", f"none answers: {cuda.reason}")]

@@ -14,6 +14,7 @@ import pytest
 from needs import needs_nvrtc
 
 from autosched.cli import interrupts
+from autosched.version import VERSION
 from measurements.store import Store
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
@@ -33,6 +34,25 @@ def shell(arguments: tuple[str, ...], redirection: str, folder: Path, **env: str
         timeout=120,
     )
     return done.returncode, done.stdout, done.stderr
+
+
+UNINSTALLED = """
+import importlib.metadata as metadata, sys
+def missing(name):
+    if name == "autosched":
+        raise metadata.PackageNotFoundError(name)
+    return version(name)
+version, metadata.version = metadata.version, missing
+from autosched.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("command", ["--version", "doctor"])
+def test_the_version_is_known_where_autosched_runs_from_a_folder_and_is_not_installed(command: str) -> None:
+    done = subprocess.run([sys.executable, "-c", UNINSTALLED, command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"autosched {VERSION}")
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -213,14 +214,17 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
     found = False
     for line in lines:
         header = json.loads(line)
-        if not isinstance(header, Mapping) or not all(name in header for name in ("recording", "trials", *_HEADER)):
+        if not _is_header(header):
             raise ValueError("it does not begin with the header of a recording")
         if header["recording"] != FORMAT:
             raise ValueError(f"its format is {header['recording']}, and this autosched reads {FORMAT}: upgrade it")
-        texts = [next(lines, None) for _ in range(int(header["trials"]))]
-        if None in texts:
-            raise ValueError(f"it is cut short: it should hold {header['trials']} trials")
-        recording = Recording(tuple(Record.from_json(json.loads(text)) for text in texts if text is not None))
+        trials = header["trials"]
+        if type(trials) is not int or trials < 0:
+            raise ValueError(f"its header counts no trials, but {trials!r}")
+        texts = list(islice(lines, min(trials, sys.maxsize)))
+        if len(texts) < trials:
+            raise ValueError(f"it is cut short: it should hold {trials} trials")
+        recording = Recording(tuple(Record.from_json(json.loads(text)) for text in texts))
         said = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
         for name, value in _origin(recording.records[0]).items():
             if value != said.get(name, header[name]):
@@ -229,6 +233,14 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         yield recording
     if not found:
         raise ValueError("it is empty")
+
+
+def _is_header(line: Any) -> bool:
+    return (
+        isinstance(line, Mapping)
+        and all(name in line for name in ("recording", "trials", *_HEADER))
+        and all(isinstance(line[name], Mapping) for name in ("problem", "fingerprint"))
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -512,6 +512,16 @@ def _skip(text: str, position: int) -> int:
     return position + len(_match(_SPACES, text, position))
 
 
+@lru_cache(maxsize=2**16)
+def parse_layout(text: str, rows: int, cols: int) -> SharedLayout | str:
+    """The layout that ``text`` names on a tile; or why there is none that a kernel may use, in one sentence."""
+    try:
+        layout = SharedLayout.parse(text, (rows, cols))
+    except ValueError as error:
+        return str(error)
+    return layout.why_illegal() or layout
+
+
 # sampling -------------------------------------------------------------------------------------------------------------
 
 

@@ -117,8 +117,7 @@ def config(problem: Matvec, schedule: Schedule, device: Device) -> KernelConfig:
 
     Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
     """
-    for violation in lawful_space(problem, device).explain(schedule):
-        raise ValueError(f"{violation.rule}: {violation.reason}")
+    lawful_space(problem, device).refuse_illegal(schedule)
     p = plan(problem, schedule, device)
     constants = {
         **{name: getattr(problem, name) for name in ("m", "n", "k")},

@@ -6,7 +6,6 @@ A schedule is a ``LoweringConfig`` over (m, n, k) and a few decisions that a con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -18,8 +17,8 @@ from search_spaces.device_rules import MOST_BLOCKS, device_rules, grid_rule
 from search_spaces.devices import Device
 from search_spaces.intrinsics import TensorIntrinsic, intrinsics_for
 from search_spaces.matvec.problem import Matvec
-from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
-from search_spaces.rules import Attribute, BoolArray, Rule
+from search_spaces.parameters import IntArray, Parameter, categorical, ordinal
+from search_spaces.rules import Attribute, BoolArray, Rule, integer
 from search_spaces.space import Space
 
 REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the least in compiled kernels
@@ -29,7 +28,6 @@ FMA = "fma"
 # How mma.sync deals its operand A to a warp: 8 lanes with 2 rows each, and 4 with 4 elements of k each.
 MMA_LANES_N, MMA_ROWS, MMA_LANES_K, MMA_ELEMENTS = 8, 2, 4, 4
 
-Values = Mapping[str, Value]
 _GRID = ("workgroup_m", "workgroup_n", "split_k")  # what the number of blocks follows from
 
 
@@ -304,7 +302,7 @@ def _split_rule(problem: Matvec) -> Rule:
         ("partial_reduction", "split_k"),
         splits_filled,
         lambda v: (
-            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // _int(v, 'partial_reduction'))} "
+            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // integer(v, 'partial_reduction'))} "
             f"steps of {v['partial_reduction']}: a split would have nothing to do"
         ),
     )
@@ -332,8 +330,8 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
             ("intrinsic", "workgroup_m"),
             lambda c: ~_by_mma(c) | (padded_rows(c["workgroup_m"]) <= padded_rows(m)),
             lambda v: (
-                f"tiles of workgroup_m = {v['workgroup_m']} make {int(padded_rows(_int(v, 'workgroup_m')))} columns of "
-                f"fragments, but m = {m} needs only {int(padded_rows(m))}"
+                f"tiles of workgroup_m = {v['workgroup_m']} make {int(padded_rows(integer(v, 'workgroup_m')))} columns "
+                f"of fragments, but m = {m} needs only {int(padded_rows(m))}"
             ),
         ),
         Rule(
@@ -396,10 +394,3 @@ def _loop_rules() -> tuple[Rule, ...]:
             ),
         ),
     )
-
-
-def _int(values: Values, name: str) -> int:
-    value = values[name]
-    if not isinstance(value, int):
-        raise TypeError(f"parameter {name} is {value!r}, not an integer")
-    return value

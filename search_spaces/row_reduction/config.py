@@ -126,8 +126,7 @@ def config(problem: RowProblem, schedule: Schedule, device: Device) -> KernelCon
 
     Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
     """
-    for violation in lawful_space(problem, device).explain(schedule):
-        raise ValueError(f"{violation.rule}: {violation.reason}")
+    lawful_space(problem, device).refuse_illegal(schedule)
     p = plan(problem, schedule, device)
     names = ("lanes", "subgroups", "kept_subgroups", "batch", "vector", "unroll", "split")
     constants = {

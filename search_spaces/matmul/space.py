@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.bank_conflicts import WIDEST_BYTES
-from search_spaces.columns import Columns
+from search_spaces.columns import Columns, ceil_div
 from search_spaces.data_movement import (
     MOST_CONFLICTS,
     Region,
@@ -115,10 +115,6 @@ def _tile_names(operand: str) -> tuple[str, str]:
     return ("tile_m", "tile_k") if operand == "a" else ("tile_k", "tile_n")
 
 
-def _ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
-    return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
-
-
 # Attributes -----------------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +136,7 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
 
         def compute(c: Columns) -> IntArray:
             through_registers: IntArray = c.map(f"copy_{operand}", lambda copy: copy == "ld.global")
-            return through_registers * _ceil_div(c[rows] * c[cols] * element_bytes, 4 * c["threads"])
+            return through_registers * ceil_div(c[rows] * c[cols] * element_bytes, 4 * c["threads"])
 
         return compute
 
@@ -179,7 +175,7 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
         Attribute(
             "accumulators",
             ("tile_m", "tile_n", "threads"),
-            lambda c: _ceil_div(c["tile_m"] * c["tile_n"], c["threads"]),
+            lambda c: ceil_div(c["tile_m"] * c["tile_n"], c["threads"]),
             "f32 accumulators of a thread",
         ),
         Attribute(
@@ -483,8 +479,8 @@ def _copy_economies(problem: Matmul, operand: str) -> tuple[Rule, ...]:
 
 def _split_rule(problem: Matmul) -> Rule:
     def splits_filled(c: Columns) -> BoolArray:
-        tiles_k = _ceil_div(problem.k, c["tile_k"])
-        return (c["split_k"] - 1) * _ceil_div(tiles_k, c["split_k"]) < tiles_k
+        tiles_k = ceil_div(problem.k, c["tile_k"])
+        return (c["split_k"] - 1) * ceil_div(tiles_k, c["split_k"]) < tiles_k
 
     return Rule(
         "split_k",
@@ -501,7 +497,7 @@ def _grid_rules(problem: Matmul) -> tuple[Rule, ...]:
     """None for a problem whose smallest tiles make no grid too large: a rule ties its parameters together."""
 
     def blocks(tile_m: npt.ArrayLike, tile_n: npt.ArrayLike, split_k: npt.ArrayLike) -> IntArray:
-        tiles: IntArray = _ceil_div(problem.m, tile_m) * _ceil_div(problem.n, tile_n)
+        tiles: IntArray = ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
         return tiles * problem.batch * np.asarray(split_k, dtype=np.int64)
 
     domains = {p.name: [int(v) for v in p.values] for p in parameters(problem) if p.name in _GRID}
@@ -512,8 +508,8 @@ def _grid_rules(problem: Matmul) -> tuple[Rule, ...]:
 
 def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
     def stages_filled(c: Columns) -> BoolArray:
-        tiles_k = _ceil_div(problem.k, c["tile_k"])
-        return c["stages"] <= np.maximum(1, _ceil_div(tiles_k, c["split_k"]))
+        tiles_k = ceil_div(problem.k, c["tile_k"])
+        return c["stages"] <= np.maximum(1, ceil_div(tiles_k, c["split_k"]))
 
     return (
         Rule(

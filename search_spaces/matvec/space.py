@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.cache_hints import load_hint
-from search_spaces.columns import Columns
+from search_spaces.columns import Columns, ceil_div
 from search_spaces.device_rules import MOST_BLOCKS, device_rules, grid_rule
 from search_spaces.devices import Device
 from search_spaces.intrinsics import TensorIntrinsic, intrinsics_for
@@ -81,16 +81,12 @@ def slab_line_bytes(row_bytes: npt.ArrayLike, thread_bytes: npt.ArrayLike, mma: 
     """From one row of x to the next in shared memory. The lanes of a fragment read several rows at a time, 128 bytes
     together: with mma.sync each row begins behind the banks that lanes read of the row before."""
     pad = np.where(np.asarray(thread_bytes) > 16, 16, 4 * np.asarray(thread_bytes))
-    return np.where(mma, _ceil_div(row_bytes, 128) * 128 + pad, row_bytes)
+    return np.where(mma, ceil_div(row_bytes, 128) * 128 + pad, row_bytes)
 
 
 def _by_mma(c: Columns) -> BoolArray:
     by_mma: BoolArray = c.map("intrinsic", lambda name: name != FMA, np.bool_)
     return by_mma
-
-
-def _ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
-    return -(-np.asarray(a, dtype=np.int64) // np.maximum(np.asarray(b, dtype=np.int64), 1))
 
 
 # Attributes -----------------------------------------------------------------------------------------------------------
@@ -102,18 +98,18 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
 
     def shared_bytes(c: Columns) -> IntArray:
         line = slab_line_bytes(c["split_elements"] * element_bytes, c["thread"] * element_bytes, _by_mma(c))
-        x = _ceil_div(c["workgroup_m"] * line, 16) * 16
+        x = ceil_div(c["workgroup_m"] * line, 16) * 16
         sums = c["workgroup_m"] * c["workgroup_n"] * c["subgroup_basis_k"] * 4
         in_shared: IntArray = c.map("x_source", lambda source: source == "shared", dtype=np.int64)
         return x * in_shared + sums * ((c["subgroup_basis_k"] > 1) | (c["split_k"] > 1))
 
     def accumulators(c: Columns) -> IntArray:
         # The lanes of a fragment along k share its sums: each has some columns.
-        fragments = _ceil_div(c["workgroup_m"], columns) * columns * c["vectors"] // MMA_LANES_K
+        fragments = ceil_div(c["workgroup_m"], columns) * columns * c["vectors"] // MMA_LANES_K
         return np.where(_by_mma(c), fragments, c["workgroup_m"] * c["vectors"] * c["carried"])
 
     def multiplies(c: Columns) -> IntArray:
-        fragments = _ceil_div(c["workgroup_m"], columns) * c["vectors"] * c["thread"] // (MMA_ROWS * MMA_ELEMENTS)
+        fragments = ceil_div(c["workgroup_m"], columns) * c["vectors"] * c["thread"] // (MMA_ROWS * MMA_ELEMENTS)
         return np.where(_by_mma(c), fragments, c["workgroup_m"] * c["vectors"] * c["thread"])
 
     return (
@@ -152,7 +148,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         Attribute(
             "steps_of_split",
             ("partial_reduction", "split_k"),
-            lambda c: _ceil_div(_ceil_div(problem.k, c["partial_reduction"]), c["split_k"]),
+            lambda c: ceil_div(ceil_div(problem.k, c["partial_reduction"]), c["split_k"]),
             "steps of the loop of one workgroup",
         ),
         Attribute(
@@ -175,7 +171,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
             ("accumulators", "vectors", "thread", "k_unroll"),
             lambda c: (
                 c["accumulators"]
-                + _ceil_div(c["k_unroll"] * c["vectors"] * c["thread"] * element_bytes, 4)
+                + ceil_div(c["k_unroll"] * c["vectors"] * c["thread"] * element_bytes, 4)
                 + REGISTER_OVERHEAD
             ),
             "registers of a thread, estimated: sums, vectors in flight, addresses",
@@ -205,7 +201,7 @@ def _grid_rules(problem: Matvec) -> tuple[Rule, ...]:
     """None for a problem whose smallest tiles make no grid too large: a rule ties its parameters together."""
 
     def blocks(workgroup_m: npt.ArrayLike, workgroup_n: npt.ArrayLike, split_k: npt.ArrayLike) -> IntArray:
-        tiles: IntArray = _ceil_div(problem.m, workgroup_m) * _ceil_div(problem.n, workgroup_n)
+        tiles: IntArray = ceil_div(problem.m, workgroup_m) * ceil_div(problem.n, workgroup_n)
         return tiles * np.asarray(split_k, dtype=np.int64)
 
     domains = {p.name: [int(v) for v in p.values] for p in parameters(problem) if p.name in _GRID}
@@ -294,8 +290,8 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 def _split_rule(problem: Matvec) -> Rule:
     def splits_filled(c: Columns) -> BoolArray:
-        steps = _ceil_div(problem.k, c["partial_reduction"])
-        return (c["split_k"] - 1) * _ceil_div(steps, c["split_k"]) < steps
+        steps = ceil_div(problem.k, c["partial_reduction"])
+        return (c["split_k"] - 1) * ceil_div(steps, c["split_k"]) < steps
 
     return Rule(
         "split_k",
@@ -315,14 +311,17 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
 
     def padded_rows(tile: npt.ArrayLike) -> IntArray:
         """Rows of x that fragments multiply where a workgroup has ``tile`` of them."""
-        padded: IntArray = _ceil_div(m, tile) * _ceil_div(tile, columns) * columns
+        padded: IntArray = ceil_div(m, tile) * ceil_div(tile, columns) * columns
         return padded
 
     return (
         Rule(
             "workgroup_m",
             ("workgroup_m",),
-            lambda c: (c["workgroup_m"] == 1) | (_ceil_div(m, c["workgroup_m"]) < _ceil_div(m, c["workgroup_m"] - 1)),
+            lambda c: (
+                (c["workgroup_m"] == 1)
+                | (ceil_div(m, c["workgroup_m"]) < ceil_div(m, np.maximum(c["workgroup_m"] - 1, 1)))
+            ),
             lambda v: f"workgroup_m is {v['workgroup_m']}, but fewer rows make as few tiles of m = {m}",
         ),
         Rule(

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.cache_hints import load_hint, no_hint_rule, store_hint
-from search_spaces.columns import Columns
+from search_spaces.columns import Columns, ceil_div
 from search_spaces.device_rules import device_rules, grid_rule
 from search_spaces.devices import Device
 from search_spaces.parameters import IntArray, Parameter, categorical, ordinal
@@ -73,10 +73,6 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         store_hint("out_cache", "out", offered=problem.normalizes),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
     )
-
-
-def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
-    return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
 
 
 def row_span(problem: RowProblem, vector: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:

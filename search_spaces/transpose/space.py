@@ -13,7 +13,7 @@ import numpy as np
 
 from search_spaces.bank_conflicts import WIDEST_BYTES
 from search_spaces.cache_hints import load_hint, no_hint_rule, store_hint
-from search_spaces.columns import Columns
+from search_spaces.columns import Columns, ceil_div
 from search_spaces.data_movement import (
     MOST_CONFLICTS,
     SECTOR_BYTES,
@@ -117,8 +117,8 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         return -(-layout.size * element_bytes // STAGE_ALIGNMENT) * STAGE_ALIGNMENT
 
     def staged(c: Columns) -> IntArray:
-        vectors_of_thread = _ceil_div(c["tile_bytes"], c["load_vector"] * element_bytes * c["threads"])
-        held = vectors_of_thread * _ceil_div(c["load_vector"] * element_bytes, 4)  # a register each, however small
+        vectors_of_thread = ceil_div(c["tile_bytes"], c["load_vector"] * element_bytes * c["threads"])
+        held = vectors_of_thread * ceil_div(c["load_vector"] * element_bytes, 4)  # a register each, however small
         # Pieces of less than a register that blocks are turned into, seen beside what they are made of.
         piece_bytes = c["block_rows"] * element_bytes
         pieces: IntArray = c["tile_bytes"] // (c["threads"] * piece_bytes) * ((c["block_rows"] > 1) & (piece_bytes < 4))
@@ -156,10 +156,6 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
             "dynamic shared memory of a block",
         ),
     )
-
-
-def _ceil_div(a: IntArray, b: IntArray | int) -> IntArray:
-    return -(-a // b)
 
 
 # Rules ----------------------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
     differing = report.differing_fields(problems)
     same = [name for name in report.telling_fields(problems) if name not in differing]
     first = problems[0].to_json()
-    console.print(f"{problems[0].family} " + " ".join(f"{name}={first[name]}" for name in same))
+    console.print(" ".join([problems[0].family, *(f"{name}={first[name]}" for name in same)]))
     answers = [_answer(b) for b in found]
     columns = [[str(b.problem.to_json()[name]) for b in found] for name in differing]
     wide = [max(map(len, (name, *column))) for name, column in zip(differing, columns, strict=True)]

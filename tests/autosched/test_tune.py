@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import autosched
 from autosched import tuner as tuner_module
 from autosched.tuner import Observer, Progress, Start, tune
 from measurements.emulator import HostCompilerMissing
 from measurements.measurement import Provenance
 from measurements.store import Store, StoreError
 from search_spaces.devices import device
+from search_spaces.family import families
 from search_spaces.matmul import Matmul
 from search_spaces.parameters import ordinal
 from search_spaces.rules import Rule
@@ -23,6 +25,13 @@ from search_spaces.space import Space
 
 H200 = device("h200")
 PROBLEM = Matmul(m=64, n=48, k=32)
+
+
+def test_the_problem_of_every_family_can_be_had_from_the_package() -> None:
+    for row in families():
+        problem = row.problem_from_json.__self__  # type: ignore[attr-defined]
+        assert getattr(autosched, problem.__name__) is problem
+        assert problem.__name__ in autosched.__all__
 
 
 class Steps(Observer):

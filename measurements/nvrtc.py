@@ -69,14 +69,6 @@ def toolchain_version() -> str:
 
 
 @cache
-def supported_sms() -> tuple[int, ...]:
-    """Compute capabilities that this NVRTC compiles for, such as 80, 89, 90; ascending. Raises NvrtcMissing."""
-    nvrtc = _nvrtc()
-    count = _call(nvrtc, "nvrtcGetNumSupportedArchs")
-    return tuple(sorted(_call(nvrtc, "nvrtcGetSupportedArchs")[:count]))
-
-
-@cache
 def _nvrtc() -> ModuleType:
     try:
         from cuda.bindings import nvrtc

@@ -165,12 +165,9 @@ class Store:
         provenance: Provenance | None = None,
         *,
         status: Status | None = None,
-        space_version: str | None = None,
-        after: int = 0,
     ) -> list[Record]:
-        """The records that match everything given, in the order they were stored; ``after`` skips ids up to it."""
-        wanted = _where(problem, device, provenance, status, space_version)
-        query = sa.select(TRIALS).where(TRIALS.c.id > after, *wanted).order_by(TRIALS.c.id)
+        """The records that match everything given, in the order they were stored."""
+        query = sa.select(TRIALS).where(*_where(problem, device, provenance, status)).order_by(TRIALS.c.id)
         with self._transaction() as connection:
             return [store_schema.from_row(row, self.name) for row in connection.execute(query).mappings()]
 
@@ -217,20 +214,7 @@ class Store:
         with self._transaction() as connection:
             return tuple(sorted(connection.execute(query).scalars()))
 
-    def measured(self, problem: Problem, device: str, provenance: Provenance) -> frozenset[str]:
-        """Keys of the schedules that have been tried, failures included."""
-        query = sa.select(TRIALS.c.schedule_key).distinct().where(*_where(problem, device, provenance))
-        with self._transaction() as connection:
-            return frozenset(connection.execute(query).scalars())
-
-    def best(
-        self,
-        problem: Problem,
-        device: str,
-        provenance: Provenance | None = None,
-        *,
-        space_version: str | None = None,
-    ) -> Record | None:
+    def best(self, problem: Problem, device: str, provenance: Provenance | None = None) -> Record | None:
         """The fastest schedule by median time, on exactly this device; None if there is no ok trial.
 
         One provenance is ranked, never a mixture: the one asked for, else measured before replayed before estimated.
@@ -254,7 +238,7 @@ class Store:
             c.repeats,
             c.final_rank,
         )
-        tried = tried.where(*_where(problem, device, provenance, space_version=space_version)).order_by(c.id)
+        tried = tried.where(*_where(problem, device, provenance)).order_by(c.id)
         wrong = (
             sa.select(c.schedule_key, c.kernel_digest).where(*_where(problem, status=Status.WRONG_RESULT)).distinct()
         )
@@ -325,7 +309,6 @@ def _where(
     device: str | None = None,
     provenance: Provenance | None = None,
     status: Status | None = None,
-    space_version: str | None = None,
 ) -> list[sa.ColumnElement[bool]]:
     c = TRIALS.c
     wanted = (
@@ -333,7 +316,6 @@ def _where(
         (c.device, device),
         (c.provenance, provenance.value if provenance is not None else None),
         (c.status, status.value if status is not None else None),
-        (c.space_version, space_version),
     )
     return [column == value for column, value in wanted if value is not None]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from needs import needs_nvrtc
 
-from autosched.cli import interrupts
+from autosched.cli import interrupts, main
 from autosched.version import VERSION
 from measurements.store import Store
 
@@ -133,12 +133,20 @@ def test_a_width_that_nothing_fits_is_no_width(tmp_path: Path, columns: str) -> 
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80"])
-def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: str) -> None:
-    wide = shell(("space", "matmul", *SMALL, "--sample", "1"), "", tmp_path, COLUMNS="200")[1]
-    narrow = shell(("space", "matmul", *SMALL, "--sample", "1"), "", tmp_path, COLUMNS=columns)[1]
+def test_a_narrow_terminal_cuts_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str
+) -> None:
+    def printed(width: str, *arguments: str) -> str:
+        monkeypatch.setenv("COLUMNS", width)
+        assert main(arguments) == 0
+        return capsys.readouterr().out
+
+    monkeypatch.setattr("measurements.runners.cuda.cuda_available", lambda: (False, "no GPU"))
+    wide, narrow = (printed(width, "space", "matmul", *SMALL, "--sample", "1") for width in ("200", columns))
+    assert wide != narrow
     untimed = [set(text.replace("─", "").split()) for text in (wide, narrow)]
     assert {word for word in untimed[0] - untimed[1] if not word.replace(".", "").isdecimal()} == set()
-    text = shell(("tune", "matmul", "--help"), "", tmp_path, COLUMNS=columns)[1]
+    text = printed(columns, "tune", "matmul", "--help")
     assert "…" not in text and "--no-verify" in text and "auto|cuda|estimate|replay" in text
 
 

@@ -28,6 +28,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from measurements import store_file, store_schema
 from measurements.measurement import Provenance, Status, Timing
+from measurements.one_line import first_line
 from measurements.record import Record
 from measurements.store_schema import SCHEMA_VERSION, TRIALS, StoreError, unreadable
 from search_spaces.family import problem_from_json
@@ -141,9 +142,9 @@ class Store:
                 "path of a file, or install what that needs"
             ) from error
         except ModuleNotFoundError as error:
-            raise StoreError(f"the database {name} needs a driver: install it ({_one_line(error)})") from error
+            raise StoreError(f"the database {name} needs a driver: install it ({first_line(error)})") from error
         except (ArgumentError, TypeError, ValueError) as error:
-            raise StoreError(f"the database URL {name} cannot be used: {_one_line(error)}") from error
+            raise StoreError(f"the database URL {name} cannot be used: {first_line(error)}") from error
         store = cls(engine, name)
         store._prepare(create)
         return store
@@ -265,16 +266,18 @@ class Store:
             with self._engine.execution_options(autosched_write=write).begin() as connection:
                 yield connection
         except IntegrityError as error:
-            raise StoreError(f"the database {self.name} refuses the record: {_one_line(error.orig)}") from error
+            raise StoreError(
+                f"the database {self.name} refuses the record: {first_line(error.orig or error)}"
+            ) from error
         except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             todo = "check that it is there and may be used"
             if self._file is not None:
                 todo = store_file.advice(cause, self._file)
-            problem = f"cannot be {'written' if write else 'read'} ({_one_line(cause)})"
+            problem = f"cannot be {'written' if write else 'read'} ({first_line(cause or error)})"
             raise StoreError(f"the database {self.name} {problem}: {todo}") from error
         except SQLAlchemyError as error:
-            raise StoreError(f"the database {self.name} cannot be used: {_one_line(error)}") from error
+            raise StoreError(f"the database {self.name} cannot be used: {first_line(error)}") from error
 
     def _enter_write_ahead(self) -> None:
         """Before the first record, and not sooner: a file that is only looked at, or refused, stays as it is."""
@@ -359,11 +362,6 @@ class _Ranked:
     timing: Timing
     won: int
     tried_alone: int
-
-
-def _one_line(error: BaseException | None) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 __all__ = ["SCHEMA_VERSION", "ProblemSummary", "Store", "StoreError", "unreadable"]

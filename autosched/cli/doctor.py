@@ -29,6 +29,7 @@ from measurements.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.compile_cache import CompileCache
 from measurements.emulator import HostFailure, check_compiler, emulator_folder
 from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.one_line import first_line
 from measurements.recording import installed
 from measurements.runners.cuda import cuda_available
 
@@ -163,7 +164,7 @@ def _cuda() -> Cuda:
     try:
         gpus = tuple(_gpu(runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
     except Exception as error:  # the GPU went away since it answered
-        return Cuda(driver, here, (), _first_line(error))
+        return Cuda(driver, here, (), first_line(error))
     return Cuda(driver, here, gpus, "")
 
 
@@ -249,7 +250,3 @@ def _content(folder: Path) -> tuple[int, int]:
                 used += os.stat(os.path.join(place, name)).st_size
                 files += 1
     return files, used
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

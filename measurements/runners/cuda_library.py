@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from measurements.one_line import first_line
 from measurements.runners.cublas import Gemm, multiplier
 from search_spaces.problem import Problem
 
@@ -45,7 +46,7 @@ def baseline_call(
     except Unable as error:
         return str(error)
     except Exception as error:  # broken installations, and whatever a library raises when something of it is missing
-        return f"{name} cannot be called: {type(error).__name__}: {_first_line(error)}"
+        return f"{name} cannot be called: {type(error).__name__}: {first_line(error)}"
 
 
 # ---- the vendor's library: cuBLAS ----
@@ -272,14 +273,10 @@ def _copy_call(cp: Any, stream: Any, problem: Problem, cold_bytes: int) -> Call 
     try:
         memory = cp.cuda.alloc(2 * half * pairs)
     except MemoryError as error:
-        return f"the GPU has too little memory for a copy: {_first_line(error)}"
+        return f"the GPU has too little memory for a copy: {first_line(error)}"
 
     def call(copy: int) -> None:
         start = memory + 2 * half * (copy % pairs)
         (start + half).copy_from_device_async(start, half, stream)
 
     return call
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0]

@@ -85,6 +85,12 @@ class Swizzle:
                 f"bits = {self.bits}, shift = {self.shift}"
             )
 
+        if self.base + self.bits > 31:
+            raise ValueError(
+                "swizzle: base + bits must be at most 31, the bits of an offset; "
+                f"base = {self.base}, bits = {self.bits}"
+            )
+
     @property
     def text(self) -> str:
         return f"swizzle({self.bits},{self.base},{self.shift})"

@@ -182,7 +182,7 @@ class BoostedModel:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The model whose ``to_json()`` was ``data``. Raises ModelMismatch for another format or feature version."""
         if data.get("format") != FORMAT:
-            raise ModelMismatch("this is no cost model of autosched: train one with `autosched train`")
+            raise ModelMismatch("this is no cost model of autosched: train one with cost_models.training.train")
         if data.get("format_version") != FORMAT_VERSION:
             raise ModelMismatch(
                 f"the model has format version {data.get('format_version')}, this autosched reads {FORMAT_VERSION}: "

@@ -12,7 +12,7 @@ from search_spaces.raster import raster_group
 from search_spaces.schedule import Schedule
 from search_spaces.shared_layout import SharedLayout, parse_layout
 from search_spaces.transpose.problem import Transpose
-from search_spaces.transpose.space import NONE, lawful_space
+from search_spaces.transpose.space import NONE, lawful_space, space
 from search_spaces.wg_map import WgMap
 
 
@@ -58,7 +58,7 @@ class TransposePlan:
 @lru_cache(maxsize=4096)
 def plan(problem: Transpose, schedule: Schedule, device: Device) -> TransposePlan:
     """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
-    facts = lawful_space(problem, device).describe(schedule)
+    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
     rows, columns, threads = (schedule.integer(name) for name in ("tile_rows", "tile_columns", "threads"))
     vector, block_rows = schedule.integer("load_vector"), schedule.integer("block_rows")
     load_columns = schedule.integer("load_columns")

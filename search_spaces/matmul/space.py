@@ -10,7 +10,6 @@ from functools import lru_cache
 from math import gcd
 
 import numpy as np
-import numpy.typing as npt
 
 from search_spaces.bank_conflicts import WIDEST_BYTES
 from search_spaces.columns import Columns, ceil_div
@@ -21,7 +20,7 @@ from search_spaces.data_movement import (
     few_sectors,
     wide_enough,
 )
-from search_spaces.device_rules import MOST_BLOCKS, device_rules, grid_rule
+from search_spaces.device_rules import device_rules, tiles_grid_rules
 from search_spaces.devices import Device
 from search_spaces.intrinsics import WARP, Operand, Refusal, TensorIntrinsic, intrinsic, intrinsics_for
 from search_spaces.matmul.problem import Matmul
@@ -35,8 +34,6 @@ STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 EPILOGUE_PAD = 8  # f32 elements after each row of the epilogue's tile: 32 bytes, the step of wmma.store
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
 BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
-
-_GRID = ("tile_m", "tile_n", "split_k")  # what the number of blocks follows from
 
 
 @lru_cache(maxsize=64)
@@ -223,7 +220,7 @@ def laws(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         _split_rule(problem),
-        *_grid_rules(problem),
+        *tiles_grid_rules(parameters(problem), {"tile_m": problem.m, "tile_n": problem.n}, "split_k", problem.batch),
         *device_rules(device),
     )
 
@@ -491,19 +488,6 @@ def _split_rule(problem: Matmul) -> Rule:
             f"of {v['tile_k']}: a split would have nothing to do"
         ),
     )
-
-
-def _grid_rules(problem: Matmul) -> tuple[Rule, ...]:
-    """None for a problem whose smallest tiles make no grid too large: a rule ties its parameters together."""
-
-    def blocks(tile_m: npt.ArrayLike, tile_n: npt.ArrayLike, split_k: npt.ArrayLike) -> IntArray:
-        tiles: IntArray = ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
-        return tiles * problem.batch * np.asarray(split_k, dtype=np.int64)
-
-    domains = {p.name: [int(v) for v in p.values] for p in parameters(problem) if p.name in _GRID}
-    if blocks(min(domains["tile_m"]), min(domains["tile_n"]), max(domains["split_k"])) <= MOST_BLOCKS:
-        return ()
-    return (grid_rule(_GRID, lambda c: blocks(*(c[name] for name in _GRID))),)
 
 
 def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from search_spaces.cache_hints import load_hint
 from search_spaces.columns import Columns, ceil_div
-from search_spaces.device_rules import MOST_BLOCKS, device_rules, grid_rule
+from search_spaces.device_rules import device_rules, tiles_grid_rules
 from search_spaces.devices import Device
 from search_spaces.intrinsics import TensorIntrinsic, intrinsics_for
 from search_spaces.matvec.problem import Matvec
@@ -27,8 +27,6 @@ BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instructi
 FMA = "fma"
 # How mma.sync deals its operand A to a warp: 8 lanes with 2 rows each, and 4 with 4 elements of k each.
 MMA_LANES_N, MMA_ROWS, MMA_LANES_K, MMA_ELEMENTS = 8, 2, 4, 4
-
-_GRID = ("workgroup_m", "workgroup_n", "split_k")  # what the number of blocks follows from
 
 
 @lru_cache(maxsize=64)
@@ -192,22 +190,9 @@ def laws(problem: Matvec, device: Device) -> tuple[Rule, ...]:
         *_distribution_rules(),
         *_fragment_rules(problem, device),
         _split_rule(problem),
-        *_grid_rules(problem),
+        *tiles_grid_rules(parameters(problem), {"workgroup_m": problem.m, "workgroup_n": problem.n}, "split_k"),
         *device_rules(device),
     )
-
-
-def _grid_rules(problem: Matvec) -> tuple[Rule, ...]:
-    """None for a problem whose smallest tiles make no grid too large: a rule ties its parameters together."""
-
-    def blocks(workgroup_m: npt.ArrayLike, workgroup_n: npt.ArrayLike, split_k: npt.ArrayLike) -> IntArray:
-        tiles: IntArray = ceil_div(problem.m, workgroup_m) * ceil_div(problem.n, workgroup_n)
-        return tiles * np.asarray(split_k, dtype=np.int64)
-
-    domains = {p.name: [int(v) for v in p.values] for p in parameters(problem) if p.name in _GRID}
-    if blocks(min(domains["workgroup_m"]), min(domains["workgroup_n"]), max(domains["split_k"])) <= MOST_BLOCKS:
-        return ()
-    return (grid_rule(_GRID, lambda c: blocks(*(c[name] for name in _GRID))),)
 
 
 def economies(problem: Matvec) -> tuple[Rule, ...]:

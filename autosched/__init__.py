@@ -16,17 +16,37 @@ from autosched.version import VERSION
 if TYPE_CHECKING:
     from autosched.database import Database
     from autosched.tuner import tune
+    from search_spaces.copy import Copy
     from search_spaces.matmul import Matmul
     from search_spaces.matvec import Matvec
+    from search_spaces.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+    from search_spaces.transpose import Transpose
 
 __version__ = VERSION
-__all__ = ["Database", "Matmul", "Matvec", "__version__", "tune"]
-
+__all__ = [
+    "Copy",
+    "Database",
+    "LayerNorm",
+    "Matmul",
+    "Matvec",
+    "Reduce",
+    "RmsNorm",
+    "Softmax",
+    "Transpose",
+    "__version__",
+    "tune",
+]
 
 _HOMES = {
+    "Copy": "search_spaces.copy",
     "Database": "autosched.database",
+    "LayerNorm": "search_spaces.row_reduction",
     "Matmul": "search_spaces.matmul",
     "Matvec": "search_spaces.matvec",
+    "Reduce": "search_spaces.row_reduction",
+    "RmsNorm": "search_spaces.row_reduction",
+    "Softmax": "search_spaces.row_reduction",
+    "Transpose": "search_spaces.transpose",
     "tune": "autosched.tuner",
 }
 

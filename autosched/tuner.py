@@ -200,8 +200,9 @@ def tune(
                 raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
             if chosen.pool is not None:
                 chosen.pool.cache.prepare()
-            _refuse_other_cache(store, problem, chosen, warm_cache)
-            _refuse_other_schedules(store, problem, chosen, space)
+            earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
+            _refuse_other_cache(store.name, earlier, warm_cache)
+            _refuse_other_schedules(store.name, earlier, space)
             tuner = Tuner(
                 problem,
                 chosen.device,
@@ -529,27 +530,25 @@ def _refuse_too_large(problem: Problem, device: Device) -> None:
         )
 
 
-def _refuse_other_cache(store: Trials, problem: Problem, chosen: backends.Backend, warm: bool) -> None:
+def _refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> None:
     """Times from a warm and from a cold L2 must not be ranked together. Raises ValueError where they would be."""
-    if chosen.runner.provenance is not Provenance.MEASURED:
-        return
     other = "cold" if warm else "warm"
-    for record in store.trials(problem, chosen.device.name, Provenance.MEASURED):
-        if json.loads(record.fingerprint).get("cache") == other:
+    for record in earlier:
+        if record.provenance is Provenance.MEASURED and json.loads(record.fingerprint).get("cache") == other:
             wish = "leave --warm-cache out" if warm else "give --warm-cache"
-            raise ValueError(f"{store.name} holds times of this problem from a {other} L2: {wish}, or use another --db")
+            raise ValueError(f"{name} holds times of this problem from a {other} L2: {wish}, or use another --db")
 
 
-def _refuse_other_schedules(store: Trials, problem: Problem, chosen: backends.Backend, space: Space) -> None:
+def _refuse_other_schedules(name: str, earlier: Sequence[Record], space: Space) -> None:
     """Raises StoreError for a trial that says it is of ``space`` and is not: no sampler could learn from it."""
     from measurements.store import unreadable
 
-    for record in store.trials(problem, chosen.device.name, chosen.runner.provenance):
+    for record in earlier:
         if record.space_version == space.fingerprint:
             try:
                 space.columns([record.schedule])
             except ValueError as error:
-                raise unreadable(store.name, record.id, str(error)) from error
+                raise unreadable(name, record.id, str(error)) from error
 
 
 def _plural(n: int, noun: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.codegen import generate
+from measurements.compile import usable_cores
 from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
 from measurements.verification import check
 from search_spaces.devices import Device
@@ -106,13 +106,13 @@ def verify(
     workers: int | None = None,
     time_limit: float = TIME_LIMIT,
 ) -> Iterator[Verification]:
-    """``verify_one`` for each schedule, ``workers`` at a time (default: one per CPU), in their order."""
-    with ThreadPoolExecutor(max_workers=workers or os.cpu_count()) as pool:
+    """``verify_one`` for each schedule, ``workers`` at a time (default: one per usable core), in their order."""
+    with ThreadPoolExecutor(workers or usable_cores()) as pool:
         yield from pool.map(lambda s: verify_one(problem, s, device, seed=seed, time_limit=time_limit), schedules)
 
 
 def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]) -> float:
-    """Over all outputs; infinite where one is NaN and its reference is not."""
+    """The largest absolute error over all outputs; infinite where one is NaN, which is never right."""
     worst = 0.0
     for operand in problem.operands():
         if operand.role == "output":

@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -183,7 +182,7 @@ class BoostedModel:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The model whose ``to_json()`` was ``data``. Raises ModelMismatch for another format or feature version."""
         if data.get("format") != FORMAT:
-            raise ModelMismatch("this is no cost model of autosched: train one with `autosched train`")
+            raise ModelMismatch("this is no cost model of autosched: train one with cost_models.training.train")
         if data.get("format_version") != FORMAT_VERSION:
             raise ModelMismatch(
                 f"the model has format version {data.get('format_version')}, this autosched reads {FORMAT_VERSION}: "
@@ -195,7 +194,7 @@ class BoostedModel:
                 f"version {FEATURE_VERSION}: train it again"
             )
         try:
-            return cls(
+            model = cls(
                 names=tuple(str(name) for name in data["names"]),
                 settings=Settings(**data["settings"]),
                 rounds=tuple(int(n) for n in data["rounds"]),
@@ -203,20 +202,21 @@ class BoostedModel:
                 trees=tuple(json.dumps(tree) for tree in data["trees"]),
                 feature_version=int(data["feature_version"]),
             )
-        except (KeyError, TypeError) as error:
-            raise ModelMismatch(f"the cost model is damaged ({error}): train it again") from error
+            model.predict(np.zeros((1, len(model.names))))  # whether the trees are of these features
+        except (KeyError, TypeError, ValueError) as error:  # XGBoost's own errors are ValueErrors of several lines
+            why = str(error).strip().partition("\n")[0]
+            raise ModelMismatch(f"the cost model is damaged ({why}): train it again") from error
+        return model
 
     def save(self, path: str | Path) -> None:
         """Write the model as one JSON file; another process sees the old file or the whole new one."""
         target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".tmp")
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(self.to_json(), file)
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+            temporary.write_text(json.dumps(self.to_json()), encoding="utf-8")
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

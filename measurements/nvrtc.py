@@ -10,6 +10,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from measurements.one_line import first_line
+
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
 OPTIONS = ("-std=c++17", "--ptxas-options=-v")
 
@@ -69,23 +71,15 @@ def toolchain_version() -> str:
 
 
 @cache
-def supported_sms() -> tuple[int, ...]:
-    """Compute capabilities that this NVRTC compiles for, such as 80, 89, 90; ascending. Raises NvrtcMissing."""
-    nvrtc = _nvrtc()
-    count = _call(nvrtc, "nvrtcGetNumSupportedArchs")
-    return tuple(sorted(_call(nvrtc, "nvrtcGetSupportedArchs")[:count]))
-
-
-@cache
 def _nvrtc() -> ModuleType:
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
-        raise NvrtcMissing(f"cuda-bindings: {_first_line(error)}") from None
+        raise NvrtcMissing(f"cuda-bindings: {first_line(error)}") from None
     try:
         nvrtc.nvrtcVersion()
     except Exception as error:  # the bindings load libnvrtc late, and differ in what they raise when it is missing
-        raise NvrtcMissing("libnvrtc does not load: " + _first_line(error)) from None
+        raise NvrtcMissing("libnvrtc does not load: " + first_line(error)) from None
     module: ModuleType = nvrtc
     return module
 
@@ -102,7 +96,3 @@ def _text(nvrtc: ModuleType, program: Any) -> str:
     log = bytearray(_call(nvrtc, "nvrtcGetProgramLogSize", program))
     _call(nvrtc, "nvrtcGetProgramLog", program, log)
     return log.replace(b"\0", b"").decode(errors="replace").strip()  # ptxas messages follow a NUL of NVRTC's own
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -214,12 +214,12 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
     found = False
     for line in lines:
         header = json.loads(line)
-        if not isinstance(header, Mapping) or not all(name in header for name in ("recording", "trials", *_HEADER)):
+        if not _is_header(header):
             raise ValueError("it does not begin with the header of a recording")
         if header["recording"] != FORMAT:
             raise ValueError(f"its format is {header['recording']}, and this autosched reads {FORMAT}: upgrade it")
         trials = header["trials"]
-        if not isinstance(trials, int) or trials < 0:
+        if type(trials) is not int or trials < 0:
             raise ValueError("its header does not say how many trials follow")
         texts = list(islice(lines, min(trials, sys.maxsize)))
         if len(texts) < trials:
@@ -233,6 +233,14 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         yield recording
     if not found:
         raise ValueError("it is empty")
+
+
+def _is_header(line: Any) -> bool:
+    return (
+        isinstance(line, Mapping)
+        and all(name in line for name in ("recording", "trials", *_HEADER))
+        and all(isinstance(line[name], Mapping) for name in ("problem", "fingerprint"))
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

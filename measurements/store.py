@@ -28,6 +28,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from measurements import store_file, store_schema
 from measurements.measurement import Provenance, Status, Timing
+from measurements.one_line import first_line
 from measurements.record import Record
 from measurements.store_schema import SCHEMA_VERSION, TRIALS, StoreError, unreadable
 from search_spaces.family import problem_from_json
@@ -141,9 +142,9 @@ class Store:
                 "path of a file, or install what that needs"
             ) from error
         except ModuleNotFoundError as error:
-            raise StoreError(f"the database {name} needs a driver: install it ({_one_line(error)})") from error
+            raise StoreError(f"the database {name} needs a driver: install it ({first_line(error)})") from error
         except (ArgumentError, TypeError, ValueError) as error:
-            raise StoreError(f"the database URL {name} cannot be used: {_one_line(error)}") from error
+            raise StoreError(f"the database URL {name} cannot be used: {first_line(error)}") from error
         store = cls(engine, name)
         store._prepare(create)
         return store
@@ -165,12 +166,9 @@ class Store:
         provenance: Provenance | None = None,
         *,
         status: Status | None = None,
-        space_version: str | None = None,
-        after: int = 0,
     ) -> list[Record]:
-        """The records that match everything given, in the order they were stored; ``after`` skips ids up to it."""
-        wanted = _where(problem, device, provenance, status, space_version)
-        query = sa.select(TRIALS).where(TRIALS.c.id > after, *wanted).order_by(TRIALS.c.id)
+        """The records that match everything given, in the order they were stored."""
+        query = sa.select(TRIALS).where(*_where(problem, device, provenance, status)).order_by(TRIALS.c.id)
         with self._transaction() as connection:
             return [store_schema.from_row(row, self.name) for row in connection.execute(query).mappings()]
 
@@ -217,20 +215,7 @@ class Store:
         with self._transaction() as connection:
             return tuple(sorted(connection.execute(query).scalars()))
 
-    def measured(self, problem: Problem, device: str, provenance: Provenance) -> frozenset[str]:
-        """Keys of the schedules that have been tried, failures included."""
-        query = sa.select(TRIALS.c.schedule_key).distinct().where(*_where(problem, device, provenance))
-        with self._transaction() as connection:
-            return frozenset(connection.execute(query).scalars())
-
-    def best(
-        self,
-        problem: Problem,
-        device: str,
-        provenance: Provenance | None = None,
-        *,
-        space_version: str | None = None,
-    ) -> Record | None:
+    def best(self, problem: Problem, device: str, provenance: Provenance | None = None) -> Record | None:
         """The fastest schedule by median time, on exactly this device; None if there is no ok trial.
 
         One provenance is ranked, never a mixture: the one asked for, else measured before replayed before estimated.
@@ -254,7 +239,7 @@ class Store:
             c.repeats,
             c.final_rank,
         )
-        tried = tried.where(*_where(problem, device, provenance, space_version=space_version)).order_by(c.id)
+        tried = tried.where(*_where(problem, device, provenance)).order_by(c.id)
         wrong = (
             sa.select(c.schedule_key, c.kernel_digest).where(*_where(problem, status=Status.WRONG_RESULT)).distinct()
         )
@@ -281,16 +266,18 @@ class Store:
             with self._engine.execution_options(autosched_write=write).begin() as connection:
                 yield connection
         except IntegrityError as error:
-            raise StoreError(f"the database {self.name} refuses the record: {_one_line(error.orig)}") from error
+            raise StoreError(
+                f"the database {self.name} refuses the record: {first_line(error.orig or error)}"
+            ) from error
         except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             todo = "check that it is there and may be used"
             if self._file is not None:
                 todo = store_file.advice(cause, self._file)
-            problem = f"cannot be {'written' if write else 'read'} ({_one_line(cause)})"
+            problem = f"cannot be {'written' if write else 'read'} ({first_line(cause or error)})"
             raise StoreError(f"the database {self.name} {problem}: {todo}") from error
         except SQLAlchemyError as error:
-            raise StoreError(f"the database {self.name} cannot be used: {_one_line(error)}") from error
+            raise StoreError(f"the database {self.name} cannot be used: {first_line(error)}") from error
 
     def _enter_write_ahead(self) -> None:
         """Before the first record, and not sooner: a file that is only looked at, or refused, stays as it is."""
@@ -325,7 +312,6 @@ def _where(
     device: str | None = None,
     provenance: Provenance | None = None,
     status: Status | None = None,
-    space_version: str | None = None,
 ) -> list[sa.ColumnElement[bool]]:
     c = TRIALS.c
     wanted = (
@@ -333,7 +319,6 @@ def _where(
         (c.device, device),
         (c.provenance, provenance.value if provenance is not None else None),
         (c.status, status.value if status is not None else None),
-        (c.space_version, space_version),
     )
     return [column == value for column, value in wanted if value is not None]
 
@@ -377,11 +362,6 @@ class _Ranked:
     timing: Timing
     won: int
     tried_alone: int
-
-
-def _one_line(error: BaseException | None) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 __all__ = ["SCHEMA_VERSION", "ProblemSummary", "Store", "StoreError", "unreadable"]

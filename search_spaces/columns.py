@@ -18,6 +18,11 @@ Values = tuple[Value, ...] | IntArray  # what codes stand for; the array form fo
 _DENSE_KEYS = 1 << 22  # up to this many possible combinations a flag per combination is cheaper than a sort
 
 
+def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
+    """a over b, rounded up; integers or arrays that broadcast, b positive."""
+    return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
+
+
 class Columns:
     """Named columns of equal length. ``len()`` is the number of rows, iteration gives the names.
 

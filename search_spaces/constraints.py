@@ -59,24 +59,26 @@ class Constraints:
         if name not in self._definitions:
             attribute = self.attributes[name]
             inputs = self._inputs(attribute.needs)
-            self._definitions[name] = None
+            definition = None
             if inputs is not None:
                 relation, columns = inputs
                 distinct, codes = np.unique(attribute.evaluate(columns), return_inverse=True)
                 self._domains[name] = distinct
                 more = {**relation.columns, name: codes.astype(code_type(len(distinct)))}
-                self._definitions[name] = Relation(more, relation.length)
+                definition = Relation(more, relation.length)
+            self._definitions[name] = definition  # last: another thread may be asking
         return self._definitions[name]
 
     def relation(self, rule: Rule) -> Relation | None:
         """The combinations that a rule allows (UNIT where it allows all), or None where they are too many."""
         if rule.name not in self._rules:
             inputs = self._inputs(rule.needs)
-            self._rules[rule.name] = None
+            allowed_rows = None
             if inputs is not None:
                 relation, columns = inputs
                 allowed = rule.evaluate(columns)
-                self._rules[rule.name] = UNIT if bool(allowed.all()) else relation.take(np.flatnonzero(allowed))
+                allowed_rows = UNIT if bool(allowed.all()) else relation.take(np.flatnonzero(allowed))
+            self._rules[rule.name] = allowed_rows
         return self._rules[rule.name]
 
     def _inputs(self, needs: tuple[str, ...]) -> tuple[Relation, Columns] | None:

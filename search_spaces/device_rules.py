@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from search_spaces.columns import Columns
+from search_spaces.columns import Columns, ceil_div
 from search_spaces.devices import Device
-from search_spaces.parameters import IntArray
+from search_spaces.parameters import IntArray, Parameter
 from search_spaces.rules import Rule
 
 MOST_BLOCKS = 2**31 - 1  # of a grid along x, the only axis that kernels use (CUDA C++ Programming Guide)
@@ -25,6 +26,24 @@ def grid_rule(needs: tuple[str, ...], blocks: Callable[[Columns], IntArray]) -> 
             f"with {', '.join(f'{name} = {v[name]}' for name in needs)}"
         ),
     )
+
+
+def tiles_grid_rules(
+    parameters: Sequence[Parameter], extents: Mapping[str, int], split: str, matrices: int = 1
+) -> tuple[Rule, ...]:
+    """``grid_rule`` for blocks that are tiles of ``matrices``, each ``split`` times; ``extents`` holds what the
+    parameter of each axis cuts. None where the smallest tiles make no grid too large: a rule ties its parameters
+    together."""
+    domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*extents, split)}
+
+    def blocks(c: Columns) -> IntArray:
+        found: IntArray = matrices * c[split]
+        for name, extent in extents.items():
+            found = found * ceil_div(extent, c[name])
+        return found
+
+    most = matrices * max(domains[split]) * math.prod(-(-n // min(domains[name])) for name, n in extents.items())
+    return (grid_rule((*extents, split), blocks),) if most > MOST_BLOCKS else ()
 
 
 def device_rules(device: Device) -> tuple[Rule, ...]:

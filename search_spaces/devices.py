@@ -31,8 +31,9 @@ class Device:
 
     ``tensor_flops_per_cycle`` holds, per operand type, the dense rate of the widest instruction with f32 accumulation
     (wgmma on sm_90, mma.sync elsewhere); ``mma_sync_fraction`` is the part of it that mma.sync reaches. Tensor peaks of
-    data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``. ``driver_names`` are the names under which the
-    driver reports exactly this product.
+    data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``. ``memory_bytes`` is the total that the driver
+    reports, of which programs get a little less. ``driver_names`` are the names under which the driver reports exactly
+    this product.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Device:
     max_threads_per_sm: int
     max_blocks_per_sm: int
     l2_bytes: int
-    memory_bytes: int  # of the data sheet, whose GB are GiB; a little of it is the driver's
+    memory_bytes: int
     dram_bandwidth: float
     clock_hz: float
     tensor_clock_hz: float
@@ -159,6 +160,11 @@ _A100_TENSOR = (("f16", 2048.0), ("bf16", 2048.0), ("tf32", 1024.0))
 _GA102_TENSOR = (("f16", 1024.0), ("bf16", 1024.0), ("tf32", 512.0))
 _GEFORCE_TENSOR = (("f16", 512.0), ("bf16", 512.0), ("tf32", 256.0))  # f32 accumulation at half rate on GeForce
 
+# memory_bytes is what nvidia-smi lists, in MiB, with ECC as the product comes. The GB of data sheets are GiB (an H200
+# of "141 GB" has 143771 MiB, which is 150.8e9 bytes), a little of which firmware keeps to itself; ECC of GDDR6 (A10,
+# L4, L40S) takes a sixteenth more.
+_MIB = 2**20
+
 # l2_bandwidth is an estimate of what reads from L2 sustain: the vendor gives no figure. A100: 4.2 TB/s (Nsight, 40 GB
 # model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5 TB/s is 33 bytes per cycle and SM. H100 SXM: at
 # least 7.7 TB/s, which a persistent wgmma matmul with 128x256 tiles and no multicast moves at its published 660 TFLOP/s
@@ -176,7 +182,7 @@ _H200 = Device(
     max_threads_per_sm=2048,
     max_blocks_per_sm=32,
     l2_bytes=60 * 2**20,
-    memory_bytes=141 * 2**30,
+    memory_bytes=143771 * _MIB,
     dram_bandwidth=4.8e12,
     clock_hz=1.98e9,
     tensor_clock_hz=1.83e9,
@@ -194,7 +200,7 @@ DEVICES: tuple[Device, ...] = (
         _H200,
         name="h100",
         l2_bytes=50 * 2**20,
-        memory_bytes=80 * 2**30,
+        memory_bytes=81559 * _MIB,
         dram_bandwidth=3.35e12,
         driver_names=("NVIDIA H100 80GB HBM3",),
     ),
@@ -205,7 +211,7 @@ DEVICES: tuple[Device, ...] = (
         name="h100_pcie",
         sm_count=114,
         l2_bytes=50 * 2**20,
-        memory_bytes=80 * 2**30,
+        memory_bytes=81559 * _MIB,
         dram_bandwidth=2.039e12,
         clock_hz=1.755e9,
         tensor_clock_hz=1.62e9,
@@ -224,7 +230,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=2048,
         max_blocks_per_sm=32,
         l2_bytes=40 * 2**20,
-        memory_bytes=80 * 2**30,
+        memory_bytes=81920 * _MIB,
         dram_bandwidth=2.039e12,
         clock_hz=1.41e9,
         tensor_clock_hz=1.41e9,
@@ -246,7 +252,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=16,
         l2_bytes=6 * 2**20,
-        memory_bytes=24 * 2**30,
+        memory_bytes=23028 * _MIB,
         dram_bandwidth=600e9,
         clock_hz=1.695e9,
         tensor_clock_hz=1.695e9,
@@ -267,7 +273,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=16,
         l2_bytes=6 * 2**20,
-        memory_bytes=24 * 2**30,
+        memory_bytes=24576 * _MIB,
         dram_bandwidth=936.2e9,
         clock_hz=1.695e9,
         tensor_clock_hz=1.695e9,
@@ -289,7 +295,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=24,
         l2_bytes=72 * 2**20,
-        memory_bytes=24 * 2**30,
+        memory_bytes=24564 * _MIB,
         dram_bandwidth=1.008e12,
         clock_hz=2.52e9,
         tensor_clock_hz=2.52e9,
@@ -311,7 +317,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=24,
         l2_bytes=48 * 2**20,
-        memory_bytes=24 * 2**30,
+        memory_bytes=23034 * _MIB,
         dram_bandwidth=300e9,
         clock_hz=2.04e9,
         tensor_clock_hz=2.04e9,
@@ -333,7 +339,7 @@ DEVICES: tuple[Device, ...] = (
         max_threads_per_sm=1536,
         max_blocks_per_sm=24,
         l2_bytes=96 * 2**20,
-        memory_bytes=48 * 2**30,
+        memory_bytes=46068 * _MIB,
         dram_bandwidth=864e9,
         clock_hz=2.52e9,
         tensor_clock_hz=2.52e9,

@@ -56,6 +56,9 @@ DTYPES = {t.name: t for t in (F16, BF16, F32, U8, U16, U32)}
 FLOAT_DTYPES = {t.name: t for t in (F16, BF16, F32)}
 
 
+SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}  # positive values, subnormal ones included
+
+
 def dtype(name: str) -> DType:
     """The float type called ``name``. Raises ValueError that lists the known ones."""
     if name not in FLOAT_DTYPES:

@@ -29,8 +29,6 @@ from search_spaces.attribute_text import AttributeReader, format_fields, integer
 IntArray = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[Any]
 
-LEVELS = ("subgroup", "batch", "outer", "thread", "element")
-
 
 @dataclass(frozen=True)
 class NestedLayout:

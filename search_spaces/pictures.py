@@ -257,6 +257,8 @@ def _conflict_cells(accesses: _Accesses) -> list[_Cell]:
 def _accesses(
     layout: SharedLayout, element_bytes: int, access: tuple[int, int] | None, access_bytes: int | None
 ) -> _Accesses:
+    if element_bytes not in (1, 2, 4, 8, 16):
+        raise ValueError(f"element_bytes must be 1, 2, 4, 8 or 16, not {element_bytes!r}")
     along_rows = layout.line_axis == "cols"
     lines = layout.offsets().astype(np.int64) if along_rows else layout.offsets().astype(np.int64).T
     together = layout.contiguity(layout.line_axis)

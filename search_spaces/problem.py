@@ -59,7 +59,7 @@ class Operand:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:

@@ -69,6 +69,14 @@ class Rule:
         return array
 
 
+def integer(values: Mapping[str, Value], name: str) -> int:
+    """A value that a ``reason`` is given, of an integer column. Raises TypeError for a text one."""
+    value = values[name]
+    if not isinstance(value, int):
+        raise TypeError(f"parameter {name} is {value!r}, not an integer")
+    return value
+
+
 @dataclass(frozen=True)
 class Violation:
     """A rule that a configuration breaks, and why."""

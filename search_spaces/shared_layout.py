@@ -85,6 +85,12 @@ class Swizzle:
                 f"bits = {self.bits}, shift = {self.shift}"
             )
 
+        if self.base + self.bits > 31:
+            raise ValueError(
+                "swizzle: base + bits must be at most 31, the bits of an offset; "
+                f"base = {self.base}, bits = {self.bits}"
+            )
+
     @property
     def text(self) -> str:
         return f"swizzle({self.bits},{self.base},{self.shift})"
@@ -510,6 +516,16 @@ def _match(pattern: re.Pattern[str], text: str, position: int) -> str:
 
 def _skip(text: str, position: int) -> int:
     return position + len(_match(_SPACES, text, position))
+
+
+@lru_cache(maxsize=2**16)
+def parse_layout(text: str, rows: int, cols: int) -> SharedLayout | str:
+    """The layout that ``text`` names on a tile; or why there is none that a kernel may use, in one sentence."""
+    try:
+        layout = SharedLayout.parse(text, (rows, cols))
+    except ValueError as error:
+        return str(error)
+    return layout.why_illegal() or layout
 
 
 # sampling -------------------------------------------------------------------------------------------------------------

@@ -179,6 +179,11 @@ class Space:
                 violations.append(Violation(rule.name, rule.reason({n: needs.decode(n)[0] for n in rule.needs})))
         return violations
 
+    def refuse_illegal(self, schedule: Schedule | Mapping[str, Value]) -> None:
+        """Raises ValueError with name and reason of the first rule that a schedule breaks, and as ``explain`` does."""
+        for violation in self.explain(schedule):
+            raise ValueError(f"{violation.rule}: {violation.reason}")
+
     def describe(self, schedule: Schedule | Mapping[str, Value]) -> dict[str, int]:
         """The attributes of one schedule, legal or not. Raises ValueError as ``explain`` does."""
         known = self._described.get(schedule) if isinstance(schedule, Schedule) else None

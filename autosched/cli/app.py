@@ -4,7 +4,6 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +17,7 @@ from autosched.cli.problem_options import for_family
 from autosched.cli.space import space
 from autosched.cli.tune import tune
 from autosched.cli.verify import verify
+from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store import StoreError
 from search_spaces.family import families
@@ -87,7 +87,7 @@ def _root(
 ) -> int:
     """Search-based auto-scheduler for GPU kernels."""
     if show_version:
-        print(f"autosched {version('autosched')}")
+        print(f"autosched {VERSION}")
         raise typer.Exit(0)
     if ctx.invoked_subcommand is None:
         raise InputError("name a command: see 'autosched --help'")

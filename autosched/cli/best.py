@@ -14,13 +14,15 @@ import typer
 from rich.console import Console
 
 from autosched import report
-from autosched.cli.devices import device_option
+from autosched.cli.devices import device_option, target
 from autosched.cli.errors import NO, InputError, bad_input
 from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.problem_options import maybe_problem
+from autosched.cli.stored import refuse_unusable
 from autosched.database import device_name
 from measurements.record import Record
 from measurements.store import ProblemSummary, Store
+from search_spaces.devices import Device
 from search_spaces.family import AnyFamily
 from search_spaces.problem import Problem
 
@@ -54,7 +56,7 @@ def best(
 
     The problem can be left out. Times of different devices and provenances are never compared: without --device there
     is one answer for each device in the database, and measured times go before replayed before estimated ones. Exit
-    status 1 if there is none.
+    status 1 if there is none, 2 if the best is a schedule that this version cannot use.
     """
     if db is None:
         raise InputError(f"best needs --db: autosched best {family.name} ... --db best.db")
@@ -91,8 +93,19 @@ def _find(store: Store, family: AnyFamily, problem: Problem | None, device: str 
         one = problem or store.problem(s)
         record = store.best(one, s.device)
         if record is not None:
+            where = _known(s.device)
+            if where is not None:
+                refuse_unusable(store.name, one, record, where)
             found.append(Best(one, record, *counts[s.problem_key, s.device, record.provenance]))
     return found
+
+
+def _known(name: str) -> Device | None:
+    """The device called ``name``; None for a GPU of another machine that no row describes: its laws cannot be asked."""
+    try:
+        return target(name)
+    except InputError:
+        return None
 
 
 def _show_each(console: Console, found: Sequence[Best]) -> None:
@@ -111,7 +124,7 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
     differing = report.differing_fields(problems)
     same = [name for name in report.telling_fields(problems) if name not in differing]
     first = problems[0].to_json()
-    console.print(f"{problems[0].family} " + " ".join(f"{name}={first[name]}" for name in same))
+    console.print(" ".join([problems[0].family, *(f"{name}={first[name]}" for name in same)]))
     answers = [_answer(b) for b in found]
     columns = [[str(b.problem.to_json()[name]) for b in found] for name in differing]
     wide = [max(map(len, (name, *column))) for name, column in zip(differing, columns, strict=True)]

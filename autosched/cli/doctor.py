@@ -24,10 +24,12 @@ from rich.console import Console
 
 from autosched import report
 from autosched.cli.output import print_json, stdout_console
+from autosched.version import VERSION
 from measurements.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.compile_cache import CompileCache
 from measurements.emulator import HostFailure, check_compiler, emulator_folder
 from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.one_line import first_line
 from measurements.recording import installed
 from measurements.runners.cuda import cuda_available
 
@@ -94,7 +96,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
     if json:
         print_json(
             {
-                "autosched": version("autosched"),
+                "autosched": VERSION,
                 "python": platform.python_version(),
                 "platform": platform.platform(),
                 "gpus": [asdict(gpu) for gpu in cuda.gpus],
@@ -111,7 +113,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
 
 def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tuple[Ability, ...], cache: Cache) -> None:
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    console.print(f"autosched {version('autosched')}, {python}")
+    console.print(f"autosched {VERSION}, {python}")
     console.print()
     gpus = [f"{g.name}, {report.size(g.memory_bytes)}, compute capability {g.compute_capability}" for g in cuda.gpus]
     rows = [("GPU", text) for text in gpus] or [("GPU", f"none answers: {cuda.reason}")]
@@ -162,7 +164,7 @@ def _cuda() -> Cuda:
     try:
         gpus = tuple(_gpu(runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
     except Exception as error:  # the GPU went away since it answered
-        return Cuda(driver, here, (), _first_line(error))
+        return Cuda(driver, here, (), first_line(error))
     return Cuda(driver, here, gpus, "")
 
 
@@ -248,7 +250,3 @@ def _content(folder: Path) -> tuple[int, int]:
                 used += os.stat(os.path.join(place, name)).st_size
                 files += 1
     return files, used
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""Errors that a user caused: each becomes one line on stderr and exit status 2, in ``app.main`` and nowhere else."""
+"""Errors that a user caused: each becomes one line on stderr and exit status 2, in ``app.run`` and nowhere else."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -100,7 +100,6 @@ def _parameter(option: Option) -> inspect.Parameter:
         metavar=metavar if len(metavar) <= _METAVAR_WIDTH else "NAME",
         help=option.help + (f": {metavar.replace('|', ', ')}" if len(metavar) > _METAVAR_WIDTH else "") + note,
         show_default=False,
-        rich_help_panel="Problem",
     )
     # the default is None and not the option's own, so that a command can tell "left out" from "given"
     return inspect.Parameter(

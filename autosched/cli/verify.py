@@ -20,11 +20,11 @@ from rich.console import Console
 from autosched import report
 from autosched.cli import interrupts
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, InputError, within
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
-from autosched.codegen import generate
+from autosched.cli.stored import refuse_unusable
 from autosched.verify import Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
@@ -159,13 +159,7 @@ def _stored(
         ranked = sorted(records, key=lambda r: (list(report.PROVENANCE_NOTE).index(r.provenance), r.seconds or 0.0))
         fastest = list({r.schedule.key(): r for r in reversed(ranked)}.values())[::-1][:most]
         for record in fastest:
-            try:
-                generate(one, record.schedule, device)
-            except ValueError as error:
-                raise InputError(
-                    f"trial {record.id} of {store.name} has a schedule that this version cannot use ({error}): tune "
-                    "the problem again in a new database"
-                ) from error
+            refuse_unusable(store.name, one, record, device)
         if fastest:
             jobs.append((one, [record.schedule for record in fastest]))
     return jobs

@@ -18,8 +18,7 @@ def config(problem: Copy, schedule: Schedule, device: Device) -> KernelConfig:
     Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
     """
     space = lawful_space(problem, device)
-    for violation in space.explain(schedule):
-        raise ValueError(f"{violation.rule}: {violation.reason}")
+    space.refuse_illegal(schedule)
     facts = space.describe(schedule)
     constants = {name: schedule.integer(name) for name in ("threads", "vector_bytes", "unroll", "rounds", "stages")}
     switches = {"grid_order": schedule["order"] == "grid", "async": schedule["copy"] == "cp.async"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from search_spaces.copy.problem import Copy
-from search_spaces.copy.space import lawful_space
+from search_spaces.copy.space import space
 from search_spaces.devices import Device
 from search_spaces.schedule import Schedule
 from search_spaces.work import Work
@@ -11,7 +11,7 @@ from search_spaces.work import Work
 
 def work(problem: Copy, schedule: Schedule, device: Device) -> Work:
     """The work of a schedule that keeps the laws of ``problem``. Its step is a round."""
-    facts = lawful_space(problem, device).describe(schedule)
+    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
     rounds, through_shared = schedule.integer("rounds"), facts["shared_bytes"] > 0
     moved = float(min(facts["round_bytes"] * rounds, problem.bytes))
     vectors = moved / schedule.integer("vector_bytes") / device.warp_size

@@ -16,15 +16,14 @@ from search_spaces.matmul.problem import Matmul
 from search_spaces.matmul.space import (
     contiguous_extent,
     lawful_space,
-    parse_layout,
-    raster_group,
     row_major,
     space,
     tile_shape,
 )
 from search_spaces.problem import Operand
+from search_spaces.raster import raster_group
 from search_spaces.schedule import Schedule
-from search_spaces.shared_layout import SharedLayout
+from search_spaces.shared_layout import SharedLayout, parse_layout
 from search_spaces.wg_map import WgMap
 
 _SIDES: tuple[Side, ...] = ("a", "b")
@@ -219,8 +218,7 @@ def config(problem: Matmul, schedule: Schedule, device: Device) -> KernelConfig:
 
     Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
     """
-    for violation in lawful_space(problem, device).explain(schedule):
-        raise ValueError(f"{violation.rule}: {violation.reason}")
+    lawful_space(problem, device).refuse_illegal(schedule)
     p = plan(problem, schedule, device)
     raster = schedule.text("raster")
     constants = {

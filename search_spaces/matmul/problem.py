@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from search_spaces.dtypes import F32, FLOAT_DTYPES, DType, FloatArray, dtype
+from search_spaces.dtypes import F32, FLOAT_DTYPES, SMALLEST, DType, FloatArray, dtype
 from search_spaces.problem import Array, Operand, Problem, sum_growth
 
 ORDERS = ("row", "col")
@@ -173,9 +173,8 @@ class Matmul(Problem):
         finished = _activate(self.activation, product + bias)
         result = np.abs(finished)
         bound = 1.13 * bound + 2.0**-20 * result  # f32 arithmetic of the activation itself
-        smallest = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}[self.out]
         roundoff = self.out_dtype.unit_roundoff
-        allowed = {"out": bound + roundoff * (result + bound) + smallest}
+        allowed = {"out": bound + roundoff * (result + bound) + SMALLEST[self.out]}
         axis = self.reduced_axis
         if axis is not None and self.reduction.endswith("max"):
             allowed["reduced"] = bound.max(axis=axis)

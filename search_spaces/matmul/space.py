@@ -5,15 +5,14 @@ The kernel is ``autosched/kernels/matmul.cuh``; its ``static_assert``s carry the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from math import gcd
 
 import numpy as np
-import numpy.typing as npt
 
 from search_spaces.bank_conflicts import WIDEST_BYTES
-from search_spaces.columns import Columns
+from search_spaces.columns import Columns, ceil_div
 from search_spaces.data_movement import (
     MOST_CONFLICTS,
     Region,
@@ -21,22 +20,20 @@ from search_spaces.data_movement import (
     few_sectors,
     wide_enough,
 )
-from search_spaces.device_rules import MOST_BLOCKS, device_rules, grid_rule
+from search_spaces.device_rules import device_rules, tiles_grid_rules
 from search_spaces.devices import Device
 from search_spaces.intrinsics import WARP, Operand, Refusal, TensorIntrinsic, intrinsic, intrinsics_for
 from search_spaces.matmul.problem import Matmul
-from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
-from search_spaces.rules import Attribute, BoolArray, Rule
-from search_spaces.shared_layout import Axis, SharedLayout, sampled_layouts
+from search_spaces.parameters import IntArray, Parameter, categorical, ordinal
+from search_spaces.raster import raster, raster_rule
+from search_spaces.rules import Attribute, BoolArray, Rule, integer
+from search_spaces.shared_layout import Axis, parse_layout, sampled_layouts
 from search_spaces.space import Space
 
 STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 EPILOGUE_PAD = 8  # f32 elements after each row of the epilogue's tile: 32 bytes, the step of wmma.store
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
 BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
-
-Values = Mapping[str, Value]
-_GRID = ("tile_m", "tile_n", "split_k")  # what the number of blocks follows from
 
 
 @lru_cache(maxsize=64)
@@ -86,25 +83,13 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
         categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
-        categorical(
-            "raster", ("row", "column", "grouped_2", "grouped_4", "grouped_8", "grouped_16"), "order of the tiles"
-        ),
+        raster(),
         categorical(
             "batch_mapping",
             ("outer", "inner") if problem.batch > 1 else ("outer",),
             "whether the batch is the slowest or the fastest block index",
         ),
     )
-
-
-@lru_cache(maxsize=2**16)
-def parse_layout(text: str, rows: int, cols: int) -> SharedLayout | str:
-    """The layout of a tile, or why there is none."""
-    try:
-        layout = SharedLayout.parse(text, (rows, cols))
-    except ValueError as error:
-        return str(error)
-    return layout.why_illegal() or layout
 
 
 def tile_shape(operand: str, tile_m: int, tile_n: int, tile_k: int) -> tuple[int, int]:
@@ -125,10 +110,6 @@ def row_major(problem: Matmul, operand: str) -> bool:
 
 def _tile_names(operand: str) -> tuple[str, str]:
     return ("tile_m", "tile_k") if operand == "a" else ("tile_k", "tile_n")
-
-
-def _ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
-    return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
 
 
 # Attributes -----------------------------------------------------------------------------------------------------------
@@ -152,7 +133,7 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
 
         def compute(c: Columns) -> IntArray:
             through_registers: IntArray = c.map(f"copy_{operand}", lambda copy: copy == "ld.global")
-            return through_registers * _ceil_div(c[rows] * c[cols] * element_bytes, 4 * c["threads"])
+            return through_registers * ceil_div(c[rows] * c[cols] * element_bytes, 4 * c["threads"])
 
         return compute
 
@@ -191,7 +172,7 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
         Attribute(
             "accumulators",
             ("tile_m", "tile_n", "threads"),
-            lambda c: _ceil_div(c["tile_m"] * c["tile_n"], c["threads"]),
+            lambda c: ceil_div(c["tile_m"] * c["tile_n"], c["threads"]),
             "f32 accumulators of a thread",
         ),
         Attribute(
@@ -239,7 +220,7 @@ def laws(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         _split_rule(problem),
-        *_grid_rules(problem),
+        *tiles_grid_rules(parameters(problem), {"tile_m": problem.m, "tile_n": problem.n}, "split_k", problem.batch),
         *device_rules(device),
     )
 
@@ -252,7 +233,7 @@ def economies(problem: Matmul) -> tuple[Rule, ...]:
         *_copy_economies(problem, "a"),
         *_copy_economies(problem, "b"),
         *_stage_rules(problem),
-        _raster_rule(problem),
+        raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
     )
 
 
@@ -346,7 +327,7 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda c: c["tile_k"] // c.map("intrinsic", lambda name: intrinsic(name).k) % c["k_unroll"] == 0,
             lambda v: (
                 f"k_unroll is {v['k_unroll']}, which does not divide the "
-                f"{_int(v, 'tile_k') // intrinsic(str(v['intrinsic'])).k} steps of {v['intrinsic']} in tile_k = "
+                f"{integer(v, 'tile_k') // intrinsic(str(v['intrinsic'])).k} steps of {v['intrinsic']} in tile_k = "
                 f"{v['tile_k']}"
             ),
         ),
@@ -407,7 +388,7 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
             layout,
             (layout, *names, "intrinsic"),
             lambda c: c.map((layout, *names, "intrinsic"), lambda *args: refusal(*args) is None, dtype=np.bool_),
-            lambda v: refusal(str(v[layout]), _int(v, names[0]), _int(v, names[1]), str(v["intrinsic"])) or "",
+            lambda v: refusal(str(v[layout]), integer(v, names[0]), integer(v, names[1]), str(v["intrinsic"])) or "",
             f"the layout of {operand} is injective, stays inside its tile and suits the intrinsic",
         ),
         Rule(
@@ -434,8 +415,8 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
             copy_async,
             lambda v: (
                 f"cp.async moves 4, 8 or 16 bytes that stay together, but {vector} = {v[vector]} is "
-                f"{_int(v, vector) * element_bytes} bytes and layout {v[layout]} keeps "
-                f"{contiguity(str(v[layout]), _int(v, names[0]), _int(v, names[1]))} elements of {operand} together"
+                f"{integer(v, vector) * element_bytes} bytes and layout {v[layout]} keeps "
+                f"{contiguity(str(v[layout]), *(integer(v, name) for name in names))} elements of {operand} together"
             ),
         ),
     )
@@ -495,37 +476,24 @@ def _copy_economies(problem: Matmul, operand: str) -> tuple[Rule, ...]:
 
 def _split_rule(problem: Matmul) -> Rule:
     def splits_filled(c: Columns) -> BoolArray:
-        tiles_k = _ceil_div(problem.k, c["tile_k"])
-        return (c["split_k"] - 1) * _ceil_div(tiles_k, c["split_k"]) < tiles_k
+        tiles_k = ceil_div(problem.k, c["tile_k"])
+        return (c["split_k"] - 1) * ceil_div(tiles_k, c["split_k"]) < tiles_k
 
     return Rule(
         "split_k",
         ("tile_k", "split_k"),
         splits_filled,
         lambda v: (
-            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // _int(v, 'tile_k'))} k-tiles "
+            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // integer(v, 'tile_k'))} k-tiles "
             f"of {v['tile_k']}: a split would have nothing to do"
         ),
     )
 
 
-def _grid_rules(problem: Matmul) -> tuple[Rule, ...]:
-    """None for a problem whose smallest tiles make no grid too large: a rule ties its parameters together."""
-
-    def blocks(tile_m: npt.ArrayLike, tile_n: npt.ArrayLike, split_k: npt.ArrayLike) -> IntArray:
-        tiles: IntArray = _ceil_div(problem.m, tile_m) * _ceil_div(problem.n, tile_n)
-        return tiles * problem.batch * np.asarray(split_k, dtype=np.int64)
-
-    domains = {p.name: [int(v) for v in p.values] for p in parameters(problem) if p.name in _GRID}
-    if blocks(min(domains["tile_m"]), min(domains["tile_n"]), max(domains["split_k"])) <= MOST_BLOCKS:
-        return ()
-    return (grid_rule(_GRID, lambda c: blocks(*(c[name] for name in _GRID))),)
-
-
 def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
     def stages_filled(c: Columns) -> BoolArray:
-        tiles_k = _ceil_div(problem.k, c["tile_k"])
-        return c["stages"] <= np.maximum(1, _ceil_div(tiles_k, c["split_k"]))
+        tiles_k = ceil_div(problem.k, c["tile_k"])
+        return c["stages"] <= np.maximum(1, ceil_div(tiles_k, c["split_k"]))
 
     return (
         Rule(
@@ -544,33 +512,3 @@ def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
             lambda v: f"{v['stages']} stages need a cp.async copy: loads through registers are one k-tile ahead",
         ),
     )
-
-
-def _raster_rule(problem: Matmul) -> Rule:
-    def useful(tile_m: int, tile_n: int, raster: str) -> bool:
-        tiles_m, tiles_n = -(-problem.m // tile_m), -(-problem.n // tile_n)
-        if tiles_m == 1 or tiles_n == 1:
-            return raster == "row"
-        return raster in ("row", "column") or raster_group(raster) < tiles_m
-
-    return Rule(
-        "raster",
-        ("tile_m", "tile_n", "raster"),
-        lambda c: c.map(("tile_m", "tile_n", "raster"), useful, dtype=np.bool_),
-        lambda v: (
-            f"raster {v['raster']} orders {-(-problem.m // _int(v, 'tile_m'))} x "
-            f"{-(-problem.n // _int(v, 'tile_n'))} tiles as a simpler raster does"
-        ),
-    )
-
-
-def raster_group(raster: str) -> int:
-    """Rows of tiles in a band: 8 for "grouped_8", 1 for the others."""
-    return int(raster.removeprefix("grouped_")) if raster.startswith("grouped_") else 1
-
-
-def _int(values: Values, name: str) -> int:
-    value = values[name]
-    if not isinstance(value, int):
-        raise TypeError(f"parameter {name} is {value!r}, not an integer")
-    return value

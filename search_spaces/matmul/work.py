@@ -6,7 +6,8 @@ from search_spaces.data_movement import SECTOR_BYTES
 from search_spaces.devices import Device, occupancy
 from search_spaces.matmul.config import MatmulPlan, plan
 from search_spaces.matmul.problem import Matmul
-from search_spaces.matmul.space import EPILOGUE_PAD, raster_group
+from search_spaces.matmul.space import EPILOGUE_PAD
+from search_spaces.raster import raster_group
 from search_spaces.schedule import Schedule
 from search_spaces.work import Work
 

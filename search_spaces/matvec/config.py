@@ -11,7 +11,7 @@ from search_spaces.dtypes import F32, U32
 from search_spaces.family import KernelConfig
 from search_spaces.lowering_config import Basis, LoweringConfig
 from search_spaces.matvec.problem import Matvec
-from search_spaces.matvec.space import FMA, aligned_elements, lawful_space
+from search_spaces.matvec.space import FMA, aligned_elements, lawful_space, space
 from search_spaces.problem import Operand
 from search_spaces.schedule import Schedule
 
@@ -83,7 +83,7 @@ class MatvecPlan:
 @lru_cache(maxsize=4096)
 def plan(problem: Matvec, schedule: Schedule, device: Device) -> MatvecPlan:
     """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
-    facts = lawful_space(problem, device).describe(schedule)
+    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
     return MatvecPlan(
         problem=problem,
         schedule=schedule,
@@ -117,8 +117,7 @@ def config(problem: Matvec, schedule: Schedule, device: Device) -> KernelConfig:
 
     Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
     """
-    for violation in lawful_space(problem, device).explain(schedule):
-        raise ValueError(f"{violation.rule}: {violation.reason}")
+    lawful_space(problem, device).refuse_illegal(schedule)
     p = plan(problem, schedule, device)
     constants = {
         **{name: getattr(problem, name) for name in ("m", "n", "k")},

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from search_spaces.dtypes import FLOAT_DTYPES, DType, FloatArray, dtype
+from search_spaces.dtypes import FLOAT_DTYPES, SMALLEST, DType, FloatArray, dtype
 from search_spaces.problem import Array, Operand, Problem
 
 INPUTS = ("f16", "bf16")
@@ -95,6 +95,5 @@ class Matvec(Problem):
             result = np.abs(x @ w.T)
             partial = 6.0 * np.sqrt(np.square(x) @ np.square(w).T) + 2.0 * result
         bound = (min(self.k, 10.0 * self.k**0.5) + 16.0) * 2.0**-24 * partial
-        smallest = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}[self.out]
         roundoff = self.out_dtype.unit_roundoff
-        return {"out": bound + roundoff * (result + bound) + smallest}
+        return {"out": bound + roundoff * (result + bound) + SMALLEST[self.out]}

@@ -6,20 +6,19 @@ A schedule is a ``LoweringConfig`` over (m, n, k) and a few decisions that a con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from search_spaces.cache_hints import load_hint
-from search_spaces.columns import Columns
-from search_spaces.device_rules import MOST_BLOCKS, device_rules, grid_rule
+from search_spaces.columns import Columns, ceil_div
+from search_spaces.device_rules import device_rules, tiles_grid_rules
 from search_spaces.devices import Device
 from search_spaces.intrinsics import TensorIntrinsic, intrinsics_for
 from search_spaces.matvec.problem import Matvec
-from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
-from search_spaces.rules import Attribute, BoolArray, Rule
+from search_spaces.parameters import IntArray, Parameter, categorical, ordinal
+from search_spaces.rules import Attribute, BoolArray, Rule, integer
 from search_spaces.space import Space
 
 REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the least in compiled kernels
@@ -28,9 +27,6 @@ BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instructi
 FMA = "fma"
 # How mma.sync deals its operand A to a warp: 8 lanes with 2 rows each, and 4 with 4 elements of k each.
 MMA_LANES_N, MMA_ROWS, MMA_LANES_K, MMA_ELEMENTS = 8, 2, 4, 4
-
-Values = Mapping[str, Value]
-_GRID = ("workgroup_m", "workgroup_n", "split_k")  # what the number of blocks follows from
 
 
 @lru_cache(maxsize=64)
@@ -83,16 +79,12 @@ def slab_line_bytes(row_bytes: npt.ArrayLike, thread_bytes: npt.ArrayLike, mma: 
     """From one row of x to the next in shared memory. The lanes of a fragment read several rows at a time, 128 bytes
     together: with mma.sync each row begins behind the banks that lanes read of the row before."""
     pad = np.where(np.asarray(thread_bytes) > 16, 16, 4 * np.asarray(thread_bytes))
-    return np.where(mma, _ceil_div(row_bytes, 128) * 128 + pad, row_bytes)
+    return np.where(mma, ceil_div(row_bytes, 128) * 128 + pad, row_bytes)
 
 
 def _by_mma(c: Columns) -> BoolArray:
     by_mma: BoolArray = c.map("intrinsic", lambda name: name != FMA, np.bool_)
     return by_mma
-
-
-def _ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
-    return -(-np.asarray(a, dtype=np.int64) // np.maximum(np.asarray(b, dtype=np.int64), 1))
 
 
 # Attributes -----------------------------------------------------------------------------------------------------------
@@ -104,18 +96,18 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
 
     def shared_bytes(c: Columns) -> IntArray:
         line = slab_line_bytes(c["split_elements"] * element_bytes, c["thread"] * element_bytes, _by_mma(c))
-        x = _ceil_div(c["workgroup_m"] * line, 16) * 16
+        x = ceil_div(c["workgroup_m"] * line, 16) * 16
         sums = c["workgroup_m"] * c["workgroup_n"] * c["subgroup_basis_k"] * 4
         in_shared: IntArray = c.map("x_source", lambda source: source == "shared", dtype=np.int64)
         return x * in_shared + sums * ((c["subgroup_basis_k"] > 1) | (c["split_k"] > 1))
 
     def accumulators(c: Columns) -> IntArray:
         # The lanes of a fragment along k share its sums: each has some columns.
-        fragments = _ceil_div(c["workgroup_m"], columns) * columns * c["vectors"] // MMA_LANES_K
+        fragments = ceil_div(c["workgroup_m"], columns) * columns * c["vectors"] // MMA_LANES_K
         return np.where(_by_mma(c), fragments, c["workgroup_m"] * c["vectors"] * c["carried"])
 
     def multiplies(c: Columns) -> IntArray:
-        fragments = _ceil_div(c["workgroup_m"], columns) * c["vectors"] * c["thread"] // (MMA_ROWS * MMA_ELEMENTS)
+        fragments = ceil_div(c["workgroup_m"], columns) * c["vectors"] * c["thread"] // (MMA_ROWS * MMA_ELEMENTS)
         return np.where(_by_mma(c), fragments, c["workgroup_m"] * c["vectors"] * c["thread"])
 
     return (
@@ -154,7 +146,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         Attribute(
             "steps_of_split",
             ("partial_reduction", "split_k"),
-            lambda c: _ceil_div(_ceil_div(problem.k, c["partial_reduction"]), c["split_k"]),
+            lambda c: ceil_div(ceil_div(problem.k, c["partial_reduction"]), c["split_k"]),
             "steps of the loop of one workgroup",
         ),
         Attribute(
@@ -177,7 +169,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
             ("accumulators", "vectors", "thread", "k_unroll"),
             lambda c: (
                 c["accumulators"]
-                + _ceil_div(c["k_unroll"] * c["vectors"] * c["thread"] * element_bytes, 4)
+                + ceil_div(c["k_unroll"] * c["vectors"] * c["thread"] * element_bytes, 4)
                 + REGISTER_OVERHEAD
             ),
             "registers of a thread, estimated: sums, vectors in flight, addresses",
@@ -198,22 +190,9 @@ def laws(problem: Matvec, device: Device) -> tuple[Rule, ...]:
         *_distribution_rules(),
         *_fragment_rules(problem, device),
         _split_rule(problem),
-        *_grid_rules(problem),
+        *tiles_grid_rules(parameters(problem), {"workgroup_m": problem.m, "workgroup_n": problem.n}, "split_k"),
         *device_rules(device),
     )
-
-
-def _grid_rules(problem: Matvec) -> tuple[Rule, ...]:
-    """None for a problem whose smallest tiles make no grid too large: a rule ties its parameters together."""
-
-    def blocks(workgroup_m: npt.ArrayLike, workgroup_n: npt.ArrayLike, split_k: npt.ArrayLike) -> IntArray:
-        tiles: IntArray = _ceil_div(problem.m, workgroup_m) * _ceil_div(problem.n, workgroup_n)
-        return tiles * np.asarray(split_k, dtype=np.int64)
-
-    domains = {p.name: [int(v) for v in p.values] for p in parameters(problem) if p.name in _GRID}
-    if blocks(min(domains["workgroup_m"]), min(domains["workgroup_n"]), max(domains["split_k"])) <= MOST_BLOCKS:
-        return ()
-    return (grid_rule(_GRID, lambda c: blocks(*(c[name] for name in _GRID))),)
 
 
 def economies(problem: Matvec) -> tuple[Rule, ...]:
@@ -296,15 +275,15 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 def _split_rule(problem: Matvec) -> Rule:
     def splits_filled(c: Columns) -> BoolArray:
-        steps = _ceil_div(problem.k, c["partial_reduction"])
-        return (c["split_k"] - 1) * _ceil_div(steps, c["split_k"]) < steps
+        steps = ceil_div(problem.k, c["partial_reduction"])
+        return (c["split_k"] - 1) * ceil_div(steps, c["split_k"]) < steps
 
     return Rule(
         "split_k",
         ("partial_reduction", "split_k"),
         splits_filled,
         lambda v: (
-            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // _int(v, 'partial_reduction'))} "
+            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // integer(v, 'partial_reduction'))} "
             f"steps of {v['partial_reduction']}: a split would have nothing to do"
         ),
     )
@@ -317,14 +296,17 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
 
     def padded_rows(tile: npt.ArrayLike) -> IntArray:
         """Rows of x that fragments multiply where a workgroup has ``tile`` of them."""
-        padded: IntArray = _ceil_div(m, tile) * _ceil_div(tile, columns) * columns
+        padded: IntArray = ceil_div(m, tile) * ceil_div(tile, columns) * columns
         return padded
 
     return (
         Rule(
             "workgroup_m",
             ("workgroup_m",),
-            lambda c: (c["workgroup_m"] == 1) | (_ceil_div(m, c["workgroup_m"]) < _ceil_div(m, c["workgroup_m"] - 1)),
+            lambda c: (
+                (c["workgroup_m"] == 1)
+                | (ceil_div(m, c["workgroup_m"]) < ceil_div(m, np.maximum(c["workgroup_m"] - 1, 1)))
+            ),
             lambda v: f"workgroup_m is {v['workgroup_m']}, but fewer rows make as few tiles of m = {m}",
         ),
         Rule(
@@ -332,8 +314,8 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
             ("intrinsic", "workgroup_m"),
             lambda c: ~_by_mma(c) | (padded_rows(c["workgroup_m"]) <= padded_rows(m)),
             lambda v: (
-                f"tiles of workgroup_m = {v['workgroup_m']} make {int(padded_rows(_int(v, 'workgroup_m')))} columns of "
-                f"fragments, but m = {m} needs only {int(padded_rows(m))}"
+                f"tiles of workgroup_m = {v['workgroup_m']} make {int(padded_rows(integer(v, 'workgroup_m')))} columns "
+                f"of fragments, but m = {m} needs only {int(padded_rows(m))}"
             ),
         ),
         Rule(
@@ -396,10 +378,3 @@ def _loop_rules() -> tuple[Rule, ...]:
             ),
         ),
     )
-
-
-def _int(values: Values, name: str) -> int:
-    value = values[name]
-    if not isinstance(value, int):
-        raise TypeError(f"parameter {name} is {value!r}, not an integer")
-    return value

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from search_spaces.data_movement import SECTOR_BYTES
 from search_spaces.devices import Device
 from search_spaces.matvec.config import MatvecPlan, plan
 from search_spaces.matvec.problem import Matvec
 from search_spaces.matvec.space import mma_row
 from search_spaces.schedule import Schedule
 from search_spaces.work import Work
-
-SECTOR = 32  # bytes, the unit of traffic between L2 and an SM
 
 
 def work(problem: Matvec, schedule: Schedule, device: Device) -> Work:
@@ -81,5 +80,5 @@ def _wavefronts(p: MatvecPlan, width: int, rows: int, rows_at_once: int, device:
 def _line_bytes(p: MatvecPlan, element: int) -> int:
     """Bytes of one row of w, over the k of a split, in whole sectors."""
     elements = p.tile[2] * p.steps_of_split
-    aligned = p.problem.k * element % SECTOR == 0 and elements * element % SECTOR == 0
-    return (-(-elements * element // SECTOR) + (0 if aligned else 1)) * SECTOR
+    aligned = p.problem.k * element % SECTOR_BYTES == 0 and elements * element % SECTOR_BYTES == 0
+    return (-(-elements * element // SECTOR_BYTES) + (0 if aligned else 1)) * SECTOR_BYTES

@@ -14,7 +14,7 @@ from search_spaces.family import KernelConfig
 from search_spaces.lowering_config import Basis, LoweringConfig
 from search_spaces.problem import Operand
 from search_spaces.row_reduction.problem import RowProblem
-from search_spaces.row_reduction.space import combine_at, lawful_space
+from search_spaces.row_reduction.space import combine_at, lawful_space, space
 from search_spaces.schedule import Schedule
 
 
@@ -66,7 +66,7 @@ class RowPlan:
 @lru_cache(maxsize=4096)
 def plan(problem: RowProblem, schedule: Schedule, device: Device) -> RowPlan:
     """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
-    facts = lawful_space(problem, device).describe(schedule)
+    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
     split = schedule.integer("split")
     return RowPlan(
         problem=problem,
@@ -126,8 +126,7 @@ def config(problem: RowProblem, schedule: Schedule, device: Device) -> KernelCon
 
     Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
     """
-    for violation in lawful_space(problem, device).explain(schedule):
-        raise ValueError(f"{violation.rule}: {violation.reason}")
+    lawful_space(problem, device).refuse_illegal(schedule)
     p = plan(problem, schedule, device)
     names = ("lanes", "subgroups", "kept_subgroups", "batch", "vector", "unroll", "split")
     constants = {

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from search_spaces.dtypes import FLOAT_DTYPES, U32, DType, FloatArray, dtype
+from search_spaces.dtypes import FLOAT_DTYPES, SMALLEST, U32, DType, FloatArray, dtype
 from search_spaces.problem import Array, Operand, Problem, standard_normal, sum_growth
 
 KINDS = ("sum", "max", "mean", "sumsq", "argmax")
@@ -22,7 +22,6 @@ AXES = ("row", "column")
 PASSES = ("one", "two")
 SIZE_LIMIT = 2**30
 
-_SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}
 _LEAST_EPS = 2.0**-126  # kernels add it in f32
 _UNIT = 2.0**-24  # roundoff of f32, the type of all arithmetic
 _LARGEST_F16_SUM = 2.0**14  # what random inputs of a sum of squares are scaled to where f16 could overflow
@@ -140,7 +139,7 @@ class RowProblem(Problem):
 
     def _rounded(self, bound: FloatArray, result: FloatArray) -> FloatArray:
         """``bound`` on the f32 result, and what rounding to the output type adds."""
-        return bound + self.out_dtype.unit_roundoff * (np.abs(result) + bound) + _SMALLEST[self.out]
+        return bound + self.out_dtype.unit_roundoff * (np.abs(result) + bound) + SMALLEST[self.out]
 
 
 @dataclass(frozen=True)

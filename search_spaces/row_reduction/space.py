@@ -7,19 +7,19 @@ and the axis that is reduced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from search_spaces.cache_hints import load_hint, no_hint_rule, store_hint
-from search_spaces.columns import Columns
+from search_spaces.columns import Columns, ceil_div
 from search_spaces.device_rules import device_rules, grid_rule
 from search_spaces.devices import Device
-from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
+from search_spaces.parameters import IntArray, Parameter, categorical, ordinal
 from search_spaces.row_reduction.problem import RowProblem
-from search_spaces.rules import Attribute, BoolArray, Rule
+from search_spaces.rules import Attribute, BoolArray, Rule, integer
 from search_spaces.space import Space
 
 REGISTER_OVERHEAD = 20  # registers for addresses and counters, seen at the least in compiled kernels
@@ -29,8 +29,6 @@ STEP_LIMIT = 1024  # steps of the loop over a row, where more threads could be h
 FULL_WAVES = 2  # blocks per SM from which on splitting rows gains nothing
 SPLIT_FLAG_BYTES = 16
 KEEP_ALIGNMENT = 128
-
-Values = Mapping[str, Value]
 
 
 @lru_cache(maxsize=64)
@@ -75,10 +73,6 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         store_hint("out_cache", "out", offered=problem.normalizes),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
     )
-
-
-def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
-    return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
 
 
 def row_span(problem: RowProblem, vector: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
@@ -231,7 +225,7 @@ def _memory_rules(problem: RowProblem) -> tuple[Rule, ...]:
             lambda c: c.map(("keep", "vector"), lambda keep, v: keep != "shared" or v * element_bytes >= 4, np.bool_),
             lambda v: (
                 f"rows kept in shared memory are copied by cp.async, 4, 8 or 16 bytes at a time, but vector = "
-                f"{v['vector']} is {_int(v, 'vector') * element_bytes} bytes"
+                f"{v['vector']} is {integer(v, 'vector') * element_bytes} bytes"
             ),
         ),
     )
@@ -337,7 +331,8 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
             body,
             lambda v: (
                 f"a thread's {v['packets']} vectors of {v['vector']} elements in registers ({KEPT_BODY_LIMIT} at most) "
-                f"or {_int(v, 'unroll') * _int(v, 'batch')} a step ({BODY_LIMIT} at most) make too long a loop body"
+                f"or {integer(v, 'unroll') * integer(v, 'batch')} a step ({BODY_LIMIT} at most) make too long a loop "
+                "body"
             ),
         ),
     )
@@ -349,14 +344,7 @@ def _split_gain_rule(problem: RowProblem, device: Device) -> Rule:
         ("blocks", "split"),
         lambda c: (c["split"] == 1) | (c["blocks"] // c["split"] < FULL_WAVES * device.sm_count),
         lambda v: (
-            f"rows are split {v['split']} times, but without that {_int(v, 'blocks') // _int(v, 'split')} blocks "
+            f"rows are split {v['split']} times, but without that {integer(v, 'blocks') // integer(v, 'split')} blocks "
             f"already fill the {device.sm_count} SMs of {device.name}"
         ),
     )
-
-
-def _int(values: Values, name: str) -> int:
-    value = values[name]
-    if not isinstance(value, int):
-        raise TypeError(f"parameter {name} is {value!r}, not an integer")
-    return value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from search_spaces.data_movement import SECTOR_BYTES
 from search_spaces.devices import Device
 from search_spaces.row_reduction.config import plan
 from search_spaces.row_reduction.problem import RowProblem
 from search_spaces.schedule import Schedule
 from search_spaces.work import Work
 
-SECTOR = 32  # bytes, the unit of traffic between L2 and an SM
 L2_SHARE = 0.5  # of L2 that rows read again can count on: others' rows and what is written pass through it too
 INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
 
@@ -64,9 +64,9 @@ def work(problem: RowProblem, schedule: Schedule, device: Device) -> Work:
 def _sector_bytes(problem: RowProblem, vector: int, element: int) -> float:
     """Bytes fetched for each byte used: lines that start off a sector touch one more."""
     line = problem.contiguous * element
-    if line % SECTOR == 0:
+    if line % SECTOR_BYTES == 0:
         return 1.0
-    return 1.0 + min(1.0, SECTOR / line)
+    return 1.0 + min(1.0, SECTOR_BYTES / line)
 
 
 def _dram_bytes(problem: RowProblem, reads: int, partial_bytes: float, device: Device) -> float:

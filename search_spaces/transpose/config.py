@@ -8,10 +8,11 @@ from functools import lru_cache
 from search_spaces.cache_hints import load_hint_member, store_hint_member
 from search_spaces.devices import Device
 from search_spaces.family import KernelConfig
+from search_spaces.raster import raster_group
 from search_spaces.schedule import Schedule
-from search_spaces.shared_layout import SharedLayout
+from search_spaces.shared_layout import SharedLayout, parse_layout
 from search_spaces.transpose.problem import Transpose
-from search_spaces.transpose.space import NONE, lawful_space, parse_layout, raster_group
+from search_spaces.transpose.space import NONE, lawful_space, space
 from search_spaces.wg_map import WgMap
 
 
@@ -57,7 +58,7 @@ class TransposePlan:
 @lru_cache(maxsize=4096)
 def plan(problem: Transpose, schedule: Schedule, device: Device) -> TransposePlan:
     """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
-    facts = lawful_space(problem, device).describe(schedule)
+    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
     rows, columns, threads = (schedule.integer(name) for name in ("tile_rows", "tile_columns", "threads"))
     vector, block_rows = schedule.integer("load_vector"), schedule.integer("block_rows")
     load_columns = schedule.integer("load_columns")
@@ -98,8 +99,7 @@ def config(problem: Transpose, schedule: Schedule, device: Device) -> KernelConf
 
     Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
     """
-    for violation in lawful_space(problem, device).explain(schedule):
-        raise ValueError(f"{violation.rule}: {violation.reason}")
+    lawful_space(problem, device).refuse_illegal(schedule)
     p = plan(problem, schedule, device)
     raster = schedule.text("raster")
     constants = {

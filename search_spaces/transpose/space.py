@@ -6,7 +6,6 @@ rows and columns are those of x; the load side moves lines of x, the store side 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from math import gcd
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from search_spaces.bank_conflicts import WIDEST_BYTES
 from search_spaces.cache_hints import load_hint, no_hint_rule, store_hint
-from search_spaces.columns import Columns
+from search_spaces.columns import Columns, ceil_div
 from search_spaces.data_movement import (
     MOST_CONFLICTS,
     SECTOR_BYTES,
@@ -25,21 +24,20 @@ from search_spaces.data_movement import (
 )
 from search_spaces.device_rules import device_rules, grid_rule
 from search_spaces.devices import Device
-from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
-from search_spaces.rules import Attribute, BoolArray, Rule
-from search_spaces.shared_layout import Axis, SharedLayout, sampled_layouts
+from search_spaces.intrinsics import WARP
+from search_spaces.parameters import IntArray, Parameter, categorical, ordinal
+from search_spaces.raster import raster, raster_rule
+from search_spaces.rules import Attribute, BoolArray, Rule, integer
+from search_spaces.shared_layout import Axis, parse_layout, sampled_layouts
 from search_spaces.space import Space
 from search_spaces.transpose.problem import Transpose
 
-WARP = 32
 STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
 DRAINED = 32  # registers of elements on their way from shared memory to out
 MOST_STAGED = 96  # registers of a thread that hold elements: twice as many and their addresses spill
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
 NONE = "none"  # the layout of a tile that never is in shared memory
-
-Values = Mapping[str, Value]
 
 
 @lru_cache(maxsize=64)
@@ -95,27 +93,8 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
         load_hint("x_cache", "x"),
         store_hint("out_cache", "out"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
-        categorical(
-            "raster", ("row", "column", "grouped_2", "grouped_4", "grouped_8", "grouped_16"), "order of the tiles"
-        ),
+        raster(),
     )
-
-
-def raster_group(raster: str) -> int:
-    """Rows of tiles in a band: 8 for "grouped_8", 1 for the others."""
-    return int(raster.removeprefix("grouped_")) if raster.startswith("grouped_") else 1
-
-
-@lru_cache(maxsize=2**14)
-def parse_layout(text: str, rows: int, columns: int) -> SharedLayout | str:
-    """The layout of a tile, or why there is none."""
-    if text == NONE:
-        return "a tile that stays in registers has no layout"
-    try:
-        layout = SharedLayout.parse(text, (rows, columns))
-    except ValueError as error:
-        return str(error)
-    return layout.why_illegal() or layout
 
 
 def contiguity(text: str, rows: int, columns: int, axis: Axis) -> int:
@@ -138,8 +117,8 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         return -(-layout.size * element_bytes // STAGE_ALIGNMENT) * STAGE_ALIGNMENT
 
     def staged(c: Columns) -> IntArray:
-        vectors_of_thread = _ceil_div(c["tile_bytes"], c["load_vector"] * element_bytes * c["threads"])
-        held = vectors_of_thread * _ceil_div(c["load_vector"] * element_bytes, 4)  # a register each, however small
+        vectors_of_thread = ceil_div(c["tile_bytes"], c["load_vector"] * element_bytes * c["threads"])
+        held = vectors_of_thread * ceil_div(c["load_vector"] * element_bytes, 4)  # a register each, however small
         # Pieces of less than a register that blocks are turned into, seen beside what they are made of.
         piece_bytes = c["block_rows"] * element_bytes
         pieces: IntArray = c["tile_bytes"] // (c["threads"] * piece_bytes) * ((c["block_rows"] > 1) & (piece_bytes < 4))
@@ -177,10 +156,6 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
             "dynamic shared memory of a block",
         ),
     )
-
-
-def _ceil_div(a: IntArray, b: IntArray | int) -> IntArray:
-    return -(-a // b)
 
 
 # Rules ----------------------------------------------------------------------------------------------------------------
@@ -300,7 +275,10 @@ def _layout_law() -> Rule:
         "layout",
         needs,
         lambda c: c.map(needs, lambda *v: v[0] == NONE or refusal(*v) is None, np.bool_),
-        lambda v: refusal(str(v["layout"]), _int(v, "tile_rows"), _int(v, "tile_columns"), _int(v, "block_rows")) or "",
+        lambda v: (
+            refusal(str(v["layout"]), integer(v, "tile_rows"), integer(v, "tile_columns"), integer(v, "block_rows"))
+            or ""
+        ),
         "the layout is injective, stays inside its tile and keeps turned blocks together",
     )
 
@@ -334,9 +312,9 @@ def _alignment_laws(problem: Transpose) -> tuple[Rule, ...]:
             lambda v: (
                 "cp.async moves 4, 8 or 16 bytes to shared memory that stay together there, but load_vector "
                 f"{v['load_vector']} is "
-                f"{_int(v, 'load_vector') * element_bytes} bytes and layout {v['layout']} keeps "
-                f"{contiguity(str(v['layout']), _int(v, 'tile_rows'), _int(v, 'tile_columns'), 'cols')} elements of a "
-                "row together"
+                f"{integer(v, 'load_vector') * element_bytes} bytes and layout {v['layout']} keeps "
+                f"{contiguity(str(v['layout']), integer(v, 'tile_rows'), integer(v, 'tile_columns'), 'cols')} elements "
+                "of a row together"
             ),
         ),
     )
@@ -468,22 +446,8 @@ def _conflict_economies(problem: Transpose) -> tuple[Rule, ...]:
 
 
 def _order_economies(problem: Transpose, device: Device) -> tuple[Rule, ...]:
-    def useful(tile_rows: int, tile_columns: int, raster: str) -> bool:
-        tiles_m, tiles_n = -(-problem.rows // tile_rows), -(-problem.columns // tile_columns)
-        if tiles_m == 1 or tiles_n == 1:
-            return raster == "row"
-        return raster in ("row", "column") or raster_group(raster) < tiles_m
-
     return (
-        Rule(
-            "raster",
-            ("tile_rows", "tile_columns", "raster"),
-            lambda c: c.map(("tile_rows", "tile_columns", "raster"), useful, np.bool_),
-            lambda v: (
-                f"raster {v['raster']} orders {-(-problem.rows // _int(v, 'tile_rows'))} x "
-                f"{-(-problem.columns // _int(v, 'tile_columns'))} tiles as a simpler raster does"
-            ),
-        ),
+        raster_rule(("tile_rows", "tile_columns"), (problem.rows, problem.columns)),
         Rule(
             "stages_filled",
             ("stages", "block_tiles"),
@@ -500,10 +464,3 @@ def _order_economies(problem: Transpose, device: Device) -> tuple[Rule, ...]:
             lambda v: f"{v['block_tiles']} tiles in each block leave some of the {device.sm_count} SMs without any",
         ),
     )
-
-
-def _int(values: Values, name: str) -> int:
-    value = values[name]
-    if not isinstance(value, int):
-        raise TypeError(f"parameter {name} is {value!r}, not an integer")
-    return value

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from needs import needs_nvrtc
 
-from autosched.cli import interrupts
+from autosched.cli import interrupts, main
+from autosched.version import VERSION
 from measurements.store import Store
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
@@ -33,6 +34,25 @@ def shell(arguments: tuple[str, ...], redirection: str, folder: Path, **env: str
         timeout=120,
     )
     return done.returncode, done.stdout, done.stderr
+
+
+UNINSTALLED = """
+import importlib.metadata as metadata, sys
+def missing(name):
+    if name == "autosched":
+        raise metadata.PackageNotFoundError(name)
+    return version(name)
+version, metadata.version = metadata.version, missing
+from autosched.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("command", ["--version", "doctor"])
+def test_the_version_is_known_where_autosched_runs_from_a_folder_and_is_not_installed(command: str) -> None:
+    done = subprocess.run([sys.executable, "-c", UNINSTALLED, command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"autosched {VERSION}")
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
@@ -113,12 +133,20 @@ def test_a_width_that_nothing_fits_is_no_width(tmp_path: Path, columns: str) -> 
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80"])
-def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: str) -> None:
-    wide = shell(("space", "matmul", *SMALL, "--sample", "1"), "", tmp_path, COLUMNS="200")[1]
-    narrow = shell(("space", "matmul", *SMALL, "--sample", "1"), "", tmp_path, COLUMNS=columns)[1]
+def test_a_narrow_terminal_cuts_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str
+) -> None:
+    def printed(width: str, *arguments: str) -> str:
+        monkeypatch.setenv("COLUMNS", width)
+        assert main(arguments) == 0
+        return capsys.readouterr().out
+
+    monkeypatch.setattr("measurements.runners.cuda.cuda_available", lambda: (False, "no GPU"))
+    wide, narrow = (printed(width, "space", "matmul", *SMALL, "--sample", "1") for width in ("200", columns))
+    assert wide != narrow
     untimed = [set(text.replace("─", "").split()) for text in (wide, narrow)]
     assert {word for word in untimed[0] - untimed[1] if not word.replace(".", "").isdecimal()} == set()
-    text = shell(("tune", "matmul", "--help"), "", tmp_path, COLUMNS=columns)[1]
+    text = printed(columns, "tune", "matmul", "--help")
     assert "…" not in text and "--no-verify" in text and "auto|cuda|estimate|replay" in text
 
 

@@ -145,6 +145,22 @@ def test_a_schedule_of_another_space_is_named(
     assert "trial 2 of " in refused(run, command, "matmul", *SMALL, *options, "--device", "h200")
 
 
-def test_best_shows_a_schedule_of_another_space(run: Run) -> None:
-    database(edit=lambda values: {**values, "warp_specialization": 1})
+def swizzled(values: dict[str, object]) -> dict[str, object]:
+    """In the domain of every parameter, and against the law that a layout suits its intrinsic."""
+    return {**values, "intrinsic": "wmma_m16n16k16_f16", "layout_a": "swizzle(3,3,3)", "epilogue": "shared"}
+
+
+@pytest.mark.parametrize("problem", [SMALL, ()], ids=["one", "all"])
+@pytest.mark.parametrize("edit", [lambda values: {**values, "warp_specialization": 1}, swizzled])
+def test_best_is_no_schedule_that_this_version_cannot_use(
+    run: Run, problem: tuple[str, ...], edit: Callable[[dict[str, object]], object]
+) -> None:
+    database(edit=edit, median="1e-9", p25="1e-9", p75="1e-9")
+    err = refused(run, "best", "matmul", *problem)
+    assert "trial 2 of " in err and "cannot use" in err
+    assert refused(run, "verify", "matmul", *problem, "--device", "h200") == err
+
+
+def test_best_shows_what_was_found_on_a_gpu_that_nothing_is_known_of(run: Run) -> None:
+    database(device="some_gpu", median="1e-9", p25="1e-9", p75="1e-9")
     assert run("best", "matmul", *SMALL, "--db", "b.db")[0] == 0

@@ -303,13 +303,12 @@ class TestStore:
 
 
 def test_warm_and_cold_times_do_not_mix(store: Store) -> None:
-    from autosched import backends
     from autosched.tuner import _refuse_other_cache
 
     tuned(store, Turns(time_of), 3)
-    chosen = backends.Backend("cuda", Turns(time_of), H200, "", None)
-    _refuse_other_cache(store, PROBLEM, chosen, warm=False)
+    _refuse_other_cache(store.name, store.trials(PROBLEM), warm=False)
     with pytest.raises(ValueError, match="from a cold L2: leave --warm-cache out"):
-        _refuse_other_cache(store, PROBLEM, chosen, warm=True)
-    other = dataclasses.replace(PROBLEM, m=65)
-    _refuse_other_cache(store, other, chosen, warm=True)
+        _refuse_other_cache(store.name, store.trials(PROBLEM), warm=True)
+    estimated = [dataclasses.replace(r, measurement=dataclasses.replace(r.measurement, provenance=Provenance.ESTIMATED))
+                 for r in store.trials(PROBLEM)]  # fmt: skip
+    _refuse_other_cache(store.name, estimated, warm=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -86,3 +89,27 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) ->
         if tried == 6:
             return
     raise AssertionError(f"only {tried} schedules were counted")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs processor affinity")
+def test_as_many_are_emulated_at_a_time_as_this_process_has_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_work, most, lock = 0, 0, threading.Lock()
+
+    def slow(*_: object, **__: object) -> None:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        time.sleep(0.02)
+        with lock:
+            at_work -= 1
+
+    monkeypatch.setattr("autosched.verify.verify_one", slow)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)  # of the machine
+    everywhere = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(everywhere)})
+        assert len(list(verify(Matmul(m=8, n=8, k=8), [Schedule("matmul", (("x", i),)) for i in range(8)], H200))) == 8
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    assert most == 1

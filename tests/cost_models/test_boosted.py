@@ -117,6 +117,12 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
         ({"feature_version": None}, "version None"),
         ({"format_version": 99}, "format version 99"),
         ({"format": "something else"}, "no cost model"),
+        ({"rounds": ["many"]}, "damaged"),
+        ({"log_best": "fast"}, "damaged"),
+        ({"settings": {**data["settings"], "rounds": 0}}, "damaged"),
+        ({"trees": [{"learner": 1}]}, "damaged"),
+        ({"trees": []}, "damaged"),
+        ({"names": ["f0", "f0"]}, "damaged"),
     ]
     for change, complaint in cases:
         path.write_text(json.dumps({**data, **change}))
@@ -129,6 +135,13 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
             BoostedModel.load(path)
     with pytest.raises(OSError, match="absent"):
         BoostedModel.load(tmp_path / "absent")
+
+
+def test_a_saved_model_may_be_read_by_whoever_may_read_other_files(tmp_path: Path) -> None:
+    x, seconds = kernels(30, seed=14)
+    (tmp_path / "other").touch()
+    BoostedModel.fit(x, seconds, settings=QUICK).save(tmp_path / "model.json")
+    assert (tmp_path / "model.json").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:

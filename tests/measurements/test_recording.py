@@ -123,6 +123,12 @@ def damaged(text: str) -> list[tuple[str, str]]:
         ("\n".join([json.dumps(worse | {"device": "h100"}), *lines]), "differ in device"),
         ("\n".join([header, *lines[:2], lines[2].replace('"ok"', '"great"')]), "great"),
         ("\n".join([header, *lines[:2], "{}"]), "not the JSON of a record"),
+        *(
+            ("\n".join([json.dumps(worse | {"trials": number}), *lines]), "how many trials")
+            for number in (None, "3", 3.0, True, -1)
+        ),
+        ("\n".join([json.dumps(worse | {"trials": 10**15}), *lines]), "cut short"),
+        ("\n".join([json.dumps(worse | {"fingerprint": []}), *lines]), "does not begin with the header"),
         ("not json", "no recording"),
         ("[" * 100_000, "no recording"),
         *((json.dumps(worse | {"trials": n}) + "\n" + lines[0], "how many trials") for n in (None, "3", -1, 2.5)),

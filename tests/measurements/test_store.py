@@ -119,8 +119,6 @@ class TestRecords:
         assert tiles(problem=PROBLEM, device="h200") == [1, 2, 5]
         assert tiles(device="h200", provenance=MEASURED) == [1, 2, 3]
         assert tiles(status=Status.TIMEOUT) == [2]
-        assert tiles(after=3) == [4, 5]
-        assert tiles(space_version="s2") == []
         assert store.count(PROBLEM, "h200", MEASURED) == 2
 
     def test_summaries(self, store: Store) -> None:
@@ -132,12 +130,6 @@ class TestRecords:
             (OTHER.key(), "h200", MEASURED, 1, 1),
             (PROBLEM.key(), "h200", ESTIMATED, 1, 1),
         ]
-
-    def test_measured_schedules_include_failures_and_no_other_provenance(self, store: Store) -> None:
-        stored = [store.append(r) for r in (record(1), record(2, failed()), record(3, ok(1e-6, ESTIMATED)))]
-        keys = [r.schedule.key() for r in stored]
-        assert store.measured(PROBLEM, "h200", MEASURED) == set(keys[:2])
-        assert store.measured(PROBLEM, "a100", MEASURED) == frozenset()
 
     def test_devices_are_those_with_a_time(self, store: Store) -> None:
         for r in (record(1, device="h200"), record(2, device="a100"), record(3, failed(), device="l4")):
@@ -232,11 +224,6 @@ class TestBest:
         store.append(record(1, failed(Status.WRONG_RESULT), digest="broken"))
         store.append(record(1, ok(1e-6), digest="repaired"))
         assert best_seconds(store) == 1e-6
-
-    def test_space_version(self, store: Store) -> None:
-        store.append(record(1, ok(1e-6)))
-        assert best_seconds(store, space_version="s1") == 1e-6
-        assert best_seconds(store, space_version="s2") is None
 
     @settings(deadline=None, max_examples=25)
     @given(st.lists(st.tuples(st.integers(1, 4), st.one_of(st.none(), st.integers(1, 9))), max_size=12))

@@ -23,6 +23,12 @@ PUBLISHED = {
     "l40s": (362.05, 91.6),
 }
 
+# GB of the data sheets, which are GiB: an H200 of "141 GB" reports more than 150e9 bytes.
+SHEET_GIB = {
+    **{"h200": 141, "h100": 80, "h100_pcie": 80, "a100": 80},
+    **{"a10": 24, "rtx3090": 24, "rtx4090": 24, "l4": 24, "l40s": 48},
+}
+
 ROWS = pytest.mark.parametrize("row", DEVICES, ids=lambda row: row.name)
 
 
@@ -46,6 +52,16 @@ def test_limits_are_those_of_the_compute_capability(row: Device) -> None:
     assert (row.shared_per_block, row.shared_per_sm) == (optin, per_sm)
     assert (row.max_threads_per_sm, row.max_blocks_per_sm) == (threads, blocks)
     assert row.arch == ("sm_90a" if row.sm == 90 else f"sm_{row.sm}")
+
+
+@ROWS
+def test_memory_is_what_the_driver_reports(row: Device) -> None:
+    """A little less than the data sheet says; of GDDR6 with ECC, a sixteenth less: check bits are kept in it."""
+    stacked = row.sm in (80, 90)  # HBM has memory of its own for them
+    geforce = row.name.startswith("rtx")  # ECC is off, or not there
+    sheet = SHEET_GIB[row.name] * (1.0 if stacked or geforce else 15 / 16)
+    assert row.memory_bytes / 2**30 == pytest.approx(sheet, rel=0.006)
+    assert row.memory_bytes <= SHEET_GIB[row.name] * 2**30
 
 
 @ROWS

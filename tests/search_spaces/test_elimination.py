@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from fractions import Fraction
 from itertools import pairwise
 from math import comb
@@ -323,3 +324,25 @@ def test_moves_in_a_matmul_find_legal_schedules(matmul: Space) -> None:
         assert matmul.allowed(matmul.columns(children)).all()
         assert sum(a != b for a, b in zip(parents, children, strict=True)) >= 45
     assert len(matmul.neighbours(parents[0])) > 10
+
+
+def test_threads_that_meet_in_a_space_see_the_same_relations() -> None:
+    """A space is shared by all who ask for the same problem: a relation that one thread is making is not "none"."""
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def compute(c: Columns) -> IntArray:
+        if not at_work.is_set():
+            at_work.set()
+            assert go_on.wait(10)
+        return c["x"] * 2
+
+    made = Constraints([ordinal("x", range(4))], [Attribute("twice", ("x",), compute)])
+    small = rule("small", ("twice",), lambda c: c["twice"] < 4)
+    first: list[Relation | None] = []
+    thread = threading.Thread(target=lambda: first.append(made.relation(small)))
+    thread.start()
+    assert at_work.wait(10)
+    second = made.relation(small), made.definition("twice"), made.domain("twice")
+    go_on.set()
+    thread.join()
+    assert all(found is not None for found in (*first, *second))

@@ -19,12 +19,11 @@ from search_spaces.matmul.space import (
     economies,
     lawful_space,
     laws,
-    parse_layout,
     row_major,
     space,
     tile_shape,
 )
-from search_spaces.shared_layout import SharedLayout
+from search_spaces.shared_layout import SharedLayout, parse_layout
 
 H200 = device("h200")
 LARGE = Matmul(4096, 4096, 4096)

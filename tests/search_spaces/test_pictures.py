@@ -104,6 +104,9 @@ class TestRefusals:
     def test_arguments(self, tmp_path):
         path = tmp_path / "x.svg"
         layout = SharedLayout.parse("identity", (32, 32))
+        for size in (0, 3, -2):
+            with pytest.raises(ValueError, match=f"element_bytes must be 1, 2, 4, 8 or 16, not {size}"):
+                draw_bank_map(layout, path, size)
         with pytest.raises(ValueError, match="give its shape"):
             draw_distribution(WgMap((2, 2), (32, 128)), path)
         with pytest.raises(ValueError, match="the layout has rank 3"):

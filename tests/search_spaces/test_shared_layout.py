@@ -307,6 +307,7 @@ def test_any_text_parses_or_points_into_itself(text):
         (lambda: Swizzle(0, 3, 3), "swizzle: bits"),
         (lambda: Swizzle(1, -1, 3), "swizzle: base"),
         (lambda: Swizzle(1, 3, 0), "swizzle: shift"),
+        (lambda: Swizzle(16, 16, 16), "swizzle: base \\+ bits must be at most 31"),
         (lambda: Swizzle(3, 3, 2), "shift must be at least bits"),
         (lambda: SharedLayout((0, 4)), "shape rows"),
         (lambda: SharedLayout((4, 1.5)), "shape cols"),

@@ -56,7 +56,8 @@ def best(
 
     The problem can be left out. Times of different devices and provenances are never compared: without --device there
     is one answer for each device in the database, and measured times go before replayed before estimated ones. Exit
-    status 1 if there is none, 2 if the best is a schedule that this version cannot use.
+    status 1 if there is none, 2 if the best of the problem is a schedule that this version cannot use; of every
+    problem, such are left out, with a line on stderr for each.
     """
     if db is None:
         raise InputError(f"best needs --db: autosched best {family.name} ... --db best.db")
@@ -94,8 +95,14 @@ def _find(store: Store, family: AnyFamily, problem: Problem | None, device: str 
         record = store.best(one, s.device)
         if record is not None:
             where = _known(s.device)
-            if where is not None:
-                refuse_unusable(store.name, one, record, where)
+            try:
+                if where is not None:
+                    refuse_unusable(store.name, one, record, where)
+            except InputError as error:
+                if problem is not None:
+                    raise
+                print(f"autosched: left out: {error}", file=sys.stderr)
+                continue
             found.append(Best(one, record, *counts[s.problem_key, s.device, record.provenance]))
     return found
 

@@ -277,10 +277,11 @@ class Tuner:
         provenance = self._runner.provenance
         earlier = self._store.trials(self._problem, self._device.name, provenance)
         self._best = self._store.best(self._problem, self._device.name, provenance)
-        there = f"{len(earlier)} {_plural(len(earlier), 'trial')} of this problem on {self._device.name} ({provenance})"
+        tried = len({record.schedule for record in earlier})  # a final is no trial
+        there = f"{tried} {_plural(tried, 'trial')} of this problem on {self._device.name} ({provenance})"
         lines = (*self._lines, f"{self._store.name} holds {there}; {trials} more to go")
         if self._observer is not None:
-            start = Start(self._problem, self._device, provenance, lines, trials, len(earlier), self._best)
+            start = Start(self._problem, self._device, provenance, lines, trials, tried, self._best)
             self._observer.started(start)
         exhausted = interrupted = False
         stopped = ""
@@ -305,7 +306,7 @@ class Tuner:
             provenance=provenance,
             best=self._best,
             trials=tuple(self._records),
-            earlier=len(earlier),
+            earlier=tried,
             lines=lines,
             seconds=time.monotonic() - self._started,
             exhausted=exhausted,

@@ -40,8 +40,8 @@ _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 
 @dataclass(frozen=True)
 class ProblemSummary:
-    """How many trials of one provenance a store holds for a problem on a device, and how many of them are ok. ``first``
-    is the id of the first one."""
+    """How many schedules of one provenance were tried for a problem on a device, and how many of them have been ok: a
+    schedule that is timed again, in a final, counts once. ``first`` is the id of the first trial."""
 
     first: int
     family: str
@@ -185,9 +185,9 @@ class Store:
         they first came."""
         c = TRIALS.c
         keys = (c.family, c.problem, c.device, c.provenance)
-        query = sa.select(
-            sa.func.min(c.id).label("id"), *keys, sa.func.count().label("trials"), sa.func.count(c.median).label("ok")
-        )
+        schedules = sa.func.count(c.schedule_key.distinct())
+        with_time = sa.func.count(sa.case((c.median.is_not(None), c.schedule_key)).distinct())
+        query = sa.select(sa.func.min(c.id).label("id"), *keys, schedules.label("trials"), with_time.label("ok"))
         if family is not None:
             query = query.where(c.family == family)
         summaries = []

@@ -138,6 +138,8 @@ def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Stor
     assert ratio is not None and ratio.median == pytest.approx(1.05 / 2)
     assert len(result.trials) == 40, "a final is no trial"
     assert store.count() == 40 + finals.FINALISTS
+    assert [(summary.trials, summary.ok) for summary in store.problems()] == [(40, 40)]
+    assert tuned(store, Turns(time_of)).earlier == 40
 
 
 def test_what_is_far_behind_in_screening_is_not_let_in(store: Store) -> None:

@@ -121,8 +121,9 @@ class TestRecords:
         assert tiles(status=Status.TIMEOUT) == [2]
         assert store.count(PROBLEM, "h200", MEASURED) == 2
 
-    def test_summaries(self, store: Store) -> None:
-        for r in (record(1), record(2, failed()), record(3, problem=OTHER), record(5, ok(1e-6, ESTIMATED))):
+    def test_summaries_count_a_schedule_once(self, store: Store) -> None:
+        again = (record(1), record(2, failed()))
+        for r in (*again, record(3, problem=OTHER), record(5, ok(1e-6, ESTIMATED)), *again):
             store.append(r)
         found = [(s.problem_key, s.device, s.provenance, s.trials, s.ok) for s in store.problems()]
         assert found == [

@@ -1,4 +1,4 @@
-"""What other programs print (compilers, drivers, workers), before any of it becomes part of a reason or a log."""
+"""What others say (compilers, drivers, workers, libraries), before any of it becomes part of a reason or a log."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def one_line(text: str) -> str:
     """``text``, harmless and on one line, cut where it is longer than anybody reads."""
     line = " ".join(harmless(text[: 10 * _LONGEST]).split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+def first_line(error: BaseException) -> str:
+    """The first line that an error says; its type where it says nothing."""
+    return next(iter(harmless(str(error)).strip().splitlines()), type(error).__name__)

@@ -10,7 +10,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from measurements.one_line import first_line
+from measurements.foreign_text import first_line
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
 OPTIONS = ("-std=c++17", "--ptxas-options=-v")

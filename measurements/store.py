@@ -27,8 +27,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 from sqlalchemy.pool import NullPool, StaticPool
 
 from measurements import store_file, store_schema
+from measurements.foreign_text import first_line
 from measurements.measurement import Provenance, Status, Timing
-from measurements.one_line import first_line
 from measurements.record import Record
 from measurements.store_schema import SCHEMA_VERSION, TRIALS, StoreError, unreadable
 from search_spaces.family import problem_from_json

@@ -28,8 +28,8 @@ from autosched.version import VERSION
 from measurements.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.compile_cache import CompileCache
 from measurements.emulator import HostFailure, check_compiler, emulator_folder
+from measurements.foreign_text import first_line
 from measurements.nvrtc import NvrtcMissing, toolchain_version
-from measurements.one_line import first_line
 from measurements.recording import installed
 from measurements.runners.cuda import cuda_available
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from measurements.one_line import first_line
+from measurements.foreign_text import first_line
 from measurements.runners.cublas import Gemm, multiplier
 from search_spaces.problem import Problem
 

@@ -4,6 +4,7 @@ The double keeps device memory in numpy, so that wrong numbers, changed inputs a
 clock moves only when kernels run, so that times are exact.
 """
 
+import itertools
 import math
 import shutil
 import subprocess
@@ -341,22 +342,44 @@ def test_a_slow_kernel_is_given_up_after_a_few_repeats_and_says_so(arrays):
     assert answer["reason"] == ""
 
 
-def test_repeats_at_a_throttled_clock_are_left_out(arrays, monkeypatch):
-    clocks = iter([1980.0, 1980.0, 900.0, 900.0, *[1980.0] * 9])
-    nvml = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
-        nvmlSystemGetDriverVersion=lambda: "580",
-        nvmlDeviceGetClockInfo=lambda handle, kind: next(clocks),
-        NVML_CLOCK_SM=1,
-        NVMLError=RuntimeError,
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+@pytest.fixture
+def set_clocks(monkeypatch):
+    """What NVML says one time after the other, and ever after."""
+
+    def install(first, ever_after):
+        clocks = itertools.chain(first, itertools.repeat(ever_after))
+        nvml = SimpleNamespace(
+            nvmlInit=lambda: None,
+            nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
+            nvmlSystemGetDriverVersion=lambda: "580",
+            nvmlDeviceGetClockInfo=lambda handle, kind: next(clocks),
+            NVML_CLOCK_SM=1,
+            NVMLError=RuntimeError,
+        )
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+
+    return install
+
+
+def test_repeats_at_a_throttled_clock_are_left_out(arrays, set_clocks):
+    set_clocks([1980.0, 1980.0, 900.0, 900.0], 1980.0)
     answer = measure(opened(FakeCupy(time=20e-3), arrays), "right")
     assert answer["status"] == Status.OK
     assert answer["reason"] == "2 of 7 repeats at a throttled clock are left out"
     assert len(answer["seconds"]) == 5
     assert answer["clock_mhz"] == 1980.0
+
+
+def test_warming_up_goes_on_while_the_clock_rises_from_idle(arrays, set_clocks):
+    set_clocks([345.0, 900.0, 1500.0, 1900.0, 1980.0], 1980.0)
+    answer = measure(opened(FakeCupy(time=20e-3), arrays), "right")
+    assert (answer["status"], answer["reason"]) == (Status.OK, ""), "no repeat was timed on the way up"
+    assert answer["clock_mhz"] == 1980.0
+
+
+def test_a_clock_that_rises_without_end_does_not_keep_it_warming_up(arrays, set_clocks):
+    set_clocks(map(float, itertools.count(1)), 0.0)
+    assert measure(opened(FakeCupy(time=20e-3), arrays), "right")["status"] == Status.OK
 
 
 @pytest.mark.parametrize("time", [5e-6, 2.2e-6, 1e-6])

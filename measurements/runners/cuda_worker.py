@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ from measurements.runners.gpu_checks import (
     entry_for,
     initial_report,
 )
+from measurements.runners.launch_timing import MAX_GRAPH, LaunchTimeout, LaunchTimer, NoGraph
 from measurements.runners.nvml import open_clock
 from measurements.timing import StopRule, interleaved, unthrottled
 from measurements.verification import error_text
@@ -50,21 +51,10 @@ from search_spaces.problem import Operand, Problem
 
 _ALIGNMENT = 256  # bytes, of every buffer: what cudaMalloc gives
 _GAP = 256  # guard bytes behind every buffer
-_MAX_COPIES = 2048  # of tiny problems, whose buffers then stay below the wanted size
-_MAX_GRAPH = 2 * _MAX_COPIES  # launches in one graph
-_GRAPH_SECONDS = 2e-3  # a replay is long against the resolution of events, half a microsecond
-_BATCH_SECONDS = 10e-3
-_MAX_BATCH = 20
-_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # of launches, between two looks at the clock
-_SPIN_UP_SECONDS = 0.1
+_MAX_COPIES = MAX_GRAPH // 2  # of tiny problems, whose buffers then stay below the wanted size
 _LOADS_PER_FLUSH = 64
 _COMPARED_LONGER = 10.0  # times graph_below: a library may take longer to queue its kernels than they run
-_NOT_READY = 600  # cudaErrorNotReady
 _OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
-
-
-class LaunchTimeout(Exception):
-    """A kernel did not end in its time. It is still running: the process is of no more use."""
 
 
 class GpuWorker:
@@ -76,6 +66,7 @@ class GpuWorker:
         self._checks: Any = None
         self._blocks = 0
         self._clock: Callable[[], float | None] = lambda: None
+        self._timer = LaunchTimer(cp, self._stream, self._clock)
         self._highest: float | None = None  # clock so far
         self._data: dict[str, _Data] = {}
         self._loads = 0
@@ -113,6 +104,7 @@ class GpuWorker:
         if request["checks"] is not None:
             self._checks = self._cp.RawModule(path=request["checks"])
         self._clock, driver = open_clock(device.pci_bus_id)
+        self._timer = LaunchTimer(self._cp, self._stream, self._clock)
         return {
             "name": properties["name"].decode(),
             "memory_bytes": int(properties["totalGlobalMem"]),
@@ -189,7 +181,7 @@ class GpuWorker:
             program = self._load(request["kernel"], data)
             answer["error"] = self._verified(program, data, limit)
             self._poison(program.slots)
-            sampler = self._sampler(program.launch, data.copies, limit, float(request["graph_below"]))
+            sampler = self._timer.sampler(program.launch, data.copies, limit, float(request["graph_below"]))
             answer |= self._repeated(sampler, StopRule(**request["rule"]), request["best"])
             self._undamaged(program, data)
             answer["error"] = max(answer["error"], self._right(program, data, "after repeated launches: "))
@@ -222,7 +214,7 @@ class GpuWorker:
             program = self._load(request["kernel"], data)
             self._poison(program.slots)
             program.launch(0)
-            self._wait(limit)
+            self._timer.wait(limit)
             for slot in program.slots:
                 if slot.operand.role == "output":
                     path = f"{request['folder']}/{slot.operand.name}.npy"
@@ -240,7 +232,7 @@ class GpuWorker:
             with self._outcome(arm):
                 program = self._load(kernel, data)
                 arm["error"] = self._verified(program, data, limit)
-                sampler = self._sampler(program.launch, data.copies, limit, graph_below)
+                sampler = self._timer.sampler(program.launch, data.copies, limit, graph_below)
                 self._undamaged(program, data)
                 samplers[len(arms)] = sampler
             arms.append(arm)
@@ -276,15 +268,15 @@ class GpuWorker:
         call = baseline_call(name, self._cp, self._stream, data.problem, copies, data.cold_bytes)
         if isinstance(call, str):
             raise _Unable(call)
-        self._wait(limit)
+        self._timer.wait(limit)
         if name != "copy":
             arm["error"] = max(self._error(slot, data)[0] for slot in outputs)
             if not arm["error"] <= TOLERANCES:
                 raise _Unable(f"{name} computes something else: it is off by {arm['error']:.3g} tolerances")
         try:
-            return self._sampler(call, data.copies, limit, graph_below)
-        except _NoGraph:  # a library that allocates, for example
-            return self._sampler(call, data.copies, limit, 0.0)
+            return self._timer.sampler(call, data.copies, limit, graph_below)
+        except NoGraph:  # a library that allocates, for example
+            return self._timer.sampler(call, data.copies, limit, 0.0)
 
     @contextmanager
     def _outcome(self, answer: dict[str, Any]) -> Iterator[None]:
@@ -302,7 +294,7 @@ class GpuWorker:
         except LaunchTimeout as error:
             answer |= {"status": Status.TIMEOUT.value, "reason": str(error)}
             poisoned = True
-        except _NoGraph as error:
+        except NoGraph as error:
             answer |= {"status": Status.LAUNCH_ERROR.value, "reason": f"not to be captured in a graph: {error}"}
             poisoned = True
         except MemoryError as error:
@@ -348,7 +340,7 @@ class GpuWorker:
         """Launch once on poisoned outputs, and check them; the largest error over its tolerance."""
         self._poison(program.slots)
         program.launch(0)
-        self._wait(limit)
+        self._timer.wait(limit)
         try:
             return self._right(program, data, "")
         except _Wrong:
@@ -427,104 +419,9 @@ class GpuWorker:
         self._checks.get_function(entry)((blocks, slots), (THREADS,), (*arguments, report))
         return self._cp.asnumpy(report)
 
-    # ---- timing ----
-
-    def _wait(self, limit: float) -> None:
-        """Wait for the stream at most ``limit`` seconds. Raises LaunchTimeout, and CUDA's error if a launch failed."""
-        event = self._cp.cuda.Event(disable_timing=True)
-        event.record(self._stream)
-        began = time.perf_counter()
-        while True:
-            # Not Event.done, which takes a failed event for one that is not ready.
-            status = self._cp.cuda.runtime.eventQuery(event.ptr)
-            if status == 0:
-                return
-            if status != _NOT_READY:
-                event.synchronize()  # raises what the query says
-            passed = time.perf_counter() - began
-            if passed > limit:
-                raise LaunchTimeout(f"a launch did not end within {limit:g} s")
-            if passed > 1e-3:
-                time.sleep(1e-4)
-
-    def _timed(self, limit: float, work: list[Callable[[], None]]) -> list[float]:
-        """Seconds on the GPU of each piece of ``work``, queued without a gap between them."""
-        cuda = self._cp.cuda
-        pairs = [(cuda.Event(), cuda.Event()) for _ in work]
-        for (start, stop), piece in zip(pairs, work, strict=True):
-            start.record(self._stream)
-            piece()
-            stop.record(self._stream)
-        self._wait(limit)
-        return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
-
-    def _captured(self, work: list[Callable[[], None]]) -> _Captured:
-        """A graph of ``work``. Raises _NoGraph where something in it cannot be captured."""
-        self._stream.begin_capture()
-        try:
-            for piece in work:
-                piece()
-            return _Captured(self._stream.end_capture(), work)
-        except Exception as error:
-            with suppress(Exception):  # the capture must end, and ends with the error that spoiled it
-                self._stream.end_capture()
-            raise _NoGraph(str(error)) from error
-
-    def _warmed_up(self, launch: Callable[[], None], limit: float) -> float:
-        """Launch until the GPU is warm: for a while, and on while its clock, where it is known, rises from what an idle
-        GPU has. Seconds of the fastest launch."""
-        began, clock, fastest = time.perf_counter(), None, math.inf
-        while True:
-            until, pairs = time.perf_counter() + _WARM_UP_SECONDS, 0
-            while not pairs or (time.perf_counter() < until and pairs < _MOST_PAIRS):
-                fastest = min(fastest, *self._timed(2 * limit, [launch] * 2))
-                pairs += 1
-            before, clock = clock, self._clock()
-            rises = clock is not None and (before is None or clock > before)
-            if not rises or time.perf_counter() - began > _SPIN_UP_SECONDS:
-                return fastest
-
-    def _sampler(
-        self, launch: Callable[[int], None], copies: int, limit: float, graph_below: float
-    ) -> Callable[[], list[float]]:
-        """A function that times the kernel once more or some times more; the GPU is warm when this returns."""
-        turn = 0
-
-        def next_launch() -> None:
-            nonlocal turn
-            launch(turn % copies)
-            turn += 1
-
-        single = max(self._warmed_up(next_launch, limit), 1e-6)
-
-        if single < graph_below:
-            # A graph visits every copy equally often, else the next replay would find its first ones still in the L2.
-            count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), _MAX_GRAPH // copies)
-            captured = self._captured([next_launch] * count)
-            limit += 10 * count * single
-
-            def replay() -> list[float]:
-                return [self._timed(limit, [lambda: captured.graph.launch(self._stream)])[0] / count]
-
-            replay()
-            return replay
-
-        batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
-        limit += 10 * batch * single
-
-        def launches() -> list[float]:
-            # The first keeps the GPU busy while the others are queued, so it is not counted.
-            return self._timed(limit, [next_launch] * (batch + 1))[1:]
-
-        return launches
-
 
 class _Unable(Exception):
     """A baseline that there is nothing of to time."""
-
-
-class _NoGraph(RuntimeError):
-    """A launch that cannot be part of a CUDA graph."""
 
 
 class _Wrong(Exception):
@@ -563,14 +460,6 @@ class _Slots:
                 pointer.copy_from_device_async(contents.data, self.operand.bytes, stream)
             elif byte != GUARD:
                 (self.memory + copy * self.stride).memset_async(byte, self.operand.bytes, stream)
-
-
-@dataclass(frozen=True)
-class _Captured:
-    """A CUDA graph and what it launches: the graph alone has handles and addresses, and keeps nothing of it alive."""
-
-    graph: Any
-    work: list[Callable[[], None]]
 
 
 @dataclass(frozen=True)

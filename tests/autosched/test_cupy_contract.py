@@ -14,7 +14,7 @@ import pytest
 
 from autosched import runtime
 from autosched.cli import doctor
-from measurements.runners import cublas, cuda_library, cuda_worker
+from measurements.runners import cublas, cuda_library, cuda_worker, launch_timing
 from measurements.runners.cuda_device import device_row
 
 # What things of cupy are called in the code.
@@ -156,6 +156,7 @@ def reached(cupy, path):
     ("module", "names"),
     [
         (cuda_worker, _MODULES | _OBJECTS),
+        (launch_timing, _MODULES | _OBJECTS),
         (cuda_library, _MODULES | _OBJECTS),
         (cublas, _MODULES | _OBJECTS),
         (runtime, _MODULES | _OBJECTS),
@@ -218,7 +219,7 @@ def test_errors_of_cupy_are_what_they_are_taken_for(cupy):
     error = cupy.cuda.runtime.CUDARuntimeError
     assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
     for status, name in (
-        (cuda_worker._NOT_READY, "cudaErrorNotReady"),
+        (launch_timing._NOT_READY, "cudaErrorNotReady"),
         (cuda_worker._OUT_OF_MEMORY, "cudaErrorMemoryAllocation"),
         (cuda_worker._LAUNCH_OUT_OF_RESOURCES, "cudaErrorLaunchOutOfResources"),
     ):

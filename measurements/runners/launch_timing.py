@@ -1,0 +1,132 @@
+"""Times of launches on one stream: until the GPU is warm, by events, short ones through a CUDA graph."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+MAX_GRAPH = 4096  # launches in one graph
+_GRAPH_SECONDS = 2e-3  # a replay is long against the resolution of events, half a microsecond
+_BATCH_SECONDS = 10e-3
+_MAX_BATCH = 20
+_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # of launches, between two looks at the clock
+_SPIN_UP_SECONDS = 0.1
+_NOT_READY = 600  # cudaErrorNotReady
+
+
+class LaunchTimeout(Exception):
+    """A kernel did not end in its time. It is still running: the process is of no more use."""
+
+
+class NoGraph(RuntimeError):
+    """A launch that cannot be part of a CUDA graph."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A CUDA graph and what it launches: the graph alone has handles and addresses, and keeps nothing of it alive."""
+
+    graph: Any
+    work: list[Callable[[], None]]
+
+
+class LaunchTimer:
+    """``cp`` is the cupy module, ``clock`` a reader of the SM clock in MHz; everything runs on ``stream``."""
+
+    def __init__(self, cp: Any, stream: Any, clock: Callable[[], float | None]) -> None:
+        self._cp = cp
+        self._stream = stream
+        self._clock = clock
+
+    def wait(self, limit: float) -> None:
+        """Wait for the stream at most ``limit`` seconds. Raises LaunchTimeout, and CUDA's error if a launch failed."""
+        event = self._cp.cuda.Event(disable_timing=True)
+        event.record(self._stream)
+        began = time.perf_counter()
+        while True:
+            # Not Event.done, which takes a failed event for one that is not ready.
+            status = self._cp.cuda.runtime.eventQuery(event.ptr)
+            if status == 0:
+                return
+            if status != _NOT_READY:
+                event.synchronize()  # raises what the query says
+            passed = time.perf_counter() - began
+            if passed > limit:
+                raise LaunchTimeout(f"a launch did not end within {limit:g} s")
+            if passed > 1e-3:
+                time.sleep(1e-4)
+
+    def _timed(self, limit: float, work: list[Callable[[], None]]) -> list[float]:
+        """Seconds on the GPU of each piece of ``work``, queued without a gap between them."""
+        cuda = self._cp.cuda
+        pairs = [(cuda.Event(), cuda.Event()) for _ in work]
+        for (start, stop), piece in zip(pairs, work, strict=True):
+            start.record(self._stream)
+            piece()
+            stop.record(self._stream)
+        self.wait(limit)
+        return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
+
+    def _captured(self, work: list[Callable[[], None]]) -> Captured:
+        """A graph of ``work``. Raises NoGraph where something in it cannot be captured."""
+        self._stream.begin_capture()
+        try:
+            for piece in work:
+                piece()
+            return Captured(self._stream.end_capture(), work)
+        except Exception as error:
+            with suppress(Exception):  # the capture must end, and ends with the error that spoiled it
+                self._stream.end_capture()
+            raise NoGraph(str(error)) from error
+
+    def _warmed_up(self, launch: Callable[[], None], limit: float) -> float:
+        """Launch until the GPU is warm: for a while, and on while its clock, where it is known, rises from what an idle
+        GPU has. Seconds of the fastest launch."""
+        began, clock, fastest = time.perf_counter(), None, math.inf
+        while True:
+            until, pairs = time.perf_counter() + _WARM_UP_SECONDS, 0
+            while not pairs or (time.perf_counter() < until and pairs < _MOST_PAIRS):
+                fastest = min(fastest, *self._timed(2 * limit, [launch] * 2))
+                pairs += 1
+            before, clock = clock, self._clock()
+            rises = clock is not None and (before is None or clock > before)
+            if not rises or time.perf_counter() - began > _SPIN_UP_SECONDS:
+                return fastest
+
+    def sampler(
+        self, launch: Callable[[int], None], copies: int, limit: float, graph_below: float
+    ) -> Callable[[], list[float]]:
+        """A function that times the kernel once more or some times more; the GPU is warm when this returns."""
+        turn = 0
+
+        def next_launch() -> None:
+            nonlocal turn
+            launch(turn % copies)
+            turn += 1
+
+        single = max(self._warmed_up(next_launch, limit), 1e-6)
+
+        if single < graph_below:
+            # A graph visits every copy equally often, else the next replay would find its first ones still in the L2.
+            count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), MAX_GRAPH // copies)
+            captured = self._captured([next_launch] * count)
+            limit += 10 * count * single
+
+            def replay() -> list[float]:
+                return [self._timed(limit, [lambda: captured.graph.launch(self._stream)])[0] / count]
+
+            replay()
+            return replay
+
+        batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
+        limit += 10 * batch * single
+
+        def launches() -> list[float]:
+            # The first keeps the GPU busy while the others are queued, so it is not counted.
+            return self._timed(limit, [next_launch] * (batch + 1))[1:]
+
+        return launches

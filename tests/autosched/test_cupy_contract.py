@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import device_attributes
 import pytest
 
 from autosched import runtime
@@ -43,22 +44,6 @@ _RETURNED = {
     "RawModule.get_function": "RawKernel",
 }
 _DOCTOR = {"cupy": "", "runtime": "cuda.runtime"}
-
-
-_ATTRIBUTES = {
-    "ComputeCapabilityMajor": 9,
-    "ComputeCapabilityMinor": 0,
-    "MultiProcessorCount": 100,
-    "L2CacheSize": 60 * 2**20,
-    "ClockRate": 1785000,
-    "MemoryClockRate": 3201000,
-    "GlobalMemoryBusWidth": 6144,
-    "MaxSharedMemoryPerBlockOptin": 232448,
-    "MaxSharedMemoryPerMultiprocessor": 233472,
-    "MaxThreadsPerMultiProcessor": 2048,
-    "MaxBlocksPerMultiprocessor": 32,
-    "MaxRegistersPerMultiprocessor": 65536,
-}
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +183,9 @@ def test_a_misuse_is_noticed(cupy, source, wrong):
 def test_a_device_row_needs_no_attribute_that_cupy_does_not_give(cupy):
     prefix = "cudaDevAttr"
     known = {name.removeprefix(prefix) for name in dir(cupy.cuda.runtime) if name.startswith(prefix)}
-    given = {name: size for name, size in _ATTRIBUTES.items() if name in known}
+    assert known >= device_attributes.OTHERS.keys()
+    wanted = device_attributes.ATTRIBUTES | {"MultiProcessorCount": 100}
+    given = {name: size for name, size in wanted.items() if name in known}
     properties = {"name": b"NVIDIA Something", "totalGlobalMem": 1 << 30, "major": 9, "minor": 0}
     cuda = SimpleNamespace(
         Device=lambda gpu: SimpleNamespace(id=gpu, use=lambda: None, attributes=given, pci_bus_id="0000:01:00.0"),

@@ -1,7 +1,6 @@
 """The arms that candidates are compared with, over libraries that are pretended: who is called how, and with what."""
 
 import math
-import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from needs import cpp_compiler
 
 from measurements.runners import cublas
 from measurements.runners.cuda_library import OTHERS, baseline_call
@@ -113,9 +113,7 @@ int cublasGemmStridedBatchedEx(void* h, int ta, int tb, int m, int n, int k, con
 
 @pytest.fixture(scope="module")
 def cublas_file(tmp_path_factory):
-    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("no host C++ compiler")
+    compiler = cpp_compiler()
     folder = tmp_path_factory.mktemp("cublas")
     (folder / "cublas.cpp").write_text(f'extern "C" {{\n{CUBLAS}\n}}\n')
     command = [

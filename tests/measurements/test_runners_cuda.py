@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from device_attributes import ATTRIBUTES
 
 from measurements.compile import CompileCache, CompilePool
 from measurements.measurement import Status
@@ -289,22 +290,6 @@ def test_references_are_computed_once_and_removed():
     folder = Path(paths["reference"]["out"]).parent
     assert not folder.exists()
     references.close()
-
-
-ATTRIBUTES = {
-    "ComputeCapabilityMajor": 9,
-    "ComputeCapabilityMinor": 0,
-    "MultiProcessorCount": 132,
-    "L2CacheSize": 60 * 2**20,
-    "ClockRate": 1785000,
-    "MemoryClockRate": 3201000,
-    "GlobalMemoryBusWidth": 6144,
-    "MaxSharedMemoryPerBlockOptin": 232448,
-    "MaxSharedMemoryPerMultiprocessor": 233472,
-    "MaxThreadsPerMultiProcessor": 2048,
-    "MaxBlocksPerMultiprocessor": 32,
-    "MaxRegistersPerMultiprocessor": 65536,
-}
 
 
 def test_a_known_product_is_its_row_and_a_slice_of_it_has_its_own_size():

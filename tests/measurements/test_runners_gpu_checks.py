@@ -1,11 +1,11 @@
 """The kernels that check a candidate's numbers and its manners, run on the host by one thread."""
 
 import math
-import shutil
 import subprocess
 
 import numpy as np
 import pytest
+from needs import cpp_compiler
 
 from measurements.runners import gpu_checks
 
@@ -60,9 +60,7 @@ int main(int, char** a) {
 @pytest.fixture(scope="module")
 def host_checks(tmp_path_factory):
     """The checking kernels as a host program of one thread: (kind, arrays, numbers) -> report."""
-    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("no host C++ compiler")
+    compiler = cpp_compiler()
     folder = tmp_path_factory.mktemp("checks")
     (folder / "checks.cpp").write_text(HOST + gpu_checks.KERNEL.source + MAIN)
     command = [compiler, "-std=c++17", "-O1", "-w", "-o", str(folder / "checks"), str(folder / "checks.cpp")]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -211,7 +212,7 @@ class BoostedModel:
     def save(self, path: str | Path) -> None:
         """Write the model as one JSON file; another process sees the old file or the whole new one."""
         target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
         try:
             temporary.write_text(json.dumps(self.to_json()), encoding="utf-8")
             temporary.replace(target)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -214,3 +215,12 @@ def test_whole_problems_are_held_out_once_there_are_five() -> None:
     few = held_out_rows(np.repeat(np.arange(2), 10), 0.2, seed=1)
     assert few.sum() == 4
     assert (held_out_rows(codes, 0.2, seed=1) == mask).all()
+
+
+def test_threads_that_save_at_a_time_leave_one_whole_model(tmp_path: Path) -> None:
+    x, seconds = kernels(60, 1)
+    model = BoostedModel.fit(x, seconds, settings=QUICK)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: model.save(tmp_path / "model.json"), range(80)))
+    assert BoostedModel.load(tmp_path / "model.json") == model
+    assert [path.name for path in tmp_path.iterdir()] == ["model.json"]

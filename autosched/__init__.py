@@ -16,11 +16,11 @@ from autosched.version import VERSION
 if TYPE_CHECKING:
     from autosched.database import Database
     from autosched.tuner import tune
-    from search_spaces.copy import Copy
-    from search_spaces.matmul import Matmul
-    from search_spaces.matvec import Matvec
-    from search_spaces.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
-    from search_spaces.transpose import Transpose
+    from search_spaces.operators.copy import Copy
+    from search_spaces.operators.matmul import Matmul
+    from search_spaces.operators.matvec import Matvec
+    from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+    from search_spaces.operators.transpose import Transpose
 
 __version__ = VERSION
 __all__ = [
@@ -38,15 +38,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Copy": "search_spaces.copy",
+    "Copy": "search_spaces.operators.copy",
     "Database": "autosched.database",
-    "LayerNorm": "search_spaces.row_reduction",
-    "Matmul": "search_spaces.matmul",
-    "Matvec": "search_spaces.matvec",
-    "Reduce": "search_spaces.row_reduction",
-    "RmsNorm": "search_spaces.row_reduction",
-    "Softmax": "search_spaces.row_reduction",
-    "Transpose": "search_spaces.transpose",
+    "LayerNorm": "search_spaces.operators.row_reduction",
+    "Matmul": "search_spaces.operators.matmul",
+    "Matvec": "search_spaces.operators.matvec",
+    "Reduce": "search_spaces.operators.row_reduction",
+    "RmsNorm": "search_spaces.operators.row_reduction",
+    "Softmax": "search_spaces.operators.row_reduction",
+    "Transpose": "search_spaces.operators.transpose",
     "tune": "autosched.tuner",
 }
 

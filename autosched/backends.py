@@ -16,11 +16,11 @@ from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_count, cuda_device
 from measurements.runners.estimate import EstimateRunner
 from measurements.runners.replay import ReplayRunner
-from search_spaces.devices import Device, UnknownDevice
-from search_spaces.devices import device as device_row
-from search_spaces.family import family
-from search_spaces.problem import Problem, whole_number
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import Device, UnknownDevice
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.problem import Problem, whole_number
+from search_spaces.spaces.schedule import Schedule
 
 BACKENDS = ("auto", "cuda", "estimate", "replay")
 DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
@@ -200,6 +200,6 @@ class Estimate:
     device: Device
 
     def __call__(self, candidate: Candidate, resources: Resources) -> float:
-        work = family(candidate.problem.family).work(candidate.problem, candidate.schedule, self.device)
+        work = family(candidate.problem.family).counts(candidate.problem, candidate.schedule, self.device)
         spilled = resources.spill_store_bytes + resources.spill_load_bytes
         return predict(work, self.device, registers=resources.registers, spill_bytes=spilled)

@@ -6,10 +6,10 @@ from functools import cache
 from importlib import resources
 
 from measurements.kernel import Kernel
-from search_spaces.devices import Device
-from search_spaces.family import KernelConfig, family
-from search_spaces.problem import Operand, Problem
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import KernelConfig, family
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Operand, Problem
+from search_spaces.spaces.schedule import Schedule
 
 
 @cache

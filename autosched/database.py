@@ -11,9 +11,9 @@ from measurements.kernel import Kernel
 from measurements.measurement import Provenance
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.devices import Device, UnknownDevice
-from search_spaces.devices import device as device_row
-from search_spaces.problem import Problem
+from search_spaces.hardware.devices import Device, UnknownDevice
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.problem import Problem
 
 if TYPE_CHECKING:
     from autosched.runtime import LoadedKernel

@@ -13,7 +13,7 @@ import numpy as np
 
 from measurements.kernel import Kernel
 from measurements.record import Record
-from search_spaces.problem import Operand
+from search_spaces.operators.problem import Operand
 
 ALIGNMENT = 16  # bytes: the widest access of any kernel; what cupy and torch allocate starts at multiples of 256
 
@@ -62,7 +62,7 @@ class LoadedKernel:
         self._gpu = int(self._cupy.cuda.Device().id)
         self._function = self._cupy.RawModule(path=str(cubin)).get_function(kernel.name)
         # The carveout between L1 and shared memory stays the driver's, which sets it for each kernel such that shared
-        # memory does not limit its occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
+        # memory does not limit its occupancy (CUDA C++ Programming Prior, compute capability 7.x, Shared Memory).
         if kernel.dynamic_shared_bytes:
             self._function.max_dynamic_shared_size_bytes = kernel.dynamic_shared_bytes
         # By stream: launches on two streams must not share them. The per-thread default stream has one handle in every

@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from autosched import backends, codegen, finals
+from autosched import backends, codegen, remeasurement
 from autosched.search import Sampler, check
 from autosched.search import sampler as make_sampler
-from autosched.search.guide import AnalyticGuide
+from autosched.search.prior import AnalyticPrior
 from autosched.verify import verify_one
 from autosched.version import VERSION
 from measurements.emulator import HostCompilerMissing, HostFailure, check_host
@@ -30,12 +30,12 @@ from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record, canonical_json
 from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
-from search_spaces.devices import Device
-from search_spaces.family import family
-from search_spaces.problem import Problem, whole_number
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
-from search_spaces.subset import Subset
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem, whole_number
+from search_spaces.spaces.recorded_space import RecordedSpace
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
 BATCH_PER_GPU = 8  # at least: the last ones of a batch leave the other GPUs waiting
@@ -127,7 +127,7 @@ class TuneResult:
     """``trials`` are the records of this run, ``best`` is the best of the database, both of one provenance; ``best`` is
     None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
     left. ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
-    ``final`` is how the fastest did in turns, where the backend can do that; its candidates are ``finalists``.
+    ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
     """
 
     problem: Problem
@@ -141,8 +141,8 @@ class TuneResult:
     exhausted: bool = False
     interrupted: bool = False
     stopped: str = ""
-    final: finals.Final | None = None
-    finalists: tuple[Schedule, ...] = ()
+    remeasured: remeasurement.Remeasurement | None = None
+    entrants: tuple[Schedule, ...] = ()
 
     @property
     def ok(self) -> int:
@@ -190,7 +190,7 @@ def tune(
         _refuse_too_large(problem, chosen.device)
         space = family(problem.family).space(problem, chosen.device)
         if chosen.schedules is not None:
-            space = Subset(space, chosen.schedules)
+            space = RecordedSpace(space, chosen.schedules)
         space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
         verifier, note = _verifier(chosen) if verify else (None, "")
         if chosen.pool is not None:
@@ -208,7 +208,7 @@ def tune(
                 chosen.device,
                 chosen.runner,
                 store,
-                make_sampler(sampler, space, seed=seed, guide=AnalyticGuide(problem, chosen.device)),
+                make_sampler(sampler, space, seed=seed, prior=AnalyticPrior(problem, chosen.device)),
                 seed=seed,
                 space_version=space.fingerprint,
                 verifier=verifier,
@@ -225,7 +225,7 @@ class Tuner:
 
     ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve. ``verifier`` judges each new
     best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
-    between finalists that are as fast as each other.
+    between entrants that are as fast as each other.
     """
 
     def __init__(
@@ -267,8 +267,8 @@ class Tuner:
         self._started = 0.0
 
     def run(self, trials: int, seconds: float = math.inf, final_seconds: float = math.inf) -> TuneResult:
-        """Try ``trials`` more schedules, asking for none after ``seconds``, and hold a final where that can be, which
-        adds no rounds after ``final_seconds``.
+        """Try ``trials`` more schedules, asking for none after ``seconds``, then re-measure the fastest where
+        the backend can, adding no rounds after ``final_seconds``.
 
         Raises StoreError where the database refuses a record.
         """
@@ -277,7 +277,7 @@ class Tuner:
         provenance = self._runner.provenance
         earlier = self._store.trials(self._problem, self._device.name, provenance)
         self._best = self._store.best(self._problem, self._device.name, provenance)
-        tried = len({record.schedule for record in earlier})  # a final is no trial
+        tried = len({record.schedule for record in earlier})  # re-measuring is no trial
         there = f"{tried} {_plural(tried, 'trial')} of this problem on {self._device.name} ({provenance})"
         lines = (*self._lines, f"{self._store.name} holds {there}; {trials} more to go")
         if self._observer is not None:
@@ -285,15 +285,15 @@ class Tuner:
             self._observer.started(start)
         exhausted = interrupted = False
         stopped = ""
-        final: finals.Final | None = None
-        finalists: tuple[Candidate, ...] = ()
+        remeasured: remeasurement.Remeasurement | None = None
+        entrants: tuple[Candidate, ...] = ()
         try:
             self._fingerprint = self._runner.fingerprint()
             self._restore(earlier)
             exhausted = self._search(seconds)
             if isinstance(self._runner, Comparing):
-                finalists = self._finalists()
-                final = self._hold(self._runner, finalists, final_seconds) if finalists else None
+                entrants = self._entrants()
+                remeasured = self._remeasure(self._runner, entrants, final_seconds) if entrants else None
         except KeyboardInterrupt:
             interrupted = True
         except RunnerStopped as error:
@@ -312,8 +312,8 @@ class Tuner:
             exhausted=exhausted,
             interrupted=interrupted,
             stopped=stopped,
-            final=final,
-            finalists=tuple(candidate.schedule for candidate in finalists) if final is not None else (),
+            remeasured=remeasured,
+            entrants=tuple(candidate.schedule for candidate in entrants) if remeasured is not None else (),
         )
 
     def _restore(self, earlier: Sequence[Record]) -> None:
@@ -367,18 +367,18 @@ class Tuner:
                     return False
         return asked < self._wanted
 
-    def _finalists(self) -> tuple[Candidate, ...]:
-        """The best, the winner of the last final, and the fastest others; kernels are those of today, each once."""
+    def _entrants(self) -> tuple[Candidate, ...]:
+        """The best, the winner of the last re-measurement, and the fastest others, each kernel once."""
         if self._best is None or self._best.seconds is None:
             return ()
-        fingerprint, bar = canonical_json(self._fingerprint), finals.WITHIN * self._best.seconds
+        fingerprint, bar = canonical_json(self._fingerprint), remeasurement.WITHIN * self._best.seconds
         trials = self._store.trials(self._problem, self._device.name, self._runner.provenance)
         newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
         fast = sorted((r.seconds, i, r) for i, r in enumerate(newest.values()) if r.seconds and r.seconds <= bar)
         found: dict[str, Candidate] = {}
         winners = [r.schedule for r in trials if r.rank == 1][-1:]
         for schedule in dict.fromkeys([self._best.schedule, *winners, *(record.schedule for _, _, record in fast)]):
-            if len(found) == finals.FINALISTS:
+            if len(found) == remeasurement.MOST_ENTRANTS:
                 break
             try:
                 kernel = self._generate(self._problem, schedule, self._device)
@@ -388,28 +388,30 @@ class Tuner:
                 found.setdefault(kernel.digest, Candidate(self._problem, schedule, kernel))
         return tuple(found.values())
 
-    def _hold(self, runner: Comparing, finalists: Sequence[Candidate], seconds: float) -> finals.Final:
-        """Time the finalists in turns and store what came of it: losers first, so that the winner is the last word."""
-        complexity = [self._complexity(c.schedule) for c in finalists]
-        final = finals.hold(runner, finalists, complexity, seconds=seconds)
+    def _remeasure(
+        self, runner: Comparing, entrants: Sequence[Candidate], seconds: float
+    ) -> remeasurement.Remeasurement:
+        """Time the entrants in turns and store what came of it: losers first, so that the winner is the last word."""
+        complexity = [self._complexity(c.schedule) for c in entrants]
+        remeasured = remeasurement.remeasure(runner, entrants, complexity, seconds=seconds)
         provenance = self._runner.provenance
-        rows: list[tuple[finals.Place, int | None]] = [(place, None) for place in final.failed]
-        rows += reversed([(place, rank) for rank, place in enumerate(final.places, 1)])
+        rows: list[tuple[remeasurement.Standing, int | None]] = [(place, None) for place in remeasured.failed]
+        rows += reversed([(place, rank) for rank, place in enumerate(remeasured.standings, 1)])
         for place, rank in rows:
-            candidate, arm = finalists[place.position], place.arm
+            candidate, entrant = entrants[place.position], place.entrant
             known = self._known.get(candidate.kernel.digest)
             measurement = Measurement(
-                arm.status,
+                entrant.status,
                 provenance,
-                f"in the final: {arm.reason}" if rank is None else "",
+                f"re-measured: {entrant.reason}" if rank is None else "",
                 timing=Timing.of(place.seconds) if rank is not None else None,
-                error=arm.error,
+                error=entrant.error,
                 resources=None if known is None else known.resources,
-                clock_mhz=arm.clock_mhz,
+                clock_mhz=entrant.clock_mhz,
             )
             self._store.append(self._record(candidate.schedule, candidate.kernel.digest, measurement, rank))
         self._best = self._store.best(self._problem, self._device.name, provenance)
-        return final
+        return remeasured
 
     def _proposal(self, schedule: Schedule) -> _Proposal:
         try:

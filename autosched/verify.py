@@ -12,11 +12,11 @@ from autosched.codegen import generate
 from measurements.compile import usable_cores
 from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
 from measurements.verification import check
-from search_spaces.devices import Device
-from search_spaces.dtypes import FloatArray
-from search_spaces.family import family
-from search_spaces.problem import Array, Problem
-from search_spaces.schedule import Schedule
+from search_spaces.arrays import FloatArray
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Array, Problem
+from search_spaces.spaces.schedule import Schedule
 
 # A problem up to these sizes is emulated as it is, a larger one is cut to a few tiles.
 EMULATED_FLOPS = 2.0 * 256**3
@@ -65,7 +65,7 @@ class Verification:
 def emulated_problem(problem: Problem, schedule: Schedule) -> Problem:
     """``problem`` if it is small, else cut to a few tiles of ``schedule`` with the same remainders."""
     small = problem.flops <= EMULATED_FLOPS and problem.min_bytes <= EMULATED_BYTES
-    return problem if small else family(problem.family).shrink(problem, schedule)
+    return problem if small else family(problem.family).proxy(problem, schedule)
 
 
 def verify_one(

@@ -22,10 +22,10 @@ from typing import Any
 from autosched.codegen import generate
 from measurements.emulator import EmulationJob, emulate, emulate_many, host_compiler
 from measurements.emulator.build import runner
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matmul.problem import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 H200 = device("h200")
 

@@ -45,7 +45,7 @@ import numpy as np
 from autosched import codegen
 from autosched.search import Sampler
 from autosched.search.evolution import EvolutionSampler, boosted_trees
-from autosched.search.guide import AnalyticGuide
+from autosched.search.prior import AnalyticPrior
 from autosched.tuner import Generate, Tuner, TuneResult, simplicity
 from autosched.version import VERSION
 from benchmarks import gpu_tests
@@ -57,19 +57,19 @@ from measurements.emulator import HostFailure, check_host, emulate
 from measurements.measurement import Measurement, Status
 from measurements.record import Record
 from measurements.recording import Recording
-from measurements.runners.base import Arm, Candidate, RunnerStopped
+from measurements.runners.base import Candidate, Entrant, RunnerStopped
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.runners.cuda_library import OTHERS
 from measurements.timing import Ratio, verdict
 from measurements.worker import Worker, WorkerDied, WorkerTimeout
-from search_spaces.devices import Device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
-from search_spaces.matvec.problem import Matvec
-from search_spaces.problem import Problem
-from search_spaces.row_reduction.problem import Reduce, RmsNorm, Softmax
-from search_spaces.schedule import Schedule
-from search_spaces.transpose.problem import Transpose
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.schedule import Schedule
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
@@ -80,7 +80,7 @@ PARTS = tuple(SHARES)
 RESERVE = 0.03  # for writing the last results
 LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
 REPORT_SECONDS = 5.0  # for tests that are stopped to say what has failed so far
-FINAL_SHARE = 0.25  # of a shape's time, for the final and the comparison
+FINAL_SHARE = 0.25  # of a shape's time, for the remeasured and the comparison
 MATMUL_ARMS = ("torch", "triton")  # beside the library, which bounds more than a copy does
 OTHER_ARMS = OTHERS
 
@@ -259,8 +259,8 @@ class Benchmark:
             return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
         return row | _agreement(problem, inputs, ran, emulated.outputs)
 
-    def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, arms: tuple[str, ...]) -> None:
-        """Tune each shape in an equal part of what time is left, and compare it with the library and ``arms``."""
+    def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, entrants: tuple[str, ...]) -> None:
+        """Tune each shape in an equal part of what time is left, and compare it with the library and ``entrants``."""
         least = min(LEAST_SECONDS, 0.1 * self.plan.seconds)
         for i, (purpose, problem) in enumerate(shapes):
             left = until - time.monotonic()
@@ -269,14 +269,14 @@ class Benchmark:
                 self._leave_out(f"{_named(purpose, problem)}: no time was left")
                 continue
             self._say(f"{_named(purpose, problem)}, for {seconds:.0f} s")
-            row = self._shape(purpose, problem, seconds, arms)
+            row = self._shape(purpose, problem, seconds, entrants)
             for why in self.runner.cpu_references:
                 self._leave_out(f"references on the GPU (the CPU computes them): {why}")
             self.results["shapes"].append(row)
             self._write()
             print(f"    {_line(row)}", flush=True)
 
-    def _shape(self, purpose: str, problem: Problem, seconds: float, arms: tuple[str, ...]) -> dict[str, Any]:
+    def _shape(self, purpose: str, problem: Problem, seconds: float, entrants: tuple[str, ...]) -> dict[str, Any]:
         began = time.monotonic()
         path = self.plan.out / f"trials-{len(self.results['shapes'])}.jsonl"
         journal = Journal(path)
@@ -288,7 +288,7 @@ class Benchmark:
             if result.interrupted:
                 raise KeyboardInterrupt
             if result.best is not None:
-                row["compared"] = self._compared(result, arms)
+                row["compared"] = self._compared(result, entrants)
             row["seconds"] = time.monotonic() - began
             return row
         finally:
@@ -297,9 +297,9 @@ class Benchmark:
 
     def _tuned(self, problem: Problem, seconds: float, journal: Journal) -> TuneResult:
         space = family(problem.family).space(problem, self.device)
-        guide = AnalyticGuide(problem, self.device)
+        prior = AnalyticPrior(problem, self.device)
         fit = boosted_trees(self.plan.seed, 1) if self._learned else None
-        sampler: Sampler = EvolutionSampler(space, self.plan.seed, fit=fit, guide=guide)
+        sampler: Sampler = EvolutionSampler(space, self.plan.seed, fit=fit, prior=prior)
         tuner = Tuner(
             problem,
             self.device,
@@ -322,26 +322,32 @@ class Benchmark:
             "failures": result.failures,
             "best": None if result.best is None else result.best.to_json(),
             "screened": min((r.seconds for r in result.trials if r.seconds is not None), default=None),
-            "final": None,
+            "remeasured": None,
             "compared": {},
         }
-        if result.final is not None:
-            final = result.final
-            row["final"] = {"clear": final.clear, "rounds": final.rounds, "finalists": len(final.places)}
-            row["final"]["failed"] = [f"{p.arm.status.value}: {p.arm.reason}" for p in final.failed]
+        if result.remeasured is not None:
+            remeasured = result.remeasured
+            row["remeasured"] = {
+                "clear": remeasured.clear,
+                "rounds": remeasured.rounds,
+                "entrants": len(remeasured.standings),
+            }
+            row["remeasured"]["failed"] = [f"{p.entrant.status.value}: {p.entrant.reason}" for p in remeasured.failed]
         if result.best is not None and result.best.seconds is not None:
             row["flops_per_second"] = problem.flops / result.best.seconds
             row["bytes_per_second"] = problem.min_bytes / result.best.seconds
         return row
 
-    def _compared(self, result: TuneResult, arms: tuple[str, ...]) -> dict[str, Any]:
-        """The winner in turns with the library and ``arms``: its time over theirs. Says which there are none of."""
+    def _compared(self, result: TuneResult, entrants: tuple[str, ...]) -> dict[str, Any]:
+        """The winner in turns with the library and ``entrants``: its time over theirs. Says which there are none of."""
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem
         candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
-        winner, *others = self.runner.compare([candidate], rounds=self.plan.rounds, library=True, others=arms)
-        compared = {name: _against(winner, arm) for name, arm in zip(("library", *arms), others, strict=True)}
+        winner, *others = self.runner.compare([candidate], rounds=self.plan.rounds, library=True, others=entrants)
+        compared = {
+            name: _against(winner, entrant) for name, entrant in zip(("library", *entrants), others, strict=True)
+        }
         for name, found in compared.items():
             if found["ratio"] is None:
                 self._leave_out(f"the comparison with {name}: {found['reason']}")
@@ -409,8 +415,8 @@ class Benchmark:
             same, bits = (sum(bool(row.get(k)) for row in r["agreement"]) for k in ("agrees", "same_bits"))
             lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
         lines.append("")
-        arms = tuple(f"/{name}" for name in ("library", *OTHERS))
-        head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *arms, "clear")
+        entrants = tuple(f"/{name}" for name in ("library", *OTHERS))
+        head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *entrants, "clear")
         rows = [head, *(_cells(row) for row in r["shapes"])]
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         for row in rows:
@@ -454,10 +460,10 @@ def _most(error: Any, tolerance: Any) -> float:
     return float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0))
 
 
-def _against(winner: Arm, other: Arm) -> dict[str, Any]:
-    for arm in (winner, other):
-        if arm.status is not Status.OK:
-            return {"ratio": None, "reason": arm.reason}
+def _against(winner: Entrant, other: Entrant) -> dict[str, Any]:
+    for entrant in (winner, other):
+        if entrant.status is not Status.OK:
+            return {"ratio": None, "reason": entrant.reason}
     ratio = Ratio.paired(winner.seconds, other.seconds)
     median = statistics.median(other.seconds)
     return {"ratio": dataclasses.asdict(ratio), "verdict": verdict(ratio).value, "seconds": median, "reason": ""}
@@ -491,7 +497,7 @@ def _named(purpose: str, problem: Problem) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    best, final = row["best"], row["final"]
+    best, remeasured = row["best"], row["remeasured"]
     failed = sum(row["failures"].values())
     short = _short(family(row["problem"]["family"]).problem_from_json(row["problem"]))
     if best is None:
@@ -508,7 +514,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['flops_per_second'] / 1e12:.1f}",
         f"{row['bytes_per_second'] / 1e9:.0f}",
         *ratios,
-        "-" if final is None else "yes" if final["clear"] else "no",
+        "-" if remeasured is None else "yes" if remeasured["clear"] else "no",
     )
 
 

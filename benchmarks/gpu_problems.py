@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from search_spaces.family import Family, families
-from search_spaces.matmul import Matmul
-from search_spaces.matvec.problem import Matvec
-from search_spaces.problem import Problem
-from search_spaces.row_reduction.problem import Reduce, RmsNorm, Softmax
-from search_spaces.transpose.problem import Transpose
+from search_spaces.catalogue import Family, families
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
 
 T = TypeVar("T")
 

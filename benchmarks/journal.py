@@ -10,7 +10,7 @@ from pathlib import Path
 
 from measurements.measurement import Provenance, Status
 from measurements.record import Record
-from search_spaces.problem import Problem
+from search_spaces.operators.problem import Problem
 
 
 def read(path: Path) -> tuple[Record, ...]:
@@ -44,7 +44,7 @@ class Journal:
         return [r for r in self.records if (r.problem_key, r.device, r.provenance) == wanted]
 
     def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None:
-        """The winner of the last final, if there was one; else the fastest by the median of its times."""
+        """The winner of the last remeasured, if there was one; else the fastest by the median of its times."""
         trials = self.trials(problem, device, provenance)
         wrong = {r.kernel_digest for r in trials if r.status is Status.WRONG_RESULT}
         ok = [r for r in trials if r.ok and r.kernel_digest not in wrong]

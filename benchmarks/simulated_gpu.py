@@ -48,10 +48,10 @@ class SimulatedGpu:
                 log.write(f"{began} {time.monotonic()} {self._gpu}\n")
             return answer(request["kernel"])
         if request["op"] == "compare":
-            arms = [answer(kernel) for kernel in request["kernels"]] + [answer({}) for _ in request["baselines"]]
-            for arm in arms:
-                arm["seconds"] = arm["seconds"][:1] * request["rounds"]
-            return {"status": "ok", "arms": arms}
+            entrants = [answer(kernel) for kernel in request["kernels"]] + [answer({}) for _ in request["baselines"]]
+            for entrant in entrants:
+                entrant["seconds"] = entrant["seconds"][:1] * request["rounds"]
+            return {"status": "ok", "entrants": entrants}
         return {}
 
 
@@ -64,7 +64,7 @@ def right_outputs(prepared: dict[str, Any], folder: str) -> dict[str, str]:
     """Files with what a right kernel computes, by the outputs' names."""
     import numpy as np  # here, because nothing else needs it
 
-    from search_spaces.family import problem_from_json
+    from search_spaces.catalogue import problem_from_json
 
     problem = problem_from_json(prepared["problem"])
     reference = problem.reference(problem.random_inputs(prepared["seed"]))

@@ -24,13 +24,14 @@ from statistics import median
 import numpy as np
 from kernel_tuner.searchspace import Searchspace
 
-from search_spaces.columns import Columns
-from search_spaces.devices import device
-from search_spaces.matmul.problem import Matmul
-from search_spaces.matmul.space import attributes, parameters, rules
-from search_spaces.parameters import ordinal
-from search_spaces.rules import BoolArray, Rule
-from search_spaces.space import Space
+from search_spaces.arrays import BoolArray
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.parameters import ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.matmul.space import attributes, parameters, rules
 
 REPEATS = 3
 MAX_THREADS = 1024  # Kernel Tuner applies it to parameters called block_size_x and so on; there are none here

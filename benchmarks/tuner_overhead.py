@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.search import sampler
-from autosched.search.guide import AnalyticGuide
+from autosched.search.prior import AnalyticPrior
 from autosched.tuner import Tuner
 from benchmarks.logged_compiler import LOG as COMPILE_LOG
 from benchmarks.logged_compiler import MODULE as COMPILER
@@ -42,9 +42,9 @@ from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda import CudaRunner
 from measurements.store import Store
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
 
 H200 = device("h200")
 PROBLEM = Matmul(m=4096, n=4096, k=4096)
@@ -73,7 +73,7 @@ class Instant:
 def tune(runner: Runner, database: Path, trials: int, seed: int) -> tuple[float, float, int]:
     """(wall seconds of the search, seconds of the processor, trials with a time)."""
     space = family("matmul").space(PROBLEM, H200)
-    made = sampler("evolution", space, seed=seed, guide=AnalyticGuide(PROBLEM, H200))
+    made = sampler("evolution", space, seed=seed, prior=AnalyticPrior(PROBLEM, H200))
     made.ask(0)  # what is built once, the tables of the space and the libraries, is no cost of a trial
     space.sample(1, 0)
     with Store.open(database) as store:

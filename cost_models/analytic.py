@@ -35,13 +35,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from search_spaces.devices import Device, occupancy
-from search_spaces.work import Unit, Work
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from search_spaces.arrays import FloatArray, IntArray
+from search_spaces.hardware.cost_counts import CostCounts, Unit
+from search_spaces.hardware.devices import Device, occupancy
 
 # A published wmma matmul reaches at most 0.21x of cuBLAS on H100 where mma.sync reaches 0.65-0.8x (repository
 # blackwell-tensorcore-kernels): fragment loads and stores through opaque layouts. This rate puts a well tuned wmma
@@ -80,7 +77,7 @@ class Analysis:
     seconds: FloatArray
 
 
-def predict(work: Work, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> float:
+def predict(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> float:
     """Seconds of one launch. ``registers`` and ``spill_bytes`` (stores plus loads) per thread as the compiler reports.
 
     Without ``registers``, the estimate in ``work`` counts, and what it asks beyond the device's limits counts as
@@ -91,7 +88,7 @@ def predict(work: Work, device: Device, *, registers: int | None = None, spill_b
 
 
 def analyse(
-    works: Sequence[Work],
+    works: Sequence[CostCounts],
     device: Device,
     *,
     registers: Sequence[int] | IntArray | None = None,
@@ -165,7 +162,7 @@ def analyse(
 class _Counts:
     """The fields of n works as arrays, checked."""
 
-    def __init__(self, works: Sequence[Work]) -> None:
+    def __init__(self, works: Sequence[CostCounts]) -> None:
         table = np.array(
             [
                 (
@@ -178,9 +175,9 @@ class _Counts:
             dtype=np.float64,
         ).reshape(len(works), 15)
         if not (np.isfinite(table) & (table >= 0)).all():
-            raise ValueError("every count of a Work must be finite and not negative")
+            raise ValueError("every count of a CostCounts must be finite and not negative")
         if (table[:, [0, 1, 4, 5, 13]] < 1).any():
-            raise ValueError("a Work needs at least one block, thread, iteration, stage and launch")
+            raise ValueError("a CostCounts needs at least one block, thread, iteration, stage and launch")
         integers = table[:, :6].astype(np.int64)
         self.blocks, self.threads, self.shared_bytes, self.registers, self.iterations, self.stages = integers.T
         self.flops, self.instructions, self.shared_wavefronts = table[:, 6], table[:, 7], table[:, 8]
@@ -197,7 +194,7 @@ def unit_rate(device: Device, unit: Unit, operand_dtype: str) -> float:
     return rate * WMMA_FRACTION if unit == "wmma" else rate
 
 
-def _rates(works: Sequence[Work], device: Device) -> FloatArray:
+def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
     kinds = {(w.unit, w.operand_dtype) for w in works}
     rates = {kind: unit_rate(device, *kind) for kind in kinds}
     return np.array([rates[w.unit, w.operand_dtype] for w in works], dtype=np.float64)

@@ -29,8 +29,8 @@ import xgboost
 
 from cost_models.evaluation import group_codes
 from cost_models.features import FEATURE_VERSION
+from search_spaces.arrays import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float32]
 
 FORMAT = "autosched boosted cost model"

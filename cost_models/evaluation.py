@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from search_spaces.arrays import FloatArray
 
 _PAIR_CELLS = 1 << 22  # comparisons held in memory at a time
 

@@ -23,14 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cost_models.analytic import LAUNCH_SECONDS, Analysis, analyse, unit_rate
-from search_spaces.devices import Device
-from search_spaces.family import family
-from search_spaces.problem import Problem
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
-from search_spaces.work import Work
+from search_spaces.arrays import FloatArray
+from search_spaces.catalogue import family
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 
-FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float32]
 
 FEATURE_VERSION = 1
@@ -72,7 +72,7 @@ class Batch:
 
     problem: Problem
     device: Device
-    works: tuple[Work, ...]
+    works: tuple[CostCounts, ...]
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -237,7 +237,7 @@ def features(problem: Problem, schedules: Sequence[Schedule], device: Device) ->
     space = row.space(problem, device)
     derived = space.prepare(schedules)  # each work asks for the attributes of its schedule
     names, parts = _schedule_columns(space, schedules, derived)
-    works = tuple(row.work(problem, schedule, device) for schedule in schedules)
+    works = tuple(row.counts(problem, schedule, device) for schedule in schedules)
     batch = Batch(problem, device, works)
     fixed = np.empty((len(schedules), len(FEATURES)), dtype=np.float32)
     for i, feature in enumerate(FEATURES):

@@ -20,7 +20,7 @@ from measurements.kernel import Kernel
 from measurements.measurement import Resources, Status
 from measurements.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
 from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
-from search_spaces.devices import Device, occupancy
+from search_spaces.hardware.devices import Device, occupancy
 
 __all__ = [
     "CompileCache",

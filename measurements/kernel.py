@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from search_spaces.problem import Operand
+from search_spaces.operators.problem import Operand
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
-from search_spaces.family import problem_from_json
-from search_spaces.problem import Problem
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import problem_from_json
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 
 _Kinds = type | tuple[type, ...]
 

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from measurements.measurement import Provenance, Status
 from measurements.record import Record, canonical_json
-from search_spaces.problem import Problem
+from search_spaces.operators.problem import Problem
 
 FORMAT = 1
 RECORDED = Path(__file__).resolve().parent / "recorded"

@@ -31,8 +31,8 @@ from measurements.foreign_text import first_line
 from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store_schema import SCHEMA_VERSION, TRIALS, StoreError, unreadable
-from search_spaces.family import problem_from_json
-from search_spaces.problem import Problem
+from search_spaces.catalogue import problem_from_json
+from search_spaces.operators.problem import Problem
 
 _IN_MEMORY = (None, "", ":memory:")
 _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Record
-from search_spaces.schedule import Schedule
+from search_spaces.spaces.schedule import Schedule
 
 SCHEMA_VERSION = 2
 APPLICATION = "autosched"

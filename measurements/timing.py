@@ -169,15 +169,15 @@ def choose(times: Sequence[Sequence[float]], complexity: Sequence[float], tie: f
     return Choice(winner, Verdict.AMBIGUOUS not in verdicts, ratios)
 
 
-def interleaved(arms: int, rounds: int) -> list[list[int]]:
-    """The order of the arms in each round: rotated, and every other time reversed, so that each meets each place.
+def interleaved(entrants: int, rounds: int) -> list[list[int]]:
+    """The order of the entrants in each round: rotated, and every other time reversed, so that each meets each place.
 
     What runs first in a round finds another clock and temperature than what runs last.
     """
     orders = []
     for r in range(rounds):
-        start = r // 2 % max(arms, 1)
-        order = [(start + i) % arms for i in range(arms)]
+        start = r // 2 % max(entrants, 1)
+        order = [(start + i) % entrants for i in range(entrants)]
         orders.append(order if r % 2 == 0 else order[::-1])
     return orders
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from search_spaces.dtypes import DType, FloatArray
-from search_spaces.problem import Array, Problem
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import DType
+from search_spaces.operators.problem import Array, Problem
 
 _CHUNK = 1 << 20  # elements compared at a time: the float64 temporaries stay in the cache
 

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from search_spaces.bank_conflicts import BANK_BYTES, BANKS, PHASE_BYTES, ideal_wavefronts, wavefronts
-from search_spaces.intrinsics import WARP
-from search_spaces.nested_layout import NestedLayout
-from search_spaces.shared_layout import SharedLayout
-from search_spaces.wg_map import WgMap
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.bank_conflicts import BANK_BYTES, BANKS, PHASE_BYTES, ideal_wavefronts, wavefronts
+from search_spaces.hardware.intrinsics import WARP
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.shared_layout import SharedLayout
+from search_spaces.layouts.wg_map import WgMap
 
-IntArray = npt.NDArray[np.int64]
 Colour = tuple[float, float, float]
 
 _LARGEST = 16384  # cells of one panel; more are no longer told apart, and an .svg of them is slow to open

@@ -20,8 +20,8 @@ from autosched.cli.verify import verify
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store import StoreError
-from search_spaces.family import families
-from search_spaces.space import EmptySpace
+from search_spaces.catalogue import families
+from search_spaces.spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -64,7 +64,7 @@ class _FamilyGroup(_Group):
 
 
 def build() -> typer.Typer:
-    """The whole command line; one subcommand for every family of ``search_spaces.family.families()``."""
+    """The whole command line; one subcommand for every family of ``search_spaces.catalogue.families()``."""
     app = typer.Typer(
         name="autosched",
         cls=_Group,

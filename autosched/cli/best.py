@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from autosched import report
+from autosched import formatting
 from autosched.cli.devices import device_option, target
 from autosched.cli.errors import NO, InputError, bad_input
 from autosched.cli.output import print_json, show, stdout_console
@@ -22,9 +22,9 @@ from autosched.cli.stored import refuse_unusable
 from autosched.database import device_name
 from measurements.record import Record
 from measurements.store import ProblemSummary, Store
-from search_spaces.devices import Device
-from search_spaces.family import AnyFamily
-from search_spaces.problem import Problem
+from search_spaces.catalogue import AnyFamily
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
 
 _ANSWER = ("device", "time", "rate", "trials", "provenance")
 
@@ -39,7 +39,7 @@ class Best:
     ok: int
 
     def to_json(self) -> dict[str, Any]:
-        return {**report.record_json(self.problem, self.record), "trials": self.trials, "ok": self.ok}
+        return {**formatting.record_json(self.problem, self.record), "trials": self.trials, "ok": self.ok}
 
 
 def best(
@@ -69,7 +69,7 @@ def best(
     if json:
         print_json({"database": store.name, "best": [b.to_json() for b in found]})
     if not found:
-        what = report.one_line(problem) if problem is not None else family.name
+        what = formatting.one_line(problem) if problem is not None else family.name
         where = f" on {device}" if device is not None else ""
         print(f"autosched: {store.name} holds no schedule that works for {what}{where}: tune it first", file=sys.stderr)
         return NO
@@ -119,32 +119,32 @@ def _show_each(console: Console, found: Sequence[Best]) -> None:
     for i, b in enumerate(found):
         if i:
             console.print()
-        console.print(f"{report.one_line(b.problem)} on {b.record.device}")
-        trials = f"{report.count(b.trials)} {b.record.provenance}, {report.count(b.ok)} of them ok"
-        show(console, report.facts([*report.record_facts(b.problem, b.record), ("trials", trials)]))
+        console.print(f"{formatting.one_line(b.problem)} on {b.record.device}")
+        trials = f"{formatting.count(b.trials)} {b.record.provenance}, {formatting.count(b.ok)} of them ok"
+        show(console, formatting.facts([*formatting.record_facts(b.problem, b.record), ("trials", trials)]))
         console.print()
-        show(console, report.decisions(b.record.schedule, console.width))
+        show(console, formatting.decisions(b.record.schedule, console.width))
 
 
 def _show_table(console: Console, found: Sequence[Best]) -> None:
     problems = [b.problem for b in found]
-    differing = report.differing_fields(problems)
-    same = [name for name in report.telling_fields(problems) if name not in differing]
+    differing = formatting.differing_fields(problems)
+    same = [name for name in formatting.telling_fields(problems) if name not in differing]
     first = problems[0].to_json()
     console.print(" ".join([problems[0].family, *(f"{name}={first[name]}" for name in same)]))
     answers = [_answer(b) for b in found]
     columns = [[str(b.problem.to_json()[name]) for b in found] for name in differing]
     wide = [max(map(len, (name, *column))) for name, column in zip(differing, columns, strict=True)]
-    answers_wide = sum(max(len(row[i]) for row in (_ANSWER, *answers)) + report.GAP for i in range(len(_ANSWER)))
+    answers_wide = sum(max(len(row[i]) for row in (_ANSWER, *answers)) + formatting.GAP for i in range(len(_ANSWER)))
     numbers = _ANSWER[1:-1]
-    if sum(w + report.GAP for w in wide) + answers_wide <= console.width:
-        made = report.table(*differing, *_ANSWER, right=(*differing, *numbers))
+    if sum(w + formatting.GAP for w in wide) + answers_wide <= console.width:
+        made = formatting.table(*differing, *_ANSWER, right=(*differing, *numbers))
         for i, answer in enumerate(answers):
             made.add_row(*(column[i] for column in columns), *answer)
     else:
-        made = report.table("problem", *_ANSWER, right=numbers, fold=("problem",))
+        made = formatting.table("problem", *_ANSWER, right=numbers, fold=("problem",))
         for problem, answer in zip(problems, answers, strict=True):
-            names = [name for name in report.telling_fields([problem]) if name in differing]
+            names = [name for name in formatting.telling_fields([problem]) if name in differing]
             made.add_row(" ".join(f"{name}={getattr(problem, name)}" for name in names), *answer)
     show(console, made)
 
@@ -152,5 +152,5 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
 def _answer(b: Best) -> tuple[str, ...]:
     seconds = b.record.seconds
     assert seconds is not None  # Store.best gives ok records only
-    rate = report.flop_rate(b.problem, seconds)
-    return b.record.device, report.time(seconds), rate, report.count(b.trials), b.record.provenance.value
+    rate = formatting.flop_rate(b.problem, seconds)
+    return b.record.device, formatting.time(seconds), rate, formatting.count(b.trials), b.record.provenance.value

@@ -7,7 +7,7 @@ import typer
 from autosched.backends import DEFAULT_DEVICE
 from autosched.cli.errors import InputError
 from measurements.runners.cuda import cuda_available, cuda_device
-from search_spaces.devices import DEVICES, Device, UnknownDevice, device
+from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device
 
 
 def device_option(default: str) -> Any:

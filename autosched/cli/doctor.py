@@ -22,7 +22,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from autosched import report
+from autosched import formatting
 from autosched.cli.output import print_json, stdout_console
 from autosched.version import VERSION
 from measurements.cache_folder import CacheUnusable, cache_root, check_writable
@@ -115,15 +115,17 @@ def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tupl
     python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     console.print(f"autosched {VERSION}, {python}")
     console.print()
-    gpus = [f"{g.name}, {report.size(g.memory_bytes)}, compute capability {g.compute_capability}" for g in cuda.gpus]
+    gpus = [
+        f"{g.name}, {formatting.size(g.memory_bytes)}, compute capability {g.compute_capability}" for g in cuda.gpus
+    ]
     rows = [("GPU", text) for text in gpus] or [("GPU", f"none answers: {cuda.reason}")]
     for part in parts:
         rows.append((part.name, ", ".join(text for text in (part.version or "none", part.note) if text)))
-    held = f"{report.count(cache.files)} files, {report.size(cache.bytes)}" if cache.files else "empty"
+    held = f"{formatting.count(cache.files)} files, {formatting.size(cache.bytes)}" if cache.files else "empty"
     rows.append(("cache", cache.problem or f"{cache.folder}: {held}"))
-    console.print(report.facts(rows))
+    console.print(formatting.facts(rows))
     console.print()
-    made = report.table("can run", "here", "", fold=("",))
+    made = formatting.table("can run", "here", "", fold=("",))
     for ability in abilities:
         made.add_row(ability.name, "yes" if ability.runs else "no", ability.note)
     console.print(made)
@@ -137,7 +139,7 @@ def _abilities(cuda: Cuda, nvrtc: Part, compiler: Part, cache: Cache) -> tuple[A
     if not cuda.gpus:
         no_measure = "needs an NVIDIA GPU" if cuda.cupy.version else f"needs an NVIDIA GPU and {_GET_CUDA}"
     recorded = installed()
-    problems = report.plural(sum(recorded.values()), "problem")
+    problems = formatting.plural(sum(recorded.values()), "problem")
     devices = ", ".join(f"{name} ({n})" for name, n in recorded.items())
     no_replay = "" if recorded else "no recordings are here: python -m measurements.recording FILE adds them"
     return (

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Column, Table
 
-from autosched import report
+from autosched import formatting
 
 PIPED_WIDTH = 120  # columns of a file or a pipe, unless COLUMNS says otherwise
 
@@ -45,7 +45,7 @@ def show(console: Console, made: Table) -> None:
 def _least_width(column: Column) -> int:
     texts = [str(text) for text in (column.header, *column.cells)]
     pieces = texts if column.no_wrap else [word for text in texts for word in text.split()]
-    return max(map(cell_len, pieces), default=0) + report.GAP
+    return max(map(cell_len, pieces), default=0) + formatting.GAP
 
 
 @contextmanager

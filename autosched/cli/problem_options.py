@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from autosched.cli.errors import STOPPED, InputError, bad_input, listed, shortened
-from search_spaces.family import AnyFamily, Option
-from search_spaces.problem import Problem
+from search_spaces.catalogue import AnyFamily, Option
+from search_spaces.operators.problem import Problem
 
 _PREFIX = "problem_"  # keeps names such as a matmul's "out" apart from the command's own parameters
 _METAVAR_WIDTH = 20  # longer lists of choices go into the help text

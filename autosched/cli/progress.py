@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from autosched import report
+from autosched import formatting
 from autosched.cli import interrupts
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Counter:
         """One more step is done."""
         self._done += 1
         rate = self._done / max(time.monotonic() - self._started, 1e-9)
-        pace = report.pace(rate, (self._total - self._done) / rate)
+        pace = formatting.pace(rate, (self._total - self._done) / rate)
         text = ", ".join(part for part in (pace, note) if part)
         if self._live is not None:
             self._live.update(self._task, completed=self._done, note=text)
@@ -116,7 +116,7 @@ class TuneDisplay:
         """The backend is chosen and the database is open."""
         self._start = start
         self._running.enter_context(interrupts.raised())
-        for line in (*start.lines, f"{report.one_line(start.problem)} on {start.device.name}"):
+        for line in (*start.lines, f"{formatting.one_line(start.problem)} on {start.device.name}"):
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
         if _redrawn(self._console):
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
@@ -141,13 +141,13 @@ class TuneDisplay:
         record = self._now.best if self._now is not None else self._start.best if self._start is not None else None
         if record is None or record.seconds is None or self._start is None:
             return "none yet"
-        rate = report.flop_rate(self._start.problem, record.seconds)
-        return f"{report.time(record.seconds)}, {rate}, {record.provenance.value}, record {record.id}"
+        rate = formatting.flop_rate(self._start.problem, record.seconds)
+        return f"{formatting.time(record.seconds)}, {rate}, {record.provenance.value}, record {record.id}"
 
     @property
     def _failed(self) -> str:
         counts = self._now.failures if self._now is not None else {}
-        return f"{sum(counts.values())}: {report.reasons(counts)}" if counts else "none"
+        return f"{sum(counts.values())}: {formatting.reasons(counts)}" if counts else "none"
 
     @property
     def _pace(self) -> str:
@@ -155,7 +155,7 @@ class TuneDisplay:
         if self._now is None or self._first is None or self._now.done - self._first.done < LEAST_TRIALS:
             return ""
         rate = (self._now.done - self._first.done) / max(self._now.seconds - self._first.seconds, 1e-9)
-        return report.pace(rate, (self._now.trials - self._now.done) / rate)
+        return formatting.pace(rate, (self._now.trials - self._now.done) / rate)
 
     def _draw(self) -> Table:
         done, total = (self._now.done, self._now.trials) if self._now else (0, self._start.trials if self._start else 1)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from autosched.cli.errors import InputError, bad_input, listed, shortened
-from search_spaces.parameters import Parameter
-from search_spaces.schedule import Schedule
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.schedule import Schedule
 
 KEYS = ("schedule", "samples", "best", "candidates")
 _MOST_BYTES = 2**26

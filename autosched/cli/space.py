@@ -13,20 +13,20 @@ from typing import Annotated, Any
 
 import typer
 
-from autosched import report
+from autosched import formatting
 from autosched.cli import schedule_file
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, listed, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
 from autosched.cli.schedule_file import KEYS
-from search_spaces.devices import Device
-from search_spaces.family import AnyFamily
-from search_spaces.parameters import Parameter
+from search_spaces.catalogue import AnyFamily
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
 from search_spaces.pictures import draw
-from search_spaces.problem import Problem
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 
 _SHOWN_VALUES = 12  # of one parameter in the table; --json has all
 _LEGEND = "refuses alone: how many of all combinations break this rule, whatever the other rules say of them"
@@ -102,21 +102,21 @@ def space(
         )
         return 0
     console = stdout_console()
-    console.print(f"{report.one_line(problem)} on {where.name}")
-    share = f"1 in {report.count(round(whole.raw_count / legal))} combinations" if legal else "none"
+    console.print(f"{formatting.one_line(problem)} on {where.name}")
+    share = f"1 in {formatting.count(round(whole.raw_count / legal))} combinations" if legal else "none"
     facts = [
-        ("all combinations", report.count(whole.raw_count)),
-        ("legal schedules", f"{report.count(legal)}, {share}"),
-        ("counted in", report.duration(seconds)),
+        ("all combinations", formatting.count(whole.raw_count)),
+        ("legal schedules", f"{formatting.count(legal)}, {share}"),
+        ("counted in", formatting.duration(seconds)),
     ]
-    show(console, report.facts(facts))
+    show(console, formatting.facts(facts))
     console.print()
     show(console, _parameter_table(whole.parameters))
     console.print()
-    rules = report.table("rule", "refuses alone", "share", right=("refuses alone", "share"))
+    rules = formatting.table("rule", "refuses alone", "share", right=("refuses alone", "share"))
     for r in sorted(rejects, key=lambda r: -r.count):
         if r.count:
-            rules.add_row(r.rule, report.count(r.count), report.percent(r.count, r.raw))
+            rules.add_row(r.rule, formatting.count(r.count), formatting.percent(r.count, r.raw))
     show(console, rules)
     console.print(_LEGEND, style="dim")
     idle = [r.rule for r in rejects if not r.count]
@@ -125,7 +125,7 @@ def space(
     for i, schedule in enumerate(samples):
         console.print()
         console.print(f"sample {i + 1} of {len(samples)}, seed {seed}")
-        show(console, report.decisions(schedule, console.width))
+        show(console, formatting.decisions(schedule, console.width))
     return 0
 
 
@@ -154,7 +154,7 @@ def _draw(family: AnyFamily, problem: Problem, schedule: Schedule, device: Devic
 
 
 def _parameter_table(parameters: Sequence[Parameter]) -> Any:
-    made = report.table("parameter", "choices", "values", right=("choices",), fold=("values",))
+    made = formatting.table("parameter", "choices", "values", right=("choices",), fold=("values",))
     for p in parameters:
         shown = " ".join(str(v) for v in p.values[:_SHOWN_VALUES])
         made.add_row(p.name, str(len(p.values)), shown + (" ..." if len(p.values) > _SHOWN_VALUES else ""))
@@ -167,7 +167,7 @@ def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
         broken = [{"rule": v.rule, "reason": v.reason} for v in violations]
         print_json({"schedule": schedule.to_json(), "legal": not violations, "violations": broken})
     elif violations:
-        made = report.table("broken rule", "why", fold=("why",))
+        made = formatting.table("broken rule", "why", fold=("why",))
         for v in violations:
             made.add_row(v.rule, v.reason)
         show(stdout_console(), made)

@@ -3,8 +3,8 @@
 from autosched.cli.errors import InputError
 from autosched.codegen import generate
 from measurements.record import Record
-from search_spaces.devices import Device
-from search_spaces.problem import Problem
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
 
 
 def refuse_unusable(name: str, problem: Problem, record: Record, device: Device) -> None:

@@ -2,10 +2,10 @@
 
 ``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
 ``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
-``seconds`` (of the run), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), ``final``: null, or what timing
-the fastest in turns gave (``clear``, ``rounds``, ``finalists`` in order with their median ``seconds``, ``failed`` ones
-with ``status`` and ``reason``, ``library``: the winner's time over the vendor library's as ``median``, ``low`` and
-``high``, or null and ``why_not``), and ``best``: null, or a record as in ``autosched best --json``.
+``seconds`` (of the run), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what
+timing the fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``,
+``failed`` ones with ``status`` and ``reason``, ``library``: the winner's time over the vendor library's as ``median``,
+``low`` and ``high``, or null and ``why_not``), and ``best``: null, or a record as in ``autosched best --json``.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from autosched import report
+from autosched import formatting
 from autosched.backends import BACKENDS, Gpus
 from autosched.cli.devices import DeviceOption
 from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
@@ -27,11 +27,11 @@ from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
 from autosched.search import SAMPLERS
 from measurements.store import StoreError
-from search_spaces.family import AnyFamily
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import AnyFamily
+from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:
-    from autosched.finals import Final
+    from autosched.remeasurement import Remeasurement
     from autosched.tuner import TuneResult
 
 
@@ -135,59 +135,61 @@ def _gpus(text: str) -> Gpus:
 
 
 def _show(console: Console, result: "TuneResult", db: str) -> None:
-    trials = f"{report.count(len(result.trials))} new in {report.duration(result.seconds)}"
+    trials = f"{formatting.count(len(result.trials))} new in {formatting.duration(result.seconds)}"
     if result.failures:
-        trials += f", failed {sum(result.failures.values())}: {report.reasons(result.failures)}"
+        trials += f", failed {sum(result.failures.values())}: {formatting.reasons(result.failures)}"
     rows = [("trials", trials)]
     if result.earlier:
-        rows.append(("earlier", f"{report.count(result.earlier)} in {db}"))
+        rows.append(("earlier", f"{formatting.count(result.earlier)} in {db}"))
     console.print()
     if result.interrupted:
         console.print(f"stopped by Ctrl-C, everything so far is kept in {db}; run the same command again to go on")
         console.print()
     if result.exhausted:
         console.print("the space holds no further schedule to try")
-    if result.final is not None:
-        rows += _final_facts(result.final)
+    if result.remeasured is not None:
+        rows += _remeasured_facts(result.remeasured)
     if result.best is None:
-        show(console, report.facts([*rows, ("best", "none: no schedule has worked")]))
+        show(console, formatting.facts([*rows, ("best", "none: no schedule has worked")]))
         return
-    show(console, report.facts([*report.record_facts(result.problem, result.best), *rows]))
+    show(console, formatting.facts([*formatting.record_facts(result.problem, result.best), *rows]))
     console.print()
-    show(console, report.decisions(result.best.schedule, console.width))
+    show(console, formatting.decisions(result.best.schedule, console.width))
 
 
-def _final_facts(final: "Final") -> list[tuple[str, str]]:
-    verdict = "the winner is clear" if final.clear else "the first of them are too near each other to tell apart"
-    failed = f"failed {len(final.failed)}: {report.reasons(Counter(p.arm.status.value for p in final.failed))}"
-    if not final.places:
-        return [("final", f"no finalist ran in turns, so the best is that of screening; {failed}")]
-    ran = report.plural(len(final.places), "finalist")
-    rows = [("final", f"{ran} timed in turns over {final.rounds} rounds: {verdict}")]
-    if final.failed:
-        rows.append(("finalists", failed))
-    if final.library is not None:
-        r = final.library
+def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
+    verdict = "the winner is clear" if remeasured.clear else "the first of them are too near each other to tell apart"
+    statuses = Counter(p.entrant.status.value for p in remeasured.failed)
+    failed = f"failed {len(remeasured.failed)}: {formatting.reasons(statuses)}"
+    if not remeasured.standings:
+        return [("re-measured", f"no entrant ran in turns, so the best is that of screening; {failed}")]
+    ran = formatting.plural(len(remeasured.standings), "entrant")
+    rows = [("re-measured", f"{ran} timed in turns over {remeasured.rounds} rounds: {verdict}")]
+    if remeasured.failed:
+        rows.append(("entrants", failed))
+    if remeasured.library is not None:
+        r = remeasured.library
         rows.append(("library", f"{r.median:.3f} of its time, between {r.low:.3f} and {r.high:.3f} (95 %)"))
     else:
-        rows.append(("library", f"not compared: {final.why_not}"))
+        rows.append(("library", f"not compared: {remeasured.why_not}"))
     return rows
 
 
-def final_json(final: "Final", finalists: Sequence[Schedule]) -> dict[str, Any]:
-    """A final as JSON values."""
+def remeasured_json(remeasured: "Remeasurement", entrants: Sequence[Schedule]) -> dict[str, Any]:
+    """A re-measurement as JSON values."""
     return {
-        "clear": final.clear,
-        "rounds": final.rounds,
-        "finalists": [
-            {"schedule": finalists[p.position].to_json(), "seconds": statistics.median(p.seconds)} for p in final.places
+        "clear": remeasured.clear,
+        "rounds": remeasured.rounds,
+        "entrants": [
+            {"schedule": entrants[p.position].to_json(), "seconds": statistics.median(p.seconds)}
+            for p in remeasured.standings
         ],
         "failed": [
-            {"schedule": finalists[p.position].to_json(), "status": p.arm.status.value, "reason": p.arm.reason}
-            for p in final.failed
+            {"schedule": entrants[p.position].to_json(), "status": p.entrant.status.value, "reason": p.entrant.reason}
+            for p in remeasured.failed
         ],
-        "library": None if final.library is None else dataclasses.asdict(final.library),
-        "why_not": final.why_not,
+        "library": None if remeasured.library is None else dataclasses.asdict(remeasured.library),
+        "why_not": remeasured.why_not,
     }
 
 
@@ -210,6 +212,6 @@ def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str
         "exhausted": result.exhausted,
         "interrupted": result.interrupted,
         "stopped": result.stopped,
-        "final": None if result.final is None else final_json(result.final, result.finalists),
-        "best": None if result.best is None else report.record_json(result.problem, result.best),
+        "remeasured": None if result.remeasured is None else remeasured_json(result.remeasured, result.entrants),
+        "best": None if result.best is None else formatting.record_json(result.problem, result.best),
     }

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from autosched import report
+from autosched import formatting
 from autosched.cli import interrupts
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, within
@@ -30,10 +30,10 @@ from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
 from measurements.measurement import Status
 from measurements.store import Store
-from search_spaces.devices import Device
-from search_spaces.family import AnyFamily
-from search_spaces.problem import Problem
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import AnyFamily
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 
 DEFAULT_SAMPLE = 20
 _LEGEND = (
@@ -99,8 +99,8 @@ def verify(
         with interrupts.raised():
             for problem, schedules in jobs:
                 if not json:
-                    console.print(f"{report.one_line(problem)} on {where.name}")
-                    console.print(f"{report.plural(len(schedules), 'schedule')} {origin}")
+                    console.print(f"{formatting.one_line(problem)} on {where.name}")
+                    console.print(f"{formatting.plural(len(schedules), 'schedule')} {origin}")
                 done.append((problem, []))
                 _emulate(problem, schedules, where, seed, workers, done[-1][1])
                 if not json:
@@ -129,7 +129,7 @@ def verify(
         passed = f"all {len(results)} pass" if results else "none was"
         verdict = f"{failed} of {len(results)} FAIL" if failed else passed
         stopped = f"stopped by Ctrl-C before all {asked} were verified: " if interrupted else ""
-        console.print(f"{stopped}{verdict}, in {report.duration(seconds)}")
+        console.print(f"{stopped}{verdict}, in {formatting.duration(seconds)}")
     if interrupted:
         return STOPPED
     return NO if failed or not results else 0
@@ -156,7 +156,7 @@ def _stored(
     jobs = []
     for one in problems:
         records = store.trials(one, device.name, status=Status.OK)
-        ranked = sorted(records, key=lambda r: (list(report.PROVENANCE_NOTE).index(r.provenance), r.seconds or 0.0))
+        ranked = sorted(records, key=lambda r: (list(formatting.PROVENANCE_NOTE).index(r.provenance), r.seconds or 0.0))
         fastest = list({r.schedule.key(): r for r in reversed(ranked)}.values())[::-1][:most]
         for record in fastest:
             refuse_unusable(store.name, one, record, device)
@@ -183,9 +183,11 @@ def _emulate(
 
 def _show(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
     numbers = ("of tolerance", "error", "conflicts", "sectors", "time")
-    faults = [report.reasons(Counter(str(f.kind) for f in v.findings)) or ("" if v.ok else v.status) for v in results]
+    faults = [
+        formatting.reasons(Counter(str(f.kind) for f in v.findings)) or ("" if v.ok else v.status) for v in results
+    ]
     shown = ("findings",) if any(faults) else ()
-    made = report.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
+    made = formatting.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
     for i, (v, fault) in enumerate(zip(results, faults, strict=True), 1):
         made.add_row(
             str(i),
@@ -207,7 +209,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
     for i, v in failures[:_SHOWN_FAILURES]:
         console.print()
         console.print(f"{i} fails: {v.reason}")
-        show(console, report.decisions(v.schedule, console.width))
+        show(console, formatting.decisions(v.schedule, console.width))
     if len(failures) > _SHOWN_FAILURES:
         console.print(f"and {len(failures) - _SHOWN_FAILURES} more, see --json")
     console.print()

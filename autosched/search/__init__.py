@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from autosched.search.base import Guide, Sampler
-from search_spaces.space import Space
+from autosched.search.base import Prior, Sampler
+from search_spaces.spaces.space import Space
 
 SAMPLERS = ("evolution", "random", "tpe")
 
 
-def sampler(name: str, space: Space, *, seed: int, guide: Guide | None = None, threads: int = 1) -> Sampler:
-    """A new sampler by its name. ``guide`` helps those that use one; ``threads`` are for training a model.
+def sampler(name: str, space: Space, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
+    """A new sampler by its name. ``prior`` helps those that use one; ``threads`` are for training a model.
 
     Raises ValueError for a name that is not in SAMPLERS, or a seed that is not an integer from 0 up.
     """
@@ -24,7 +24,7 @@ def sampler(name: str, space: Space, *, seed: int, guide: Guide | None = None, t
         return OptunaSampler(space, seed)
     from autosched.search.evolution import EvolutionSampler, boosted_trees
 
-    return EvolutionSampler(space, seed, fit=boosted_trees(seed, threads), guide=guide)
+    return EvolutionSampler(space, seed, fit=boosted_trees(seed, threads), prior=prior)
 
 
 def check(name: str, seed: int) -> None:
@@ -35,4 +35,4 @@ def check(name: str, seed: int) -> None:
         raise ValueError(f"the seed must be an integer from 0 to 2^31 - 1, not {seed!r}")
 
 
-__all__ = ["SAMPLERS", "Guide", "Sampler", "check", "sampler"]
+__all__ = ["SAMPLERS", "Prior", "Sampler", "check", "sampler"]

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from measurements.measurement import Measurement
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
+from search_spaces.arrays import FloatArray
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 
 Matrix = npt.NDArray[np.float32]
-FloatArray = npt.NDArray[np.float64]
 
 _FIRST_DRAW = 256
 
@@ -42,7 +42,7 @@ class Sampler(Protocol):
         """What came of a schedule."""
 
 
-class Guide(Protocol):
+class Prior(Protocol):
     """What a sampler may know of schedules before any is tried. Rows keep the order of ``schedules``."""
 
     def features(self, schedules: Sequence[Schedule]) -> Matrix:
@@ -52,7 +52,7 @@ class Guide(Protocol):
         """A rough model's guess of the time, [n]; infinite where it thinks it cannot run. None: there is no guess."""
 
 
-class EncodingGuide:
+class EncodingPrior:
     """Knows the space's own encoding and nothing of time."""
 
     def __init__(self, space: Space) -> None:

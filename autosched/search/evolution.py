@@ -4,7 +4,7 @@ A population of legal schedules, part of it the best measured so far and the res
 few generations. A model predicts every time, and the best predictions that are new are proposed, with a few random
 schedules among them. The model is trained anew whenever a fifth more records have arrived.
 
-Where a guide guesses times (an analytic model), its guess leads from the first proposal, and the learned model corrects
+Where a prior guesses times (an analytic model), its guess leads from the first proposal, and the learned model corrects
 it: it is trained on measured over guessed time, which needs far fewer records than learning the time itself.
 
 Every proposal depends on the seed and on what was asked and told so far, and on nothing else: a search that was stopped
@@ -21,10 +21,11 @@ from typing import Protocol
 
 import numpy as np
 
-from autosched.search.base import EncodingGuide, FloatArray, Guide, Matrix, Unseen
+from autosched.search.base import EncodingPrior, Matrix, Prior, Unseen
 from measurements.measurement import Measurement
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
+from search_spaces.arrays import FloatArray
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 
 
 class Model(Protocol):
@@ -37,9 +38,9 @@ Fit = Callable[[Matrix, FloatArray], Model]  # rows [n, d] and their seconds [n]
 
 @dataclass(frozen=True)
 class Settings:
-    """``warmup`` is the number of ok records before a model is trained; until then a guide's guess leads
+    """``warmup`` is the number of ok records before a model is trained; until then a prior's guess leads
     ``guided`` of the proposals, and the others are random. Of ``first`` random schedules the best live at the start,
-    where a guide guesses: a guess costs no trial. ``population`` schedules live for ``generations``;
+    where a prior guesses: a guess costs no trial. ``population`` schedules live for ``generations``;
     ``elite`` of the first are the best measured. A child comes from ``mutation`` with that probability, else from
     crossing two parents over. ``epsilon`` of the proposals stay random. A model is trained with ``growth`` times the
     records of the one before. Proposals of one batch differ in ``distance`` parameters or more where possible."""
@@ -58,7 +59,7 @@ class Settings:
 
 
 class EvolutionSampler:
-    """``fit`` trains a model; without one only the guide leads. ``guide`` gives the model's features, and perhaps a
+    """``fit`` trains a model; without one only the prior leads. ``prior`` gives the model's features, and perhaps a
     guess of its own; by default the space's encoding and no guess."""
 
     name = "evolution"
@@ -69,13 +70,13 @@ class EvolutionSampler:
         seed: int,
         *,
         fit: Fit | None,
-        guide: Guide | None = None,
+        prior: Prior | None = None,
         settings: Settings | None = None,
     ) -> None:
         self._space = space
         self._seed = seed
         self._fit = fit
-        self._guide = EncodingGuide(space) if guide is None else guide
+        self._prior = EncodingPrior(space) if prior is None else prior
         self._settings = Settings() if settings is None else settings
         self._unseen = Unseen(space, seed)
         self._told: dict[Schedule, list[float]] = {}  # ok times of each schedule, empty for one that only failed
@@ -106,8 +107,8 @@ class EvolutionSampler:
 
     @property
     def _guesses(self) -> bool:
-        """Whether the guide guesses times."""
-        return self._guide.log_seconds(()) is not None
+        """Whether the prior guesses times."""
+        return self._prior.log_seconds(()) is not None
 
     def _train(self) -> None:
         """Train on the longest prefix of the records whose count of ok ones is a step of the growing series."""
@@ -126,22 +127,22 @@ class EvolutionSampler:
             seconds.append(statistics.median(times) if times else math.nan)
         labels = np.array(seconds, dtype=np.float64)
         labels[np.isnan(labels)] = self._settings.failure_factor * np.nanmax(labels)
-        guess = self._guide.log_seconds(rows)
+        guess = self._prior.log_seconds(rows)
         if guess is not None:
             usable = np.isfinite(guess)
             rows = [row for row, use in zip(rows, usable, strict=True) if use]
             labels, guess = labels[usable], guess[usable]
             labels = labels / np.exp(guess)
-        self._model, self._trained = self._fit(self._guide.features(rows), labels), size
+        self._model, self._trained = self._fit(self._prior.features(rows), labels), size
 
     def _predicted(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """log(seconds) up to a constant, infinite where the guide thinks a schedule cannot run."""
-        guess = self._guide.log_seconds(schedules)
+        """log(seconds) up to a constant, infinite where the prior thinks a schedule cannot run."""
+        guess = self._prior.log_seconds(schedules)
         predicted = np.zeros(len(schedules)) if guess is None else guess.copy()
         if self._model is not None and len(schedules):
             usable = np.isfinite(predicted)
             rows = [s for s, use in zip(schedules, usable, strict=True) if use]
-            predicted[usable] += self._model.predict(self._guide.features(rows))
+            predicted[usable] += self._model.predict(self._prior.features(rows))
         return predicted
 
     def _evolved(self, n: int, rng: np.random.Generator) -> list[Schedule]:

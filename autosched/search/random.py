@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from autosched.search.base import Unseen
 from measurements.measurement import Measurement
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 
 
 class RandomSampler:

@@ -16,9 +16,9 @@ from optuna.trial import Trial, TrialState, create_trial
 
 from autosched.search.base import Unseen
 from measurements.measurement import Measurement
-from search_spaces.parameters import Parameter, Value
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
+from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 
 _TRIES = 3  # suggestions per proposal before the last one is repaired
 _RANDOM = 256  # random schedules that a repair chooses from

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from search_spaces.problem import Array
+from search_spaces.operators.problem import Array
 
 
 class FindingKind(StrEnum):

@@ -10,9 +10,9 @@ from measurements.compile import CompileFailure, over_limits
 from measurements.compile_cache import Compiled
 from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status
-from search_spaces.devices import Device
-from search_spaces.problem import Problem
-from search_spaces.schedule import Schedule
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Arm:
+class Entrant:
     """One contestant of a comparison: its time in each round, or why it has none. ``label`` names it.
 
     ``error`` is its largest error over its tolerance; ``clock_mhz`` the GPU's clock after the last round.
@@ -95,8 +95,8 @@ class Comparing(Protocol):
         library: bool = True,
         others: Sequence[str] = (),
         seed: int | None = None,
-    ) -> tuple[Arm, ...]:
-        """An arm for each candidate, one for the vendor's library if wanted, and one for each of ``others``."""
+    ) -> tuple[Entrant, ...]:
+        """An entrant for each candidate, one for the vendor's library if wanted, and one for each of ``others``."""
 
 
 def runnable(

@@ -24,17 +24,17 @@ from measurements.compile_cache import Compiled
 from measurements.foreign_text import one_line
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners import gpu_checks
-from measurements.runners.base import Arm, Candidate, RunnerStopped, runnable
+from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda_device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
 from measurements.runners.cuda_library import OTHERS
 from measurements.runners.references import DataSet, References
 from measurements.runners.supervisor import Limits, Outcome, Supervisor
 from measurements.timing import StopRule
 from measurements.worker import Worker, WorkerClosed
-from search_spaces.devices import Device
-from search_spaces.problem import Problem
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
 
-__all__ = ["Arm", "CudaOptions", "CudaRunner", "cuda_available", "cuda_count", "cuda_device"]
+__all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class CudaRunner:
         options: CudaOptions | None = None,
         worker_module: str = WORKER_MODULE,
         worker_env: Mapping[str, str] | None = None,
+        worker_path: Sequence[str] = (),
     ) -> None:
         if not gpus or len(set(gpus)) != len(gpus):
             raise ValueError(f"gpus must name at least one GPU, and each once, not {list(gpus)}")
@@ -87,7 +88,7 @@ class CudaRunner:
         self._fastest: dict[str, float] = {}  # median of each data set so far
         self._calls: set[_Call] = set()
         self._closed = False
-        self._workers = [Worker(worker_module, env=worker_env) for _ in gpus]
+        self._workers = [Worker(worker_module, env=worker_env, python_path=worker_path) for _ in gpus]
         self._supervisors: dict[int, Supervisor] = {}
         self._threads: list[threading.Thread] = []
         self._checks: Future[Compiled | CompileFailure] | None = None
@@ -147,8 +148,8 @@ class CudaRunner:
         library: bool = True,
         others: Sequence[str] = (),
         seed: int | None = None,
-    ) -> tuple[Arm, ...]:
-        """Time candidates of one problem interleaved with each other, the vendor's library and ``others``; an arm each.
+    ) -> tuple[Entrant, ...]:
+        """Time candidates of one problem interleaved with each other, the vendor's library and ``others``.
 
         ``others`` are names of ``cuda_library.OTHERS``. Each candidate is verified first, on inputs of another seed
         than ``measure`` uses. Arms that failed have no times. Raises ValueError for no candidates, for several
@@ -186,16 +187,16 @@ class CudaRunner:
             return supervisor.run(data.key, partial(self._prepare, data), request, limit)
 
         outcome: Outcome = self._ask(run)
-        told = outcome.answer.get("arms", [])
-        arms = []
+        told = outcome.answer.get("entrants", [])
+        entrants = []
         for i, program in enumerate(compiled):
             if isinstance(program, Measurement):
-                arms.append(Arm(f"candidate {i}", program.status, program.reason, ()))
+                entrants.append(Entrant(f"candidate {i}", program.status, program.reason, ()))
             else:
-                arms.append(_arm(f"candidate {i}", told, able.index(i), outcome))
+                entrants.append(_entrant(f"candidate {i}", told, able.index(i), outcome))
         for i, name in enumerate(baselines):
-            arms.append(_arm(name, told, len(able) + i, outcome))
-        return tuple(arms)
+            entrants.append(_entrant(name, told, len(able) + i, outcome))
+        return tuple(entrants)
 
     def outputs(self, candidate: Candidate) -> dict[str, npt.NDArray[Any]] | Measurement:
         """What one launch computes from the inputs of ``options.seed``, unjudged; or the measurement that says why not.
@@ -436,17 +437,17 @@ def _kernel_json(candidate: Candidate, program: Compiled) -> dict[str, Any]:
     }
 
 
-def _arm(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Outcome) -> Arm:
+def _entrant(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Outcome) -> Entrant:
     if outcome.status is not Status.OK:
-        return Arm(label, outcome.status, outcome.reason, ())
-    arm = told[place] if place < len(told) else {}
-    if not arm or (arm["status"] == Status.OK.value and not arm["seconds"]):
-        return Arm(label, Status.CRASHED, "another arm took the GPU worker down", ())
-    seconds, error, clock = arm["seconds"], arm.get("error"), outcome.answer.get("clock_mhz")
-    return Arm(
+        return Entrant(label, outcome.status, outcome.reason, ())
+    entrant = told[place] if place < len(told) else {}
+    if not entrant or (entrant["status"] == Status.OK.value and not entrant["seconds"]):
+        return Entrant(label, Status.CRASHED, "another entrant took the GPU worker down", ())
+    seconds, error, clock = entrant["seconds"], entrant.get("error"), outcome.answer.get("clock_mhz")
+    return Entrant(
         label,
-        Status(arm["status"]),
-        one_line(arm.get("reason", "")),
+        Status(entrant["status"]),
+        one_line(entrant.get("reason", "")),
         tuple(float(t) for t in seconds),
         error=None if error is None else float(error),
         clock_mhz=None if clock is None else float(clock),

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from measurements.worker import Worker, WorkerError
-from search_spaces.devices import DEVICES, Device, UnknownDevice, device_of_driver_name
+from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device_of_driver_name
 
 WORKER_MODULE = "measurements.runners.cuda_worker"
 _INSTALL = "pip install 'autosched[cuda13]'"

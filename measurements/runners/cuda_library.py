@@ -15,7 +15,7 @@ import numpy as np
 
 from measurements.foreign_text import first_line
 from measurements.runners.cublas import Gemm, multiplier
-from search_spaces.problem import Problem
+from search_spaces.operators.problem import Problem
 
 Arrays = Mapping[str, Any]
 Entry = Callable[[Any, Any, Arrays], Any]  # (module, problem, arrays)

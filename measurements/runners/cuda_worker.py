@@ -45,9 +45,9 @@ from measurements.runners.nvml import open_clock
 from measurements.timing import StopRule, interleaved, unthrottled
 from measurements.verification import error_text
 from measurements.worker import serve
-from search_spaces.dtypes import DTYPES, DType
-from search_spaces.family import problem_from_json
-from search_spaces.problem import Operand, Problem
+from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.dtypes import DTYPES, DType
+from search_spaces.operators.problem import Operand, Problem
 
 _ALIGNMENT = 256  # bytes, of every buffer: what cudaMalloc gives
 _GAP = 256  # guard bytes behind every buffer
@@ -225,40 +225,40 @@ class GpuWorker:
     def _compare(self, request: dict[str, Any]) -> dict[str, Any]:
         data, limit = self._data[request["data"]], float(request["launch_limit"])
         graph_below = _COMPARED_LONGER * float(request["graph_below"])
-        arms: list[dict[str, Any]] = []
+        entrants: list[dict[str, Any]] = []
         samplers: dict[int, Callable[[], list[float]]] = {}
         for kernel in request["kernels"]:
-            arm: dict[str, Any] = {"seconds": []}
-            with self._outcome(arm):
+            entrant: dict[str, Any] = {"seconds": []}
+            with self._outcome(entrant):
                 program = self._load(kernel, data)
-                arm["error"] = self._verified(program, data, limit)
+                entrant["error"] = self._verified(program, data, limit)
                 sampler = self._timer.sampler(program.launch, data.copies, limit, graph_below)
                 self._undamaged(program, data)
-                samplers[len(arms)] = sampler
-            arms.append(arm)
-            if arm.get("poisoned"):
-                return {"status": Status.OK.value, "arms": arms, "poisoned": True}
+                samplers[len(entrants)] = sampler
+            entrants.append(entrant)
+            if entrant.get("poisoned"):
+                return {"status": Status.OK.value, "entrants": entrants, "poisoned": True}
         copies = [{name: s.array(i) for name, s in data.slots.items()} for i in range(data.copies)]
         for name in request["baselines"]:
-            arm = {"seconds": [], "baseline": name}
-            with self._outcome(arm):
-                samplers[len(arms)] = self._baseline(name, data, copies, arm, limit, graph_below)
-            arms.append(arm)
-            if arm.get("poisoned"):
-                return {"status": Status.OK.value, "arms": arms, "poisoned": True}
+            entrant = {"seconds": [], "baseline": name}
+            with self._outcome(entrant):
+                samplers[len(entrants)] = self._baseline(name, data, copies, entrant, limit, graph_below)
+            entrants.append(entrant)
+            if entrant.get("poisoned"):
+                return {"status": Status.OK.value, "entrants": entrants, "poisoned": True}
         indices = list(samplers)
         for order in interleaved(len(indices), int(request["rounds"])):
             for place in order:
                 times = sorted(samplers[indices[place]]())
-                arms[indices[place]]["seconds"].append(times[len(times) // 2])
-        return {"status": Status.OK.value, "arms": arms, "clock_mhz": self._clock()}
+                entrants[indices[place]]["seconds"].append(times[len(times) // 2])
+        return {"status": Status.OK.value, "entrants": entrants, "clock_mhz": self._clock()}
 
     def _baseline(
         self,
         name: str,
         data: _Data,
         copies: list[dict[str, Any]],
-        arm: dict[str, Any],
+        entrant: dict[str, Any],
         limit: float,
         graph_below: float,
     ) -> Callable[[], list[float]]:
@@ -270,9 +270,9 @@ class GpuWorker:
             raise _Unable(call)
         self._timer.wait(limit)
         if name != "copy":
-            arm["error"] = max(self._error(slot, data)[0] for slot in outputs)
-            if not arm["error"] <= TOLERANCES:
-                raise _Unable(f"{name} computes something else: it is off by {arm['error']:.3g} tolerances")
+            entrant["error"] = max(self._error(slot, data)[0] for slot in outputs)
+            if not entrant["error"] <= TOLERANCES:
+                raise _Unable(f"{name} computes something else: it is off by {entrant['error']:.3g} tolerances")
         try:
             return self._timer.sampler(call, data.copies, limit, graph_below)
         except NoGraph:  # a library that allocates, for example

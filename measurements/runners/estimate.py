@@ -9,7 +9,7 @@ from measurements.compile import CompileFailure, CompilePool
 from measurements.compile_cache import Compiled
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.runners.base import Candidate, runnable
-from search_spaces.devices import Device
+from search_spaces.hardware.devices import Device
 
 Predict = Callable[[Candidate, Resources], float]
 

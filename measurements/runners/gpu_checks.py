@@ -108,7 +108,7 @@ KERNEL = Kernel(
 
 
 def entry_for(dtype: str) -> str:
-    """The entry function that checks an output of a type of ``search_spaces.dtypes.DTYPES``, by its name."""
+    """The entry function that checks an output of a type of ``search_spaces.hardware.dtypes.DTYPES``, by its name."""
     return f"check_{dtype}"
 
 

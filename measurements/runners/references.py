@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from search_spaces.dtypes import FloatArray
-from search_spaces.problem import Operand, Problem
+from search_spaces.arrays import FloatArray
+from search_spaces.operators.problem import Operand, Problem
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from measurements.measurement import Measurement, Provenance, Status
 from measurements.record import Record
 from measurements.recording import Recording
 from measurements.runners.base import Candidate
-from search_spaces.schedule import Schedule
+from search_spaces.spaces.schedule import Schedule
 
 
 class ReplayRunner:
     """Gives what ``recording`` holds for a candidate's problem and schedule, the newest trial where there are several.
 
     A schedule that was never recorded gets the status UNRECORDED; to spend no trials on these, search a
-    ``search_spaces.subset.Subset`` of ``schedules``. Nothing is compiled and nothing is timed. ``why`` says why nothing
-    is measured, for ``describe``.
+    ``RecordedSpace`` of ``schedules``. Nothing is compiled and nothing is timed. ``why`` says why nothing is measured,
+    for ``describe``.
     """
 
     name = "replay"

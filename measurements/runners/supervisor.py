@@ -138,11 +138,11 @@ class Supervisor:
         """The outcome that ``answer`` tells, if it makes sense; a worker that answers nonsense is replaced."""
         try:
             _check({"seconds": [1.0], **answer})
-            arms = answer.get("arms", [])
-            for arm in arms:
-                _check(arm, timed=bool(arm["seconds"]))
-            if len({len(arm["seconds"]) for arm in arms} - {0}) > 1:
-                raise ValueError("each arm takes part in every round")
+            entrants = answer.get("entrants", [])
+            for entrant in entrants:
+                _check(entrant, timed=bool(entrant["seconds"]))
+            if len({len(entrant["seconds"]) for entrant in entrants} - {0}) > 1:
+                raise ValueError("each entrant takes part in every round")
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             self._worker.stop()
             return Outcome(Status.CRASHED, f"the GPU worker's answer makes no sense: {str(answer)[:200]}", {})

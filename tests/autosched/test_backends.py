@@ -13,9 +13,9 @@ from measurements.kernel import Kernel
 from measurements.measurement import Provenance, Resources
 from measurements.runners.base import Candidate
 from measurements.runners.cuda import CudaRunner
-from search_spaces.devices import Device, UnknownDevice, device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import Device, UnknownDevice, device
+from search_spaces.operators.matmul import Matmul
 
 H200, A100 = device("h200"), device("a100")
 NO_GPU = "no NVIDIA driver is installed"
@@ -214,7 +214,7 @@ class TestEstimate:
         yield Candidate(self.PROBLEM, schedule, Kernel("k", "", (), (), (1, 1, 1), (32, 1, 1), 0))
 
     def test_it_is_the_analytic_model_with_what_the_compiler_allotted(self, candidate: Candidate) -> None:
-        work = family("matmul").work(self.PROBLEM, candidate.schedule, H200)
+        work = family("matmul").counts(self.PROBLEM, candidate.schedule, H200)
         allotted = Resources(40, 24, 16, 0, 0, 0)
         assert Estimate(H200)(candidate, allotted) == predict(work, H200, registers=40, spill_bytes=40)
 

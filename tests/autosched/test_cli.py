@@ -21,10 +21,10 @@ from measurements.measurement import Measurement, Provenance, Resources, Status,
 from measurements.nvrtc import NvrtcMissing
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.devices import device
-from search_spaces.family import Option, families, family
-from search_spaces.matmul import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import Option, families, family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -224,7 +224,7 @@ def test_a_bug_stays_a_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     def broken(*_: object) -> None:
         raise ValueError("a bug of ours")
 
-    monkeypatch.setattr("search_spaces.space.Space.count", broken)
+    monkeypatch.setattr("search_spaces.spaces.space.Space.count", broken)
     with pytest.raises(ValueError, match="a bug of ours"):
         run("space", "matmul", *SMALL)
 
@@ -233,7 +233,7 @@ def test_ctrl_c_is_a_line_and_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("search_spaces.space.Space.count", stopped)
+    monkeypatch.setattr("search_spaces.spaces.space.Space.count", stopped)
     assert run("space", "matmul", *SMALL) == (130, "", "autosched: stopped\n")
 
 

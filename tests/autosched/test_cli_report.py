@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from autosched import report
+from autosched import formatting
 from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.progress import Counter, TuneDisplay
 from autosched.tuner import Progress, Start
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
-from search_spaces.devices import device
-from search_spaces.matmul import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ from search_spaces.schedule import Schedule
     [(2.1344e-4, "213.4 us"), (1.5e-3, "1.500 ms"), (2.0, "2.000 s"), (3.25e-8, "32.50 ns"), (1e-6, "1.000 us")],
 )
 def test_times_have_four_digits(seconds: float, text: str) -> None:
-    assert report.time(seconds) == text
+    assert formatting.time(seconds) == text
 
 
 @settings(deadline=None)
 @given(st.floats(1e-9, 1e3))
 def test_a_shown_time_is_the_time(seconds: float) -> None:
-    value, unit = report.time(seconds).split()
+    value, unit = formatting.time(seconds).split()
     scale = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
     assert float(value) * scale == pytest.approx(seconds, rel=1e-3)
 
@@ -40,7 +40,7 @@ def test_a_shown_time_is_the_time(seconds: float) -> None:
 @given(st.floats(1e-8, 10.0))
 def test_a_shown_rate_is_the_rate(seconds: float) -> None:
     problem = Matmul(512, 512, 512)
-    value, unit = report.flop_rate(problem, seconds).split()
+    value, unit = formatting.flop_rate(problem, seconds).split()
     scale = {"TFLOP/s": 1e12, "GFLOP/s": 1e9, "MFLOP/s": 1e6}[unit]
     assert float(value) * scale == pytest.approx(problem.flops / seconds, rel=1e-3)
 
@@ -50,7 +50,7 @@ def test_a_shown_rate_is_the_rate(seconds: float) -> None:
     [(0.04, "0.0 s"), (9.9, "9.9 s"), (9.97, "10.0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (7500, "2 h 5 min")],
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert report.duration(seconds) == text
+    assert formatting.duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -58,44 +58,44 @@ def test_durations(seconds: float, text: str) -> None:
     [(0, "0 bytes"), (1, "1 bytes"), (1023, "1023 bytes"), (4096, "4.0 KiB"), (150 << 30, "150 GiB")],
 )
 def test_sizes(number: int, text: str) -> None:
-    assert report.size(number) == text
+    assert formatting.size(number) == text
 
 
 def test_counts_are_whole_until_too_long_to_read() -> None:
-    assert report.count(38_990_852_238_772) == "38,990,852,238,772"
-    assert report.count(66_320_000_000_000_000) == "6.63e+16"
-    assert (report.plural(1, "schedule"), report.plural(2, "schedule")) == ("1 schedule", "2 schedules")
+    assert formatting.count(38_990_852_238_772) == "38,990,852,238,772"
+    assert formatting.count(66_320_000_000_000_000) == "6.63e+16"
+    assert (formatting.plural(1, "schedule"), formatting.plural(2, "schedule")) == ("1 schedule", "2 schedules")
 
 
 @pytest.mark.parametrize(
     ("part", "whole", "text"), [(0, 10, "0.0 %"), (1, 10**6, "< 0.1 %"), (1, 3, "33.3 %"), (10**20, 10**20, "100.0 %")]
 )
 def test_percentages(part: int, whole: int, text: str) -> None:
-    assert report.percent(part, whole) == text
+    assert formatting.percent(part, whole) == text
 
 
 def test_reasons_come_most_frequent_first() -> None:
-    assert report.reasons({"timeout": 1, "wrong_result": 3, "crashed": 1}) == "wrong_result 3, crashed 1, timeout 1"
+    assert formatting.reasons({"timeout": 1, "wrong_result": 3, "crashed": 1}) == "wrong_result 3, crashed 1, timeout 1"
 
 
 def test_pace_says_rate_and_time_left() -> None:
-    assert report.pace(2.5, 14) == "2.5/s, 14 s left"
-    assert report.pace(0.05, 80) == "20 s each, 1 min 20 s left"
-    assert report.pace(2.5, 0) == "2.5/s"
+    assert formatting.pace(2.5, 14) == "2.5/s, 14 s left"
+    assert formatting.pace(0.05, 80) == "20 s each, 1 min 20 s left"
+    assert formatting.pace(2.5, 0) == "2.5/s"
 
 
 def test_a_problem_is_told_by_what_is_not_default() -> None:
-    assert report.one_line(Matmul(1, 2, 3)) == "matmul m=1 n=2 k=3 a=f16 b=f16 acc=f32 out=f16"
-    assert report.one_line(Matmul(1, 2, 3, order_b="col")).endswith(" order_b=col")
+    assert formatting.one_line(Matmul(1, 2, 3)) == "matmul m=1 n=2 k=3 a=f16 b=f16 acc=f32 out=f16"
+    assert formatting.one_line(Matmul(1, 2, 3, order_b="col")).endswith(" order_b=col")
     problems = [Matmul(1, 2, 3), Matmul(4, 2, 3, batch=2)]
-    assert report.differing_fields(problems) == ["m", "n", "k", "batch"]
+    assert formatting.differing_fields(problems) == ["m", "n", "k", "batch"]
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_decisions_show_everything_at_any_width(width: int) -> None:
     schedule = Schedule("matmul", tuple((f"parameter_{i}", i * 1000) for i in range(7)))
     out = io.StringIO()
-    Console(file=out, width=width).print(report.decisions(schedule, width))
+    Console(file=out, width=width).print(formatting.decisions(schedule, width))
     lines = out.getvalue().splitlines()
     assert all(len(line) <= width for line in lines)
     for name, value in schedule.items:
@@ -104,14 +104,14 @@ def test_decisions_show_everything_at_any_width(width: int) -> None:
 
 @pytest.mark.parametrize("width", [1, 20, 40, 61, 200])
 def test_a_table_cuts_nothing_at_any_width(width: int) -> None:
-    made = report.table("name", "count", "note", right=("count",), fold=("note",))
+    made = formatting.table("name", "count", "note", right=("count",), fold=("note",))
     rows = [(f"a name {i}", "38,990,852,238,772", "9.799 TFLOP/s of these and more") for i in range(3)]
     for row in rows:
         made.add_row(*row)
     out = io.StringIO()
     console = Console(file=out, width=width)
     show(console, made)
-    show(console, report.facts([("time", "213.4567890 us, 644.1 TFLOP/s")]))
+    show(console, formatting.facts([("time", "213.4567890 us, 644.1 TFLOP/s")]))
     text = out.getvalue()
     assert "…" not in text
     for row in rows:

@@ -20,17 +20,17 @@ from needs import needs_nvrtc
 
 from autosched import tuner
 from autosched.cli import main
-from autosched.finals import Final, Place
+from autosched.remeasurement import Remeasurement, Standing
 from autosched.tuner import Progress, Start, TuneResult
 from measurements import store_file
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
-from measurements.runners.base import Arm
+from measurements.runners.base import Entrant
 from measurements.store import Store
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -82,7 +82,7 @@ class FakeTune:
     refuses: str = ""
     breaks: str = ""
     ends_by: type[BaseException] | None = None
-    final: Final | None = None
+    remeasured: Remeasurement | None = None
     asked: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, problem: Matmul, **asked: Any) -> TuneResult:
@@ -116,8 +116,8 @@ class FakeTune:
             seconds=2.0,
             interrupted=self.interrupted,
             stopped=self.stopped,
-            final=self.final,
-            finalists=(schedule(),) * 3,
+            remeasured=self.remeasured,
+            entrants=(schedule(),) * 3,
         )
 
 
@@ -187,18 +187,18 @@ def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> No
 
 
 def test_tune_says_who_failed_in_the_final(run: Run, fake: FakeTune) -> None:
-    ran = Place(0, Arm("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
-    late = Place(1, Arm("b", Status.TIMEOUT, "not in time", ()), ())
-    fake.final = Final((ran,), (late,), True, 20, None, "there is none")
+    ran = Standing(0, Entrant("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
+    late = Standing(1, Entrant("b", Status.TIMEOUT, "not in time", ()), ())
+    fake.remeasured = Remeasurement((ran,), (late,), True, 20, None, "there is none")
     _, out, _ = run(*TUNE)
-    assert "1 finalist timed in turns over 20 rounds: the winner is clear" in out
+    assert "1 entrant timed in turns over 20 rounds: the winner is clear" in out
     assert "failed 1: timeout 1" in out
     document = json.loads(run(*TUNE, "--json")[1])
-    (failed,) = document["final"]["failed"]
+    (failed,) = document["remeasured"]["failed"]
     assert (failed["status"], failed["reason"]) == ("timeout", "not in time")
-    fake.final = Final((), (late, late), False, 0, None, "no finalist ran")
+    fake.remeasured = Remeasurement((), (late, late), False, 0, None, "no entrant ran")
     _, out, _ = run(*TUNE)
-    assert "no finalist ran in turns, so the best is that of screening; failed 2: timeout 2" in out
+    assert "no entrant ran in turns, so the best is that of screening; failed 2: timeout 2" in out
 
 
 def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> None:

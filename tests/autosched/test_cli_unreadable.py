@@ -14,9 +14,9 @@ from autosched.cli import main
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
 
 H200 = device("h200")
 PROBLEM = Matmul(m=32, n=32, k=32)

@@ -18,11 +18,11 @@ from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, H
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
-from search_spaces.problem import Problem
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 
 Run = Callable[..., tuple[int, str, str]]
 

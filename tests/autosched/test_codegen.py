@@ -11,10 +11,10 @@ from static_asserts import asserted_rules
 
 from autosched.codegen import generate, include_dir
 from measurements.compile import CompileFailure, CompilePool
-from search_spaces.devices import device
-from search_spaces.matmul import Matmul
-from search_spaces.matmul.space import laws, space
-from search_spaces.schedule import Schedule
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.matmul.space import space, validity_constraints
 
 H200 = device("h200")
 PROBLEM = Matmul(512, 512, 512)
@@ -96,7 +96,7 @@ def test_the_rule_and_the_static_assert_say_the_same(
 
 
 def _laws() -> set[str]:
-    return {rule.name for rule in laws(PROBLEM, H200)}
+    return {rule.name for rule in validity_constraints(PROBLEM, H200)}
 
 
 def test_every_static_assert_names_a_law_or_a_domain() -> None:

@@ -15,9 +15,9 @@ from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.runners import cuda
 from measurements.store import Store, StoreError
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
 
 H200 = device("h200")
 PROBLEM = Matmul(m=96, n=80, k=64)

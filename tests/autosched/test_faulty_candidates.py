@@ -6,6 +6,7 @@ from pathlib import Path
 
 import instant_compiler
 import pytest
+from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.search import sampler
 from autosched.tuner import Tuner
@@ -14,15 +15,14 @@ from measurements.kernel import Kernel
 from measurements.measurement import Status
 from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.runners.cuda import CudaOptions, CudaRunner
-from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
 from measurements.runners.supervisor import Limits
 from measurements.store import Store
-from search_spaces.devices import Device, device
-from search_spaces.matmul import Matmul
-from search_spaces.parameters import ordinal
-from search_spaces.problem import Problem
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.parameters import ordinal
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 
 try:
     toolchain_version()
@@ -75,7 +75,9 @@ def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path) -> Non
     ) as pool:
         options = CudaOptions(limits=Limits(candidate=0.6, health=10.0, retry_pauses=(0.05, 0.2)))
         environment = {FOLDER_VARIABLE: str(tmp_path)}
-        runner = CudaRunner(H200, pool, gpus=(0, 1), options=options, worker_module=MODULE, worker_env=environment)
+        runner = CudaRunner(
+            H200, pool, gpus=(0, 1), options=options, worker_module=MODULE, worker_path=[HERE], worker_env=environment
+        )
         with Store.open(tmp_path / "a.db") as store:
             result = Tuner(
                 PROBLEM,
@@ -97,7 +99,7 @@ def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path) -> Non
         assert record.status is expected, (record.schedule["i"], record.measurement.reason)
     assert sum(result.failures.values()) == 100
     assert result.best is not None and result.best.schedule["i"] == BEST
-    assert result.best.rank == 1 and result.final is not None and result.final.clear
+    assert result.best.rank == 1 and result.remeasured is not None and result.remeasured.clear
     assert len(pids) > 50
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     with closing(sqlite3.connect(tmp_path / "a.db")) as raw:

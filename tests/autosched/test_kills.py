@@ -13,10 +13,10 @@ from pathlib import Path
 
 import killed_tuner
 import pytest
+from faults import MODULE
 
 from measurements.measurement import Status
 from measurements.nvrtc import NvrtcMissing, toolchain_version
-from measurements.runners.faults import MODULE
 from measurements.store import Store
 
 try:

@@ -12,12 +12,12 @@ from autosched.codegen import generate
 from autosched.verify import verify_one
 from measurements.compile import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
-from search_spaces.devices import device
-from search_spaces.matvec import Matvec
-from search_spaces.matvec.config import lowering_config
-from search_spaces.matvec.space import laws, space
-from search_spaces.parameters import Value
-from search_spaces.schedule import Schedule
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matvec import Matvec
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.matvec.lowering import lowering_config
+from search_spaces.templates.matvec.space import space, validity_constraints
 
 H200 = device("h200")
 DOCUMENT = Matvec(4, 6656, 16384, out="f32")
@@ -119,7 +119,9 @@ def test_the_rule_and_the_static_assert_say_the_same(
 def test_every_static_assert_names_a_law_or_a_derived_constant() -> None:
     derived = {"access", "accumulators", "parts"}
     derived.add("layout_a")  # of fragments read by ldmatrix, which are matmul's
-    assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {rule.name for rule in laws(DOCUMENT, H200)}
+    assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {
+        rule.name for rule in validity_constraints(DOCUMENT, H200)
+    }
 
 
 @pytest.mark.parametrize("target", ["a100", "h200"])

@@ -13,9 +13,9 @@ from measurements import recording
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.recording import Recording
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
 
 PROBLEM = Matmul(m=96, n=80, k=64)
 SPACE = family("matmul").space(PROBLEM, device("h200"))
@@ -68,7 +68,7 @@ def test_a_search_spends_its_trials_on_what_was_recorded(recorded: Recording, tm
     assert result.best.seconds == pytest.approx(61e-6)
     assert result.lines[0].startswith("times are REPLAYED: ")
     assert "REPLAYED" in result.lines[1] and "NVIDIA H200" in result.lines[1]
-    assert result.final is None
+    assert result.remeasured is None
 
 
 def test_auto_finds_the_recording_and_says_so(recorded: Recording) -> None:

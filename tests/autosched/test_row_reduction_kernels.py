@@ -12,13 +12,14 @@ from autosched.codegen import generate
 from autosched.verify import verify_one
 from measurements.compile import CompileFailure, CompilePool
 from measurements.emulator import emulate
-from search_spaces.devices import device
-from search_spaces.dtypes import FLOAT_DTYPES, FloatArray
-from search_spaces.parameters import Value
-from search_spaces.problem import Array
-from search_spaces.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
-from search_spaces.row_reduction.space import laws, space
-from search_spaces.schedule import Schedule
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import FLOAT_DTYPES
+from search_spaces.operators.problem import Array
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.row_reduction.space import space, validity_constraints
 
 H200 = device("h200")
 SAMPLED: tuple[RowProblem, ...] = (
@@ -214,7 +215,7 @@ def test_the_rule_and_the_static_assert_say_the_same(
 
 def test_every_static_assert_names_a_law_or_a_derived_constant() -> None:
     derived = {"kept_tile", "vector_width", "along", "parts"}
-    names = {rule.name for rule in laws(SAMPLED[0], H200)}
+    names = {rule.name for rule in validity_constraints(SAMPLED[0], H200)}
     assert asserted_rules("autosched/kernels/row_reduction.cuh") - derived <= names
 
 

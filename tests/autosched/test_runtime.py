@@ -13,7 +13,7 @@ import pytest
 
 from autosched.runtime import LoadedKernel, _check_apart, split_outputs
 from measurements.kernel import Kernel
-from search_spaces.matmul import Matmul
+from search_spaces.operators.matmul import Matmul
 
 
 def view(start: int, size: int) -> SimpleNamespace:

@@ -15,18 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.search import SAMPLERS, Sampler, sampler
-from autosched.search.base import FloatArray, Matrix, Unseen
+from autosched.search.base import Matrix, Unseen
 from autosched.search.evolution import EvolutionSampler, Settings
-from autosched.search.guide import AnalyticGuide
+from autosched.search.prior import AnalyticPrior
 from autosched.search.tpe import OptunaSampler
 from measurements.measurement import Measurement, Provenance, Status, Timing
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
-from search_spaces.parameters import categorical, ordinal
-from search_spaces.rules import Rule
-from search_spaces.schedule import Schedule
-from search_spaces.space import EmptySpace, Space
+from search_spaces.arrays import FloatArray
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import EmptySpace, Space
 
 
 def toy(size: int = 8) -> Space:
@@ -96,8 +97,8 @@ MAKERS: dict[str, Callable[[int], Sampler]] = {
     "optuna_random": lambda seed: OptunaSampler(TOY, seed, optuna.samplers.RandomSampler(seed=seed)),
     "evolution": lambda seed: sampler("evolution", TOY, seed=seed),
     "evolution_of_nearest": lambda seed: EvolutionSampler(TOY, seed, fit=Nearest, settings=QUICK),
-    "evolution_guided": lambda seed: EvolutionSampler(TOY, seed, fit=Nearest, guide=ToyGuide(), settings=QUICK),
-    "evolution_of_a_guide_alone": lambda seed: EvolutionSampler(TOY, seed, fit=None, guide=ToyGuide(), settings=QUICK),
+    "evolution_guided": lambda seed: EvolutionSampler(TOY, seed, fit=Nearest, prior=ToyGuide(), settings=QUICK),
+    "evolution_of_a_guide_alone": lambda seed: EvolutionSampler(TOY, seed, fit=None, prior=ToyGuide(), settings=QUICK),
 }
 
 
@@ -351,16 +352,16 @@ class TestEvolution:
                 self.asked.update(schedules)
                 return super().log_seconds(schedules)
 
-        guide = Counting()
-        made = EvolutionSampler(TOY, 1, fit=None, guide=guide, settings=dataclasses.replace(QUICK, first=100))
-        guide.asked = set()
+        prior = Counting()
+        made = EvolutionSampler(TOY, 1, fit=None, prior=prior, settings=dataclasses.replace(QUICK, first=100))
+        prior.asked = set()
         first = made.ask(4)
-        assert len(guide.asked) > 60  # of 100 drawn, some twice
+        assert len(prior.asked) > 60  # of 100 drawn, some twice
         for schedule in first:
             made.tell(schedule, ok(seconds(schedule)))
-        guide.asked = set()
+        prior.asked = set()
         made.ask(4)
-        assert 0 < len(guide.asked) < 60
+        assert 0 < len(prior.asked) < 60
 
     def test_the_model_learns_measured_over_guessed_time(self) -> None:
         trained: list[tuple[Matrix, FloatArray]] = []
@@ -369,8 +370,8 @@ class TestEvolution:
             trained.append((rows, times))
             return Nearest(rows, times)
 
-        guide = ToyGuide()
-        made = EvolutionSampler(TOY, 1, fit=fit, guide=guide, settings=dataclasses.replace(QUICK, warmup=10))
+        prior = ToyGuide()
+        made = EvolutionSampler(TOY, 1, fit=fit, prior=prior, settings=dataclasses.replace(QUICK, warmup=10))
         told = [s for s in TOY.sample(10**6, 3) if s["x"] != 1][:10]
         for schedule in told:
             made.tell(schedule, ok(seconds(schedule)))
@@ -378,7 +379,7 @@ class TestEvolution:
         ((rows, times),) = trained
         assert np.array_equal(rows, TOY.encode(told))
         assert times == pytest.approx(
-            [seconds(s) / math.exp(g) for s, g in zip(told, guide.log_seconds(told), strict=True)]
+            [seconds(s) / math.exp(g) for s, g in zip(told, prior.log_seconds(told), strict=True)]
         )
 
     def test_it_is_trained_whenever_a_fifth_more_records_have_come(self) -> None:
@@ -429,14 +430,14 @@ class TestEvolution:
 
     def test_one_batch_is_spread_out(self) -> None:
         made = EvolutionSampler(
-            TOY, 1, fit=None, guide=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0, distance=2)
+            TOY, 1, fit=None, prior=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0, distance=2)
         )
         batch = made.ask(4)
         apart = [sum(p != q for p, q in zip(a.items, b.items, strict=True)) for a in batch for b in batch if a != b]
         assert min(apart) >= 2
 
     def test_what_the_guide_holds_to_be_impossible_is_not_led_to(self) -> None:
-        made = EvolutionSampler(TOY, 1, fit=None, guide=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0))
+        made = EvolutionSampler(TOY, 1, fit=None, prior=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0))
         possible = sum(s["x"] != 1 for s in TOY.sample(10**6, 0))
         asked = [s for _ in range(4) for s in made.ask(8)]
         assert len(asked) < possible
@@ -472,8 +473,8 @@ import sys
 sys.path[:0] = {[p for p in sys.path if p]!r}
 from autosched.search import sampler
 from measurements.measurement import Measurement, Provenance, Timing, Status
-from search_spaces.parameters import categorical, ordinal
-from search_spaces.space import Space
+from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.space import Space
 space = Space("toy", (ordinal("x", tuple(range(20))), categorical("y", tuple("abcdef"))), (), ())
 for name in ("random", "tpe", "evolution"):
     made = sampler(name, space, seed=1)
@@ -503,31 +504,31 @@ class TestAnalyticGuide:
     DEVICE = device("h200")
 
     def test_rows_keep_their_order_and_are_remembered(self) -> None:
-        guide = AnalyticGuide(self.PROBLEM, self.DEVICE)
+        prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
         schedules = family("matmul").space(self.PROBLEM, self.DEVICE).sample(8, 1)
-        rows, guess = guide.features(schedules), guide.log_seconds(schedules)
+        rows, guess = prior.features(schedules), prior.log_seconds(schedules)
         assert rows.shape[0] == 8 and rows.dtype == np.float32
         assert np.isfinite(guess).all()
-        assert np.array_equal(guide.features(schedules[::-1]), rows[::-1])
-        assert np.array_equal(guide.log_seconds(schedules[2:5]), guess[2:5])
-        assert AnalyticGuide(self.PROBLEM, self.DEVICE).log_seconds(schedules).tolist() == guess.tolist()
+        assert np.array_equal(prior.features(schedules[::-1]), rows[::-1])
+        assert np.array_equal(prior.log_seconds(schedules[2:5]), guess[2:5])
+        assert AnalyticPrior(self.PROBLEM, self.DEVICE).log_seconds(schedules).tolist() == guess.tolist()
 
     def test_nothing_gives_empty_arrays(self) -> None:
-        guide = AnalyticGuide(self.PROBLEM, self.DEVICE)
-        assert guide.log_seconds(()).shape == (0,)
-        assert guide.features(()).shape[0] == 0
+        prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
+        assert prior.log_seconds(()).shape == (0,)
+        assert prior.features(()).shape[0] == 0
 
     def test_what_does_not_fit_is_infinite_and_spoils_no_other(self) -> None:
-        guide = AnalyticGuide(self.PROBLEM, self.DEVICE)
+        prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
         good = family("matmul").space(self.PROBLEM, self.DEVICE).sample(3, 1)
         illegal = good[0].replace(stages=5, tile_m=256, tile_n=256, tile_k=128)
-        guess = guide.log_seconds([good[0], illegal, good[1]])
+        guess = prior.log_seconds([good[0], illegal, good[1]])
         assert np.isfinite(guess).tolist() == [True, False, True]
 
     def test_it_leads_a_search_of_matmuls(self) -> None:
         space = family("matmul").space(self.PROBLEM, self.DEVICE)
-        guide = AnalyticGuide(self.PROBLEM, self.DEVICE)
-        led = sampler("evolution", space, seed=1, guide=guide).ask(8)
+        prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
+        led = sampler("evolution", space, seed=1, prior=prior).ask(8)
         chance = sampler("random", space, seed=1).ask(8)
         assert all(not space.explain(s) for s in led)
-        assert np.median(guide.log_seconds(led)) < np.median(guide.log_seconds(chance))
+        assert np.median(prior.log_seconds(led)) < np.median(prior.log_seconds(chance))

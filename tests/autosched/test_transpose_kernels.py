@@ -10,15 +10,15 @@ from static_asserts import asserted_rules
 
 from autosched.codegen import generate
 from measurements.compile import CompileFailure, CompilePool
-from search_spaces.cache_hints import LOAD_HINTS, STORE_HINTS
-from search_spaces.copy import Copy
-from search_spaces.copy.space import laws as copy_laws
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.problem import Problem
-from search_spaces.row_reduction import Softmax
-from search_spaces.transpose import Transpose
-from search_spaces.transpose.space import laws
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.operators.transpose import Transpose
+from search_spaces.templates.common.cache_hints import LOAD_HINTS, STORE_HINTS
+from search_spaces.templates.copy.space import validity_constraints as copy_laws
+from search_spaces.templates.transpose.space import validity_constraints
 
 H200 = device("h200")
 PROBLEM = Transpose(96, 96, dtype="u32")
@@ -59,7 +59,7 @@ def test_the_rule_and_the_static_assert_say_the_same(
 
 
 def test_every_static_assert_names_a_law_or_a_domain() -> None:
-    names = {rule.name for rule in (*laws(PROBLEM, H200), *copy_laws(Copy(8, 8), H200))}
+    names = {rule.name for rule in (*validity_constraints(PROBLEM, H200), *copy_laws(Copy(8, 8), H200))}
     of_tile_copy = {"copy_map", "copy_alignment", "copy_width"}  # load_map, load_alignment and vector_width there
     for header in ("autosched/kernels/transpose.cuh", "autosched/kernels/copy.cuh"):
         assert asserted_rules(header) - of_tile_copy - {"vector_width"} <= names

@@ -16,12 +16,12 @@ from autosched.tuner import Observer, Progress, Start, tune
 from measurements.emulator import HostCompilerMissing
 from measurements.measurement import Provenance
 from measurements.store import Store, StoreError
-from search_spaces.devices import device
-from search_spaces.family import families
-from search_spaces.matmul import Matmul
-from search_spaces.parameters import ordinal
-from search_spaces.rules import Rule
-from search_spaces.space import Space
+from search_spaces.catalogue import families
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.parameters import ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.space import Space
 
 H200 = device("h200")
 PROBLEM = Matmul(m=64, n=48, k=32)
@@ -88,7 +88,7 @@ INTERRUPTED = """
 import os, sys
 sys.path[:0] = PATHS
 from autosched.tuner import tune
-from search_spaces.matmul import Matmul
+from search_spaces.operators.matmul import Matmul
 class Shown:
     def started(self, start): pass
     def trial(self, progress): print(progress.done, flush=True)

@@ -21,13 +21,13 @@ from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.store import Store, StoreError
-from search_spaces.devices import Device, device
-from search_spaces.matmul import Matmul
-from search_spaces.parameters import categorical, ordinal
-from search_spaces.problem import Problem
-from search_spaces.rules import Rule
-from search_spaces.schedule import Schedule
-from search_spaces.space import Space
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 
 H200, A100 = device("h200"), device("a100")
 PROBLEM = Matmul(m=64, n=48, k=32)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from autosched.verify import EMULATED_FLOPS, emulated_problem, verify, verify_one
-from search_spaces.bank_conflicts import fragment_traffic
-from search_spaces.devices import device
-from search_spaces.matmul import Matmul
-from search_spaces.matmul.config import plan
-from search_spaces.matmul.space import space
-from search_spaces.schedule import Schedule
+from search_spaces.hardware.bank_conflicts import fragment_traffic
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.matmul.lowering import plan
+from search_spaces.templates.matmul.space import space
 
 H200 = device("h200")
 

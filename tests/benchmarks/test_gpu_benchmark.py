@@ -14,6 +14,7 @@ from pathlib import Path
 import instant_compiler
 import numpy as np
 import pytest
+from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.version import VERSION
 from benchmarks import gpu, simulated_gpu
@@ -26,15 +27,14 @@ from measurements.compile import CompileCache, CompilePool
 from measurements.emulator import HostCompilerMissing, host_compiler
 from measurements.measurement import Provenance, Status
 from measurements.nvrtc import NvrtcMissing, toolchain_version
-from measurements.runners.base import Arm
+from measurements.runners.base import Entrant
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available
-from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
 from measurements.runners.supervisor import Limits
-from search_spaces.devices import device
-from search_spaces.family import families
-from search_spaces.matmul import Matmul
-from search_spaces.matvec.problem import Matvec
-from search_spaces.transpose.problem import Transpose
+from search_spaces.catalogue import families
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.transpose import Transpose
 
 ROOT = Path(gpu.__file__).parent.parent
 H200 = device("h200")
@@ -65,7 +65,9 @@ def make_runner(tmp_path):
         )
         options = CudaOptions(limits=Limits(candidate=2.0, retry_pauses=(0.05,)))
         environment = {FOLDER_VARIABLE: str(tmp_path)}
-        runner = CudaRunner(H200, pool, options=options, worker_module=MODULE, worker_env=environment)
+        runner = CudaRunner(
+            H200, pool, options=options, worker_module=MODULE, worker_path=[HERE], worker_env=environment
+        )
         opened.append((runner, pool))
         return runner
 
@@ -101,7 +103,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     for row in results["shapes"]:
         assert row["trials"] == 24
         assert row["best"]["provenance"] == "measured" and row["best"]["rank"] == 1
-        assert row["final"]["finalists"] >= 2
+        assert row["remeasured"]["entrants"] >= 2
     assert set(results["shapes"][0]["compared"]) == {"library", "torch", "triton"}
     assert set(results["shapes"][2]["compared"]) == {"library", "torch", "triton", "cupy", "copy"}
     library = results["shapes"][0]["compared"]["library"]
@@ -180,7 +182,7 @@ def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_te
     able = runner.compare
 
     def compare(*given, others=(), **options):
-        absent = [Arm(name, Status.LAUNCH_ERROR, "it is not installed", ()) for name in others]
+        absent = [Entrant(name, Status.LAUNCH_ERROR, "it is not installed", ()) for name in others]
         return (*able(*given, **options), *absent)
 
     runner.compare = compare
@@ -215,7 +217,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
 def test_parts_that_are_not_wanted_take_no_time(make_runner, tmp_path, no_tests, monkeypatch):
     monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1])]))
     asked = []
-    monkeypatch.setattr(Benchmark, "_shapes", lambda self, shapes, until, arms: asked.append((len(shapes), until)))
+    monkeypatch.setattr(Benchmark, "_shapes", lambda self, shapes, until, entrants: asked.append((len(shapes), until)))
     for parts, wanted in ((("tests", "matmul"), [2]), (("others",), [1])):
         asked.clear()
         plan = Plan(3600.0, tmp_path / parts[0], tests=no_tests, matmuls=SHAPES, parts=parts)
@@ -266,7 +268,7 @@ def test_a_kill_during_the_tests_leaves_no_process(tmp_path, how):
 from pathlib import Path
 from functools import partial
 from benchmarks import gpu, simulated_gpu
-from search_spaces.devices import device
+from search_spaces.hardware.devices import device
 gpu.cuda_available, gpu.cuda_device = lambda: (True, "it answers"), lambda: device("h200")
 gpu.CudaRunner = partial(gpu.CudaRunner, worker_module=simulated_gpu.MODULE)
 gpu.Plan = partial(gpu.Plan, tests=Path({str(tests)!r}))

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.analytic import LAUNCH_SECONDS, analyse, predict, unit_rate
-from search_spaces.devices import DEVICES, Device, device
-from search_spaces.work import Unit, Work
+from search_spaces.hardware.cost_counts import CostCounts, Unit
+from search_spaces.hardware.devices import DEVICES, Device, device
 
 H200 = device("h200")
 
@@ -23,7 +23,7 @@ def matmul(
     unit: Unit = "mma",
     registers: int = 128,
     conflicts: float = 1.0,
-) -> Work:
+) -> CostCounts:
     """Counts of an f16 (f32 for fma) matmul of size^3; ``warp`` is a warp's part of the tile."""
     m, n, k = tile
     element = 4 if unit == "fma" else 2
@@ -32,7 +32,7 @@ def matmul(
     flops = 2.0 * m * n * k
     reads = warps * (warp[0] + warp[1]) * k * element / 128 * conflicts
     multiplies = flops / 64 if unit == "fma" else flops / 4096
-    return Work(
+    return CostCounts(
         blocks=(size // m) * (size // n),
         threads=32 * warps,
         shared_bytes=stage * stages,
@@ -51,7 +51,7 @@ def matmul(
     )
 
 
-def tflops(work: Work, on: Device = H200, size: int = 4096) -> float:
+def tflops(work: CostCounts, on: Device = H200, size: int = 4096) -> float:
     return 2.0 * size**3 / predict(work, on) / 1e12
 
 
@@ -93,12 +93,12 @@ def test_one_block_more_than_a_wave_costs_another_round() -> None:
 
 
 @st.composite
-def works(draw: st.DrawFn) -> Work:
+def works(draw: st.DrawFn) -> CostCounts:
     def count(most: float) -> float:
         return draw(st.floats(0.0, most, allow_nan=False))
 
     unit: Unit = draw(st.sampled_from(("fma", "wmma", "mma")))
-    return Work(
+    return CostCounts(
         blocks=draw(st.integers(1, 5000)),
         threads=32 * draw(st.integers(1, 32)),
         shared_bytes=draw(st.integers(0, 101376)),
@@ -121,7 +121,7 @@ def works(draw: st.DrawFn) -> Work:
 
 @settings(deadline=None, max_examples=100)
 @given(work=works(), on=st.sampled_from(DEVICES))
-def test_never_below_the_roofline(work: Work, on: Device) -> None:
+def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
     seconds = predict(work, on)
     clock = on.clock_hz if work.unit == "fma" else on.tensor_clock_hz
     active = min(work.blocks, on.sm_count)
@@ -140,14 +140,14 @@ def test_never_below_the_roofline(work: Work, on: Device) -> None:
 @pytest.mark.parametrize(
     "field", ["flops", "instructions", "shared_wavefronts", "load_bytes", "dram_bytes", "alone_bytes"]
 )
-def test_more_of_anything_is_never_faster(field: str, work: Work, on: Device, factor: float) -> None:
+def test_more_of_anything_is_never_faster(field: str, work: CostCounts, on: Device, factor: float) -> None:
     more = dataclasses.replace(work, **{field: getattr(work, field) * factor})  # type: ignore[arg-type]
     assert predict(more, on) >= predict(work, on) * (1 - 1e-9)
 
 
 @settings(deadline=None, max_examples=50)
 @given(work=works(), on=st.sampled_from(DEVICES), spill=st.integers(0, 512))
-def test_spills_and_barriers_are_never_faster(work: Work, on: Device, spill: int) -> None:
+def test_spills_and_barriers_are_never_faster(work: CostCounts, on: Device, spill: int) -> None:
     assert predict(work, on, spill_bytes=spill + 8) >= predict(work, on, spill_bytes=spill)
     more = dataclasses.replace(work, barriers_per_iteration=work.barriers_per_iteration + 1)
     assert predict(more, on) >= predict(work, on)

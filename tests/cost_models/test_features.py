@@ -12,10 +12,10 @@ from cost_models.features import (
     common_names,
     features,
 )
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matmul import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 H200 = device("h200")
 PROBLEM = Matmul(m=4096, n=4096, k=4096, a="f16", b="f16", out="f16")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from autosched.codegen import generate
-from search_spaces.devices import device
-from search_spaces.family import problem_from_json
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import device
+from search_spaces.spaces.schedule import Schedule
 
 CASES = sorted(Path(__file__).parent.glob("*.json"))
 

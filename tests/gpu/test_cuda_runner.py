@@ -13,14 +13,14 @@ from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, c
 from measurements.runners.cuda_library import OTHERS
 from measurements.runners.supervisor import Limits
 from measurements.timing import StopRule
-from search_spaces.dtypes import U32
-from search_spaces.family import family
-from search_spaces.matmul.problem import Matmul
-from search_spaces.matvec.problem import Matvec
-from search_spaces.problem import Operand
-from search_spaces.row_reduction.problem import LayerNorm, Reduce, RmsNorm, Softmax
-from search_spaces.schedule import Schedule
-from search_spaces.transpose.problem import Transpose
+from search_spaces.catalogue import family
+from search_spaces.hardware.dtypes import U32
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Operand
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.schedule import Schedule
 
 pytestmark = pytest.mark.gpu
 
@@ -199,9 +199,9 @@ def test_every_baseline_computes_the_same_or_says_why_there_is_none(runner, prob
     ours = Candidate(problem, schedule, codegen.generate(problem, schedule, runner.device))
     mine, library, *others = runner.compare([ours], rounds=5, others=OTHERS)
     assert mine.status is Status.OK, mine.reason
-    for arm in (library, *others):
-        assert (len(arm.seconds) == 5) is (arm.status is Status.OK)
-        assert "something else" not in arm.reason
+    for entrant in (library, *others):
+        assert (len(entrant.seconds) == 5) is (entrant.status is Status.OK)
+        assert "something else" not in entrant.reason
     if problem.family in ("matmul", "matvec") and "was not found" not in library.reason:
         assert library.status is Status.OK, library.reason
 

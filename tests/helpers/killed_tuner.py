@@ -7,18 +7,18 @@ import sys
 from pathlib import Path
 
 import instant_compiler
+from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.search import sampler
 from autosched.tuner import Tuner
 from measurements.compile import CompileCache, CompilePool
 from measurements.runners.cuda import CudaOptions, CudaRunner
-from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
 from measurements.runners.supervisor import Limits
 from measurements.store import Store
-from search_spaces.devices import device
-from search_spaces.matmul import Matmul
-from search_spaces.parameters import ordinal
-from search_spaces.space import Space
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.parameters import ordinal
+from search_spaces.spaces.space import Space
 
 PROBLEM = Matmul(m=16, n=16, k=16)
 SPACE = Space("toy", (ordinal("x", tuple(range(1, 200))), ordinal("y", tuple(range(1, 200)))))
@@ -44,7 +44,9 @@ def main(database: str, cache: str) -> None:
     ) as pool:
         options = CudaOptions(limits=Limits(candidate=20.0, retry_pauses=(0.05, 0.2)))
         environment = {FOLDER_VARIABLE: str(Path(cache))}
-        runner = CudaRunner(h200, pool, options=options, worker_module=MODULE, worker_env=environment)
+        runner = CudaRunner(
+            h200, pool, options=options, worker_module=MODULE, worker_path=[HERE], worker_env=environment
+        )
         made = sampler("random", SPACE, seed=1)
         with Store.open(database) as store:
             Tuner(

@@ -14,9 +14,9 @@ import pytest
 from autosched.codegen import generate, include_dir
 from measurements.emulator import emulate
 from measurements.verification import check
-from search_spaces.devices import device
-from search_spaces.family import problem_from_json
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import device
+from search_spaces.spaces.schedule import Schedule
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

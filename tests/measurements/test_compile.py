@@ -25,7 +25,7 @@ from measurements.compile import (
 from measurements.kernel import Kernel
 from measurements.measurement import Resources, Status
 from measurements.nvrtc import toolchain_version
-from search_spaces.devices import device
+from search_spaces.hardware.devices import device
 
 ROOT = str(Path(measurements.compile.__file__).resolve().parent.parent)
 

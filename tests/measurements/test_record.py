@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Record
-from search_spaces.matmul.problem import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 PROBLEM = Matmul(m=64, n=48, k=32)
 WHEN = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)

@@ -5,16 +5,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from faults import fault_kernel
 
 from measurements import recording
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Record
 from measurements.recording import Recording, RecordingError
 from measurements.runners.base import Candidate
-from measurements.runners.faults import fault_kernel
 from measurements.runners.replay import ReplayRunner
-from search_spaces.matmul.problem import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 PROBLEM = Matmul(m=64, n=48, k=32)
 OTHER = Matmul(m=64, n=48, k=64)

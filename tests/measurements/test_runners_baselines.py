@@ -1,4 +1,4 @@
-"""The arms that candidates are compared with, over libraries that are pretended: who is called how, and with what."""
+"""The libraries that candidates are compared with, over pretended ones: who is called how, and with what."""
 
 import math
 import subprocess
@@ -12,11 +12,11 @@ from needs import cpp_compiler
 
 from measurements.runners import cublas
 from measurements.runners.cuda_library import OTHERS, baseline_call
-from search_spaces.family import families
-from search_spaces.matmul.problem import Matmul
-from search_spaces.matvec.problem import Matvec
-from search_spaces.row_reduction.problem import LayerNorm, Reduce, RmsNorm, Softmax
-from search_spaces.transpose.problem import Transpose
+from search_spaces.catalogue import families
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
 
 
 class Stream:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from measurements.compile import CompileCache, CompilePool
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
@@ -20,12 +21,11 @@ from measurements.recording import Recording
 from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda import CudaOptions, CudaRunner
 from measurements.runners.estimate import EstimateRunner
-from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
 from measurements.runners.replay import ReplayRunner
 from measurements.runners.supervisor import Limits
-from search_spaces.devices import device
-from search_spaces.matmul.problem import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 try:
     toolchain_version()
@@ -124,7 +124,13 @@ def backend(request, tmp_path):
         options = CudaOptions(limits=Limits(candidate=0.5, retry_pauses=(0.1,)))
         gpus = (0, 1) if "two" in request.param else (0,)
         runner = CudaRunner(
-            H200, pool, gpus=gpus, options=options, worker_module=MODULE, worker_env={FOLDER_VARIABLE: str(tmp_path)}
+            H200,
+            pool,
+            gpus=gpus,
+            options=options,
+            worker_module=MODULE,
+            worker_path=[HERE],
+            worker_env={FOLDER_VARIABLE: str(tmp_path)},
         )
         kinds = COMPILE_KINDS | GPU_KINDS
         yield Backend(runner, pool, Provenance.MEASURED, kinds, lambda: (*pool.pids, *runner.pids))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device_attributes import ATTRIBUTES
+from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from measurements.compile import CompileCache, CompilePool
 from measurements.measurement import Status
@@ -17,13 +18,12 @@ from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.runners.cuda import CudaOptions, CudaRunner
 from measurements.runners.cuda_device import cuda_available, cuda_device, device_row
-from measurements.runners.faults import FOLDER_VARIABLE, MODULE, fault_kernel
 from measurements.runners.references import DataSet, References
 from measurements.runners.supervisor import Limits
 from measurements.worker import Worker
-from search_spaces.devices import UnknownDevice, device
-from search_spaces.matmul.problem import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.hardware.devices import UnknownDevice, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 try:
     toolchain_version()
@@ -77,6 +77,7 @@ def make_runner(tmp_path, pool):
             gpus=gpus,
             options=CudaOptions(limits=limits, **options),
             worker_module=MODULE,
+            worker_path=[HERE],
             worker_env={FOLDER_VARIABLE: str(tmp_path)},
         )
         runners.append(runner)
@@ -209,18 +210,20 @@ def test_problems_may_be_mixed(make_runner):
 
 def test_a_comparison_has_an_arm_for_each_candidate_and_times_for_the_able(make_runner):
     runner = make_runner()
-    arms = runner.compare([candidate("time_1000"), candidate("wrong"), candidate("time_2000")], rounds=4, library=False)
-    assert [a.status for a in arms] == [Status.OK, Status.WRONG_RESULT, Status.OK]
-    assert arms[0].seconds == (pytest.approx(1e-6),) * 4
-    assert arms[1].seconds == ()
+    entrants = runner.compare(
+        [candidate("time_1000"), candidate("wrong"), candidate("time_2000")], rounds=4, library=False
+    )
+    assert [a.status for a in entrants] == [Status.OK, Status.WRONG_RESULT, Status.OK]
+    assert entrants[0].seconds == (pytest.approx(1e-6),) * 4
+    assert entrants[1].seconds == ()
     with pytest.raises(ValueError, match="comparison"):
         runner.compare([])
 
 
 def test_a_comparison_that_takes_the_worker_down_fails_every_arm_and_nothing_else(make_runner):
     runner = make_runner()
-    arms = runner.compare([candidate("time_1000"), candidate("segfault")], library=False)
-    assert {a.status for a in arms} == {Status.CRASHED}
+    entrants = runner.compare([candidate("time_1000"), candidate("segfault")], library=False)
+    assert {a.status for a in entrants} == {Status.CRASHED}
     assert dict(runner.measure([candidate("time_1000")]))[0].ok
 
 
@@ -240,14 +243,14 @@ NO_ARMS = {
 }
 
 
-@pytest.mark.parametrize("arms", NO_ARMS.values(), ids=NO_ARMS)
-def test_arms_that_make_no_sense_are_a_failure_of_the_comparison(make_runner, monkeypatch, arms):
+@pytest.mark.parametrize("entrants", NO_ARMS.values(), ids=NO_ARMS)
+def test_arms_that_make_no_sense_are_a_failure_of_the_comparison(make_runner, monkeypatch, entrants):
     runner = make_runner()
     ask = Worker.request
 
     def lie(worker, payload, timeout):
         answer = ask(worker, payload, timeout)
-        return {**answer, "arms": arms} if payload.get("op") == "compare" else answer
+        return {**answer, "entrants": entrants} if payload.get("op") == "compare" else answer
 
     monkeypatch.setattr(Worker, "request", lie)
     told = runner.compare([candidate("time_1000"), candidate("time_2000")], rounds=4, library=False)

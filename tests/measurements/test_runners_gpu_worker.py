@@ -19,7 +19,7 @@ from measurements.runners import cuda_worker
 from measurements.runners.cuda_device import device_row
 from measurements.runners.cuda_worker import GpuWorker
 from measurements.runners.references import DataSet, References
-from search_spaces.matmul.problem import Matmul
+from search_spaces.operators.matmul import Matmul
 
 PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
 ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # as Device.attributes of cupy has them
@@ -471,7 +471,7 @@ def compare(worker, names, baselines, workspace=False):
     return worker.handle({
         "op": "compare", "data": "key", "kernels": [kernel(name, workspace) for name in names], "rounds": 7,
         "baselines": baselines, "launch_limit": 0.05, "graph_below": 100e-6,
-    })["arms"]  # fmt: skip
+    })["entrants"]  # fmt: skip
 
 
 def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_triton(arrays, monkeypatch):
@@ -485,8 +485,8 @@ def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_tri
 
 def test_a_library_that_spoils_a_capture_is_timed_without_a_graph(arrays, monkeypatch):
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
-    for arm in compare(opened(FakeCupy(time=5e-6), arrays), ["right"], ["uncapturable"]):
-        assert arm["seconds"] == pytest.approx([5e-6] * 7), arm
+    for entrant in compare(opened(FakeCupy(time=5e-6), arrays), ["right"], ["uncapturable"]):
+        assert entrant["seconds"] == pytest.approx([5e-6] * 7), entrant
 
 
 def test_arms_of_a_comparison_are_in_graphs_even_where_launches_alone_are_slow_to_queue(arrays, monkeypatch):
@@ -494,16 +494,16 @@ def test_arms_of_a_comparison_are_in_graphs_even_where_launches_alone_are_slow_t
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
     for time, graphs in ((3e-4, 2), (3e-3, 0)):
         cupy = FakeCupy(time=time)
-        for arm in compare(opened(cupy, arrays), ["right"], ["right"]):
-            assert arm["seconds"] == pytest.approx([time] * 7)
+        for entrant in compare(opened(cupy, arrays), ["right"], ["right"]):
+            assert entrant["seconds"] == pytest.approx([time] * 7)
         assert len(cupy.graphs) == graphs
 
 
 def test_what_a_graph_launches_lives_as_long_as_its_rounds(arrays, monkeypatch):
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
     mine, again, theirs = compare(opened(FakeCupy(time=5e-6), arrays), ["right", "right"], ["right"], workspace=True)
-    for arm in (mine, again, theirs):
-        assert arm["seconds"] == pytest.approx([5e-6] * 7)
+    for entrant in (mine, again, theirs):
+        assert entrant["seconds"] == pytest.approx([5e-6] * 7)
 
 
 def pretended_library(name, cupy, stream, problem, copies, cold_bytes):
@@ -529,17 +529,17 @@ def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, m
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
     names = ["right", "roughly", "nothing", "wrong", "missing"]
     mine, *others = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], names)
-    for arm in (mine, *others[:2]):
-        assert arm["seconds"] == pytest.approx([3e-4] * 7)
+    for entrant in (mine, *others[:2]):
+        assert entrant["seconds"] == pytest.approx([3e-4] * 7)
     assert others[0]["error"] <= 1 < others[1]["error"]
-    for arm, name in zip(others[2:4], names[2:4], strict=True):
-        assert (arm["status"], arm["seconds"]) == (Status.LAUNCH_ERROR, [])
-        assert arm["reason"].startswith(f"{name} computes something else: it is off by")
+    for entrant, name in zip(others[2:4], names[2:4], strict=True):
+        assert (entrant["status"], entrant["seconds"]) == (Status.LAUNCH_ERROR, [])
+        assert entrant["reason"].startswith(f"{name} computes something else: it is off by")
     assert others[4]["reason"] == "it is not here"
 
 
 def test_a_baseline_that_never_ends_fails_alone_as_far_as_it_can(arrays, monkeypatch):
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
     answer = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], ["endless", "right"])
-    assert [arm["status"] for arm in answer] == [Status.OK, Status.TIMEOUT]
+    assert [entrant["status"] for entrant in answer] == [Status.OK, Status.TIMEOUT]
     assert answer[0]["seconds"] == []

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Record
 from measurements.store import SCHEMA_VERSION, Store, StoreError
-from search_spaces.matmul.problem import Matmul
-from search_spaces.problem import Problem
-from search_spaces.schedule import Schedule
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 
 PROBLEM = Matmul(m=64, n=48, k=32)
 OTHER = Matmul(m=64, n=48, k=33)
@@ -420,7 +420,7 @@ from datetime import UTC, datetime
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.schedule import Schedule
+from search_spaces.spaces.schedule import Schedule
 store = Store.open(sys.argv[1])
 outcome = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.estimate(1e-6))
 i = store.count()

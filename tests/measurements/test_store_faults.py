@@ -20,8 +20,8 @@ from measurements import store_file
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store, StoreError
-from search_spaces.matmul.problem import Matmul
-from search_spaces.schedule import Schedule
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
 
 PROBLEM = Matmul(m=64, n=48, k=32)
 PAGE = 4096

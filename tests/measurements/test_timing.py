@@ -181,9 +181,9 @@ def test_without_finalists_there_is_no_winner():
         choose([], [])
 
 
-@pytest.mark.parametrize("arms", [1, 2, 3, 5])
-def test_every_arm_meets_every_place_equally_often(arms):
-    orders = interleaved(arms, 4 * arms)
-    assert all(sorted(order) == list(range(arms)) for order in orders)
-    for arm, place in itertools.product(range(arms), repeat=2):
-        assert sum(order[place] == arm for order in orders) == 4
+@pytest.mark.parametrize("entrants", [1, 2, 3, 5])
+def test_every_arm_meets_every_place_equally_often(entrants):
+    orders = interleaved(entrants, 4 * entrants)
+    assert all(sorted(order) == list(range(entrants)) for order in orders)
+    for entrant, place in itertools.product(range(entrants), repeat=2):
+        assert sum(order[place] == entrant for order in orders) == 4

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from measurements.verification import Check, check, compare
-from search_spaces.dtypes import BF16, F16, F32
-from search_spaces.matmul.problem import Matmul
+from search_spaces.hardware.dtypes import BF16, F16, F32
+from search_spaces.operators.matmul import Matmul
 
 PROBLEM = Matmul(m=17, n=33, k=20, batch=2, out="f32")
 INPUTS = PROBLEM.random_inputs(7)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.attribute_text import AttributeReader, AttributeSyntaxError, integer_tuple
-from search_spaces.lowering_config import Basis, LoweringConfig
-from search_spaces.nested_layout import NestedLayout
-from search_spaces.wg_map import WgMap
+from search_spaces.layouts.attribute_text import AttributeReader, AttributeSyntaxError, integer_tuple
+from search_spaces.layouts.lowering_config import Basis, LoweringConfig
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
 
 WG_MAP = WgMap((2, 2), (32, 128), order=(0, 1))
 LAYOUT = NestedLayout((2,), (1,), (1,), (32,), (4,), (1,), (1,))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from search_spaces.bank_conflicts import (
+from search_spaces.hardware.bank_conflicts import (
     Traffic,
     banks,
     conflict_degree,
@@ -19,9 +19,9 @@ from search_spaces.bank_conflicts import (
     ldmatrix_wavefronts,
     wavefronts,
 )
-from search_spaces.dtypes import dtype
-from search_spaces.intrinsics import INTRINSICS, WARP, Refusal, intrinsic
-from search_spaces.shared_layout import SharedLayout, sampled_layouts
+from search_spaces.hardware.dtypes import dtype
+from search_spaces.hardware.intrinsics import INTRINSICS, WARP, Refusal, intrinsic
+from search_spaces.layouts.shared_layout import SharedLayout, sampled_layouts
 
 LANES = np.arange(32)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.conversion import Exchange, exchange, to_layout, to_simd, to_simt
-from search_spaces.nested_layout import NestedLayout
+from search_spaces.layouts.conversion import Exchange, exchange, to_layout, to_simd, to_simt
+from search_spaces.layouts.nested_layout import NestedLayout
 
 # mma.m16n8k16: the accumulator C, and the same tile read as a row-major copy by 16-byte vectors
 ACCUMULATOR = NestedLayout((1, 1), (1, 4), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.bank_conflicts import copy_traffic, fragment_traffic
-from search_spaces.data_movement import (
+from search_spaces.hardware.bank_conflicts import copy_traffic, fragment_traffic
+from search_spaces.hardware.data_movement import (
     CopyPlan,
     LayoutChoice,
     Region,
@@ -17,8 +17,8 @@ from search_spaces.data_movement import (
     copy_plan,
     layout_choices,
 )
-from search_spaces.intrinsics import Access, Refusal, intrinsic
-from search_spaces.shared_layout import SharedLayout, sampled_layouts
+from search_spaces.hardware.intrinsics import Access, Refusal, intrinsic
+from search_spaces.layouts.shared_layout import SharedLayout, sampled_layouts
 
 extents = st.sampled_from([8, 16, 32, 48, 64])
 cases = st.tuples(

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces import elimination
-from search_spaces.columns import Columns
-from search_spaces.constraints import Constraints
-from search_spaces.elimination import TooTightlyTied, eliminate
-from search_spaces.parameters import IntArray, categorical, ordinal
-from search_spaces.rules import Attribute, BoolArray, Rule
-from search_spaces.space import Space
-from search_spaces.tables import Join, Relation, keys, sorted_order
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.constraints import Constraints
+from search_spaces.spaces.elimination import TooTightlyTied, eliminate
+from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.space import Space
+from search_spaces.spaces.tables import Join, Relation, keys, sorted_order
 
 
 def rule(name: str, needs: tuple[str, ...], allows: object) -> Rule:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from search_spaces.device_rules import MOST_BLOCKS
-from search_spaces.devices import device
-from search_spaces.family import families, family, problem_from_json
-from search_spaces.matmul import Matmul
+from search_spaces.catalogue import families, family, problem_from_json
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.common.launch_rules import MOST_BLOCKS
 
 H200 = device("h200")
 # The largest grids that each family's problems allow; arrays of these sizes fit on no device.

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.dtypes import BF16, F16, dtype, round_to_tf32
-from search_spaces.intrinsics import (
+from search_spaces.hardware.dtypes import BF16, F16, dtype, round_to_tf32
+from search_spaces.hardware.intrinsics import (
     INTRINSICS,
     Access,
     AlignedRows,
@@ -20,8 +20,8 @@ from search_spaces.intrinsics import (
     intrinsic,
     intrinsics_for,
 )
-from search_spaces.nested_layout import NestedLayout
-from search_spaces.shared_layout import Pad, SharedLayout, Swizzle, sampled_layouts
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.shared_layout import Pad, SharedLayout, Swizzle, sampled_layouts
 
 ROWS = list(INTRINSICS.values())
 OPEN = [row for row in ROWS if row.c.layout is not None]

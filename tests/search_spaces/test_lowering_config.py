@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.lowering_config import Basis, LoweringConfig
+from search_spaces.layouts.lowering_config import Basis, LoweringConfig
 
 # The document's matvec: tensor<4x16384xf16>, tensor<6656x16384xf16> -> tensor<4x6656xf32>
 MATVEC = """#iree_gpu.lowering_config<{

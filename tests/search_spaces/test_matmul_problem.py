@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from search_spaces.dtypes import FLOAT_DTYPES
-from search_spaces.family import family, problem_from_json
-from search_spaces.matmul import EPILOGUES, REDUCTIONS, Matmul
+from search_spaces.catalogue import family, problem_from_json
+from search_spaces.hardware.dtypes import FLOAT_DTYPES
+from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
 
 
 @pytest.mark.parametrize(

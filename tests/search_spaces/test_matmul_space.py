@@ -7,23 +7,23 @@ import math
 import numpy as np
 import pytest
 
-from search_spaces.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_choices, copy_plan
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.intrinsics import Refusal, intrinsic
-from search_spaces.matmul import Matmul
-from search_spaces.matmul.config import plan
-from search_spaces.matmul.shrink import shrink
-from search_spaces.matmul.space import (
+from search_spaces.catalogue import family
+from search_spaces.hardware.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_choices, copy_plan
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.intrinsics import Refusal, intrinsic
+from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
+from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.matmul.lowering import plan
+from search_spaces.templates.matmul.proxy import proxy
+from search_spaces.templates.matmul.space import (
     contiguous_extent,
-    economies,
-    lawful_space,
-    laws,
+    pruning_rules,
     row_major,
     space,
     tile_shape,
+    valid_space,
+    validity_constraints,
 )
-from search_spaces.shared_layout import SharedLayout, parse_layout
 
 H200 = device("h200")
 LARGE = Matmul(4096, 4096, 4096)
@@ -68,7 +68,7 @@ def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
                 values = {p.name: p.random(rng) for p in whole.parameters}
                 for violation in whole.explain(values):
                     refused.setdefault(violation.rule, violation.reason)
-    names = {rule.name for rule in (*laws(LARGE, H200), *economies(LARGE))}
+    names = {rule.name for rule in (*validity_constraints(LARGE, H200), *pruning_rules(LARGE))}
     # Every device row is of sm_80 or later, and every domain of tile_k is made of multiples of every intrinsic's k.
     assert names - set(refused) <= {"intrinsic_sm", "fragments_k"}
     for rule, reason in refused.items():
@@ -88,7 +88,7 @@ def test_the_document_s_pads_meet_wmma_and_ldmatrix() -> None:
     assert "constant leading dimension" in str(answer(wmma, "pad(8,2)"))
     assert answer(mma, "pad(8,2)") is None
     assert answer(wmma, "pad(8,1)") is None and answer(mma, "pad(8,1)") is None
-    layout_rule = next(rule for rule in laws(LARGE, H200) if rule.name == "layout_a")
+    layout_rule = next(rule for rule in validity_constraints(LARGE, H200) if rule.name == "layout_a")
     values = {"layout_a": "pad(4,2)", "tile_m": 128, "tile_k": 64, "intrinsic": "wmma_m16n16k16_f16"}
     assert "constant leading dimension" in layout_rule.reason(values)
 
@@ -114,23 +114,23 @@ def test_plans_describe_a_partition_of_the_work(problem: Matmul) -> None:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
 def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matmul) -> None:
     for schedule in space(problem, H200).sample(25, seed=2):
-        small = shrink(problem, schedule)
+        small = proxy(problem, schedule)
         tiles = {axis: schedule.integer(f"tile_{axis}") for axis in "mnk"}
         for axis, tile in tiles.items():
             whole, cut = getattr(problem, axis), getattr(small, axis)
             assert cut <= whole
             assert cut % tile == whole % tile
         assert small.m < 2 * tiles["m"] and small.n <= 2 * tiles["n"]
-        assert not lawful_space(small, H200).explain(schedule)
+        assert not valid_space(small, H200).explain(schedule)
         splits = schedule.integer("split_k")
         per_split, original = (math.ceil(math.ceil(p.k / tiles["k"]) / splits) for p in (small, problem))
         assert per_split == min(original, schedule.integer("stages") + 1)
-        assert shrink(small, schedule) == small
+        assert proxy(small, schedule) == small
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
 def test_a_copy_is_lawful_exactly_where_the_data_movement_has_a_plan(problem: Matmul) -> None:
-    lawful = lawful_space(problem, H200)
+    lawful = valid_space(problem, H200)
     rng = np.random.default_rng(3)
     verdicts = {True: 0, False: 0}
     for _ in range(300):
@@ -175,7 +175,7 @@ def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
 def test_work_counts_what_the_tile_does() -> None:
     row = family("matmul")
     for schedule in space(LARGE, H200).sample(25, seed=3):
-        counted = row.work(LARGE, schedule, H200)
+        counted = row.counts(LARGE, schedule, H200)
         tile = schedule.integer("tile_m") * schedule.integer("tile_n")
         assert counted.blocks * counted.flops >= LARGE.flops
         assert counted.dram_bytes >= LARGE.min_bytes

@@ -7,22 +7,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.matvec import Matvec
-from search_spaces.matvec.config import config, lowering_config, plan
-from search_spaces.matvec.shrink import shrink
-from search_spaces.matvec.space import (
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matvec import Matvec
+from search_spaces.templates.matvec.lowering import config, lowering_config, plan
+from search_spaces.templates.matvec.proxy import proxy
+from search_spaces.templates.matvec.space import (
     MMA_ELEMENTS,
     MMA_LANES_K,
     MMA_LANES_N,
     MMA_ROWS,
     aligned_elements,
-    economies,
-    lawful_space,
-    laws,
     mma_row,
+    pruning_rules,
     space,
+    valid_space,
+    validity_constraints,
 )
 
 H200 = device("h200")
@@ -71,7 +71,7 @@ def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
         for _ in range(200):
             for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
                 refused.setdefault(violation.rule, violation.reason)
-    assert set(refused) == {rule.name for rule in (*laws(DOCUMENT, H200), *economies(DOCUMENT))}
+    assert set(refused) == {rule.name for rule in (*validity_constraints(DOCUMENT, H200), *pruning_rules(DOCUMENT))}
     for rule, reason in refused.items():
         assert len(reason) > 20 and "\n" not in reason, rule
 
@@ -86,7 +86,7 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
         if p.mma:  # rows of x fill the columns of fragments, and lanes along k share their sums
             padded = -(-p.tile[0] // 8) * 8
             accumulators = accumulators // p.tile[0] * padded // lowering.lane_basis.tile[2]
-        assert accumulators == lawful_space(problem, H200).describe(schedule)["accumulators"]
+        assert accumulators == valid_space(problem, H200).describe(schedule)["accumulators"]
         assert f"static constexpr int accumulators = {accumulators};" in config(problem, schedule, H200).members
         assert lowering.lane_basis.size == H200.warp_size
         assert lowering.subgroup_basis.size * H200.warp_size == p.threads
@@ -111,7 +111,7 @@ def test_a_load_is_the_widest_that_every_row_allows(k: int) -> None:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> None:
     for schedule in space(problem, H200).sample(40, seed=2):
-        small = shrink(problem, schedule)
+        small = proxy(problem, schedule)
         tiles = {"m": "workgroup_m", "n": "workgroup_n", "k": "partial_reduction"}
         for axis, tile in ((a, schedule.integer(name)) for a, name in tiles.items()):
             whole, cut = getattr(problem, axis), getattr(small, axis)
@@ -120,15 +120,15 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> 
         unroll, of_split = schedule.integer("k_unroll"), plan(problem, schedule, H200).steps_of_split
         kept = plan(small, schedule, H200).steps_of_split
         assert kept == min(of_split, 2 * unroll + of_split % unroll)
-        assert not lawful_space(small, H200).explain(schedule)
+        assert not valid_space(small, H200).explain(schedule)
         assert plan(small, schedule, H200).access == plan(problem, schedule, H200).access
-        assert shrink(small, schedule) == small
+        assert proxy(small, schedule) == small
 
 
 def test_work_counts_what_the_kernel_moves() -> None:
     row = family("matvec")
     for schedule in space(DOCUMENT, H200).sample(40, seed=3):
-        counted = row.work(DOCUMENT, schedule, H200)
+        counted = row.counts(DOCUMENT, schedule, H200)
         assert counted.blocks * counted.flops >= DOCUMENT.flops
         assert counted.dram_bytes >= DOCUMENT.min_bytes
         w_bytes = 2 * schedule.integer("workgroup_n") * DOCUMENT.k / schedule.integer("split_k")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.attribute_text import AttributeSyntaxError
-from search_spaces.nested_layout import NestedLayout
+from search_spaces.layouts.attribute_text import AttributeSyntaxError
+from search_spaces.layouts.nested_layout import NestedLayout
 
 # "A full example": vector<64x64xf16>
 EXAMPLE = NestedLayout(

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.parameters import Parameter, categorical, ordinal
-from search_spaces.schedule import Schedule
+from search_spaces.spaces.parameters import Parameter, categorical, ordinal
+from search_spaces.spaces.schedule import Schedule
 
 integers = st.lists(st.integers(-50, 5000), min_size=1, max_size=8, unique=True)
 texts = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=8, unique=True)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from search_spaces.dtypes import dtype
-from search_spaces.family import families, problem_from_json
-from search_spaces.problem import DRAWN, Problem, standard_normal
+from search_spaces.catalogue import families, problem_from_json
+from search_spaces.hardware.dtypes import dtype
+from search_spaces.operators.problem import DRAWN, Problem, standard_normal
 
 SIZES = ("m", "n", "k", "rows", "columns", "batch", "reduction_size")
 

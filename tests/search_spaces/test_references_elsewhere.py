@@ -6,11 +6,11 @@ cupy takes part in numpy's functions and operators, and refuses to mix its array
 import numpy as np
 import pytest
 
-from search_spaces.copy.problem import Copy
-from search_spaces.matmul.problem import Matmul
-from search_spaces.matvec.problem import Matvec
-from search_spaces.row_reduction.problem import LayerNorm, Reduce, RmsNorm, Softmax
-from search_spaces.transpose.problem import Transpose
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
 
 
 class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search_spaces.dtypes import FLOAT_DTYPES
-from search_spaces.family import family, problem_from_json
-from search_spaces.row_reduction import KINDS, LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
+from search_spaces.catalogue import family, problem_from_json
+from search_spaces.hardware.dtypes import FLOAT_DTYPES
+from search_spaces.operators.row_reduction import KINDS, LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
 
 NORMALIZATIONS = (Softmax, RmsNorm, LayerNorm)
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
-from search_spaces.row_reduction.config import config, lowering_config, plan
-from search_spaces.row_reduction.shrink import shrink
-from search_spaces.row_reduction.space import chunk_length, economies, lawful_space, laws, row_span, space
-from search_spaces.schedule import Schedule
+from search_spaces.catalogue import family
+from search_spaces.hardware.devices import device
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.row_reduction.lowering import config, lowering_config, plan
+from search_spaces.templates.row_reduction.proxy import proxy
+from search_spaces.templates.row_reduction.space import (
+    chunk_length,
+    pruning_rules,
+    row_span,
+    space,
+    valid_space,
+    validity_constraints,
+)
 
 H200 = device("h200")
 PROBLEMS: tuple[RowProblem, ...] = (
@@ -53,7 +60,9 @@ def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
             values = {p.name: p.random(rng) for p in whole.parameters}
             for violation in whole.explain(values):
                 refused.setdefault(violation.rule, violation.reason)
-    assert set(refused) == {r.name for r in (*laws(PROBLEMS[0], H200), *economies(PROBLEMS[0], H200))}
+    assert set(refused) == {
+        r.name for r in (*validity_constraints(PROBLEMS[0], H200), *pruning_rules(PROBLEMS[0], H200))
+    }
     for rule, reason in refused.items():
         assert len(reason) > 20 and "\n" not in reason, rule
 
@@ -105,14 +114,14 @@ def test_plans_cover_the_problem_and_fit(problem: RowProblem) -> None:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: RowProblem) -> None:
     for schedule in space(problem, H200).sample(min(25, space(problem, H200).count()), seed=2):
-        small, p = shrink(problem, schedule), plan(problem, schedule, H200)
+        small, p = proxy(problem, schedule), plan(problem, schedule, H200)
         assert small.family == problem.family and small.along == problem.along
         assert small.length <= problem.length and small.kept_extent <= problem.kept_extent
         assert small.length % p.step == problem.length % p.step
         assert small.kept_extent % p.kept_tile == problem.kept_extent % p.kept_tile
-        assert not lawful_space(small, H200).explain(schedule)
+        assert not valid_space(small, H200).explain(schedule)
         assert small.kept_extent < 2 * p.kept_tile and small.outer <= 2
-        assert shrink(small, schedule) == small
+        assert proxy(small, schedule) == small
 
 
 @pytest.mark.parametrize("length", [1, 7, 1000, 10**6])
@@ -129,7 +138,7 @@ def test_work_counts_what_is_moved() -> None:
         row = family(problem.family)
         x_bytes = problem.rows * problem.columns * problem.input_dtype.bytes
         for schedule in space(problem, H200).sample(25, seed=3):
-            counted, p = row.work(problem, schedule, H200), plan(problem, schedule, H200)
+            counted, p = row.counts(problem, schedule, H200), plan(problem, schedule, H200)
             assert counted.dram_bytes >= problem.min_bytes
             assert counted.blocks * counted.load_bytes >= x_bytes
             assert counted.blocks * counted.flops >= problem.flops

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from search_spaces.columns import Columns
-from search_spaces.rules import Attribute, Rule
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.rules import Attribute, Rule
 
 COLUMNS = Columns({"tile": [16, 32]})
 

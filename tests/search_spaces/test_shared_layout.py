@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.shared_layout import (
+from search_spaces.layouts.shared_layout import (
     LayoutTextError,
     Pad,
     SharedLayout,

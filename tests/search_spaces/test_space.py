@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces import constraints, elimination, planning
-from search_spaces.columns import Columns
-from search_spaces.parameters import IntArray, Parameter, Value, categorical, ordinal
-from search_spaces.rules import Attribute, Rule
-from search_spaces.schedule import Schedule
-from search_spaces.space import EmptySpace, Space
+from search_spaces.arrays import IntArray
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import EmptySpace, Space
 
 
 def number(c: Columns, name: str) -> IntArray:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.ranks import draw_ranks
+from search_spaces.spaces.ranks import draw_ranks
 
 
 @settings(deadline=None, max_examples=100)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from measurements.verification import check
-from search_spaces.copy import Copy
-from search_spaces.family import family, problem_from_json
-from search_spaces.transpose import ELEMENT_BYTES, ArrayMove, Transpose
+from search_spaces.catalogue import family, problem_from_json
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.transpose import ELEMENT_BYTES, ArrayMove, Transpose
 
 FAMILIES = (Transpose, Copy)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search_spaces.bank_conflicts import copy_traffic
-from search_spaces.copy import Copy
-from search_spaces.copy.space import lawful_space as lawful_copies
-from search_spaces.data_movement import CopyPlan, Region, conflict_percent, copy_plan
-from search_spaces.devices import device
-from search_spaces.family import family
-from search_spaces.problem import Problem
-from search_spaces.transpose import Transpose
-from search_spaces.transpose.config import TransposePlan, plan
-from search_spaces.transpose.space import NONE, lawful_space, space
-from search_spaces.wg_map_consistency import check_transpose
+from search_spaces.catalogue import family
+from search_spaces.hardware.bank_conflicts import copy_traffic
+from search_spaces.hardware.data_movement import CopyPlan, Region, conflict_percent, copy_plan
+from search_spaces.hardware.devices import device
+from search_spaces.layouts.wg_map_consistency import check_transpose
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.transpose import Transpose
+from search_spaces.templates.copy.space import valid_space as lawful_copies
+from search_spaces.templates.transpose.lowering import TransposePlan, plan
+from search_spaces.templates.transpose.space import NONE, space, valid_space
 
 H200 = device("h200")
 LARGE = Transpose(8192, 8192)
@@ -68,7 +68,7 @@ def test_every_rule_refuses_something_and_says_why() -> None:
 def test_a_launch_of_too_many_tiles_is_refused() -> None:
     huge = Transpose(2**29, 2**10, dtype="u8")
     schedule = space(huge, H200).sample(1, 0)[0].replace(tile_rows=8, tile_columns=8)
-    assert "grid" in {v.rule for v in lawful_space(huge, H200).explain(schedule)}
+    assert "grid" in {v.rule for v in valid_space(huge, H200).explain(schedule)}
 
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
@@ -142,31 +142,31 @@ def test_sampled_conflicts_are_those_of_the_whole_tile(element_bytes: int) -> No
 def test_a_cut_transpose_is_small_and_has_the_same_remainders(problem: Transpose) -> None:
     row = family("transpose")
     for schedule in space(problem, H200).sample(25, seed=2):
-        small = row.shrink(problem, schedule)
+        small = row.proxy(problem, schedule)
         for name in ("rows", "columns"):
             whole, cut, tile = getattr(problem, name), getattr(small, name), schedule.integer(f"tile_{name}")
             assert cut <= min(whole, 2 * tile) and cut % tile == whole % tile
-        assert not lawful_space(small, H200).explain(schedule)
-        assert row.shrink(small, schedule) == small
+        assert not valid_space(small, H200).explain(schedule)
+        assert row.proxy(small, schedule) == small
 
 
 @pytest.mark.parametrize("problem", COPIES, ids=lambda p: p.key())
 def test_a_cut_copy_is_small_and_lawful(problem: Copy) -> None:
     row = family("copy")
     for schedule in row.space(problem, H200).sample(25, seed=2):
-        small = row.shrink(problem, schedule)
+        small = row.proxy(problem, schedule)
         vector = schedule.integer("vector_bytes")
         assert small.bytes % vector == problem.bytes % vector
         assert small.bytes <= max(2 * 2**18, problem.bytes if problem.bytes < 2**18 else 0)
         assert not lawful_copies(small, H200).explain(schedule)
-        assert row.shrink(small, schedule) == small
+        assert row.proxy(small, schedule) == small
 
 
 def test_work_counts_the_bytes_that_move() -> None:
     for problem in (LARGE, COPIES[0]):
         row = family(problem.family)
         for schedule in row.space(problem, H200).sample(25, seed=3):
-            work = row.work(problem, schedule, H200)
+            work = row.counts(problem, schedule, H200)
             assert work.dram_bytes == problem.min_bytes == 2 * 4 * 8192**2
             assert work.load_bytes * work.blocks >= problem.min_bytes / 2
             assert work.store_bytes * work.blocks >= problem.min_bytes / 2

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.nested_layout import NestedLayout
-from search_spaces.wg_map import WgMap
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
 
 # The C fragment of mma.m16n8k16 (PTX ISA, matrix fragments): thread t holds rows t / 4, + 8, columns 2 (t % 4), + 1.
 MMA_C = NestedLayout((1, 1), (1, 1), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))

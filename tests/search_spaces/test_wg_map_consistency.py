@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from search_spaces.wg_map import WgMap
-from search_spaces.wg_map_consistency import (
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.layouts.wg_map_consistency import (
     check_broadcast,
     check_convert_layout,
     check_mma,

@@ -9,7 +9,7 @@ import pytest
 
 from measurements.emulator import Emulation, emulate
 from measurements.kernel import Kernel
-from search_spaces.problem import Array, Operand
+from search_spaces.operators.problem import Array, Operand
 
 KERNELS = Path(__file__).parent / "kernels"
 INCLUDE = Path(__file__).parents[3] / "autosched" / "include"

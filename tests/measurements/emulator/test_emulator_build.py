@@ -26,8 +26,8 @@ from measurements.emulator import (
 )
 from measurements.emulator.build import compile_kernel, runner
 from measurements.kernel import Kernel
-from search_spaces.dtypes import F32
-from search_spaces.problem import Operand
+from search_spaces.hardware.dtypes import F32
+from search_spaces.operators.problem import Operand
 
 Run = Callable[..., Emulation]
 

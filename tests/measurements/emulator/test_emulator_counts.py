@@ -10,11 +10,17 @@ import numpy.typing as npt
 import pytest
 
 from measurements.emulator import Emulation
-from search_spaces.bank_conflicts import Traffic, copy_traffic, fragment_traffic, ldmatrix_wavefronts, wavefronts
-from search_spaces.dtypes import U32
-from search_spaces.intrinsics import INTRINSICS, Access, TensorIntrinsic
-from search_spaces.problem import Operand
-from search_spaces.shared_layout import SharedLayout
+from search_spaces.hardware.bank_conflicts import (
+    Traffic,
+    copy_traffic,
+    fragment_traffic,
+    ldmatrix_wavefronts,
+    wavefronts,
+)
+from search_spaces.hardware.dtypes import U32
+from search_spaces.hardware.intrinsics import INTRINSICS, Access, TensorIntrinsic
+from search_spaces.layouts.shared_layout import SharedLayout
+from search_spaces.operators.problem import Operand
 
 Run = Callable[..., Emulation]
 Table = npt.NDArray[np.int64]
@@ -245,11 +251,11 @@ def test_sites_of_template_instances_are_apart(run: Run) -> None:
     source = (
         '#include "common.cuh"\n'
         "template <int Pitch>\n"
-        "__device__ void fill(unsigned s) { st_shared(s + threadIdx.x * Pitch, Packet<4>{}); }\n"
+        "__device__ void fill(unsigned s) { st_shared(s + threadIdx.x * Pitch, AlignedVector<4>{}); }\n"
         'extern "C" __global__ void kernel(unsigned* o) {\n'
         "  fill<4>(shared_memory());\n"
         "  fill<128>(shared_memory() + 128);\n"
-        "  st_global(o + threadIdx.x, Packet<4>{});\n"
+        "  st_global(o + threadIdx.x, AlignedVector<4>{});\n"
         "}\n"
     )
     emulation = run(source, (words("o", 32, "output"),), {}, shared=8192)
@@ -268,7 +274,7 @@ def test_uncoalesced_and_partial_requests(run: Run) -> None:
         "    if (threadIdx.x >= 8u * i) ld_global_nc<4>(a + i * 32 + threadIdx.x);\n"
         "    warp_sync();\n"
         "  }\n"
-        "  st_global(o + threadIdx.x, Packet<4>{});\n"
+        "  st_global(o + threadIdx.x, AlignedVector<4>{});\n"
         "}\n"
     )
     arguments = (words("a", 128), words("o", 32, "output"))

@@ -12,8 +12,8 @@ import pytest
 
 from measurements.emulator import Emulation, FindingKind
 from measurements.emulator.build import RUNTIME
-from search_spaces.dtypes import F32, U32
-from search_spaces.problem import Operand
+from search_spaces.hardware.dtypes import F32, U32
+from search_spaces.operators.problem import Operand
 
 K = FindingKind
 

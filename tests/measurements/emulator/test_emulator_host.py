@@ -16,8 +16,8 @@ from measurements.emulator import Emulation, HostFailure, cache_folder, check_ho
 from measurements.emulator import emulator as emulator_module
 from measurements.emulator.build import compile_kernel, runner
 from measurements.kernel import Kernel
-from search_spaces.dtypes import F32
-from search_spaces.problem import Operand
+from search_spaces.hardware.dtypes import F32
+from search_spaces.operators.problem import Operand
 
 Run = Callable[..., Emulation]
 Compiler = Callable[[str], Path]

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 
 from measurements.emulator import Emulation
-from search_spaces.dtypes import BF16, F16, F32, U32, round_to_tf32
-from search_spaces.intrinsics import INTRINSICS, TensorIntrinsic
-from search_spaces.problem import Array, Operand
+from search_spaces.hardware.dtypes import BF16, F16, F32, U32, round_to_tf32
+from search_spaces.hardware.intrinsics import INTRINSICS, TensorIntrinsic
+from search_spaces.operators.problem import Array, Operand
 
 Run = Callable[..., Emulation]
 
@@ -37,7 +37,7 @@ def map_words(run: Run, expression: str, x: npt.NDArray[np.uint32]) -> npt.NDArr
     source = entry(
         "const unsigned i = blockIdx.x * 256 + threadIdx.x;\n"
         "const unsigned x = ld_global_nc<4>(a + i).word[0];\n"
-        f"st_global(o + i, Packet<4>{{{{{expression}}}}});",
+        f"st_global(o + i, AlignedVector<4>{{{{{expression}}}}});",
         "const unsigned* a, unsigned* o",
     )
     assert x.size % 256 == 0
@@ -123,7 +123,7 @@ def test_built_in_variables(run: Run) -> None:
         "const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;\n"
         "const unsigned t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
         "const unsigned i = block * (blockDim.x * blockDim.y * blockDim.z) + t;\n"
-        "st_global(o + i, Packet<4>{{threadIdx.x | threadIdx.y << 4 | threadIdx.z << 8 |\n"
+        "st_global(o + i, AlignedVector<4>{{threadIdx.x | threadIdx.y << 4 | threadIdx.z << 8 |\n"
         "  blockIdx.x << 12 | blockIdx.y << 16 | blockIdx.z << 20}});",
         "unsigned* o",
     )
@@ -221,10 +221,10 @@ def test_shuffles(run: Run) -> None:
         "const unsigned lane = threadIdx.x, x = ld_global_nc<4>(a + lane).word[0];\n"
         "const int n = int(blockIdx.x);\n"
         "unsigned* to = o + blockIdx.x * 128 + lane;\n"
-        "st_global(to, Packet<4>{{shfl_bfly(x, n)}});\n"
-        "st_global(to + 32, Packet<4>{{shfl_down(x, n)}});\n"
-        "st_global(to + 64, Packet<4>{{shfl_idx(x, n)}});\n"
-        "st_global(to + 96, Packet<4>{{shfl_idx(x, int(lane * 7 + n))}});",
+        "st_global(to, AlignedVector<4>{{shfl_bfly(x, n)}});\n"
+        "st_global(to + 32, AlignedVector<4>{{shfl_down(x, n)}});\n"
+        "st_global(to + 64, AlignedVector<4>{{shfl_idx(x, n)}});\n"
+        "st_global(to + 96, AlignedVector<4>{{shfl_idx(x, int(lane * 7 + n))}});",
         "const unsigned* a, unsigned* o",
     )
     x = np.random.default_rng(4).integers(0, 2**32, 32, dtype=np.uint32)
@@ -251,7 +251,7 @@ def test_ldmatrix(run: Run, matrices: int, trans: str) -> None:
         "warp_sync();\n"
         f"unsigned r[{matrices}];\n"
         f"ldmatrix_x{matrices}{trans}(r, row);\n"
-        f"for (int i = 0; i < {matrices}; ++i) st_global(o + lane * {matrices} + i, Packet<4>{{{{r[i]}}}});",
+        f"for (int i = 0; i < {matrices}; ++i) st_global(o + lane * {matrices} + i, AlignedVector<4>{{{{r[i]}}}});",
         "const unsigned* a, const unsigned* order, unsigned* o",
     )
     arguments = (words("a", "input", 128), words("order", "input", 32), words("o", "output", 32 * matrices))
@@ -402,9 +402,9 @@ def test_wmma_fragments_are_not_those_of_mma(run: Run) -> None:
 def test_atomics_and_barriers_count_every_thread(run: Run) -> None:
     source = entry(
         "const unsigned before = atomic_add(w, 2);\n"
-        "st_global(o + blockIdx.x * 48 + threadIdx.x, Packet<4>{{before}});\n"
+        "st_global(o + blockIdx.x * 48 + threadIdx.x, AlignedVector<4>{{before}});\n"
         "barrier_sync();\n"
-        "if (before == 2 * 96 - 2) st_global(w, Packet<4>{{0}});",
+        "if (before == 2 * 96 - 2) st_global(w, AlignedVector<4>{{0}});",
         "unsigned* o, unsigned* w",
     )
     arguments = (words("o", "output", 96), Operand("w", "workspace", U32, (1,), zeroed=True))
@@ -443,11 +443,11 @@ def test_a_thread_may_wait_for_another_of_its_block(run: Run) -> None:
         "if (threadIdx.x == 0) {\n"
         "  while (ld_global_cg<4>(w).word[0] == 0) {\n"
         "  }\n"
-        "  st_global(w, Packet<4>{{0}});\n"
+        "  st_global(w, AlignedVector<4>{{0}});\n"
         "} else if (threadIdx.x == 40) {\n"
         "  atomic_add(w, 1);\n"
         "}\n"
-        "st_global(o + threadIdx.x, Packet<4>{{threadIdx.x}});",
+        "st_global(o + threadIdx.x, AlignedVector<4>{{threadIdx.x}});",
         "unsigned* o, unsigned* w",
     )
     arguments = (words("o", "output", 64), Operand("w", "workspace", U32, (1,), zeroed=True))
@@ -465,7 +465,7 @@ def test_static_shared_memory(run: Run) -> None:
         "const unsigned s = static_cast<unsigned>(__cvta_generic_to_shared(tile));\n"
         "st_shared(s + t * 4, ld_global_nc<4>(a + blockIdx.x * 64 + t));\n"
         "st_shared(shared_memory() + t * 4, packet(1));\n"
-        "if (t == 0) st_shared(static_cast<unsigned>(__cvta_generic_to_shared(&last[3])), Packet<4>{{2}});\n"
+        "if (t == 0) st_shared(static_cast<unsigned>(__cvta_generic_to_shared(&last[3])), AlignedVector<4>{{2}});\n"
         "barrier_sync();\n"
         "const float x = tile[63 - t];\n"
         "st_global(o + blockIdx.x * 64 + t, packet(x + float_of(ld_shared<4>(shared_memory() + t * 4).word[0])\n"

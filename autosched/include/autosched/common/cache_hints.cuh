@@ -9,7 +9,7 @@ enum class LoadHint { none, no_allocate, evict_first, no_allocate_l2_256b };
 enum class StoreHint { none, streaming };
 
 template <LoadHint Hint, int Bytes>
-__device__ __forceinline__ Packet<Bytes> load_read_only(const void* address) {
+__device__ __forceinline__ AlignedVector<Bytes> load_read_only(const void* address) {
   if constexpr (Hint == LoadHint::no_allocate) {
     return ptx::ld_global_nc_no_allocate<Bytes>(address);
   } else if constexpr (Hint == LoadHint::evict_first) {
@@ -22,7 +22,7 @@ __device__ __forceinline__ Packet<Bytes> load_read_only(const void* address) {
 }
 
 template <StoreHint Hint, int Bytes>
-__device__ __forceinline__ void store(void* address, const Packet<Bytes>& p) {
+__device__ __forceinline__ void store(void* address, const AlignedVector<Bytes>& p) {
   if constexpr (Hint == StoreHint::streaming) {
     ptx::st_global_cs(address, p);
   } else {

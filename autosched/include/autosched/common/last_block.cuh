@@ -18,11 +18,11 @@ __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) 
     ptx::fence_gpu();
     const unsigned arrived = ptx::atomic_add(counter, 1u);
     ptx::fence_gpu();
-    ptx::st_shared(flag, Packet<4>{{arrived}});
+    ptx::st_shared(flag, AlignedVector<4>{{arrived}});
   }
   ptx::barrier_sync();
   if (ptx::ld_shared<4>(flag).word[0] != Blocks - 1) return false;
-  if (threadIdx.x == 0) ptx::st_global(counter, Packet<4>{{0u}});  // ready for the next launch
+  if (threadIdx.x == 0) ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch
   return true;
 }
 
@@ -33,7 +33,7 @@ __device__ __forceinline__ bool is_second_launch(unsigned* counter, unsigned fla
   if (threadIdx.x == 0) {
     const unsigned arrived = ptx::atomic_add(counter, 1u);
     if (arrived == 2 * Blocks - 1) ptx::atomic_add(counter, -2u * Blocks);  // ready for the next two launches
-    ptx::st_shared(flag, Packet<4>{{arrived}});
+    ptx::st_shared(flag, AlignedVector<4>{{arrived}});
   }
   ptx::barrier_sync();
   return ptx::ld_shared<4>(flag).word[0] >= Blocks;

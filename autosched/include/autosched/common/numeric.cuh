@@ -1,6 +1,6 @@
 // Conversions between storage types and f32, and the elements of packets.
 #pragma once
-#include <autosched/common/packet.cuh>
+#include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/convert.cuh>
 
 namespace autosched {
@@ -9,7 +9,7 @@ __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / 
 
 // Element i of a packet of elements of type T, as f32.
 template <class T, int Bytes>
-__device__ __forceinline__ float get_element(const Packet<Bytes>& p, int i) {
+__device__ __forceinline__ float get_element(const AlignedVector<Bytes>& p, int i) {
   if constexpr (sizeof(T) == 4) {
     return ptx::float_of(p.word[i]);
   } else {
@@ -30,7 +30,7 @@ __device__ __forceinline__ float get_element(const Packet<Bytes>& p, int i) {
 
 // Puts an element into a packet of zeros, at i.
 template <class T, int Bytes>
-__device__ __forceinline__ void put_element(Packet<Bytes>& p, int i, const Packet<int(sizeof(T))>& element) {
+__device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, const AlignedVector<int(sizeof(T))>& element) {
   if constexpr (sizeof(T) == 4) {
     p.word[i] = element.word[0];
   } else {
@@ -53,8 +53,8 @@ __device__ __forceinline__ unsigned round_to(float x) {
 
 // A packet of Count elements of type T, rounded from f32.
 template <class T, int Count>
-__device__ __forceinline__ Packet<Count * int(sizeof(T))> pack(const float* x) {
-  Packet<Count * int(sizeof(T))> p;
+__device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> pack(const float* x) {
+  AlignedVector<Count * int(sizeof(T))> p;
   if constexpr (sizeof(T) == 4) {
 #pragma unroll
     for (int i = 0; i < Count; ++i) p.word[i] = round_to<T>(x[i]);
@@ -69,11 +69,11 @@ __device__ __forceinline__ Packet<Count * int(sizeof(T))> pack(const float* x) {
 
 // Elements [first, first + Count) of a packet of T, as a packet of their own.
 template <class T, int Count, int Bytes>
-__device__ __forceinline__ Packet<Count * int(sizeof(T))> slice(const Packet<Bytes>& p, int first) {
+__device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> slice(const AlignedVector<Bytes>& p, int first) {
   if constexpr (Count * int(sizeof(T)) == Bytes) {
     return p;
   } else {
-    Packet<Count * int(sizeof(T))> out;
+    AlignedVector<Count * int(sizeof(T))> out;
     if constexpr (Count * sizeof(T) == 2) {
       out.half = static_cast<unsigned short>(p.word[first / 2] >> (16 * (first % 2)));
     } else {

@@ -1,5 +1,5 @@
 // A tile's place in shared memory: an injective function (row, col) -> element offset, the device form of
-// search_spaces/shared_layout.py. Steps act one after another on the linear offset.
+// search_spaces/layouts/shared_layout.py. Steps act one after another on the linear offset.
 #pragma once
 
 namespace autosched {

@@ -33,7 +33,7 @@ struct TileCopy {
   const T* source;     // this thread's first vector of the current tile
   int major, minor;    // this thread's first coordinates inside the tile
   int major_origin, minor_origin;  // where the current tile starts in the array
-  Packet<bytes> staged[Async ? 1 : major_passes * minor_passes];
+  AlignedVector<bytes> staged[Async ? 1 : major_passes * minor_passes];
 
   __device__ __forceinline__ TileCopy(const T* array, int major_origin_, int minor_origin_)
       : major(int(threadIdx.x) / Columns),
@@ -89,8 +89,8 @@ struct TileCopy {
     for (int i = 0; i < major_passes; ++i) {
 #pragma unroll
       for (int j = 0; j < minor_passes; ++j) {
-        Packet<bytes>& packet = staged[i * minor_passes + j];
-        packet = Packet<bytes>{};
+        AlignedVector<bytes>& packet = staged[i * minor_passes + j];
+        packet = AlignedVector<bytes>{};
         if (inside(i, j)) packet = ptx::ld_global_nc<bytes>(address(i, j));
       }
     }

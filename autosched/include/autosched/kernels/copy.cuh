@@ -5,7 +5,7 @@
 // copied itself, so that no barrier is needed.
 #pragma once
 #include <autosched/common/cache_hints.cuh>
-#include <autosched/common/packet.cuh>
+#include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/cp_async.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
@@ -15,7 +15,7 @@ namespace autosched {
 template <class C>
 struct Copy {
   static constexpr int width = C::vector_bytes;
-  using Vector = Packet<width>;
+  using Vector = AlignedVector<width>;
   static constexpr long long vectors = C::bytes / width;
   static constexpr long long round = static_cast<long long>(C::threads) * C::unroll;
   using Word = typename C::Word;

@@ -2,7 +2,7 @@
 // memory, with the loop of the XeTile RFC's appendix 2.4: cooperative loads of a later k-tile overlap the
 // arithmetic of this one.
 //
-// Config (see search_spaces/matmul/config.py, which writes it):
+// Config (see search_spaces/templates/matmul/lowering.py, which writes it):
 //   sizes      m, n, k, batch, tile_m, tile_n, tile_k, sg_layout_m/n, sg_data_m/n, split_k
 //   operands   A, B: T, row_major, Layout, stage_bytes, how the intrinsic reads it (transposed, order,
 //              leading_dimension, vector), how it is copied (copy_async, copy_vector, copy_columns, copy_store)
@@ -207,7 +207,7 @@ struct Matmul {
     float* mine = partials + static_cast<long long>(tile * C::split_k + split) * accumulators * threads;
 #pragma unroll
     for (int r = 0; r < accumulators; ++r) {
-      ptx::st_global(mine + r * threads + int(threadIdx.x), Packet<4>{{ptx::bits_of(acc_registers[r])}});
+      ptx::st_global(mine + r * threads + int(threadIdx.x), AlignedVector<4>{{ptx::bits_of(acc_registers[r])}});
     }
     if (!is_last_block<C::split_k>(counter, shared)) return false;
 #pragma unroll
@@ -337,7 +337,7 @@ struct Matmul {
 
     template <class State>
     __device__ __forceinline__ void put(int kept, const State& state) const {
-      if (keeps(kept)) ptx::st_global(out + kept, Packet<4>{{state.get(0)}});
+      if (keeps(kept)) ptx::st_global(out + kept, AlignedVector<4>{{state.get(0)}});
     }
 
     template <class State>
@@ -368,7 +368,7 @@ struct Matmul {
         if constexpr (shares > 1) {  // then every thread has one column at the most
           ptx::barrier_sync();       // everybody has read the tile
           if (share < shares) {
-            ptx::st_shared(shared + unsigned(share * columns + col) * 4u, Packet<4>{{state.get(0)}});
+            ptx::st_shared(shared + unsigned(share * columns + col) * 4u, AlignedVector<4>{{state.get(0)}});
           }
           ptx::barrier_sync();
           if (share == 0) {
@@ -414,7 +414,7 @@ struct Matmul {
           other.set(0, ptx::ld_global_cg<4>(part(i) + kept).word[0]);
           state.merge(other);
         }
-        ptx::st_global(result + kept, Packet<4>{{state.get(0)}});
+        ptx::st_global(result + kept, AlignedVector<4>{{state.get(0)}});
       }
     }
   }

@@ -1,14 +1,14 @@
 // out[m, n] = sum_k x[m, k] * w[n, k] for few m: w is read once, from memory straight into registers, and everything
 // else is arranged around that.
 //
-// The schedule is a LoweringConfig (search_spaces/lowering_config.py) over (m, n, k): a block computes workgroup_m x
+// The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes workgroup_m x
 // workgroup_n of out and walks k in steps of partial_reduction. Along n and k, coordinates are those of its
 // NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread being 1 along n. Every
 // thread has all the block's rows of m. Not expanded, each element of a thread's vector has an accumulator of its own
 // until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another on one accumulator,
 // or, for several m, by mma.sync, straight from the registers that were loaded.
 //
-// Config (search_spaces/matvec/config.py writes it):
+// Config (search_spaces/templates/matvec/lowering.py writes it):
 //   sizes         m, n, k
 //   LoweringConfig  workgroup_m/n, thread, lane_basis_n/k, subgroup_basis_n/k, partial_reduction, expand_dims
 //   accumulators  of a thread, as the LoweringConfig counts them
@@ -73,7 +73,7 @@ struct Matvec {
   // A thread's elements of one row for a batch, loaded Access at a time.
   template <int Access>
   struct Vector {
-    Packet<Access * int(sizeof(T))> part[C::thread / Access];
+    AlignedVector<Access * int(sizeof(T))> part[C::thread / Access];
 
     __device__ __forceinline__ float operator[](int e) const { return get_element<T>(part[e / Access], e % Access); }
     // Elements 2 w and 2 w + 1, as a fragment has them.
@@ -247,7 +247,7 @@ struct Matvec {
       } else if constexpr (bytes >= 4) {
         ptx::cp_async_ca<bytes>(to, from, inside ? bytes : 0);
       } else {
-        Packet<bytes> packet = {};
+        AlignedVector<bytes> packet = {};
         if (inside) packet = ptx::ld_global_nc<bytes>(from);
         ptx::st_shared(to, packet);
       }
@@ -287,7 +287,7 @@ struct Matvec {
         store(out, m0 + at / C::workgroup_n, n0 + at % C::workgroup_n, sum);
       } else {
         float* to = partials + static_cast<long long>(tile * C::split_k + split) * results + at;
-        ptx::st_global(to, Packet<4>{{ptx::bits_of(sum)}});
+        ptx::st_global(to, AlignedVector<4>{{ptx::bits_of(sum)}});
       }
     }
     if constexpr (C::split_k > 1) {
@@ -359,7 +359,7 @@ struct Matvec {
       const int n = thread_n + j * C::lane_basis_n;
       if constexpr (through_shared) {
         const int at = (subgroup_k * C::workgroup_m + i) * C::workgroup_n + n;
-        ptx::st_shared(shared_sums + unsigned(at) * 4u, Packet<4>{{ptx::bits_of(sum)}});
+        ptx::st_shared(shared_sums + unsigned(at) * 4u, AlignedVector<4>{{ptx::bits_of(sum)}});
       } else {
         store(out, m0 + i, n0 + n, sum);
       }

@@ -14,7 +14,7 @@
 // vectors from the one that its first element is in: places along the row then count from the start of that vector,
 // `shift` elements before the row, and elements of a vector that are not the row's are neither read nor written.
 //
-// Config (see search_spaces/row_reduction/config.py, which writes it):
+// Config (see search_spaces/templates/row_reduction/lowering.py, which writes it):
 //   problem   T, Out, Op, outer, length, inner, kept_extent, along, normalizes, has_weight, has_bias, eps
 //   schedule  lanes, subgroups (along the reduced axis), kept_subgroups, batch, vector, peel, unroll, split, finish, keep, x_cache, out_cache
 //   derived   kept_tile, chunk (elements of one split), combine_at, keep_at (offsets in shared memory)
@@ -79,7 +79,7 @@ struct RowReduction {
   static_assert(!C::normalizes || C::along, "rule along: normalizations run along contiguous memory");
 
   struct Kept {
-    Packet<bytes> packet[in_registers ? packets : 1];
+    AlignedVector<bytes> packet[in_registers ? packets : 1];
   };
 
   // This thread's place.
@@ -130,10 +130,10 @@ struct RowReduction {
     return row[b] + static_cast<long long>(at) * C::inner;
   }
   // The vector at place `at`, zeros for what is not the row's.
-  __device__ __forceinline__ Packet<bytes> load(int b, int at) const {
+  __device__ __forceinline__ AlignedVector<bytes> load(int b, int at) const {
     if constexpr (peel) {
       if (!all_inside(b, at)) {
-        Packet<bytes> packet = {};
+        AlignedVector<bytes> packet = {};
 #pragma unroll
         for (int e = 0; e < C::vector; ++e) {
           if (!element_inside(b, at, e)) continue;
@@ -154,7 +154,7 @@ struct RowReduction {
 #pragma unroll
       for (int i = 0; i < packets; ++i) {
         const int u = i / C::batch % C::unroll, b = i % C::batch, at = reduced(i / C::batch / C::unroll, u);
-        kept_packets.packet[i] = Packet<bytes>{};
+        kept_packets.packet[i] = AlignedVector<bytes>{};
         if (inside(b, at)) kept_packets.packet[i] = load(b, at);
       }
     } else if constexpr (in_shared) {
@@ -179,7 +179,7 @@ struct RowReduction {
   }
 
   // All packets of one step; those outside are left as they are.
-  __device__ __forceinline__ void fetch(Packet<bytes> (&p)[C::unroll][C::batch], const Kept& kept_packets,
+  __device__ __forceinline__ void fetch(AlignedVector<bytes> (&p)[C::unroll][C::batch], const Kept& kept_packets,
                                         unsigned shared, int s) const {
 #pragma unroll
     for (int u = 0; u < C::unroll; ++u) {
@@ -203,7 +203,7 @@ struct RowReduction {
   __device__ __forceinline__ void for_each(const Kept& kept_packets, unsigned shared, int count, Use use) const {
 #pragma unroll(in_registers ? steps : 1)
     for (int s = 0; s < count; ++s) {
-      Packet<bytes> p[C::unroll][C::batch];
+      AlignedVector<bytes> p[C::unroll][C::batch];
       fetch(p, kept_packets, shared, s);
 #pragma unroll
       for (int u = 0; u < C::unroll; ++u) {
@@ -267,7 +267,7 @@ struct RowReduction {
 #pragma unroll
       for (int j = 0; j < kept_each; ++j) {
 #pragma unroll
-        for (int w = 0; w < words; ++w) ptx::st_shared(at(warp_reduced, w, j), Packet<4>{{states[j].get(w)}});
+        for (int w = 0; w < words; ++w) ptx::st_shared(at(warp_reduced, w, j), AlignedVector<4>{{states[j].get(w)}});
       }
     }
     ptx::barrier_sync();
@@ -292,7 +292,7 @@ struct RowReduction {
     for (int j = 0; j < kept_each; ++j) {
 #pragma unroll
       for (int w = 0; w < State<0>::words; ++w) {
-        ptx::st_global(partial(partials, group, split, w, j), Packet<4>{{states[j].get(w)}});
+        ptx::st_global(partial(partials, group, split, w, j), AlignedVector<4>{{states[j].get(w)}});
       }
     }
   }
@@ -327,7 +327,7 @@ struct RowReduction {
       if constexpr (Op::indexed) {
 #pragma unroll
         for (int e = 0; e < kept_vector; ++e) {
-          ptx::st_global(out + kept(b) + e, Packet<4>{{states[b * kept_vector + e].index}});
+          ptx::st_global(out + kept(b) + e, AlignedVector<4>{{states[b * kept_vector + e].index}});
         }
       } else {
         float x[kept_vector];
@@ -339,9 +339,9 @@ struct RowReduction {
   }
 
   // A vector of weight or bias, for the vector at place `at`. That of a peeled row is not aligned in them.
-  __device__ __forceinline__ Packet<bytes> of_columns(const T* operand, int b, int at) const {
+  __device__ __forceinline__ AlignedVector<bytes> of_columns(const T* operand, int b, int at) const {
     if constexpr (peel) {
-      Packet<bytes> packet = {};
+      AlignedVector<bytes> packet = {};
 #pragma unroll
       for (int e = 0; e < C::vector; ++e) {
         if (!element_inside(b, at, e)) continue;

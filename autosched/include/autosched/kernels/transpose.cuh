@@ -22,7 +22,7 @@ enum class TransposeRoute { cp_async, shared, registers };
 
 // Word w of a packet; packets of 1 and 2 bytes are the low bits of their only one.
 template <int Bytes>
-__device__ __forceinline__ unsigned packet_word(const Packet<Bytes>& p, int w) {
+__device__ __forceinline__ unsigned packet_word(const AlignedVector<Bytes>& p, int w) {
   if constexpr (Bytes == 1) {
     return p.byte;
   } else if constexpr (Bytes == 2) {
@@ -34,8 +34,8 @@ __device__ __forceinline__ unsigned packet_word(const Packet<Bytes>& p, int w) {
 
 // Part i of a packet, Part bytes long.
 template <int Part, int Bytes>
-__device__ __forceinline__ Packet<Part> packet_part(const Packet<Bytes>& p, int i) {
-  Packet<Part> out;
+__device__ __forceinline__ AlignedVector<Part> packet_part(const AlignedVector<Bytes>& p, int i) {
+  AlignedVector<Part> out;
   if constexpr (Part >= 4) {
 #pragma unroll
     for (int w = 0; w < Part / 4; ++w) out.word[w] = p.word[i * (Part / 4) + w];
@@ -52,14 +52,14 @@ __device__ __forceinline__ Packet<Part> packet_part(const Packet<Bytes>& p, int 
 
 // A packet of parts of Part bytes; parts(i) gives part i.
 template <int Bytes, int Part, class Parts>
-__device__ __forceinline__ Packet<Bytes> packet_of(const Parts& parts) {
+__device__ __forceinline__ AlignedVector<Bytes> packet_of(const Parts& parts) {
   if constexpr (Bytes == Part) {
     return parts(0);
   } else if constexpr (Part >= 4) {
-    Packet<Bytes> out;
+    AlignedVector<Bytes> out;
 #pragma unroll
     for (int i = 0; i < Bytes / Part; ++i) {
-      const Packet<Part> part = parts(i);
+      const AlignedVector<Part> part = parts(i);
 #pragma unroll
       for (int w = 0; w < Part / 4; ++w) out.word[i * (Part / 4) + w] = part.word[w];
     }
@@ -67,7 +67,7 @@ __device__ __forceinline__ Packet<Bytes> packet_of(const Parts& parts) {
   } else if constexpr (Bytes == 2) {
     return {static_cast<unsigned short>(packet_word(parts(0), 0) | packet_word(parts(1), 0) << 8)};
   } else {
-    Packet<Bytes> out;
+    AlignedVector<Bytes> out;
     constexpr int per_word = 4 / Part;
 #pragma unroll
     for (int w = 0; w < Bytes / 4; ++w) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ Packet<Bytes> packet_of(const Parts& parts) {
 
 template <class C>
 struct Transpose {
-  using Element = Packet<C::element_bytes>;
+  using Element = AlignedVector<C::element_bytes>;
   using Layout = typename C::Layout;
   static constexpr int element_bytes = C::element_bytes;
   static constexpr int threads = C::threads;
@@ -132,7 +132,7 @@ struct Transpose {
 
   // This thread's blocks of a tile, all loads before anything else so that they are in flight together.
   struct Blocks {
-    Packet<load_bytes> line[load_passes_m][load_passes_n][C::block_rows];
+    AlignedVector<load_bytes> line[load_passes_m][load_passes_n][C::block_rows];
 
     __device__ static __forceinline__ int row(int i) {
       return int(threadIdx.x) / C::load_columns * C::block_rows + i * load_step_m;
@@ -151,14 +151,14 @@ struct Transpose {
 #pragma unroll
           for (int j = 0; j < load_passes_n; ++j) {
             const bool ok = row_ok && (C::columns % C::tile_columns == 0 || tile.n + column(j) < C::columns);
-            line[i][j][r] = Packet<load_bytes>{};
+            line[i][j][r] = AlignedVector<load_bytes>{};
             if (ok) line[i][j][r] = load_read_only<C::x_cache, load_bytes>(from + column(j));
           }
         }
       }
     }
     // Column c of block (i, j): block_rows neighbours of a row of out.
-    __device__ __forceinline__ Packet<block_bytes> turned(int i, int j, int c) const {
+    __device__ __forceinline__ AlignedVector<block_bytes> turned(int i, int j, int c) const {
       return packet_of<block_bytes, element_bytes>([&](int r) { return packet_part<element_bytes>(line[i][j][r], c); });
     }
   };
@@ -212,7 +212,7 @@ struct Transpose {
     const int column = int(threadIdx.x) / C::store_columns;
 #pragma unroll 1
     for (int first = 0; first < store_passes_n; first += group) {
-      Packet<store_bytes> held[group][store_passes_m];
+      AlignedVector<store_bytes> held[group][store_passes_m];
 #pragma unroll
       for (int j = 0; j < group; ++j) {
 #pragma unroll

@@ -1,15 +1,15 @@
 // ld.global.nc and st.global with eviction priorities: PTX ISA 9.7.9. Hints only: the values are those of ld_global_nc
 // and st_global.
 #pragma once
-#include <autosched/common/packet.cuh>
+#include <autosched/common/aligned_vector.cuh>
 
 namespace autosched::ptx {
 
 // One function per hint: it is part of the instruction's name.
 #define AUTOSCHED_LD_GLOBAL_NC(NAME, HINT)                                                                        \
   template <int Bytes>                                                                                            \
-  __device__ __forceinline__ Packet<Bytes> NAME(const void* address) {                                            \
-    Packet<Bytes> p;                                                                                              \
+  __device__ __forceinline__ AlignedVector<Bytes> NAME(const void* address) {                                            \
+    AlignedVector<Bytes> p;                                                                                              \
     if constexpr (Bytes == 16) {                                                                                  \
       asm volatile("ld.global.nc" HINT ".v4.b32 {%0, %1, %2, %3}, [%4];"                                          \
                    : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])                           \
@@ -37,7 +37,7 @@ AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate_l2_256b, ".L1::no_allocate.L2::2
 
 // Data that is written once and not read soon: first in line to be dropped (st.global.cs).
 template <int Bytes>
-__device__ __forceinline__ void st_global_cs(void* address, const Packet<Bytes>& p) {
+__device__ __forceinline__ void st_global_cs(void* address, const AlignedVector<Bytes>& p) {
   if constexpr (Bytes == 16) {
     asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(p.word[0]), "r"(p.word[1]),
                  "r"(p.word[2]), "r"(p.word[3])

@@ -1,13 +1,13 @@
 // ld.global / st.global / atom / fence: PTX ISA 9.7.9 and 9.7.13.
 #pragma once
-#include <autosched/common/packet.cuh>
+#include <autosched/common/aligned_vector.cuh>
 
 namespace autosched::ptx {
 
 // Read-only data (ld.global.nc): nothing may write it while the kernel runs.
 template <int Bytes>
-__device__ __forceinline__ Packet<Bytes> ld_global_nc(const void* address) {
-  Packet<Bytes> p;
+__device__ __forceinline__ AlignedVector<Bytes> ld_global_nc(const void* address) {
+  AlignedVector<Bytes> p;
   if constexpr (Bytes == 16) {
     asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])
@@ -28,8 +28,8 @@ __device__ __forceinline__ Packet<Bytes> ld_global_nc(const void* address) {
 
 // Data another block has written (ld.global.cg): read at L2, which all SMs share.
 template <int Bytes>
-__device__ __forceinline__ Packet<Bytes> ld_global_cg(const void* address) {
-  Packet<Bytes> p;
+__device__ __forceinline__ AlignedVector<Bytes> ld_global_cg(const void* address) {
+  AlignedVector<Bytes> p;
   if constexpr (Bytes == 16) {
     asm volatile("ld.global.cg.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])
@@ -48,7 +48,7 @@ __device__ __forceinline__ Packet<Bytes> ld_global_cg(const void* address) {
 }
 
 template <int Bytes>
-__device__ __forceinline__ void st_global(void* address, const Packet<Bytes>& p) {
+__device__ __forceinline__ void st_global(void* address, const AlignedVector<Bytes>& p) {
   if constexpr (Bytes == 16) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(p.word[0]), "r"(p.word[1]),
                  "r"(p.word[2]), "r"(p.word[3])

@@ -1,6 +1,6 @@
 // ld.shared / st.shared: PTX ISA 9.7.9. Addresses are 32-bit offsets in the shared window.
 #pragma once
-#include <autosched/common/packet.cuh>
+#include <autosched/common/aligned_vector.cuh>
 
 namespace autosched::ptx {
 
@@ -11,8 +11,8 @@ __device__ __forceinline__ unsigned shared_memory() {
 }
 
 template <int Bytes>
-__device__ __forceinline__ Packet<Bytes> ld_shared(unsigned address) {
-  Packet<Bytes> p;
+__device__ __forceinline__ AlignedVector<Bytes> ld_shared(unsigned address) {
+  AlignedVector<Bytes> p;
   if constexpr (Bytes == 16) {
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])
@@ -33,7 +33,7 @@ __device__ __forceinline__ Packet<Bytes> ld_shared(unsigned address) {
 }
 
 template <int Bytes>
-__device__ __forceinline__ void st_shared(unsigned address, const Packet<Bytes>& p) {
+__device__ __forceinline__ void st_shared(unsigned address, const AlignedVector<Bytes>& p) {
   if constexpr (Bytes == 16) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(p.word[0]), "r"(p.word[1]),
                  "r"(p.word[2]), "r"(p.word[3])

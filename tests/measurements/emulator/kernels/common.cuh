@@ -16,4 +16,4 @@ using namespace autosched::ptx;
 
 
 inline __device__ float load(const float* p) { return float_of(ld_global_nc<4>(p).word[0]); }
-inline __device__ Packet<4> packet(float x) { return {{bits_of(x)}}; }
+inline __device__ AlignedVector<4> packet(float x) { return {{bits_of(x)}}; }

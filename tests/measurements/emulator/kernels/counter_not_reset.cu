@@ -6,6 +6,6 @@ extern "C" __global__ void kernel(const float* a, float* o, unsigned* counter) {
   st_global(o + t, ld_global_nc<4>(a + t));
   if (t == 0) {
     atomic_add(counter, 1);
-    if (!BROKEN) st_global(counter, Packet<4>{{0}});
+    if (!BROKEN) st_global(counter, AlignedVector<4>{{0}});
   }
 }

@@ -9,5 +9,5 @@ extern "C" __global__ void kernel(const unsigned* table, const unsigned* request
     if (at != ~0u) ld_global_nc<BYTES>(reinterpret_cast<const char*>(data) + at);  // load
     warp_sync();
   }
-  st_global(o + lane, Packet<4>{});
+  st_global(o + lane, AlignedVector<4>{});
 }

@@ -7,5 +7,5 @@ extern "C" __global__ void kernel(const float* a, float* o) {
   warp_sync();
   unsigned r[1];
   ldmatrix_x1(r, s + lane % 8 * 16u + (BROKEN ? 8u : 0u));  // found here
-  st_global(o + lane, Packet<4>{{r[0]}});
+  st_global(o + lane, AlignedVector<4>{{r[0]}});
 }

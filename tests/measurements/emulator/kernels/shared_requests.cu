@@ -4,7 +4,7 @@
 extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, unsigned* o) {
   const unsigned lane = threadIdx.x, s = shared_memory();
   const unsigned count = ld_global_nc<4>(requests).word[0];
-  for (unsigned i = lane * 16; i < 65536; i += 512) st_shared(s + i, Packet<16>{});
+  for (unsigned i = lane * 16; i < 65536; i += 512) st_shared(s + i, AlignedVector<16>{});
   warp_sync();
   for (unsigned r = 0; r < count; ++r) {
     const unsigned at = ld_global_nc<4>(table + r * 32 + lane).word[0];
@@ -14,8 +14,8 @@ extern "C" __global__ void kernel(const unsigned* table, const unsigned* request
   // Each request writes zeros, many lanes perhaps the same ones: a race by the rules, but a request to count.
   for (unsigned r = 0; r < count; ++r) {
     const unsigned at = ld_global_nc<4>(table + r * 32 + lane).word[0];
-    if (at != ~0u) st_shared(s + at, Packet<BYTES>{});  // store
+    if (at != ~0u) st_shared(s + at, AlignedVector<BYTES>{});  // store
     warp_sync();
   }
-  st_global(o + lane, Packet<4>{});
+  st_global(o + lane, AlignedVector<4>{});
 }

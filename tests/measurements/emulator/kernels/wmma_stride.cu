@@ -7,5 +7,5 @@ extern "C" __global__ void kernel(const float* a, float* o) {
   warp_sync();
   unsigned r[4];
   wmma_load_a_m16n16k8_tf32<Major::row>(r, s, BROKEN ? 9 : 12);  // found here
-  st_global(o + t, Packet<4>{{r[0]}});
+  st_global(o + t, AlignedVector<4>{{r[0]}});
 }

@@ -1,13 +1,13 @@
 // Host twin: a hint changes no value, so each is the plain access (runtime/global_memory.cpp).
 #pragma once
-#include <autosched/common/packet.cuh>
+#include <autosched/common/aligned_vector.cuh>
 
 namespace autosched::ptx {
 
 #define AUTOSCHED_LD_GLOBAL_NC(NAME, HINT)                                        \
   template <int Bytes>                                                            \
-  inline Packet<Bytes> NAME(const void* address, Site site = Site::current()) {   \
-    Packet<Bytes> p;                                                              \
+  inline AlignedVector<Bytes> NAME(const void* address, Site site = Site::current()) {   \
+    AlignedVector<Bytes> p;                                                              \
     emulator::load_global(&p, address, Bytes, emulator::GlobalLoad::read_only, site); \
     return p;                                                                     \
   }
@@ -17,7 +17,7 @@ AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate_l2_256b, ".L1::no_allocate.L2::2
 #undef AUTOSCHED_LD_GLOBAL_NC
 
 template <int Bytes>
-inline void st_global_cs(void* address, const Packet<Bytes>& p, Site site = Site::current()) {
+inline void st_global_cs(void* address, const AlignedVector<Bytes>& p, Site site = Site::current()) {
   emulator::store_global(address, &p, Bytes, site);
 }
 

@@ -1,0 +1,44 @@
+// The unit of every memory access: 1 to 16 bytes, aligned to their own size.
+#pragma once
+
+namespace autosched {
+
+// Storage types of 16-bit floats: bits only; arithmetic happens in f32 after a conversion of ptx/convert.cuh.
+struct f16 {
+  unsigned short bits;
+};
+struct bf16 {
+  unsigned short bits;
+};
+
+template <class A, class B>
+inline constexpr bool is_same = false;
+template <class A>
+inline constexpr bool is_same<A, A> = true;
+
+template <bool Condition, class Yes, class No>
+struct Conditional {
+  using type = Yes;
+};
+template <class Yes, class No>
+struct Conditional<false, Yes, No> {
+  using type = No;
+};
+template <bool Condition, class Yes, class No>
+using conditional = typename Conditional<Condition, Yes, No>::type;
+
+template <int Bytes>
+struct alignas(Bytes) AlignedVector {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "a packet is 1, 2, 4, 8 or 16 bytes");
+  unsigned word[Bytes / 4];
+};
+template <>
+struct alignas(2) AlignedVector<2> {
+  unsigned short half;
+};
+template <>
+struct alignas(1) AlignedVector<1> {
+  unsigned char byte;
+};
+
+}  // namespace autosched

@@ -1,0 +1,115 @@
+"""Paired re-measurement: the fastest schedules are timed again in turns, with each other and with the library.
+
+Times measured minutes apart saw different clocks and temperatures, so screening alone cannot separate schedules that
+are a few percent apart. Here every entrant runs once per round, on inputs of another seed than in screening, and the
+ratios within rounds decide. Rounds are added until the winner is clear or a limit is met.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from measurements.measurement import Status
+from measurements.runners.base import Candidate, Comparing, Entrant
+from measurements.timing import Ratio, choose
+
+MOST_ENTRANTS = 6
+WITHIN = 1.5  # times the fastest of screening: screening is not wrong by more
+ROUNDS = 20
+MOST_ROUNDS = 100
+TIE = 0.01  # schedules less than this far apart are as fast as each other
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one entrant did: ``position`` among those given, and its times, one per round; none where it failed."""
+
+    position: int
+    entrant: Entrant
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Remeasurement:
+    """``standings`` are those that ran, in order, the winner first; ``failed`` those that did not.
+
+    ``clear``: every other one is shown to be slower than the winner, or as fast and less simple. ``library`` is the
+    winner's time over that of the vendor's library; None where there is none to compare with, and ``why_not`` says so.
+    """
+
+    standings: tuple[Standing, ...]
+    failed: tuple[Standing, ...]
+    clear: bool
+    rounds: int
+    library: Ratio | None
+    why_not: str = ""
+
+
+def remeasure(
+    runner: Comparing,
+    candidates: Sequence[Candidate],
+    complexity: Sequence[float],
+    *,
+    rounds: int = ROUNDS,
+    seconds: float = math.inf,
+) -> Remeasurement:
+    """Time ``candidates`` of one problem in turns. The simplest of those that are as fast as the fastest wins.
+
+    ``rounds`` at a time, no more of them after ``seconds``. One that fails is out; where it takes the others down with
+    it, they are timed anew without it. Where nobody knows who did that, each is tried alone for a round: who fails then
+    is out, or else the library is, or else the slowest of screening. Raises RunnerStopped.
+    """
+    times: dict[int, list[float]] = {i: [] for i in range(len(candidates))}
+    entrants: dict[int, Entrant] = {}
+    failed: dict[int, Entrant] = {}
+    library: list[float] = []
+    why_not = ""
+    with_library = True
+    held = 0
+    began = time.monotonic()
+    while times and held < MOST_ROUNDS:
+        places = list(times)
+        told = runner.compare([candidates[i] for i in places], rounds=rounds, library=with_library)
+        told, others = told[: len(places)], told[len(places) :]
+        ok = {i: entrant for i, entrant in zip(places, told, strict=True) if entrant.status is Status.OK}
+        out = {
+            i: entrant
+            for i, entrant in zip(places, told, strict=True)
+            if i not in ok and entrant.status is not Status.CRASHED
+        }
+        if len(ok) < len(places):
+            if len(out) in (0, len(places)):  # a death, or a time limit of all together, which says nothing of one
+                alone = {i: runner.compare([candidates[i]], rounds=1, library=False)[0] for i in places}
+                out = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
+                if not out and with_library:
+                    with_library, why_not = False, f"in turns with the others it failed: {others[0].reason}"
+                elif not out:
+                    out = {places[-1]: told[-1]}
+            failed |= out
+            times = {i: [] for i in places if i not in out}  # rounds are comparable only where all took part
+            library, held = [], 0
+            why_not = "" if with_library else why_not
+            continue
+        entrants = ok
+        for i, entrant in ok.items():
+            times[i] += entrant.seconds
+        for other in others:
+            library += other.seconds
+            why_not = other.reason if other.status is not Status.OK else why_not
+        held += rounds
+        late = time.monotonic() - began >= seconds
+        if late or len(times) == 1 or choose(list(times.values()), [complexity[i] for i in times], TIE).clear:
+            break
+    losers = tuple(Standing(i, entrant, ()) for i, entrant in failed.items())
+    if not times:
+        return Remeasurement((), losers, False, 0, None, "no entrant ran")
+    order = list(times)
+    choice = choose([times[i] for i in order], [complexity[i] for i in order], TIE)
+    winner = order[choice.winner]
+    behind = sorted((i for i in order if i != winner), key=lambda i: choice.ratios[order.index(i)].median)
+    compared = Ratio.paired(times[winner], library) if len(library) == held and not why_not else None
+    placed = tuple(Standing(i, entrants[i], tuple(times[i])) for i in (winner, *behind))
+    return Remeasurement(placed, losers, choice.clear, held, compared, why_not)

@@ -1,0 +1,62 @@
+"""What the analytic model and the documented features tell a sampler about schedules that nobody has tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched.search.base import Matrix
+from cost_models.features import FeatureTable, features
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+_REMEMBERED = 1 << 16  # schedules; a row is some 400 bytes
+
+
+class AnalyticPrior:
+    """The features of one problem on one device, and the analytic model's time, which is among them.
+
+    Rows are remembered, because a search asks for the good ones again and again.
+    """
+
+    def __init__(self, problem: Problem, device: Device) -> None:
+        self._problem = problem
+        self._device = device
+        self._rows: dict[Schedule, tuple[Matrix, float]] = {}
+        self._width = len(features(problem, (), device).names)
+
+    def features(self, schedules: Sequence[Schedule]) -> Matrix:
+        """float32 [n, d]; zeros for a schedule that does not fit on the device."""
+        self._compute(schedules)
+        rows = [self._rows[s][0] for s in schedules]
+        return np.stack(rows) if rows else np.zeros((0, self._width), dtype=np.float32)
+
+    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+        """[n]; infinite for a schedule that does not fit on the device."""
+        self._compute(schedules)
+        return np.array([self._rows[s][1] for s in schedules], dtype=np.float64)
+
+    def _compute(self, schedules: Sequence[Schedule]) -> None:
+        missing = [s for s in dict.fromkeys(schedules) if s not in self._rows]
+        if not missing:
+            return
+        if len(self._rows) + len(missing) > _REMEMBERED:
+            self._rows.clear()
+            missing = list(dict.fromkeys(schedules))
+        try:
+            self._remember(missing, features(self._problem, missing, self._device))
+        except ValueError:  # one of them does not fit: find out which
+            for schedule in missing:
+                try:
+                    self._remember([schedule], features(self._problem, [schedule], self._device))
+                except ValueError:
+                    self._rows[schedule] = np.zeros(self._width, dtype=np.float32), math.inf
+
+    def _remember(self, schedules: Sequence[Schedule], table: FeatureTable) -> None:
+        seconds = table["model.seconds"].astype(np.float64) * math.log(2.0)
+        for schedule, row, guess in zip(schedules, table.values, seconds.tolist(), strict=True):
+            self._rows[schedule] = row, guess

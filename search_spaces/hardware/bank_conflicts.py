@@ -1,0 +1,244 @@
+"""Bank conflicts of shared memory, counted from addresses.
+
+Shared memory has 32 banks of 4 bytes; a bank serves one word per cycle, to every lane that wants it. A warp's access
+is served in phases of 128 bytes: all 32 lanes for accesses of up to 4 bytes, 16 lanes at a time for 8 bytes, 8 lanes
+at a time for 16 bytes (CUDA C++ Programming Prior, "Shared memory"; NVIDIA GTC 2018, S81006). In a phase, the cycles
+("wavefronts") are the most distinct words that one bank has to serve. ldmatrix reads each 8x8 matrix in one phase of
+eight 16-byte rows.
+
+Addresses are bytes from a 128-byte boundary; -1 marks a lane that takes no part.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd, lcm
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.intrinsics import WARP, OperandSide, Refusal, TensorIntrinsic, intrinsic
+from search_spaces.layouts.shared_layout import Axis, SharedLayout
+
+BANKS = 32
+BANK_BYTES = 4
+PHASE_BYTES = BANKS * BANK_BYTES
+WIDEST_BYTES = 16  # of one lane's load, store or cp.async
+
+_CHUNK = 2**15  # phases counted at a time: the arrays stay in the cache
+
+
+def wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
+    """Cycles of warp accesses: ``addresses`` is (..., 32), the result (...); 0 where every lane is inactive.
+
+    Raises ValueError unless addresses are -1 or multiples of ``access_bytes`` (1, 2, 4, 8 or 16).
+    """
+    return _total(_per_warp(_phases(addresses, access_bytes)))
+
+
+def ideal_wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
+    """What ``wavefronts`` would be without conflicts: the phases in which a lane is active."""
+    return _total(np.any(_phases(addresses, access_bytes) >= 0, axis=-1))
+
+
+def conflict_degree(addresses: npt.ArrayLike, access_bytes: int) -> npt.NDArray[np.float64]:
+    """``wavefronts`` over ``ideal_wavefronts``: 1 without conflicts (and where no lane is active), 32 at worst."""
+    units = _phases(addresses, access_bytes)
+    ideal = _total(np.any(units >= 0, axis=-1))
+    return np.where(ideal > 0, _total(_per_warp(units)) / np.maximum(ideal, 1), 1.0)
+
+
+def ldmatrix_wavefronts(row_addresses: npt.ArrayLike) -> IntArray:
+    """Cycles of ldmatrix: ``row_addresses`` is (..., 8 * matrices) with 1, 2 or 4 matrices, the result (...).
+
+    The ideal is the number of matrices. Raises ValueError unless every row is aligned to 16 bytes.
+    """
+    rows = np.asarray(row_addresses, dtype=np.int64)
+    if rows.ndim == 0 or rows.shape[-1] not in (8, 16, 32):
+        raise ValueError(f"ldmatrix takes 8, 16 or 32 row addresses, not shape {rows.shape}")
+    if (rows < 0).any() or (rows & 15).any():
+        raise ValueError("ldmatrix row addresses must be multiples of 16 bytes, of every lane that gives one")
+    return _total(_per_warp((rows >> 4).reshape(*rows.shape[:-1], -1, 8)))
+
+
+def _total(phases: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> IntArray:
+    """Sum over the phases of each warp."""
+    total: IntArray = np.asarray(phases.sum(axis=-1, dtype=np.int64))
+    return total
+
+
+def _phases(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
+    """(..., phases, lanes of a phase): the number of the access-sized unit that each lane wants, or -1."""
+    if access_bytes not in (1, 2, 4, 8, 16):
+        raise ValueError(f"a lane accesses 1, 2, 4, 8 or 16 bytes, not {access_bytes!r}")
+    lanes = np.asarray(addresses, dtype=np.int64)
+    if lanes.ndim == 0 or lanes.shape[-1] != WARP:
+        raise ValueError(f"addresses must end in an axis of {WARP} lanes, not shape {lanes.shape}")
+    if (lanes < -1).any() or (((lanes & (access_bytes - 1)) != 0) & (lanes != -1)).any():
+        raise ValueError(f"addresses must be multiples of {access_bytes} bytes, or -1 for an inactive lane")
+    return _units(lanes, access_bytes)
+
+
+def _units(lanes: IntArray, access_bytes: int) -> IntArray:
+    """``_phases`` of addresses that are known to be aligned."""
+    width = max(BANK_BYTES, access_bytes)
+    return (lanes >> (width.bit_length() - 1)).reshape(*lanes.shape[:-1], -1, PHASE_BYTES // width)
+
+
+def _per_warp(units: IntArray) -> IntArray:
+    """Cycles of every phase, (..., lanes) -> (...).
+
+    The unit of a lane is as wide as 128 bytes / lanes and aligned, so it fills neighbouring banks whole: counting
+    distinct units per slot of that width is counting distinct words per bank.
+    """
+    slots = units.shape[-1]
+    flat = units.reshape(-1, slots)
+    cycles = np.empty(flat.shape[0], dtype=np.int64)
+    for start in range(0, flat.shape[0], _CHUNK):
+        chunk = np.sort(flat[start : start + _CHUNK], axis=-1)
+        distinct = chunk >= 0
+        distinct[:, 1:] &= chunk[:, 1:] != chunk[:, :-1]
+        slot = (chunk & (slots - 1)) + np.arange(chunk.shape[0])[:, None] * slots
+        counts = np.bincount(slot[distinct], minlength=chunk.size).reshape(-1, slots)
+        cycles[start : start + _CHUNK] = counts.max(axis=-1)
+    return cycles.reshape(units.shape[:-1])
+
+
+def banks(layout: SharedLayout, element_bytes: int) -> IntArray:
+    """The bank in which each element of the tile starts, (rows, cols)."""
+    return layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES % BANKS
+
+
+# Accesses of a whole tile ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Warp instructions on shared memory, the cycles they take, and the cycles they would take without conflicts."""
+
+    instructions: int
+    wavefronts: int
+    ideal: int
+
+    @property
+    def conflict_degree(self) -> float:
+        return self.wavefronts / self.ideal
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(
+            self.instructions + other.instructions, self.wavefronts + other.wavefronts, self.ideal + other.ideal
+        )
+
+    def __rmul__(self, times: int) -> "Traffic":
+        return Traffic(times * self.instructions, times * self.wavefronts, times * self.ideal)
+
+
+# A layout repeats itself every few lines, so a search, which meets the same few layouts on tiles of many sizes, has the
+# accesses of those lines counted once.
+def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
+    """(part, n): accesses of ``span`` lines that start at multiples of ``span`` cost n times on ``layout`` what they
+    cost on the part: n times higher addresses, further by whole units of the widest access, wait for other banks, but
+    as long."""
+    period, extent = layout.period
+    unit = WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES)
+    lines = lcm(period * unit, span)
+    if layout.lines % lines:
+        return layout, 1
+    return layout.first_lines(lines), layout.lines // lines
+
+
+@lru_cache(maxsize=2**16)
+def copy_traffic(
+    layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, threads: int
+) -> Traffic:
+    """Moving a whole tile between registers (or cp.async) and shared memory, each element once.
+
+    Thread t stands at (t // columns, t % columns) of a grid whose columns run along ``axis``, the index that is
+    contiguous in global memory; it moves ``vector`` neighbours along ``axis``, and the grid goes round-robin over the
+    tile. Where the layout tears a vector apart, it is stored in the widest pieces that the layout keeps together.
+    Raises ValueError unless warps are whole and the grid divides the tile.
+    """
+    across, along = layout.shape if axis == "cols" else layout.shape[::-1]
+    if threads % WARP or threads % columns:
+        raise ValueError(f"{threads} threads must be whole warps and a multiple of the {columns} columns")
+    rows = threads // columns
+    if across % rows or along % (columns * vector):
+        raise ValueError(
+            f"a grid of {rows}x{columns} threads with {vector} elements each does not divide {across}x{along} elements"
+        )
+    piece = min(vector, layout.contiguity(axis), WIDEST_BYTES // element_bytes)
+    if WARP % columns and columns % WARP:
+        return _grid_traffic(layout, element_bytes, axis, vector, piece, (rows, columns))
+    # a warp is whole rows of the grid, or a part of one: however many warps there are, they make the same accesses
+    warp = (max(1, WARP // columns), min(columns, WARP))
+    part, times = _repeats(layout, warp[0] if axis == layout.line_axis else warp[1] * vector, element_bytes)
+    return times * _grid_traffic(part, element_bytes, axis, vector, piece, warp)
+
+
+@lru_cache(maxsize=2**16)
+def _grid_traffic(
+    layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, piece: int, grid: tuple[int, int]
+) -> Traffic:
+    """``copy_traffic`` by a grid of (rows, columns) threads, in pieces of ``piece`` elements."""
+    offsets = layout.offsets() if axis == "cols" else layout.offsets().T
+    across, along = offsets.shape
+    rows, columns = grid
+    starts = offsets[:, ::piece].astype(np.int64) * element_bytes
+    rounds = starts.reshape(across // rows, rows, along // (columns * vector), columns, vector // piece)
+    return _lane_traffic(rounds.transpose(0, 2, 4, 1, 3).reshape(-1, WARP), piece * element_bytes)
+
+
+@lru_cache(maxsize=2**16)
+def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Traffic:
+    """Reading every fragment of an operand's tile into registers once, by one warp each.
+
+    mma reads 8x8 matrices by ldmatrix (instructions are counted as x4), fma as its Access says. What wmma.load does
+    is not specified; nvcc 13 for sm_80 and sm_90 turns it into ldmatrix for 16-bit types, and for tf32 into 4-byte
+    loads in the pattern of mma.m16n8k8, which is what is counted here. Raises ValueError if the intrinsic refuses the
+    layout.
+    """
+    access = row.requirement(operand, layout, element_bytes)
+    if isinstance(access, Refusal):
+        raise ValueError(access.reason)
+    fragment = row.fragment(operand).shape
+    part, times = _repeats(layout, fragment[0 if layout.line_axis == "cols" else 1], element_bytes)
+    if row.unit == "mma" or (row.unit == "wmma" and row.operand != "tf32"):
+        one = _ldmatrix_traffic(part, access.axis, access.vector, element_bytes)
+        return Traffic(-(-times * one.ideal // 4), times * one.wavefronts, times * one.ideal)
+    return times * _load_traffic(part, row, operand, element_bytes, 1 if row.unit == "wmma" else access.vector)
+
+
+@lru_cache(maxsize=2**16)
+def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_bytes: int) -> Traffic:
+    """Of ldmatrix.x1."""
+    offsets = layout.offsets() if axis == "cols" else layout.offsets().T
+    starts = offsets[:, ::vector].astype(np.int64) * element_bytes
+    matrices = starts.reshape(starts.shape[0] // 8, 8, -1).transpose(0, 2, 1).reshape(-1, 8)
+    return Traffic(len(matrices), int(ldmatrix_wavefronts(matrices).sum()), len(matrices))
+
+
+def _wmma_tf32_positions(operand: OperandSide) -> tuple[IntArray, IntArray]:
+    mma = intrinsic("mma_m16n8k8_tf32")
+    rows, cols = mma.fragment(operand).positions
+    if operand == "a":
+        return rows, cols
+    return np.concatenate([rows, rows], axis=1), np.concatenate([cols, cols + mma.n], axis=1)
+
+
+@lru_cache(maxsize=2**16)
+def _load_traffic(
+    layout: SharedLayout, row: TensorIntrinsic, operand: OperandSide, element_bytes: int, vector: int
+) -> Traffic:
+    """Loads of ``vector`` elements by the 32 lanes of every fragment of the tile."""
+    held = row.fragment(operand)
+    at_rows, at_cols = _wmma_tf32_positions(operand) if row.unit == "wmma" else held.positions
+    origins_row, origins_col = (np.arange(0, size, step) for size, step in zip(layout.shape, held.shape, strict=True))
+    rows = at_rows[:, ::vector].T + origins_row[:, None, None, None]
+    cols = at_cols[:, ::vector].T + origins_col[:, None, None]
+    addresses = layout.offsets()[rows, cols].astype(np.int64) * element_bytes
+    return _lane_traffic(addresses.reshape(-1, WARP), vector * element_bytes)
+
+
+def _lane_traffic(addresses: IntArray, access_bytes: int) -> Traffic:
+    units = _units(addresses, access_bytes)
+    return Traffic(len(addresses), int(_per_warp(units).sum()), units.shape[0] * units.shape[1])

@@ -1,0 +1,36 @@
+"""What a kernel asks of the machine, per thread block: the common ground of families and cost models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Unit = Literal["fma", "wmma", "mma"]
+
+
+@dataclass(frozen=True)
+class CostCounts:
+    """Counts for one run of one schedule; nothing in it is a time.
+
+    Per-block numbers include the waste of partial tiles: a block computes its whole tile. ``shared_wavefronts`` are
+    cycles of the 128-byte-wide shared memory, conflicts included. ``load_bytes`` and ``store_bytes`` go between L2
+    and the SM in 32-byte sectors, ``dram_bytes`` between DRAM and L2 for the whole launch.
+    """
+
+    blocks: int
+    threads: int  # per block
+    shared_bytes: int  # per block, dynamic
+    registers: int  # per thread, estimated before compiling
+    unit: Unit  # which pipe does the arithmetic
+    operand_dtype: str  # "f16", "bf16", "tf32" or "f32": what the unit multiplies
+    flops: float  # per block
+    instructions: float  # warp instructions issued per block (math, loads, address arithmetic), roughly
+    shared_wavefronts: float  # per block
+    load_bytes: float  # per block
+    store_bytes: float  # per block
+    dram_bytes: float  # per launch
+    iterations: int  # steps of the main loop, per block
+    stages: int  # loads in flight ahead of the arithmetic; 1 means they do not overlap
+    barriers_per_iteration: int
+    launches: int = 1  # of the kernel, one after another; the counts above are those of all of them
+    alone_bytes: float = 0.0  # that a last block moves when all others are done

@@ -1,0 +1,381 @@
+"""Automatic data movement: from a region of global memory, a shared layout and a thread count to a good copy.
+
+A copy deals a tile out to the threads of a block by a wg_map whose "subgroups" are threads: a grid of rows x columns,
+columns along the contiguous global memory, each thread with a vector of neighbours, round-robin. TVM's auto memory
+planning samples the layout of the buffer; here the thread binding and the vector width that go with a layout are
+derived: widest legal accesses, whole sectors on the global side, fewest bank conflicts on the shared side. The same
+plans serve the way back (shared to global): addresses, sectors and conflicts are those of the forward copy.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.hardware.bank_conflicts import (
+    PHASE_BYTES,
+    WIDEST_BYTES,
+    Traffic,
+    copy_traffic,
+    fragment_traffic,
+    wavefronts,
+)
+from search_spaces.hardware.intrinsics import WARP, Access, OperandSide, Refusal, TensorIntrinsic
+from search_spaces.layouts.shared_layout import Axis, SharedLayout
+from search_spaces.layouts.wg_map import WgMap
+
+SECTOR_BYTES = 32  # what global memory moves at the least (CUDA C++ Best Practices Prior, "Coalesced access")
+ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
+SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat themselves, so a few accesses show them
+MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
+MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
+MOST_VECTORS = 4  # accesses in place of one of the widest that the alignment allows
+
+Method = Literal["cp.async", "ld.global"]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A tile of a matrix in global memory.
+
+    ``shape`` is (rows, cols); ``axis`` is the index that is contiguous in memory; lines start at multiples of
+    ``alignment`` elements (what divides the base address and the pitch); elements have ``element_bytes`` bytes.
+    Raises ValueError for sizes that are not positive.
+    """
+
+    shape: tuple[int, int]
+    axis: Axis
+    alignment: int
+    element_bytes: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("rows", self.shape[0]), ("cols", self.shape[1]), ("alignment", self.alignment)):
+            if value < 1:
+                raise ValueError(f"region: {name} must be at least 1, not {value}")
+        if self.axis not in ("rows", "cols"):
+            raise ValueError(f"region: axis must be 'rows' or 'cols', not {self.axis!r}")
+        if self.element_bytes not in (1, 2, 4, 8, 16):
+            raise ValueError(f"region: element_bytes must be 1, 2, 4, 8 or 16, not {self.element_bytes}")
+
+    @property
+    def lines(self) -> int:
+        return self.shape[0] if self.axis == "cols" else self.shape[1]
+
+    @property
+    def line(self) -> int:
+        """Elements of a contiguous line."""
+        return self.shape[1] if self.axis == "cols" else self.shape[0]
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """A way to copy a region to shared memory.
+
+    ``map`` deals (line, position in the line) out to threads; ``vector`` elements are loaded at a time, and stored in
+    pieces of ``store`` elements (fewer where the layout tears the vector apart). ``sectors`` is the expected number of
+    32-byte sectors that all requests of the tile touch, ``stores`` the traffic on shared memory.
+    """
+
+    region: Region
+    layout: SharedLayout
+    method: Method
+    vector: int
+    columns: int
+    rows: int
+    store: int
+    sectors: float
+    stores: Traffic
+
+    @property
+    def threads(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def map(self) -> WgMap:
+        """The wg_map over (lines, positions) of the region, threads as its subgroups."""
+        return WgMap((self.rows, self.columns), (1, self.vector))
+
+    @property
+    def requests(self) -> int:
+        """Warp instructions on the global side."""
+        return self.region.lines * self.region.line // (self.vector * WARP)
+
+    @property
+    def sectors_per_request(self) -> float:
+        return self.sectors / self.requests
+
+    @property
+    def order(self) -> tuple[float, int, int, bool, int]:
+        """Plans sort by it, best first: sectors, shared cycles, wide vectors, no registers, many columns."""
+        return self.sectors, self.stores.wavefronts, -self.vector, self.method != "cp.async", -self.columns
+
+    def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(row, col) that each thread moves, each of shape (threads, rounds, vector)."""
+        origins = self.map.all_offsets((self.region.lines, self.region.line))
+        line = np.broadcast_to(origins[..., :1], (*origins.shape[:2], self.vector))
+        position = origins[..., 1:] + np.arange(self.vector)
+        return (line, position) if self.region.axis == "cols" else (position, line)
+
+    def execute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """The shared buffer (``layout.size`` elements, padding zero) after the copy of ``tile``, (rows, cols)."""
+        if tile.shape != self.region.shape:
+            raise ValueError(f"the tile must have shape {self.region.shape}, not {tile.shape}")
+        rows, cols = self.positions()
+        shared = np.zeros(self.layout.size, dtype=tile.dtype)
+        shared[self.layout(rows, cols)] = tile[rows, cols]
+        return shared
+
+
+@lru_cache(maxsize=2**14)
+def copy_plan(
+    region: Region, layout: SharedLayout, threads: int, vector: int, columns: int, method: Method
+) -> CopyPlan | Refusal:
+    """The plan with these choices, or the reason why it is not legal."""
+    if layout.shape != region.shape:
+        return Refusal(f"layout has shape {layout.shape}, but the region to copy has {region.shape}")
+    vector_bytes = vector * region.element_bytes
+    if vector < 1 or vector & (vector - 1) or vector_bytes > WIDEST_BYTES:
+        return Refusal(
+            f"a vector of {vector} elements is {vector_bytes} bytes; it must be a power of two up to {WIDEST_BYTES}"
+        )
+    if region.alignment % vector:
+        return Refusal(
+            f"a vector of {vector} elements needs lines that start at multiples of {vector} elements in global memory, "
+            f"but they start at multiples of {region.alignment}"
+        )
+    if columns < 1 or threads % WARP or threads % columns or (WARP % columns and columns % WARP):
+        return Refusal(
+            f"{threads} threads in {columns} columns must be whole warps and whole rows, and a warp a whole number of "
+            "rows or a part of one"
+        )
+    rows = threads // columns
+    if region.line % (columns * vector):
+        return Refusal(
+            f"{columns} columns of {vector} elements do not divide lines of {region.line} elements: threads would "
+            "share or miss parts of the tile"
+        )
+    if region.lines % rows:
+        return Refusal(f"{rows} rows of threads do not divide the {region.lines} lines of the tile")
+    together = layout.contiguity(region.axis)
+    if method == "cp.async" and (vector_bytes not in ASYNC_BYTES or together < vector):
+        return Refusal(
+            f"cp.async moves 4, 8 or 16 bytes that stay together, but a vector of {vector} elements is {vector_bytes} "
+            f"bytes and layout {layout.text} keeps {together} elements of a line together"
+        )
+    return CopyPlan(
+        region=region,
+        layout=layout,
+        method=method,
+        vector=vector,
+        columns=columns,
+        rows=rows,
+        store=min(vector, together),
+        sectors=expected_sectors(region, vector, columns),
+        stores=copy_traffic(layout, region.element_bytes, region.axis, vector, columns, threads),
+    )
+
+
+def expected_sectors(region: Region, vector: int, columns: int) -> float:
+    """Expected sectors of all requests when ``columns`` threads with ``vector`` elements each share lines of a region.
+
+    A warp touches segments of one line each; ``columns * vector`` must divide a line.
+
+    A segment of s bytes that starts at any multiple of g bytes (g divides s) touches (s - g) / 32 + 1 sectors on
+    average, and s / 32 where g is at least a sector.
+    """
+    segment = min(columns, WARP) * vector * region.element_bytes
+    step = gcd(region.alignment * region.element_bytes, segment, SECTOR_BYTES)
+    segments = region.lines * region.line * region.element_bytes // segment
+    return segments * ((segment - step) / SECTOR_BYTES + 1)
+
+
+def copy_choices(
+    tile_shape: tuple[int, int],
+    contiguous_axis: Axis,
+    element_bytes: int,
+    layout: SharedLayout,
+    threads: int,
+    global_alignment_elements: int,
+) -> tuple[CopyPlan, ...]:
+    """Every legal copy, best first: fewest sectors, then shared cycles, then the widest vector.
+
+    Empty where ``threads`` cannot share the tile evenly. Raises ValueError for a malformed region.
+    """
+    return _choices(Region(tile_shape, contiguous_axis, global_alignment_elements, element_bytes), layout, threads)
+
+
+@lru_cache(maxsize=2**12)
+def _choices(region: Region, layout: SharedLayout, threads: int) -> tuple[CopyPlan, ...]:
+    columns = [c for c in range(1, min(threads, region.line) + 1) if threads % c == 0 and region.line % c == 0]
+    methods: tuple[Method, ...] = ("cp.async", "ld.global")
+    plans = (
+        copy_plan(region, layout, threads, v, c, m)
+        for v in _vectors(region.element_bytes)
+        for c in columns
+        for m in methods
+    )
+    return tuple(sorted((p for p in plans if isinstance(p, CopyPlan)), key=lambda plan: plan.order))
+
+
+# What a search need not look at: bindings that are far from the best of their tile ------------------------------------
+
+
+@lru_cache(maxsize=2**14)
+def few_sectors(region: Region, vector: int, columns: int) -> bool:
+    """Whether ``columns`` threads with ``vector`` elements touch at most MOST_SECTORS times the fewest sectors with
+    which any binding moves the lines of ``region``. Bindings that do not fit its lines are not judged: True."""
+    found = _sectors(region, vector, columns)
+    return found is None or found <= MOST_SECTORS * _fewest_sectors(region)
+
+
+def wide_enough(region: Region, vector: int) -> bool:
+    """Whether at most MOST_VECTORS accesses stand for one of the widest that the lines' alignment allows."""
+    return vector * MOST_VECTORS >= gcd(region.alignment, WIDEST_BYTES // region.element_bytes)
+
+
+def _sectors(region: Region, vector: int, columns: int) -> float | None:
+    fits = region.alignment % vector == 0 and region.line % (vector * columns) == 0
+    return expected_sectors(region, vector, columns) if fits else None
+
+
+@lru_cache(maxsize=2**12)
+def _fewest_sectors(region: Region) -> float:
+    bindings = ((v, c) for v in _vectors(region.element_bytes) for c in (1, 2, 4, 8, 16, 32))
+    return min(found for v, c in bindings if (found := _sectors(region, v, c)) is not None)
+
+
+def _vectors(element_bytes: int) -> tuple[int, ...]:
+    return tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= WIDEST_BYTES)
+
+
+Binding = tuple[int, int, int]  # vector, columns, block: what ``conflict_percent`` asks about
+
+
+def conflict_percent(
+    layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
+) -> int:
+    """Cycles over conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile: what
+    ``copy_traffic`` counts for all warps is counted for a few, and lanes may hold blocks of two axes.
+
+    Lanes stand in rows of ``columns``, ``vector`` elements apart along ``axis`` and ``block`` across it. With a block
+    of more than one, lanes move ``vector`` pieces of ``block`` elements across ``axis`` instead.
+    """
+    return _conflict_percents(layout, element_bytes, axis, ((vector, min(columns, WARP), block),))[0]
+
+
+@lru_cache(maxsize=2**15)
+def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> frozenset[tuple[int, int]]:
+    """All (vector, columns) with which the shared side of a copy along ``axis`` takes at most MOST_CONFLICTS times the
+    cycles without conflicts, or no more than in any other columns: a layout may be worth its copy."""
+    bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes)
+    percents = list(zip(bindings, _conflict_percents(layout, element_bytes, axis, bindings), strict=True))
+    most: dict[int, float] = {}
+    for (vector, _, _), percent in percents:
+        most[vector] = min(percent, most.get(vector, percent))
+    most = {vector: max(100 * MOST_CONFLICTS, fewest) for vector, fewest in most.items()}
+    return frozenset((vector, columns) for (vector, columns, _), percent in percents if percent <= most[vector])
+
+
+@lru_cache(maxsize=2**10)
+def _bindings(line: int, element_bytes: int) -> tuple[Binding, ...]:
+    return tuple((v, c, 1) for v in _vectors(element_bytes) for c in (1, 2, 4, 8, 16, 32) if line % (v * c) == 0)
+
+
+@lru_cache(maxsize=2**15)
+def _conflict_percents(
+    layout: SharedLayout, element_bytes: int, axis: Axis, bindings: tuple[Binding, ...]
+) -> tuple[int, ...]:
+    """All bindings of one layout at a time: counting few addresses costs the same as counting many."""
+    other: Axis = "rows" if axis == "cols" else "cols"
+    offsets = layout.offsets() if axis == "cols" else layout.offsets().T
+    pieces = [
+        min(vector, layout.contiguity(axis), WIDEST_BYTES // element_bytes)
+        if block == 1
+        else min(block, layout.contiguity(other), WIDEST_BYTES // element_bytes)
+        for vector, _, block in bindings
+    ]
+    percents = dict.fromkeys(bindings, 0)
+    for piece in set(pieces):
+        group = tuple(b for b, p in zip(bindings, pieces, strict=True) if p == piece)
+        across, along, starts = _warps(offsets.shape, piece, group)
+        cycles = wavefronts(offsets[across, along].astype(np.int64) * element_bytes, piece * element_bytes)
+        sums, counts = np.add.reduceat(cycles, starts), np.diff(starts, append=len(cycles))
+        ideal = counts * max(1, WARP * piece * element_bytes // PHASE_BYTES)
+        percents.update(zip(group, np.rint(100 * sums / ideal).astype(int).tolist(), strict=True))
+    return tuple(percents[b] for b in bindings)
+
+
+@lru_cache(maxsize=2**12)
+def _warps(
+    shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Positions (across, along) of the lanes of a few warp accesses, each (accesses, 32), and where each binding's
+    accesses start."""
+    lines, line = shape
+    lanes = np.arange(WARP)
+    accesses = []
+    for vector, columns, block in bindings:
+        step = WARP // columns * block
+        first = np.arange(min(SAMPLED_WARPS, max(1, lines // step)))[:, None, None] * step
+        within = np.arange(0, vector, 1 if block > 1 else piece)[:, None]
+        positions = np.broadcast_arrays(first + lanes // columns * block, within + lanes % columns * vector)
+        accesses.append([p.reshape(-1, WARP) for p in positions])
+    across, along = (np.concatenate(p) for p in zip(*accesses, strict=True))
+    starts = np.cumsum([0, *(len(a) for a, _ in accesses[:-1])])
+    return across % lines, along % line, starts
+
+
+@dataclass(frozen=True)
+class LayoutChoice:
+    """A layout that a copy and an intrinsic both accept: how each uses it and what that costs per tile.
+
+    ``loads`` is the traffic of reading every fragment of the tile once; ``wavefronts`` counts those of all readers.
+    """
+
+    layout: SharedLayout
+    access: Access
+    copy: CopyPlan
+    loads: Traffic
+    readers: int
+
+    @property
+    def wavefronts(self) -> int:
+        return self.copy.stores.wavefronts + self.readers * self.loads.wavefronts
+
+    @property
+    def conflicts(self) -> int:
+        """Cycles lost to bank conflicts."""
+        return self.wavefronts - self.copy.stores.ideal - self.readers * self.loads.ideal
+
+
+def layout_choices(
+    layouts: Iterable[SharedLayout],
+    region: Region,
+    intrinsic: TensorIntrinsic,
+    operand: OperandSide,
+    threads: int,
+    method: Method | None = None,
+    readers: int = 1,
+) -> tuple[LayoutChoice, ...]:
+    """All of ``layouts`` that some copy of ``region`` by ``threads`` and the intrinsic accept, by conflicts.
+
+    Each comes with its best copy (of ``method`` if given); the order is cycles lost to conflicts, all cycles, then
+    size. ``readers`` warps read the tile, so the intrinsic's conflicts count that often. Layouts that are illegal on
+    the tile are left out. Raises ValueError if a layout's shape is not the region's.
+    """
+    choices = []
+    for layout in layouts:
+        if layout.shape != region.shape:
+            raise ValueError(f"layout {layout.text} has shape {layout.shape}, but the region has {region.shape}")
+        access = intrinsic.requirement(operand, layout, region.element_bytes)
+        if isinstance(access, Refusal) or layout.why_illegal():
+            continue
+        plans = [p for p in _choices(region, layout, threads) if method in (None, p.method)]
+        if plans:
+            loads = fragment_traffic(intrinsic, operand, layout, region.element_bytes)
+            choices.append(LayoutChoice(layout, access, plans[0], loads, readers))
+    return tuple(sorted(choices, key=lambda c: (c.conflicts, c.wavefronts, c.layout.size, c.layout.text)))

@@ -1,0 +1,426 @@
+"""GPUs as data rows: what a schedule must fit into, and the rates that cost models need. No GPU is asked.
+
+A new GPU is one more row in ``DEVICES``. Sources of the rows: the limits of each compute capability are in the CUDA C++
+Programming Prior, table "Technical Specifications per Compute Capability"; counts, clocks and bandwidths are in the
+architecture white paper or the data sheet of the product, named at each row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self, overload
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+
+_SHARED_ALLOCATION_UNIT = 128  # bytes, sm_80 and later
+
+
+class UnknownDevice(ValueError):
+    """No row has that name. The message is one line that lists the names."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU. Bytes, hertz, bytes per second, and floating point operations per cycle of one SM (an FMA is two).
+
+    ``tensor_flops_per_cycle`` holds, per operand type, the dense rate of the widest instruction with f32 accumulation
+    (wgmma on sm_90, mma.sync elsewhere); ``mma_sync_fraction`` is the part of it that mma.sync reaches. Tensor peaks of
+    data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``. ``memory_bytes`` is the total that the driver
+    reports, of which programs get a little less. ``driver_names`` are the names under which the driver reports exactly
+    this product.
+    """
+
+    name: str
+    sm: int
+    arch: str
+    sm_count: int
+    shared_per_block: int  # with opt-in
+    shared_per_sm: int
+    max_threads_per_sm: int
+    max_blocks_per_sm: int
+    l2_bytes: int
+    memory_bytes: int
+    dram_bandwidth: float
+    clock_hz: float
+    tensor_clock_hz: float
+    tensor_flops_per_cycle: tuple[tuple[str, float], ...]
+    mma_sync_fraction: float
+    fma_flops_per_cycle: float
+    l2_bandwidth: float
+    driver_names: tuple[str, ...] = ()
+    reserved_shared_per_block: int = 1024
+    registers_per_sm: int = 65536
+    registers_per_block: int = 65536
+    max_registers_per_thread: int = 255
+    register_allocation_unit: int = 256  # registers, per warp
+    max_threads_per_block: int = 1024
+    warp_size: int = 32
+    schedulers_per_sm: int = 4  # each with its share of the registers
+    shared_bytes_per_cycle: int = 128
+    banks: int = 32
+    bank_bytes: int = 4
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, (int, float)) and not 0 < value < float("inf"):
+                raise ValueError(f"device {self.name!r}: {field.name} is {value}, but must be positive and finite")
+        warp, unit = self.warp_size, _SHARED_ALLOCATION_UNIT
+        shared_sizes = (self.shared_per_block, self.shared_per_sm, self.reserved_shared_per_block)
+        rates = self.tensor_flops_per_cycle
+        laws = (
+            (
+                self.arch in (f"sm_{self.sm}", f"sm_{self.sm}a"),
+                f"arch {self.arch!r} must be sm_{self.sm} or sm_{self.sm}a",
+            ),
+            (self.name == self.name.lower(), "name must be lower case"),
+            (
+                self.shared_per_block + self.reserved_shared_per_block <= self.shared_per_sm,
+                "shared_per_block plus reserved_shared_per_block must fit into shared_per_sm",
+            ),
+            (all(size % unit == 0 for size in shared_sizes), f"shared sizes must be multiples of {unit} bytes"),
+            (
+                self.registers_per_block <= self.registers_per_sm,
+                "registers_per_block must not exceed registers_per_sm",
+            ),
+            (
+                self.registers_per_sm % (self.schedulers_per_sm * self.register_allocation_unit) == 0,
+                "each scheduler's share of registers_per_sm must be a multiple of register_allocation_unit",
+            ),
+            (
+                self.max_threads_per_block % warp == 0 and self.max_threads_per_sm % warp == 0,
+                "thread limits must be multiples of warp_size",
+            ),
+            (
+                self.max_threads_per_block <= self.max_threads_per_sm,
+                "max_threads_per_block must not exceed max_threads_per_sm",
+            ),
+            (
+                self.shared_bytes_per_cycle == self.banks * self.bank_bytes,
+                "shared_bytes_per_cycle must be banks times bank_bytes",
+            ),
+            (self.mma_sync_fraction <= 1.0, "mma_sync_fraction must be at most 1"),
+            (self.tensor_clock_hz <= self.clock_hz, "tensor_clock_hz must not exceed clock_hz"),
+            (self.l2_bandwidth > self.dram_bandwidth, "l2_bandwidth must exceed dram_bandwidth"),
+            (all(rate > 0 for _, rate in rates), "tensor rates must be positive"),
+            (len(dict(rates)) == len(rates), "each type of tensor_flops_per_cycle must be named once"),
+        )
+        for holds, law in laws:
+            if not holds:
+                raise ValueError(f"device {self.name!r}: {law}")
+
+    @property
+    def max_warps_per_sm(self) -> int:
+        return self.max_threads_per_sm // self.warp_size
+
+    def tensor_rate(self, operand_dtype: str) -> float:
+        """Dense tensor flops per cycle per SM for "f16", "bf16" or "tf32" operands. Raises ValueError for another."""
+        for name, rate in self.tensor_flops_per_cycle:
+            if name == operand_dtype:
+                return rate
+        known = ", ".join(name for name, _ in self.tensor_flops_per_cycle)
+        raise ValueError(f"device {self.name} has no tensor rate for {operand_dtype!r}: use one of {known}")
+
+    def tensor_peak(self, operand_dtype: str) -> float:
+        """Dense tensor flop/s of the whole device, as its data sheet counts them. Raises ValueError."""
+        return self.sm_count * self.tensor_rate(operand_dtype) * self.tensor_clock_hz
+
+    @property
+    def fma_peak(self) -> float:
+        """f32 flop/s of the CUDA cores of the whole device."""
+        return self.sm_count * self.fma_flops_per_cycle * self.clock_hz
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The device whose ``to_json()`` was ``data``. Raises ValueError for unknown or missing fields."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        required = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
+        wrong = sorted((set(data) - known) | (required - set(data)))
+        if wrong:
+            raise ValueError(f"a device row has unknown or missing fields: {', '.join(wrong)}")
+        rates = tuple((str(name), float(rate)) for name, rate in data["tensor_flops_per_cycle"])
+        names = tuple(str(name) for name in data.get("driver_names", ()))
+        return cls(**{**data, "tensor_flops_per_cycle": rates, "driver_names": names})
+
+
+# Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
+# published mma.sync matmuls stop at about 65% (arXiv 2501.12084). sm_80 to sm_89 have no wider instruction.
+_HOPPER_MMA_SYNC = 0.63
+_HOPPER_TENSOR = (("f16", 4096.0), ("bf16", 4096.0), ("tf32", 2048.0))
+_A100_TENSOR = (("f16", 2048.0), ("bf16", 2048.0), ("tf32", 1024.0))
+_GA102_TENSOR = (("f16", 1024.0), ("bf16", 1024.0), ("tf32", 512.0))
+_GEFORCE_TENSOR = (("f16", 512.0), ("bf16", 512.0), ("tf32", 256.0))  # f32 accumulation at half rate on GeForce
+
+# memory_bytes is what nvidia-smi lists, in MiB, with ECC as the product comes. The GB of data sheets are GiB (an H200
+# of "141 GB" has 143771 MiB, which is 150.8e9 bytes), a little of which firmware keeps to itself; ECC of GDDR6 (A10,
+# L4, L40S) takes a sixteenth more.
+_MIB = 2**20
+
+# l2_bandwidth is an estimate of what reads from L2 sustain: the vendor gives no figure. A100: 4.2 TB/s (Nsight, 40 GB
+# model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5 TB/s is 33 bytes per cycle and SM. H100 SXM: at
+# least 7.7 TB/s, which a persistent wgmma matmul with 128x256 tiles and no multicast moves at its published 660 TFLOP/s
+# (85 flops per byte); 8 TB/s is again 33 bytes per cycle and SM, assumed for the PCIe card too. The smaller chips have
+# half as wide a path to each SM: 16 bytes per cycle and SM.
+_H200 = Device(
+    # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 67 TFLOP/s f32; H100 white paper for the SM
+    # and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
+    name="h200",
+    sm=90,
+    arch="sm_90a",
+    sm_count=132,
+    shared_per_block=232448,
+    shared_per_sm=233472,
+    max_threads_per_sm=2048,
+    max_blocks_per_sm=32,
+    l2_bytes=60 * 2**20,
+    memory_bytes=143771 * _MIB,
+    dram_bandwidth=4.8e12,
+    clock_hz=1.98e9,
+    tensor_clock_hz=1.83e9,
+    tensor_flops_per_cycle=_HOPPER_TENSOR,
+    mma_sync_fraction=_HOPPER_MMA_SYNC,
+    fma_flops_per_cycle=256.0,
+    l2_bandwidth=8.0e12,
+    driver_names=("NVIDIA H200",),
+)
+
+DEVICES: tuple[Device, ...] = (
+    _H200,
+    dataclasses.replace(
+        # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 66.9 TFLOP/s f32.
+        _H200,
+        name="h100",
+        l2_bytes=50 * 2**20,
+        memory_bytes=81559 * _MIB,
+        dram_bandwidth=3.35e12,
+        driver_names=("NVIDIA H100 80GB HBM3",),
+    ),
+    dataclasses.replace(
+        # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
+        # dense.
+        _H200,
+        name="h100_pcie",
+        sm_count=114,
+        l2_bytes=50 * 2**20,
+        memory_bytes=81559 * _MIB,
+        dram_bandwidth=2.039e12,
+        clock_hz=1.755e9,
+        tensor_clock_hz=1.62e9,
+        l2_bandwidth=6.1e12,
+        driver_names=("NVIDIA H100 PCIe",),
+    ),
+    Device(
+        # A100 80GB data sheet (SXM4): 2039 GB/s, 312 TFLOP/s f16, 19.5 TFLOP/s f32; A100 white paper: 108 SMs of 64 f32
+        # lanes, 1410 MHz, 40 MB of L2.
+        name="a100",
+        sm=80,
+        arch="sm_80",
+        sm_count=108,
+        shared_per_block=166912,
+        shared_per_sm=167936,
+        max_threads_per_sm=2048,
+        max_blocks_per_sm=32,
+        l2_bytes=40 * 2**20,
+        memory_bytes=81920 * _MIB,
+        dram_bandwidth=2.039e12,
+        clock_hz=1.41e9,
+        tensor_clock_hz=1.41e9,
+        tensor_flops_per_cycle=_A100_TENSOR,
+        mma_sync_fraction=1.0,
+        fma_flops_per_cycle=128.0,
+        l2_bandwidth=5.0e12,
+        driver_names=("NVIDIA A100-SXM4-80GB",),
+    ),
+    Device(
+        # A10 data sheet: 24 GB, 600 GB/s, 125 TFLOP/s f16 dense, 31.2 TFLOP/s f32; GA102 white paper: 6 MB of L2, 72
+        # SMs.
+        name="a10",
+        sm=86,
+        arch="sm_86",
+        sm_count=72,
+        shared_per_block=101376,
+        shared_per_sm=102400,
+        max_threads_per_sm=1536,
+        max_blocks_per_sm=16,
+        l2_bytes=6 * 2**20,
+        memory_bytes=23028 * _MIB,
+        dram_bandwidth=600e9,
+        clock_hz=1.695e9,
+        tensor_clock_hz=1.695e9,
+        tensor_flops_per_cycle=_GA102_TENSOR,
+        mma_sync_fraction=1.0,
+        fma_flops_per_cycle=256.0,
+        l2_bandwidth=1.95e12,
+        driver_names=("NVIDIA A10",),
+    ),
+    Device(
+        # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 35.6 TFLOP/s f32.
+        name="rtx3090",
+        sm=86,
+        arch="sm_86",
+        sm_count=82,
+        shared_per_block=101376,
+        shared_per_sm=102400,
+        max_threads_per_sm=1536,
+        max_blocks_per_sm=16,
+        l2_bytes=6 * 2**20,
+        memory_bytes=24576 * _MIB,
+        dram_bandwidth=936.2e9,
+        clock_hz=1.695e9,
+        tensor_clock_hz=1.695e9,
+        tensor_flops_per_cycle=_GEFORCE_TENSOR,
+        mma_sync_fraction=1.0,
+        fma_flops_per_cycle=256.0,
+        l2_bandwidth=2.2e12,
+        driver_names=("NVIDIA GeForce RTX 3090",),
+    ),
+    Device(
+        # Ada white paper: 24 GB, 128 SMs, 2520 MHz, 72 MB of L2, 1008 GB/s, 165.2 TFLOP/s f16 with f32 accumulation,
+        # 82.6 f32.
+        name="rtx4090",
+        sm=89,
+        arch="sm_89",
+        sm_count=128,
+        shared_per_block=101376,
+        shared_per_sm=102400,
+        max_threads_per_sm=1536,
+        max_blocks_per_sm=24,
+        l2_bytes=72 * 2**20,
+        memory_bytes=24564 * _MIB,
+        dram_bandwidth=1.008e12,
+        clock_hz=2.52e9,
+        tensor_clock_hz=2.52e9,
+        tensor_flops_per_cycle=_GEFORCE_TENSOR,
+        mma_sync_fraction=1.0,
+        fma_flops_per_cycle=256.0,
+        l2_bandwidth=5.1e12,
+        driver_names=("NVIDIA GeForce RTX 4090",),
+    ),
+    Device(
+        # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 30.3 TFLOP/s f32; AD104: 58 SMs, 48 MB of
+        # L2.
+        name="l4",
+        sm=89,
+        arch="sm_89",
+        sm_count=58,
+        shared_per_block=101376,
+        shared_per_sm=102400,
+        max_threads_per_sm=1536,
+        max_blocks_per_sm=24,
+        l2_bytes=48 * 2**20,
+        memory_bytes=23034 * _MIB,
+        dram_bandwidth=300e9,
+        clock_hz=2.04e9,
+        tensor_clock_hz=2.04e9,
+        tensor_flops_per_cycle=_GA102_TENSOR,
+        mma_sync_fraction=1.0,
+        fma_flops_per_cycle=256.0,
+        l2_bandwidth=1.9e12,
+        driver_names=("NVIDIA L4",),
+    ),
+    Device(
+        # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 91.6 TFLOP/s f32; AD102: 142 SMs, 96 MB
+        # of L2.
+        name="l40s",
+        sm=89,
+        arch="sm_89",
+        sm_count=142,
+        shared_per_block=101376,
+        shared_per_sm=102400,
+        max_threads_per_sm=1536,
+        max_blocks_per_sm=24,
+        l2_bytes=96 * 2**20,
+        memory_bytes=46068 * _MIB,
+        dram_bandwidth=864e9,
+        clock_hz=2.52e9,
+        tensor_clock_hz=2.52e9,
+        tensor_flops_per_cycle=_GA102_TENSOR,
+        mma_sync_fraction=1.0,
+        fma_flops_per_cycle=256.0,
+        l2_bandwidth=5.7e12,
+        driver_names=("NVIDIA L40S",),
+    ),
+)
+
+_BY_NAME = {row.name: row for row in DEVICES}
+if len(_BY_NAME) != len(DEVICES):
+    raise ValueError("two device rows have the same name")
+
+
+def device(name: str) -> Device:
+    """The row called ``name``, whatever its case. Raises UnknownDevice; a similar name is never taken instead."""
+    if not isinstance(name, str):
+        raise UnknownDevice(f"a device is named by a text, not by {name!r}: use one of {', '.join(_BY_NAME)}")
+    row = _BY_NAME.get(name.lower())
+    if row is not None:
+        return row
+    close = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.5)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    raise UnknownDevice(f"unknown device {name!r}{hint}: use one of {', '.join(_BY_NAME)}")
+
+
+def device_of_driver_name(driver_name: str) -> Device:
+    """The row of the GPU that the driver calls ``driver_name``, for example "NVIDIA H200", to the letter.
+
+    Raises UnknownDevice: "NVIDIA H200 NVL" is another product than "NVIDIA H200" and gets no row of its sibling.
+    """
+    for row in DEVICES:
+        if driver_name in row.driver_names:
+            return row
+    raise UnknownDevice(f"no device row is for {driver_name!r}: the rows are {', '.join(_BY_NAME)}")
+
+
+@overload
+def occupancy(device: Device, threads: int, registers: int, shared_bytes: int) -> int: ...
+@overload
+def occupancy(
+    device: Device, threads: IntArray | int, registers: IntArray | int, shared_bytes: IntArray | int
+) -> IntArray | int: ...
+def occupancy(
+    device: Device, threads: IntArray | int, registers: IntArray | int, shared_bytes: IntArray | int
+) -> IntArray | int:
+    """Blocks that one SM holds at a time; 0 where a block does not fit at all.
+
+    ``threads`` per block, ``registers`` per thread, ``shared_bytes`` per block (static plus dynamic); integers, or
+    arrays that broadcast. The rules are those of the CUDA toolkit's ``cuda_occupancy.h``: registers are allocated per
+    warp in whole units inside one of four sub-partitions; the check of registers per block rounds the warps up to the
+    sub-partitions; shared memory is allocated in 128-byte units after the driver's reserve. Negative counts and fewer
+    than one thread raise ValueError.
+    """
+    given = (threads, registers, shared_bytes)
+    if all(isinstance(count, int) for count in given):  # without arrays: a cost model asks for one schedule at a time
+        blocks = _blocks(device, *given, min, max, bool)
+    else:
+        t, r, s = (np.asarray(count, dtype=np.int64) for count in given)
+        blocks = _blocks(device, t, r, s, np.minimum, np.maximum, np.any)
+    return int(blocks) if np.ndim(blocks) == 0 else blocks
+
+
+def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some: Any) -> Any:
+    """``occupancy`` of t threads, r registers and s shared bytes, for integers or arrays, each with its minimum of two,
+    its maximum of two, and whether some of it holds."""
+    if some(t < 1) or some(r < 0) or some(s < 0):
+        raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
+    warps = -(-t // device.warp_size)
+    per_warp = -(-(r * device.warp_size) // device.register_allocation_unit) * device.register_allocation_unit
+    per_warp = most(per_warp, 1)  # a kernel without registers is limited by its warps alone
+    warps_by_registers = device.registers_per_sm // device.schedulers_per_sm // per_warp * device.schedulers_per_sm
+    block_registers = per_warp * (-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm)
+    shared = -(-(s + device.reserved_shared_per_block) // _SHARED_ALLOCATION_UNIT) * _SHARED_ALLOCATION_UNIT
+    blocks = least(device.max_warps_per_sm // warps, warps_by_registers // warps)
+    blocks = least(blocks, least(device.shared_per_sm // shared, device.max_blocks_per_sm))
+    fits = (
+        (t <= device.max_threads_per_block)
+        & (r <= device.max_registers_per_thread)
+        & (block_registers <= device.registers_per_block)
+        & (s <= device.shared_per_block)
+    )
+    return blocks * fits

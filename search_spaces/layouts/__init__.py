@@ -1,0 +1,1 @@
+"""Where things lie: shared-memory layouts, distributions over threads, lowering configs, and their text."""

@@ -1,0 +1,139 @@
+"""Executing layouts on numpy arrays: to_simt, to_simd and to_layout (IREE VectorExt dialect).
+
+A *distributed* array is ``[subgroups, threads, *batch, *outer, *element]``: the registers of every thread. With these
+operations a schedule's data movement runs, and is tested, as plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+from search_spaces.layouts.nested_layout import NestedLayout
+
+AnyArray = npt.NDArray[Any]
+SharedFunction = Callable[..., Any]  # (row, col, ...) index arrays of a tile -> element offsets into shared memory
+
+
+class Exchange(Enum):
+    """How far elements travel in a conversion, nearest first."""
+
+    NONE = "none"  # every register keeps its element
+    REGISTERS = "registers"  # a thread's elements change registers
+    SUBGROUP = "subgroup"  # between the threads of a subgroup (shuffles can do it)
+    WORKGROUP = "workgroup"  # between subgroups: through shared memory
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A distributed array in its new layout, and what the conversion took. ``shared_elements`` is the size, in
+    elements, of the shared memory it went through (0: registers only)."""
+
+    values: AnyArray
+    exchange: Exchange
+    shared_elements: int
+
+
+def to_simt(
+    tile: npt.ArrayLike,
+    layout: NestedLayout,
+    subgroups: int | None = None,
+    subgroup_size: int = 32,
+    replicate_threads: bool = False,
+) -> AnyArray:
+    """Distribute a whole tile over threads (``NestedLayout.distribute``)."""
+    return layout.distribute(tile, subgroups, subgroup_size, replicate_threads)
+
+
+def to_simd(distributed: npt.ArrayLike, layout: NestedLayout, replicate_threads: bool = False) -> AnyArray:
+    """Put a distributed tile together again (``NestedLayout.undistribute``)."""
+    return layout.undistribute(distributed, replicate_threads)
+
+
+def exchange(
+    source: NestedLayout,
+    target: NestedLayout,
+    subgroups: int,
+    subgroup_size: int = 32,
+    replicate_threads: bool = False,
+) -> Exchange:
+    """How far elements travel from ``source`` to ``target`` (exact, where IREE's rule is on the safe side). A thread
+    that holds an element needs no other thread for it, so copies shorten the way. Raises ValueError if the layouts
+    are of different shapes or do not fit the threads."""
+    _verify_shapes(source, target)
+    has = _linear(source, subgroups, subgroup_size, replicate_threads)
+    needs = _linear(target, subgroups, subgroup_size, replicate_threads)
+    if np.array_equal(has, needs):
+        return Exchange.NONE
+    elements = int(np.prod(source.shape, dtype=np.int64))
+    threads = np.arange(subgroups * subgroup_size).reshape(subgroups, subgroup_size, 1)
+    if np.isin(threads * elements + needs, threads * elements + has).all():
+        return Exchange.REGISTERS
+    owners = np.arange(subgroups).reshape(subgroups, 1, 1)
+    if np.isin(owners * elements + needs, owners * elements + has).all():
+        return Exchange.SUBGROUP
+    return Exchange.WORKGROUP
+
+
+def to_layout(
+    distributed: npt.ArrayLike,
+    source: NestedLayout,
+    target: NestedLayout,
+    shared: SharedFunction | None = None,
+    replicate_threads: bool = False,
+) -> Converted:
+    """Convert a distributed array from ``source`` to ``target``.
+
+    Where every thread already holds its elements, registers are renamed and ``shared`` stays unused. Otherwise all
+    threads store to shared memory at the offsets ``shared(row, col)`` (a SharedLayout, or any function of the tile's
+    coordinates), meet at a barrier, and load what the target gives them. Raises ValueError if ``shared`` is needed
+    and missing, if it gives two elements one offset, or if the layouts do not fit.
+    """
+    held = np.asarray(distributed)
+    tile = source.undistribute(held, replicate_threads)
+    subgroups, subgroup_size = held.shape[:2]
+    distance = exchange(source, target, subgroups, subgroup_size, replicate_threads)
+    if distance in (Exchange.NONE, Exchange.REGISTERS):
+        values = target.distribute(tile, subgroups, subgroup_size, replicate_threads)
+        return Converted(values, distance, 0)
+    if shared is None:
+        raise ValueError(
+            "the threads of the target need elements other threads hold: give shared, the layout of the shared memory "
+            "they go through"
+        )
+    offsets = _offsets(shared, source.shape)
+    memory = np.zeros(int(offsets.max()) + 1, dtype=held.dtype)
+    memory[source.distribute(offsets, subgroups, subgroup_size, replicate_threads)] = held
+    loads = target.distribute(offsets, subgroups, subgroup_size, replicate_threads)
+    return Converted(memory[loads], distance, memory.size)
+
+
+def _verify_shapes(source: NestedLayout, target: NestedLayout) -> None:
+    if source.shape != target.shape:
+        raise ValueError(
+            f"the source distributes a tile of {list(source.shape)} but the target one of {list(target.shape)}"
+        )
+
+
+def _linear(layout: NestedLayout, subgroups: int, subgroup_size: int, replicate_threads: bool) -> IntArray:
+    indices = np.arange(np.prod(layout.shape, dtype=np.int64)).reshape(layout.shape)
+    held = layout.distribute(indices, subgroups, subgroup_size, replicate_threads)
+    return held.reshape(subgroups, subgroup_size, -1)
+
+
+def _offsets(shared: SharedFunction, shape: tuple[int, ...]) -> IntArray:
+    offsets = np.broadcast_to(np.asarray(shared(*np.indices(shape)), dtype=np.int64), shape)
+    if (offsets < 0).any():
+        raise ValueError(f"shared gives an element the offset {int(offsets.min())}: offsets start at 0")
+    unique, counts = np.unique(offsets, return_counts=True)
+    if (counts > 1).any():
+        raise ValueError(
+            f"shared puts {counts.max()} elements at offset {unique[counts.argmax()]}: it must be injective"
+        )
+    return offsets

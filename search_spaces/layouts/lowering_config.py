@@ -1,0 +1,318 @@
+"""LoweringConfig: tiling and distribution of a reduction (IREE issue 22153, iree_gpu.lowering_config).
+
+The iteration space of ``out[m, n] += a[m, k] * b[n, k]`` has the dimensions (m, n, k). Every field holds one entry per
+dimension. A *parallel* dimension is tiled by ``workgroup``; a *reduction* dimension is walked in steps of
+``partial_reduction``, and the elements of one step accumulate separately until the loop ends. ``expand`` splits a
+reduction dimension k into (k / t, t) so that the t elements of a thread's vector are added inside the loop, and t times
+fewer accumulators are carried around it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.layouts.attribute_text import AttributeReader, format_fields, integer_tuple
+from search_spaces.layouts.nested_layout import NestedLayout
+
+_TILES = ("workgroup", "thread", "partial_reduction")
+_BASES = ("lane_basis", "subgroup_basis")
+
+
+@dataclass(frozen=True)
+class Basis:
+    """How lanes or subgroups spread over the dimensions of an iteration space.
+
+    Ids are delinearised by ``counts``, the last fastest; dimension i takes digit ``mapping[i]``, so it gets
+    ``counts[mapping[i]]`` of them. (IREE's code reads it so; its documentation states the inverse permutation, and
+    the two differ as soon as ``mapping`` holds a 3-cycle.) ``mapping`` names digits once each; a digit no dimension
+    takes repeats the work. Raises ValueError naming the field.
+    """
+
+    counts: tuple[int, ...]
+    mapping: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counts", integer_tuple("counts", self.counts, 1))
+        object.__setattr__(self, "mapping", integer_tuple("mapping", self.mapping, 0))
+        if len(set(self.mapping)) != len(self.mapping) or any(d >= len(self.counts) for d in self.mapping):
+            raise ValueError(
+                f"mapping is {list(self.mapping)}: it must name distinct entries of counts, 0 to {len(self.counts) - 1}"
+            )
+
+    @classmethod
+    def identity(cls, counts: Sequence[int]) -> Self:
+        """Dimension i gets ``counts[i]``."""
+        return cls(tuple(counts), tuple(range(len(counts))))
+
+    @property
+    def rank(self) -> int:
+        return len(self.mapping)
+
+    @property
+    def size(self) -> int:
+        """Lanes (or subgroups) the basis numbers."""
+        return math.prod(self.counts)
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """Lanes (or subgroups) along each dimension."""
+        return tuple(self.counts[digit] for digit in self.mapping)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Stride of each dimension's digit in the id, 0 where only one is along it."""
+        return tuple(math.prod(self.counts[d + 1 :]) if self.counts[d] > 1 else 0 for d in self.mapping)
+
+    def coordinates(self, ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Digit of each dimension, ``[..., rank]`` for ids ``[...]``; ids wrap modulo the size."""
+        linear = np.asarray(ids, dtype=np.int64) % self.size
+        digits = np.stack(np.unravel_index(linear, self.counts), axis=-1)
+        return digits[..., list(self.mapping)].astype(np.int64)
+
+    def append(self, dimensions: int) -> Self:
+        """The basis with further dimensions at the end that have one lane (or subgroup) each."""
+        ones = (1,) * dimensions
+        return type(self)(self.counts + ones, self.mapping + tuple(len(self.counts) + i for i in range(dimensions)))
+
+    def to_lists(self) -> list[list[int]]:
+        """``[counts, mapping]``, as the attribute spells it."""
+        return [list(self.counts), list(self.mapping)]
+
+
+@dataclass(frozen=True)
+class LoweringConfig:
+    """Tile sizes and distribution of a reduction, one entry per dimension of the iteration space (0: not tiled).
+
+    - ``workgroup``: tile of a parallel dimension that one workgroup computes.
+    - ``partial_reduction``: step of a reduction dimension per iteration of the loop.
+    - ``thread``: contiguous elements one thread loads at once (0 counts as 1).
+    - ``lane_basis``, ``subgroup_basis``: how lanes and subgroups spread over the dimensions.
+    - ``expand_dims``: empty, or the sizes of the dimensions that ``expand`` appended (0 for the original ones).
+
+    Laws (ValueError): equal ranks; no dimension in both ``workgroup`` and ``partial_reduction``; a tile is a multiple
+    of subgroups * lanes * thread along it; appended dimensions come last, lie within one thread and are not tiled.
+    """
+
+    workgroup: tuple[int, ...]
+    thread: tuple[int, ...]
+    lane_basis: Basis
+    subgroup_basis: Basis
+    partial_reduction: tuple[int, ...]
+    expand_dims: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (*_TILES, "expand_dims"):
+            object.__setattr__(self, name, integer_tuple(name, getattr(self, name), 0))
+        for name in _BASES:
+            if not isinstance(getattr(self, name), Basis):
+                raise ValueError(f"{name} is {getattr(self, name)!r}: give a Basis(counts, mapping)")
+        ranks = {name: len(getattr(self, name)) for name in _TILES} | {
+            name: getattr(self, name).rank for name in _BASES
+        }
+        if self.expand_dims:
+            ranks["expand_dims"] = len(self.expand_dims)
+        for name, rank in ranks.items():
+            if rank != self.rank:
+                raise ValueError(
+                    f"{name} has {rank} entries but workgroup has {self.rank}: "
+                    "give one per dimension of the iteration space"
+                )
+        self._check_expand_dims()
+        for d in range(self.rank):
+            if self.workgroup[d] and self.partial_reduction[d]:
+                raise ValueError(
+                    f"dimension {d} has workgroup {self.workgroup[d]} and partial_reduction "
+                    f"{self.partial_reduction[d]}: a dimension is parallel or reduced, one of them must be 0"
+                )
+            for name in ("workgroup", "partial_reduction", "expand_dims"):
+                values = getattr(self, name)
+                if values and values[d]:
+                    self._check_divides(d, values[d], name)
+
+    def _check_expand_dims(self) -> None:
+        first = next((d for d, size in enumerate(self.expand_dims) if size), None)
+        if first is None:
+            if self.expand_dims:
+                raise ValueError("expand_dims holds only zeros: leave it empty where no dimension is expanded")
+            return
+        for d in range(first, self.rank):
+            size = self.expand_dims[d]
+            if size < 2:
+                raise ValueError(f"expand_dims[{d}] is {size}: appended dimensions come last and hold at least 2")
+            if self.thread[d] != size or self.workgroup[d] or self.partial_reduction[d]:
+                raise ValueError(
+                    f"expand_dims[{d}] is {size}: the appended dimension needs thread {size}, workgroup 0 and "
+                    "partial_reduction 0, so that one thread adds it up inside the loop"
+                )
+
+    def _check_divides(self, d: int, size: int, name: str) -> None:
+        subgroups, lanes, thread = self.subgroup_basis.tile[d], self.lane_basis.tile[d], max(1, self.thread[d])
+        if size % (subgroups * lanes * thread):
+            raise ValueError(
+                f"{name}[{d}] is {size}, not a multiple of subgroups * lanes * thread = "
+                f"{subgroups} * {lanes} * {thread} along that dimension"
+            )
+
+    @property
+    def rank(self) -> int:
+        return len(self.workgroup)
+
+    @property
+    def appended(self) -> int:
+        """Dimensions that ``expand`` appended."""
+        return sum(1 for size in self.expand_dims if size)
+
+    # Expansion
+
+    @property
+    def expandable_dims(self) -> tuple[int, ...]:
+        """Reduction dimensions ``expand`` splits: those whose step and whose thread vector both exceed 1."""
+        return tuple(d for d in range(self.rank) if self.partial_reduction[d] > 1 and self.thread[d] > 1)
+
+    def expand(self) -> Self:
+        """The expanded form: each expandable dimension keeps its place with step P / T and thread 1, and a dimension
+        of T, all within one thread, is appended (``512 -> 64, 8``). A config without any is returned unchanged."""
+        dims = self.expandable_dims
+        if not dims:
+            return self
+        if self.expand_dims:
+            raise ValueError("expand_dims is set already, and a config is expanded once: expand the original config")
+        inner = tuple(self.thread[d] for d in dims)
+        zeros = (0,) * len(inner)
+        step = tuple(p // self.thread[d] if d in dims else p for d, p in enumerate(self.partial_reduction))
+        return type(self)(
+            workgroup=self.workgroup + zeros,
+            thread=tuple(1 if d in dims else t for d, t in enumerate(self.thread)) + inner,
+            lane_basis=self.lane_basis.append(len(inner)),
+            subgroup_basis=self.subgroup_basis.append(len(inner)),
+            partial_reduction=step + zeros,
+            expand_dims=(0,) * self.rank + inner,
+        )
+
+    def expanded_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The iteration space of ``expand()`` for the iteration space ``shape`` of this config (``16384 -> 2048, 8``).
+        Raises ValueError where a size is not a multiple of the thread's vector."""
+        sizes = self._shape(shape)
+        for d in self.expandable_dims:
+            if sizes[d] % self.thread[d]:
+                raise ValueError(f"shape[{d}] is {sizes[d]}, not a multiple of thread[{d}] = {self.thread[d]}")
+        outer = tuple(n // self.thread[d] if d in self.expandable_dims else n for d, n in enumerate(sizes))
+        return outer + tuple(self.thread[d] for d in self.expandable_dims)
+
+    # What it costs
+
+    def tile(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Elements of each dimension that a workgroup holds per iteration of the loop. A dimension that is neither
+        tiled nor appended is held whole; its size comes from the iteration space ``shape`` (ValueError without)."""
+        sizes = None if shape is None else self._shape(shape)
+        result = []
+        for d in range(self.rank):
+            size = self.workgroup[d] or self.partial_reduction[d] or (self.expand_dims[d] if self.expand_dims else 0)
+            if not size:
+                if sizes is None:
+                    raise ValueError(
+                        f"dimension {d} has neither workgroup nor partial_reduction: give the iteration space's shape"
+                    )
+                size = sizes[d]
+                self._check_divides(d, size, "shape")
+            result.append(size)
+        return tuple(result)
+
+    def accumulators_per_workgroup(self, shape: Sequence[int] | None = None) -> int:
+        """Accumulators a workgroup carries around the reduction loop: the tile without its appended dimensions."""
+        return math.prod(self.tile(shape)[: self.rank - self.appended])
+
+    def accumulators_per_thread(self, shape: Sequence[int] | None = None) -> int:
+        """Accumulator registers a thread carries around the reduction loop (one per accumulator of 32 bits)."""
+        layout = self.to_nested(shape=shape)
+        return math.prod(layout.distributed_shape[: self.rank - self.appended])
+
+    def loop_steps(self, shape: Sequence[int]) -> int:
+        """Iterations of the reduction loops over the iteration space ``shape``. Raises ValueError where a step does
+        not divide its dimension."""
+        sizes = self._shape(shape)
+        steps = 1
+        for d, step in enumerate(self.partial_reduction):
+            if step and sizes[d] % step:
+                raise ValueError(f"partial_reduction[{d}] is {step} but shape[{d}] is {sizes[d]}: it must divide")
+            steps *= sizes[d] // step if step else 1
+        return steps
+
+    # Lowering
+
+    def to_nested(self, dims: Sequence[int] | None = None, shape: Sequence[int] | None = None) -> NestedLayout:
+        """The layout of a workgroup's tile per iteration: subgroup counts, batches, lanes, thread vectors.
+
+        ``dims`` picks the dimensions that index an operand ((0, 2) for ``a[m, k]``); by default the whole iteration
+        space. ``shape`` is needed where a dimension is not tiled. The lanes of a dropped dimension hold copies.
+        """
+        subgroups, lanes = self.subgroup_basis.tile, self.lane_basis.tile
+        elements = tuple(max(1, t) for t in self.thread)
+        batches = tuple(
+            size // (s * lane * e)
+            for size, s, lane, e in zip(self.tile(shape), subgroups, lanes, elements, strict=True)
+        )
+        layout = NestedLayout(
+            subgroup_tile=subgroups,
+            batch_tile=batches,
+            outer_tile=(1,) * self.rank,
+            thread_tile=lanes,
+            element_tile=elements,
+            subgroup_strides=self.subgroup_basis.strides,
+            thread_strides=self.lane_basis.strides,
+        )
+        return layout if dims is None else layout.select(dims)
+
+    # Text
+
+    def __str__(self) -> str:
+        """``#iree_gpu.lowering_config<{...}>``, keys sorted as MLIR sorts them."""
+        fields: dict[str, Sequence[int] | list[list[int]]] = {name: getattr(self, name) for name in _TILES}
+        if self.expand_dims:
+            fields["expand_dims"] = self.expand_dims
+        fields |= {name: getattr(self, name).to_lists() for name in _BASES}
+        return f"#iree_gpu.lowering_config<{{{format_fields(dict(sorted(fields.items())))}}}>"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``#iree_gpu.lowering_config<{...}>``, keys in any order. Raises AttributeSyntaxError with the position,
+        or ValueError where the fields are no config."""
+        reader = AttributeReader(text)
+        reader.expect("#iree_gpu.lowering_config")
+        reader.expect("<")
+        reader.expect("{")
+        names = [field.name for field in dataclasses.fields(cls)]
+        fields: dict[str, tuple[int, ...] | Basis] = {}
+        separator = ","
+        while separator == ",":
+            name = reader.field_name(names, fields)
+            fields[name] = _read_basis(reader) if name in _BASES else reader.integers()
+            missing = [other for other in names if other not in fields]
+            # expand_dims may be left out, so the text may end while it is the only one missing
+            may_end = missing in ([], ["expand_dims"])
+            separator = reader.expect(*(["}"] if may_end else []), *([","] if missing else []))
+        reader.expect(">")
+        reader.end()
+        return cls(**fields)  # type: ignore[arg-type]  # each field has the type its name asks for
+
+    def _shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        sizes = integer_tuple("shape", shape, 1)
+        if len(sizes) != self.rank:
+            raise ValueError(f"shape has {len(sizes)} dimensions but the config has {self.rank}")
+        return sizes
+
+
+def _read_basis(reader: AttributeReader) -> Basis:
+    reader.expect("[")
+    counts = reader.integers()
+    reader.expect(",")
+    mapping = reader.integers()
+    reader.expect("]")
+    return Basis(counts, mapping)

@@ -1,0 +1,555 @@
+"""Layouts of a shared-memory tile: injective functions (row, col) -> element offset.
+
+The list of TVM's auto memory planning (identity, transpose, pad m elements every n lines, xor) as an algebra: a tile
+is linearised row by row (column by column when transposed), then steps act on the linear offset, left to right. A
+*line* is one contiguous run of the linearisation: a row of ``cols`` elements, or a column of ``rows`` when transposed.
+
+Everything that is known about a layout is found by evaluating the function. ``facts`` evaluates one period of it only:
+for every layout there are q lines and an increment d with f(line + q, position) = f(line, position) + d.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, Self, overload
+
+import numpy as np
+import numpy.typing as npt
+
+Axis = Literal["rows", "cols"]
+OffsetArray = npt.NDArray[np.int32]
+
+_MOST_ELEMENTS = 2**26  # offsets and their sums stay far inside int32; shared memory holds some 2^17 elements at most
+
+
+class LayoutTextError(ValueError):
+    """Text that is not a layout. ``position`` counts characters from 0; ``expected`` says what could stand there."""
+
+    def __init__(self, text: str, position: int, expected: str) -> None:
+        super().__init__(f"layout {text!r}, position {position}: expected {expected}")
+        self.position = position
+        self.expected = expected
+
+
+def _check_int(value: object, least: int, most: int, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Pad:
+    """``elements`` unused elements after every ``lines`` lines: x -> x + x // line // lines * elements.
+
+    Strictly increasing, hence injective.
+    """
+
+    elements: int
+    lines: int
+
+    def __post_init__(self) -> None:
+        _check_int(self.elements, 1, 2**16, "pad: elements")
+        _check_int(self.lines, 1, 2**16, "pad: lines")
+
+    @property
+    def text(self) -> str:
+        return f"pad({self.elements},{self.lines})"
+
+    @property
+    def c_name(self) -> str:
+        return f"autosched::Pad<{self.elements}, {self.lines}>"
+
+    def apply(self, offset: OffsetArray, line: int) -> OffsetArray:
+        return offset + offset // np.int32(line * self.lines) * np.int32(self.elements)
+
+
+@dataclass(frozen=True)
+class Swizzle:
+    """x -> x ^ ((x >> shift) & (((1 << bits) - 1) << base)): CuTe's Swizzle<bits, base, shift> with shift > 0.
+
+    Units are elements, not bytes. CuTe asks shift >= bits, so that the bits that are read are never written: the step
+    is its own inverse, hence injective.
+    """
+
+    bits: int
+    base: int
+    shift: int
+
+    def __post_init__(self) -> None:
+        _check_int(self.bits, 1, 16, "swizzle: bits")
+        _check_int(self.base, 0, 16, "swizzle: base")
+        _check_int(self.shift, 1, 16, "swizzle: shift")
+        if self.shift < self.bits:
+            raise ValueError(
+                f"swizzle: shift must be at least bits, so that no bit is both read and written; "
+                f"bits = {self.bits}, shift = {self.shift}"
+            )
+
+        if self.base + self.bits > 31:
+            raise ValueError(
+                "swizzle: base + bits must be at most 31, the bits of an offset; "
+                f"base = {self.base}, bits = {self.bits}"
+            )
+
+    @property
+    def text(self) -> str:
+        return f"swizzle({self.bits},{self.base},{self.shift})"
+
+    @property
+    def c_name(self) -> str:
+        return f"autosched::Swizzle<{self.bits}, {self.base}, {self.shift}>"
+
+    @property
+    def mask(self) -> int:
+        """The offset bits that the step may flip."""
+        return ((1 << self.bits) - 1) << self.base
+
+    @property
+    def period(self) -> int:
+        """swizzle(x + period) == swizzle(x) + period for every x."""
+        return 1 << (self.base + self.shift + self.bits)
+
+    def apply(self, offset: OffsetArray, line: int) -> OffsetArray:
+        return offset ^ ((offset >> np.int32(self.shift)) & np.int32(self.mask))
+
+
+Step = Pad | Swizzle
+
+
+def xor(line: int) -> Swizzle:
+    """f(i, j) = (i, j ^ i mod line) of TVM's list, as a swizzle. Raises ValueError if ``line`` is no power of two."""
+    if line < 2 or line & (line - 1):
+        raise ValueError(f"xor needs lines of a power of two elements (at least 2); this tile's lines hold {line}")
+    bits = line.bit_length() - 1
+    return Swizzle(bits, 0, bits)
+
+
+def hardware_swizzle(bytes_: Literal[32, 64, 128], element_bytes: int) -> Swizzle:
+    """The swizzle of TMA and wgmma: 16-byte chunks of a line of ``bytes_`` bytes, xor-ed with bits 7.. of the address.
+
+    In bytes CuTe writes them Swizzle<1,4,3>, <2,4,3> and <3,4,3>; the result counts elements.
+    """
+    if bytes_ not in (32, 64, 128):
+        raise ValueError(f"a hardware swizzle spans 32, 64 or 128 bytes, not {bytes_}")
+    return Swizzle(bytes_.bit_length() - 5, 4 - _log2_bytes(element_bytes), 3)
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """A layout of a ``shape`` = (rows, cols) tile; ``layout(row, col)`` is an element offset.
+
+    The offset of (row, col) is row * cols + col, or col * rows + row when ``transposed``, taken through ``steps`` from
+    left to right. Raises ValueError for a shape that is not two positive sizes.
+    """
+
+    shape: tuple[int, int]
+    transposed: bool = False
+    steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shape, tuple) or len(self.shape) != 2:
+            raise ValueError(f"layout: shape must be a tuple (rows, cols), not {self.shape!r}")
+        for name, size in zip(("rows", "cols"), self.shape, strict=True):
+            _check_int(size, 1, 2**20, f"layout: shape {name}")
+        if not isinstance(self.steps, tuple) or not all(isinstance(s, Pad | Swizzle) for s in self.steps):
+            raise ValueError(f"layout: steps must be a tuple of Pad and Swizzle, not {self.steps!r}")
+        if self.extent > _MOST_ELEMENTS:
+            raise ValueError(f"layout: a padded tile holds at most {_MOST_ELEMENTS} elements, not {self.extent}")
+
+    # text -----------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def parse(cls, text: str, shape: tuple[int, int]) -> Self:
+        """The layout that ``text`` names, on a tile of ``shape``.
+
+        ``identity``, or ``+`` between: ``transpose`` (first), ``xor`` (before any pad or swizzle), ``pad(m,n)``,
+        ``swizzle(bits,base,shift)``. Raises LayoutTextError for malformed text, ValueError for ``xor`` on lines that
+        are no power of two.
+        """
+        transposed, terms = _parse_terms(text)
+        line = shape[0] if transposed else shape[1]
+        return cls(shape, transposed, tuple(xor(line) if term == "xor" else term for term in terms))
+
+    @property
+    def text(self) -> str:
+        """Canonical text, without the shape; ``parse(text, shape)`` gives this layout back."""
+        terms = (["transpose"] if self.transposed else []) + [step.text for step in self.steps]
+        return "+".join(terms) or "identity"
+
+    @property
+    def c_name(self) -> str:
+        """The C++ type, see autosched/common/shared_layout.cuh."""
+        fields = [*map(str, self.shape), str(self.transposed).lower(), *(step.c_name for step in self.steps)]
+        return f"autosched::SharedLayout<{', '.join(fields)}>"
+
+    # the function ---------------------------------------------------------------------------------------------------
+
+    @property
+    def line_axis(self) -> Axis:
+        """The index that moves along a line: "cols", or "rows" when transposed."""
+        return "rows" if self.transposed else "cols"
+
+    @property
+    def line(self) -> int:
+        """Elements of a line."""
+        return self.shape[0] if self.transposed else self.shape[1]
+
+    @property
+    def lines(self) -> int:
+        return self.shape[1] if self.transposed else self.shape[0]
+
+    @overload
+    def __call__(self, row: int, col: int) -> int: ...
+    @overload
+    def __call__(self, row: npt.NDArray[np.integer], col: npt.NDArray[np.integer]) -> OffsetArray: ...
+    def __call__(self, row: int | npt.NDArray[np.integer], col: int | npt.NDArray[np.integer]) -> int | OffsetArray:
+        """Offsets in elements; arrays broadcast. Raises ValueError for a position outside the tile."""
+        r, c = np.asarray(row), np.asarray(col)
+        for name, index, size in (("row", r, self.shape[0]), ("col", c, self.shape[1])):
+            if index.size and (index.min() < 0 or index.max() >= size):
+                raise ValueError(f"layout: {name} lies outside the tile of {self.shape[0]} x {self.shape[1]} elements")
+        major, minor = (c, r) if self.transposed else (r, c)
+        offset = self.apply_steps((major * self.line + minor).astype(np.int32))
+        return int(offset) if offset.ndim == 0 and isinstance(row, int) else offset
+
+    def apply_steps(self, linear: OffsetArray) -> OffsetArray:
+        """The steps on linear offsets (row * cols + col, or col * rows + row when transposed)."""
+        for step in self.steps:
+            linear = step.apply(linear, self.line)
+        return linear
+
+    def offsets(self) -> OffsetArray:
+        """The offset of every element, shape (rows, cols); a shared read-only array."""
+        return _offsets(self)
+
+    def inverse(self) -> tuple[OffsetArray, OffsetArray]:
+        """(row, col) of every offset in [0, size), -1 where no element lies. Raises ValueError if not injective."""
+        if not self.is_injective:
+            raise ValueError(f"layout {self.text} has no inverse: it is not injective")
+        table = np.full(self.size, -1, dtype=np.int32)
+        table[self.offsets().ravel()] = np.arange(self.shape[0] * self.shape[1], dtype=np.int32)
+        held = table >= 0
+        row = np.where(held, table // np.int32(self.shape[1]), np.int32(-1))
+        col = np.where(held, table % np.int32(self.shape[1]), np.int32(-1))
+        return row, col
+
+    def then(self, *steps: Step) -> "SharedLayout":
+        """The composition: this layout, then ``steps`` on its offsets."""
+        return SharedLayout(self.shape, self.transposed, self.steps + steps)
+
+    def same_function(self, other: "SharedLayout") -> bool:
+        """Whether both map every (row, col) to the same offset, however they are spelled."""
+        return self.shape == other.shape and (
+            self == other or (self.size == other.size and np.array_equal(self.offsets(), other.offsets()))
+        )
+
+    def simplest(self) -> "SharedLayout":
+        """The same function without the steps that do nothing on this tile."""
+        for index in range(len(self.steps)):
+            shorter = SharedLayout(self.shape, self.transposed, self.steps[:index] + self.steps[index + 1 :])
+            if shorter.same_function(self):
+                return shorter.simplest()
+        return self
+
+    # what is known about it -----------------------------------------------------------------------------------------
+
+    @property
+    def extent(self) -> int:
+        """Elements that the tile and its pads take, the pad after the last lines included; swizzles change nothing."""
+        end = self.shape[0] * self.shape[1]
+        for step in self.steps:
+            if isinstance(step, Pad):
+                end += end // (self.line * step.lines) * step.elements
+        return end
+
+    @property
+    def size(self) -> int:
+        """Elements to reserve: the largest offset + 1."""
+        return facts(self).size
+
+    @property
+    def is_injective(self) -> bool:
+        return facts(self).injective
+
+    @property
+    def inside(self) -> bool:
+        """Whether every offset is below ``extent``; a swizzle can leave a tile that its period does not divide."""
+        return facts(self).inside
+
+    @property
+    def leading_dimension(self) -> int | None:
+        """d with offset == line index * d + position in the line, everywhere; None if there is no such d."""
+        return facts(self).leading_dimension
+
+    @property
+    def period(self) -> tuple[int, int]:
+        """(q, d): ``q`` lines further every offset is ``d`` higher; q may be more than the lines of the tile."""
+        known = facts(self)
+        return known.period, known.period_extent
+
+    def first_lines(self, lines: int) -> "SharedLayout":
+        """The same function on the first ``lines`` lines of the tile."""
+        shape = (self.line, lines) if self.transposed else (lines, self.line)
+        return SharedLayout(shape, self.transposed, self.steps)
+
+    def contiguity(self, axis: Axis) -> int:
+        """The widest vector that every aligned group of elements along ``axis`` can be moved as, in elements.
+
+        The largest power of two v that divides the tile along ``axis`` such that every aligned group of v elements has
+        ascending consecutive offsets from a multiple of v. "cols" groups neighbours in a row, "rows" in a column.
+        """
+        known = facts(self)
+        return known.contiguity_rows if axis == "rows" else known.contiguity_cols
+
+    def hardware_bytes(self, element_bytes: int) -> int | None:
+        """32, 64 or 128 if this is the hardware swizzle whose span is one line, 0 if it is plain; None otherwise."""
+        plain = SharedLayout(self.shape, self.transposed)
+        if self.same_function(plain):
+            return 0
+        span = self.line * element_bytes
+        for bytes_ in (32, 64, 128):
+            if span == bytes_ and self.same_function(plain.then(hardware_swizzle(bytes_, element_bytes))):
+                return bytes_
+        return None
+
+    def why_illegal(self) -> str | None:
+        """The reason why no kernel may use this layout, or None."""
+        known = facts(self)
+        rows, cols = self.shape
+        if not known.injective:
+            return f"layout {self.text} puts two elements of the {rows}x{cols} tile at one offset"
+        if not known.inside:
+            return (
+                f"layout {self.text} leaves the {rows}x{cols} tile: its largest offset is {known.size - 1}, "
+                f"but tile and pads end at {self.extent}"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class LayoutFacts:
+    """What evaluating a layout shows; counts are elements. The properties of SharedLayout explain each."""
+
+    size: int
+    injective: bool
+    inside: bool
+    contiguity_rows: int
+    contiguity_cols: int
+    leading_dimension: int | None
+    line_axis: Axis
+    period: int
+    period_extent: int
+
+
+@lru_cache(maxsize=2**16)
+def facts(layout: SharedLayout) -> LayoutFacts:
+    """Evaluates ``layout`` over one period (see ``_period``) and extends what it sees to the whole tile."""
+    line, lines = layout.line, layout.lines
+    lasting, increment = _period(layout)
+    period = min(lasting, lines)
+    repeats = lines > period
+    head = layout.apply_steps(np.arange(period * line, dtype=np.int32)).reshape(period, line)
+
+    whole, rest = divmod(lines, period)
+    largest = int(head.max()) + (whole - 1) * increment
+    if rest:
+        largest = max(largest, int(head[:rest].max()) + whole * increment)
+
+    along = _contiguity(head)
+    if repeats:
+        along = min(along, increment & -increment)
+    across = 1
+    if lines % 2 == 0 and layout(*((0, 1) if layout.transposed else (1, 0))) == head[0, 0] + 1:
+        offsets = layout.offsets()
+        across = _contiguity(offsets if layout.transposed else offsets.T)
+    return LayoutFacts(
+        size=largest + 1,
+        injective=_is_injective(layout, head, increment if repeats else None),
+        inside=largest < layout.extent,
+        contiguity_rows=along if layout.transposed else across,
+        contiguity_cols=across if layout.transposed else along,
+        leading_dimension=_leading_dimension(head, increment if repeats else None),
+        line_axis=layout.line_axis,
+        period=lasting,
+        period_extent=increment,
+    )
+
+
+def _period(layout: SharedLayout) -> tuple[int, int]:
+    """(q, d): f(line + q, position) == f(line, position) + d for all lines and positions.
+
+    Kept step by step for the input period p = q * line and the offset increment d: a pad repeats when d is a multiple
+    of its unit, a swizzle when d is a multiple of its own period.
+    """
+    period = increment = layout.line
+    for step in layout.steps:
+        unit = layout.line * step.lines if isinstance(step, Pad) else step.period
+        times = unit // math.gcd(unit, increment)
+        period *= times
+        increment *= times
+        if isinstance(step, Pad):
+            increment += increment // unit * step.elements
+    return period // layout.line, increment
+
+
+def _contiguity(offsets: OffsetArray) -> int:
+    """Contiguity along the last axis: doubles the width while the starts of neighbouring halves fit together."""
+    width, starts = 1, offsets
+    while starts.shape[-1] % 2 == 0:
+        left, right = starts[..., 0::2], starts[..., 1::2]
+        if ((left & np.int32(2 * width - 1)).any()) or not np.array_equal(right, left + np.int32(width)):
+            break
+        width, starts = 2 * width, left
+    return width
+
+
+def _leading_dimension(head: OffsetArray, increment: int | None) -> int | None:
+    period, line = head.shape
+    if increment is not None and increment % period:
+        return None
+    if increment is not None:
+        leading = increment // period
+    elif period > 1:
+        leading = int(head[1, 0])
+    else:
+        leading = line
+    positions = np.arange(line, dtype=np.int32)
+    starts = np.arange(period, dtype=np.int32) * np.int32(leading)
+    # One line and one column first: they settle most layouts without touching the rest.
+    if not np.array_equal(head[0], positions) or not np.array_equal(head[:, 0], starts):
+        return None
+    return leading if np.array_equal(head, starts[:, None] + positions) else None
+
+
+def _is_injective(layout: SharedLayout, head: OffsetArray, increment: int | None) -> bool:
+    largest = int(head.max())
+    if increment is not None and largest - int(head.min()) >= increment:
+        head = layout.offsets()  # the repeats overlap: look at all of them
+        largest = int(head.max())
+    taken = np.zeros(largest + 1, dtype=np.bool_)
+    taken[head.ravel()] = True
+    return int(np.count_nonzero(taken)) == head.size
+
+
+@lru_cache(maxsize=128)
+def _offsets(layout: SharedLayout) -> OffsetArray:
+    linear = np.arange(layout.shape[0] * layout.shape[1], dtype=np.int32)
+    offset = layout.apply_steps(linear).reshape(layout.lines, layout.line)
+    if layout.transposed:
+        offset = np.ascontiguousarray(offset.T)
+    offset.setflags(write=False)
+    return offset
+
+
+# text -----------------------------------------------------------------------------------------------------------------
+
+_TERM = "identity, transpose, xor, pad(m,n) or swizzle(bits,base,shift)"
+_WORD = re.compile(r"[a-z]*")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_SPACES = re.compile(r" *")
+_ARGUMENTS = {"pad": ("elements", "lines"), "swizzle": ("bits", "base", "shift")}
+
+
+@lru_cache(maxsize=4096)
+def _parse_terms(text: str) -> tuple[bool, tuple[Step | Literal["xor"], ...]]:
+    """(transposed, the steps in order, ``xor`` unresolved because it depends on the tile)."""
+    transposed = False
+    terms: list[Step | Literal["xor"]] = []
+    position = _skip(text, 0)
+    first = True
+    while True:
+        start = position
+        word = _match(_WORD, text, start)
+        position = _skip(text, start + len(word))
+        if word == "identity":
+            if not first:
+                raise LayoutTextError(text, start, "xor, pad(m,n) or swizzle(bits,base,shift); identity stands alone")
+            if position < len(text):
+                raise LayoutTextError(text, position, "the end of the text: identity stands alone")
+        elif word == "transpose":
+            if not first:
+                raise LayoutTextError(text, start, "xor, pad(m,n) or swizzle(bits,base,shift); transpose comes first")
+            transposed = True
+        elif word == "xor":
+            if terms:
+                raise LayoutTextError(text, start, "pad(m,n) or swizzle(bits,base,shift); xor comes before them")
+            terms.append("xor")
+        elif word in _ARGUMENTS:
+            step, position = _parse_step(text, word, position)
+            terms.append(step)
+        else:
+            raise LayoutTextError(text, start, _TERM)
+        if position == len(text):
+            return transposed, tuple(terms)
+        if text[position] != "+":
+            raise LayoutTextError(text, position, "'+' or the end of the text")
+        position = _skip(text, position + 1)
+        first = False
+
+
+def _parse_step(text: str, word: str, position: int) -> tuple[Step, int]:
+    start = position
+    numbers: list[int] = []
+    for index, name in enumerate(_ARGUMENTS[word]):
+        opening = "(" if index == 0 else ","
+        if text[position : position + 1] != opening:
+            raise LayoutTextError(text, position, f"'{opening}' before {name} of {word}")
+        position = _skip(text, position + 1)
+        digits = _match(_NUMBER, text, position)
+        if not digits:
+            raise LayoutTextError(text, position, f"a whole number: {name} of {word}")
+        numbers.append(int(digits))
+        position = _skip(text, position + len(digits))
+    if text[position : position + 1] != ")":
+        raise LayoutTextError(text, position, f"')' after {_ARGUMENTS[word][-1]} of {word}")
+    try:
+        step = Pad(*numbers) if word == "pad" else Swizzle(*numbers)
+    except ValueError as error:
+        raise LayoutTextError(text, start, f"arguments that {word} allows: {error}") from None
+    return step, _skip(text, position + 1)
+
+
+def _match(pattern: re.Pattern[str], text: str, position: int) -> str:
+    found = pattern.match(text, position)
+    return found.group() if found else ""
+
+
+def _skip(text: str, position: int) -> int:
+    return position + len(_match(_SPACES, text, position))
+
+
+@lru_cache(maxsize=2**16)
+def parse_layout(text: str, rows: int, cols: int) -> SharedLayout | str:
+    """The layout that ``text`` names on a tile; or why there is none that a kernel may use, in one sentence."""
+    try:
+        layout = SharedLayout.parse(text, (rows, cols))
+    except ValueError as error:
+        return str(error)
+    return layout.why_illegal() or layout
+
+
+# sampling -------------------------------------------------------------------------------------------------------------
+
+
+def _log2_bytes(element_bytes: int) -> int:
+    if element_bytes not in (1, 2, 4, 8, 16):
+        raise ValueError(f"element_bytes must be 1, 2, 4, 8 or 16, not {element_bytes!r}")
+    return element_bytes.bit_length() - 1
+
+
+@lru_cache(maxsize=8)
+def sampled_layouts(element_bytes: int) -> tuple[str, ...]:
+    """The layouts that a search samples from, as texts; plain ones, then transposed.
+
+    Pads are one bank (4 bytes; from there on one element), 8, 16 and 32 bytes; swizzles move 16-byte chunks (the unit
+    of ldmatrix and cp.async), a few move single elements, which only CUDA-core loads can use. Raises ValueError unless
+    elements have 1, 2, 4, 8 or 16 bytes.
+    """
+    chunk = 16 // (1 << _log2_bytes(element_bytes))
+    base = chunk.bit_length() - 1
+    pads = [f"pad({b // element_bytes},{lines})" for b in (4, 8, 16, 32) for lines in (1, 2, 4) if b >= element_bytes]
+    swizzles = [f"swizzle({bits},{base},{shift})" for bits in (1, 2, 3) for shift in (3, 4, 5)]
+    fine = [text for text in ("swizzle(3,0,5)", "swizzle(4,0,6)", "swizzle(5,0,5)") if text not in swizzles]
+    both = [f"pad({chunk},4)+swizzle(1,{base},3)", f"pad({2 * chunk},2)+swizzle(2,{base},3)"]
+    steps = [*pads, *swizzles, *fine, "xor", *both]
+    return ("identity", *steps, "transpose", *(f"transpose+{step}" for step in steps))

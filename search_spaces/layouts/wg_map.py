@@ -1,0 +1,274 @@
+"""WgMap: which subgroups own which parts of a workgroup's tile (Intel XeTile RFC, xetile.wg_map).
+
+Subgroups form a grid ``sg_layout``, numbered row by row. Each dimension of the tile is cut into sub-tiles of
+``sg_data`` and dealt out round-robin: with n = tile / sg_data sub-tiles, subgroup s of the L along that dimension gets
+sub-tiles s, s + L, s + 2L, ... If n < L the deal wraps around and L / n subgroups share each sub-tile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+from search_spaces.layouts.attribute_text import AttributeReader, format_fields, integer_tuple
+from search_spaces.layouts.nested_layout import NestedLayout
+
+AnyArray = npt.NDArray[Any]
+
+ROW_MAJOR = (1, 0)
+
+
+@dataclass(frozen=True)
+class WgMap:
+    """``sg_layout`` and ``sg_data`` are (rows, columns) of the subgroup grid and of one subgroup's sub-tile.
+
+    ``order`` lists the tile's dimensions in memory, fastest-changing first: (1, 0) is row-major, (0, 1) column-major.
+    It says nothing about ownership: subgroup ids are row-major over ``sg_layout`` whatever the order. Derived maps
+    describe vectors, which have no memory order, and carry the default. Raises ValueError naming the field.
+    """
+
+    sg_layout: tuple[int, int]
+    sg_data: tuple[int, int]
+    order: tuple[int, int] = ROW_MAJOR
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("sg_layout", 1), ("sg_data", 1), ("order", 0)):
+            values = integer_tuple(name, getattr(self, name), minimum)
+            if len(values) != 2:
+                raise ValueError(f"{name} has {len(values)} entries: a wg_map is two-dimensional, give 2")
+            object.__setattr__(self, name, values)
+        if sorted(self.order) != [0, 1]:
+            raise ValueError(f"order is {list(self.order)}: it must be [1, 0] (row-major) or [0, 1] (column-major)")
+
+    @property
+    def subgroups(self) -> int:
+        return self.sg_layout[0] * self.sg_layout[1]
+
+    # Distribution
+
+    def verify(self, shape: Sequence[int]) -> None:
+        """Raise ValueError unless a tile of ``shape`` can be dealt out: per dimension sg_data divides the tile, and
+        sg_layout * sg_data divides the tile or the tile divides it."""
+        sizes = integer_tuple("shape", shape, 1)
+        if len(sizes) != 2:
+            raise ValueError(f"shape {list(sizes)} has rank {len(sizes)}: a wg_map distributes a tile of rank 2")
+        for d, (size, layout, data) in enumerate(zip(sizes, self.sg_layout, self.sg_data, strict=True)):
+            if size % data:
+                raise ValueError(f"sg_data[{d}] is {data} but shape[{d}] is {size}: sg_data must divide the tile")
+            if size % (layout * data) and (layout * data) % size:
+                raise ValueError(
+                    f"sg_layout[{d}] * sg_data[{d}] is {layout} * {data} = {layout * data} but shape[{d}] is {size}: "
+                    "one must divide the other"
+                )
+
+    def subgroup_coordinates(self, subgroup_id: npt.ArrayLike) -> IntArray:
+        """(row, column) of subgroups in the grid, ``[..., 2]``. Raises ValueError for ids outside it."""
+        ids = np.asarray(subgroup_id, dtype=np.int64)
+        if (ids < 0).any() or (ids >= self.subgroups).any():
+            raise ValueError(f"subgroup ids of sg_layout {list(self.sg_layout)} run from 0 to {self.subgroups - 1}")
+        return np.stack([ids // self.sg_layout[1], ids % self.sg_layout[1]], axis=-1)
+
+    def sub_tiles(self, shape: Sequence[int]) -> tuple[int, int]:
+        """Sub-tiles along each dimension of a tile of ``shape``."""
+        self.verify(shape)
+        return shape[0] // self.sg_data[0], shape[1] // self.sg_data[1]
+
+    def rounds(self, shape: Sequence[int]) -> tuple[int, int]:
+        """Sub-tiles one subgroup owns along each dimension; it owns their product in all."""
+        n = self.sub_tiles(shape)
+        return max(1, n[0] // self.sg_layout[0]), max(1, n[1] // self.sg_layout[1])
+
+    def sharers(self, shape: Sequence[int]) -> tuple[int, int]:
+        """Subgroups along each dimension that own the same sub-tile; the product of both share it in all."""
+        n = self.sub_tiles(shape)
+        return max(1, self.sg_layout[0] // n[0]), max(1, self.sg_layout[1] // n[1])
+
+    def wraps(self, shape: Sequence[int]) -> tuple[bool, bool]:
+        """Whether the deal wraps around along each dimension, so that subgroups share data."""
+        shared = self.sharers(shape)
+        return shared[0] > 1, shared[1] > 1
+
+    def offsets(self, shape: Sequence[int], subgroup_id: int) -> list[tuple[int, int]]:
+        """Origins (row, column) of the sub-tiles one subgroup owns, in the order it gets them, rows outermost."""
+        return [(row, column) for row, column in self._offsets(shape, np.array([subgroup_id]))[0].tolist()]
+
+    def all_offsets(self, shape: Sequence[int]) -> IntArray:
+        """``offsets`` of every subgroup: ``[subgroups, sub-tiles owned, 2]``."""
+        return self._offsets(shape, np.arange(self.subgroups))
+
+    def owners(self, shape: Sequence[int]) -> IntArray:
+        """Subgroup ids that own each sub-tile: ``[sub-tile rows, sub-tile columns, sharers]``, ids ascending."""
+        n = self.sub_tiles(shape)
+        share = self.sharers(shape)
+        rows, columns = (
+            np.arange(n[d])[:, None] % self.sg_layout[d] + n[d] * np.arange(share[d])[None, :] for d in (0, 1)
+        )
+        ids = rows[:, None, :, None] * self.sg_layout[1] + columns[None, :, None, :]
+        return np.sort(ids.reshape(*n, -1), axis=-1).astype(np.int64)
+
+    def distribute(self, array: npt.ArrayLike) -> AnyArray:
+        """What every subgroup owns of a tile: ``[subgroups, sub-tiles owned, *sg_data]``, sub-tiles as ``offsets``."""
+        tile = np.asarray(array)
+        n = self.sub_tiles(tile.shape)
+        cut = tile.reshape(n[0], self.sg_data[0], n[1], self.sg_data[1]).transpose(0, 2, 1, 3)
+        origins = self.all_offsets(tile.shape) // np.array(self.sg_data)
+        owned: AnyArray = cut[origins[..., 0], origins[..., 1]]
+        return owned
+
+    def undistribute(self, distributed: npt.ArrayLike, shape: Sequence[int]) -> AnyArray:
+        """The inverse of ``distribute`` for a tile of ``shape``. Raises ValueError if shared copies differ."""
+        held = np.asarray(distributed)
+        rounds = self.rounds(shape)
+        expected = (self.subgroups, rounds[0] * rounds[1], *self.sg_data)
+        if held.shape != expected:
+            raise ValueError(f"the distributed array has shape {list(held.shape)}: give {list(expected)}")
+        n = self.sub_tiles(shape)
+        origins = self.all_offsets(shape) // np.array(self.sg_data)
+        cut = np.empty((*n, *self.sg_data), dtype=held.dtype)
+        cut[origins[..., 0], origins[..., 1]] = held
+        again = cut[origins[..., 0], origins[..., 1]]
+        same = (again == held) | ((again != again) & (held != held))  # a NaN equals its copy
+        if not same.all():
+            raise ValueError(
+                f"subgroup {np.argwhere(~same)[0][0]} holds a copy that differs from another's: "
+                "subgroups that share a sub-tile must hold equal copies"
+            )
+        return cut.transpose(0, 2, 1, 3).reshape(*shape)
+
+    def _offsets(self, shape: Sequence[int], subgroup_ids: IntArray) -> IntArray:
+        n = self.sub_tiles(shape)
+        place = self.subgroup_coordinates(subgroup_ids)
+        rows, columns = (
+            (np.arange(0, n[d], self.sg_layout[d]) + place[:, d, None]) % n[d] * self.sg_data[d] for d in (0, 1)
+        )
+        pairs = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
+        return np.stack(pairs, axis=-1).reshape(len(subgroup_ids), -1, 2).astype(np.int64)
+
+    def verify_memory(self, strides: Sequence[int]) -> None:
+        """Raise ValueError unless ``order`` agrees with the (row, column) strides, in elements, of the base matrix."""
+        row, column = integer_tuple("strides", strides, 1)
+        if column == 1 and row > 1 and self.order != (1, 0):
+            raise ValueError("order is [0, 1] but the base matrix is row-major: its tiles need order [1, 0]")
+        if row == 1 and column > 1 and self.order != (0, 1):
+            raise ValueError("order is [1, 0] but the base matrix is column-major: its tiles need order [0, 1]")
+        if 1 not in (row, column):
+            raise ValueError(f"strides {[row, column]}: the innermost dimension of a base matrix must be contiguous")
+
+    # Maps of operands, derived from the map of the result (this one)
+
+    def mma_operands(self, sg_data_k: int) -> tuple[Self, Self]:
+        """Maps of A [m, k] and B [k, n] for the map of C [m, n] (or D): the same sg_layout, sg_data m and n from C,
+        and ``sg_data_k`` along k in both."""
+        m, n = self.sg_data
+        return self._derived(self.sg_layout, (m, sg_data_k)), self._derived(self.sg_layout, (sg_data_k, n))
+
+    def reduction_input(self, dim: int, size: int) -> Self:
+        """Map of the input of a reduction along ``dim`` whose result has this map. ``size`` contiguous elements become
+        one: the whole dimension, or ``reduction_size``."""
+        _check_dim(dim)
+        data = list(self.sg_data)
+        data[dim] *= integer_tuple("size", [size], 1)[0]
+        return self._derived(self.sg_layout, (data[0], data[1]))
+
+    def broadcast_input(self, dim: int, size: int | None = None) -> Self:
+        """Map of the input of a broadcast along ``dim`` whose result has this map: 1 along ``dim``. With ``size``
+        (``broadcast_size``) each element fills that many, and sg_data along ``dim`` is divided by it; ValueError
+        where it does not divide."""
+        _check_dim(dim)
+        data = list(self.sg_data)
+        if size is None:
+            data[dim] = 1
+        else:
+            (factor,) = integer_tuple("size", [size], 1)
+            if data[dim] % factor:
+                raise ValueError(
+                    f"broadcast_size is {factor} but sg_data[{dim}] of the result is {data[dim]}: "
+                    "it must divide, or a subgroup needs part of an element's copies"
+                )
+            data[dim] //= factor
+        return self._derived(self.sg_layout, (data[0], data[1]))
+
+    def transpose_input(self) -> Self:
+        """Map of the input of a transpose whose result has this map: both dimensions swapped. Subgroup ids are
+        row-major in both, so unless the grid is a single row or column the data changes subgroup (the RFC,
+        appendix 2.3, avoids that with another map; see ``check_transpose``)."""
+        return self._derived(self.sg_layout[::-1], self.sg_data[::-1])
+
+    def _derived(self, sg_layout: tuple[int, ...], sg_data: tuple[int, ...]) -> Self:
+        return type(self)((sg_layout[0], sg_layout[1]), (sg_data[0], sg_data[1]))
+
+    # Lowering
+
+    def to_nested(self, shape: Sequence[int], fragment: NestedLayout) -> NestedLayout:
+        """The layout of the whole tile when each subgroup works through its data fragment by fragment: subgroup and
+        batch levels in front of an intrinsic's ``fragment`` layout.
+
+        Raises ValueError if the fragment distributes over subgroups, does not divide sg_data, or if sub-tiles go
+        round-robin (more than one round over more than one subgroup): then a subgroup's data is no nested tile, and
+        each slab of sg_layout * sg_data has its own layout.
+        """
+        rounds, sharers = self.rounds(shape), self.sharers(shape)
+        if fragment.rank != 2 or any(n != 1 for n in fragment.subgroup_tile):
+            raise ValueError("fragment must be a layout of rank 2 within one subgroup (subgroup_tile = [1, 1])")
+        tile, batch, strides = [1, 1], [1, 1], [0, 0]
+        for d in (0, 1):
+            layout, data, piece = self.sg_layout[d], self.sg_data[d], fragment.shape[d]
+            if data % piece:
+                raise ValueError(f"sg_data[{d}] is {data}, not a multiple of the fragment's {piece} elements")
+            if rounds[d] > 1 and layout > 1:
+                raise ValueError(
+                    f"dimension {d} is dealt in {rounds[d]} rounds over {layout} subgroups, which no nested layout "
+                    f"says: lower each slab of {layout * data} elements, or make sg_data[{d}] {shape[d] // layout}"
+                )
+            tile[d] = layout // sharers[d]
+            batch[d] = rounds[d] * (data // piece) * fragment.batch_tile[d]
+            # Virtual ids wrap modulo the tile, which is just how subgroups share along d.
+            strides[d] = 0 if tile[d] == 1 else (self.sg_layout[1], 1)[d]
+        return dataclasses.replace(
+            fragment, subgroup_tile=tuple(tile), batch_tile=tuple(batch), subgroup_strides=tuple(strides)
+        )
+
+    # Text
+
+    def __str__(self) -> str:
+        """``#xetile.wg_map<...>``, inside ``#xetile.tile_attr<wg = ..., order = ...>`` where the order is not the
+        default."""
+        text = f"#xetile.wg_map<{format_fields({'sg_layout': self.sg_layout, 'sg_data': self.sg_data})}>"
+        if self.order == ROW_MAJOR:
+            return text
+        return f"#xetile.tile_attr<wg = {text}, {format_fields({'order': self.order})}>"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``#xetile.wg_map<...>`` or ``#xetile.tile_attr<wg = #xetile.wg_map<...>, order = [..]>``; the appendices
+        leave out ``xetile.``, and so may the text. Raises AttributeSyntaxError with the position, or ValueError."""
+        reader = AttributeReader(text)
+        head = reader.expect("#xetile.wg_map", "#wg_map", "#xetile.tile_attr", "#tile_attr")
+        if head.endswith("wg_map"):
+            fields = _wg_map_fields(reader)
+        else:
+            reader.expect("<")
+            reader.expect("wg")
+            reader.expect("=")
+            reader.expect("#xetile.wg_map", "#wg_map")
+            fields = _wg_map_fields(reader)
+            if reader.expect(",", ">") == ",":
+                fields |= reader.integer_fields(["order"], ">")
+        reader.end()
+        return cls(**fields)  # type: ignore[arg-type]  # lengths are checked by the constructor
+
+
+def _wg_map_fields(reader: AttributeReader) -> dict[str, tuple[int, ...]]:
+    reader.expect("<")
+    return reader.integer_fields(["sg_layout", "sg_data"], ">")
+
+
+def _check_dim(dim: int) -> None:
+    if dim not in (0, 1):
+        raise ValueError(f"dim is {dim}: a tile has dimensions 0 and 1")

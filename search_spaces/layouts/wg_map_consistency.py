@@ -1,0 +1,140 @@
+"""Whether the maps of an operation's operands and result agree (Intel XeTile RFC, workgroup-level extension).
+
+Each check returns one sentence per disagreement, naming the map and the law; an empty tuple means that they agree.
+An operation's maps are derived from its result's, see ``WgMap.mma_operands`` and its neighbours; a check compares a
+given map with the derived one and both with the shapes. ``order`` belongs to memory, not to an operation, and is
+not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from search_spaces.arrays import BoolArray
+from search_spaces.layouts.wg_map import WgMap
+
+
+def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str, ...]:
+    """Maps of ``C[m, n] = A[m, k] @ B[k, n]``: one sg_layout, sg_data m and n as in C, one k, and every subgroup holds
+    all of k for the rows and columns it computes."""
+    found = _check_shapes(("A", a, (m, k)), ("B", b, (k, n)), ("C", c, (m, n)))
+    for name, operand in (("A", a), ("B", b)):
+        if operand.sg_layout != c.sg_layout:
+            found.append(
+                f"{name} has sg_layout {list(operand.sg_layout)} but C has {list(c.sg_layout)}: an mma's maps share it"
+            )
+    for name, operand, d, axis in (("A", a, 0, "m"), ("B", b, 1, "n")):
+        if operand.sg_data[d] != c.sg_data[d]:
+            found.append(f"{name} has sg_data {operand.sg_data[d]} along {axis} but C has {c.sg_data[d]}")
+    if a.sg_data[1] != b.sg_data[0]:
+        found.append(f"A has sg_data {a.sg_data[1]} along k but B has {b.sg_data[0]}")
+    if not found:
+        for name, operand, d, shape in (("A", a, 1, (m, k)), ("B", b, 0, (k, n))):
+            held = operand.rounds(shape)[d] * operand.sg_data[d]
+            if held < k:
+                found.append(
+                    f"{name} gives a subgroup {held} of the {k} elements along k: subgroups with the same rows or "
+                    "columns of C must share all of k"
+                )
+    return tuple(found)
+
+
+def check_reduction(
+    source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
+) -> tuple[str, ...]:
+    """Maps of a reduction of a vector of ``shape`` along ``dim``; ``size`` is ``reduction_size``, by default all of
+    ``dim``. The source's map must be the one derived from the result's."""
+    factor = shape[dim] if size is None else size
+    if shape[dim] % factor:
+        return (f"reduction_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
+    reduced = [n // factor if d == dim else n for d, n in enumerate(shape)]
+    found = _check_shapes(("the source", source, shape), ("the result", result, reduced))
+    return tuple(found + _check_derived("the source", source, result.reduction_input(dim, factor)))
+
+
+def check_broadcast(
+    source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
+) -> tuple[str, ...]:
+    """Maps of a broadcast to a vector of ``shape`` along ``dim``; ``size`` is ``broadcast_size``, by default all of
+    ``dim``. The source's map must be the one derived from the result's."""
+    factor = shape[dim] if size is None else size
+    if shape[dim] % factor:
+        return (f"broadcast_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
+    narrow = [n // factor if d == dim else n for d, n in enumerate(shape)]
+    found = _check_shapes(("the source", source, narrow), ("the result", result, shape))
+    try:
+        derived = result.broadcast_input(dim, size)
+    except ValueError as error:
+        return (*found, str(error))
+    return tuple(found + _check_derived("the source", source, derived))
+
+
+def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
+    """Maps of a transpose to a vector of ``shape``: the source's map is the swapped one, or any other under which
+    every subgroup already holds what it needs (the RFC's appendix 2.3)."""
+    found = _check_shapes(("the source", source, shape[::-1]), ("the result", result, shape))
+    if found or transposes_in_place(source, result, shape):
+        return tuple(found)
+    return tuple(_check_derived("the source", source, result.transpose_input()))
+
+
+def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
+    """Maps of a conversion of a vector of ``shape``: both fit it, and both number the same subgroups."""
+    found = _check_shapes(("the source", source, shape), ("the result", result, shape))
+    if source.subgroups != result.subgroups:
+        found.append(
+            f"the source has {source.subgroups} subgroups but the result has {result.subgroups}: "
+            "a workgroup has one number of subgroups"
+        )
+    return tuple(found)
+
+
+def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
+    """Which rows and which columns of a tile of ``shape`` each subgroup owns: ``[subgroups, rows]`` and
+    ``[subgroups, columns]``. What it owns is their product."""
+    origins = wg_map.all_offsets(shape)
+    masks = []
+    for d in (0, 1):
+        mask = np.zeros((wg_map.subgroups, shape[d] // wg_map.sg_data[d]), dtype=np.bool_)
+        np.put_along_axis(mask, origins[..., d] // wg_map.sg_data[d], True, axis=1)
+        masks.append(np.repeat(mask, wg_map.sg_data[d], axis=1))
+    return masks[0], masks[1]
+
+
+def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
+    """Whether every subgroup already holds, under ``source``, all that ``result`` gives it: the conversion then needs
+    no shared memory."""
+    if source.subgroups != result.subgroups:
+        return False
+    pairs = zip(held(source, shape), held(result, shape), strict=True)
+    return all(bool((has | ~needs).all()) for has, needs in pairs)
+
+
+def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
+    """Whether every subgroup already holds, transposed, all that ``result`` gives it of the transposed vector of
+    ``shape``: the transpose then stays within each subgroup's registers."""
+    if source.subgroups != result.subgroups:
+        return False
+    rows, columns = held(source, shape[::-1])
+    needed_rows, needed_columns = held(result, shape)
+    return bool((columns | ~needed_rows).all() and (rows | ~needed_columns).all())
+
+
+def _check_shapes(*operands: tuple[str, WgMap, Sequence[int]]) -> list[str]:
+    found = []
+    for name, wg_map, shape in operands:
+        try:
+            wg_map.verify(shape)
+        except ValueError as error:
+            found.append(f"{name} does not fit its {'x'.join(map(str, shape))} vector: {error}")
+    return found
+
+
+def _check_derived(name: str, given: WgMap, derived: WgMap) -> list[str]:
+    return [
+        f"{name} has {field} {list(getattr(given, field))} but the result's map derives {list(getattr(derived, field))}"
+        for field in ("sg_layout", "sg_data")
+        if getattr(given, field) != getattr(derived, field)
+    ]

@@ -1,0 +1,1 @@
+"""What is computed: problems with their references, tolerances and inputs."""

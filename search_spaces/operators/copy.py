@@ -1,0 +1,29 @@
+"""``out = x``: the measure of what memory can do, and the conversion between layouts that agree on every address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from search_spaces.arrays import FloatArray
+from search_spaces.operators.problem import Array
+from search_spaces.operators.transpose import ArrayMove
+
+
+@dataclass(frozen=True)
+class Copy(ArrayMove):
+    """``out = x``, ``batch`` dense matrices of ``rows`` x ``columns`` elements, which is one run of bytes."""
+
+    family: ClassVar[str] = "copy"
+
+    @property
+    def out_shape(self) -> tuple[int, int, int]:
+        return self.batch, self.rows, self.columns
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.element_bytes
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        return {"out": self.word.load(inputs["x"])}

@@ -1,0 +1,199 @@
+"""``C = epilogue(A @ B)``, batched: what is computed, and how exact a kernel has to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import erf
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, SMALLEST, DType, dtype
+from search_spaces.operators.problem import Array, Operand, Problem, sum_growth
+
+ORDERS = ("row", "col")
+ACTIVATIONS = ("relu", "gelu", "silu")
+EPILOGUES = ("none", "bias", *ACTIVATIONS, *(f"bias+{a}" for a in ACTIVATIONS))
+PRECISIONS = ("tf32", "ieee")
+REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
+
+_ERF = np.frompyfunc(erf, 1, 1)
+
+
+@dataclass(frozen=True)
+class Matmul(Problem):
+    """``out[b] = activation(a[b] @ b[b] + bias)`` with a of m x k, b of k x n, out of m x n, for ``batch`` matrices.
+
+    ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row" is row-major, "col" column-major; out
+    is row-major. The bias has n elements of the output's type and is added to every row. ``precision`` concerns f32
+    inputs: "tf32" lets tensor cores round them to tf32, "ieee" does not. gelu is the exact one, with erf.
+
+    With a ``reduction`` there is a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or
+    of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2).
+    NaN wins every maximum, as in numpy.
+    Raises ValueError for sizes below 1, unknown names, and combinations that no kernel computes.
+    """
+
+    family: ClassVar[str] = "matmul"
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    a: str = "f16"
+    b: str = "f16"
+    acc: str = "f32"
+    out: str = "f16"
+    order_a: str = "row"
+    order_b: str = "row"
+    epilogue: str = "none"
+    precision: str = "tf32"
+    reduction: str = "none"
+
+    def __post_init__(self) -> None:
+        self._take_sizes("m", "n", "k", "batch")
+        if max(self.m * self.k, self.k * self.n, self.m * self.n) * self.batch >= 2**40:
+            raise ValueError("the matrices are too large: keep each array under 2^40 elements")
+        for name in ("m", "n", "k"):
+            if getattr(self, name) >= 2**30:
+                raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
+        for name in ("a", "b", "out"):
+            dtype(getattr(self, name))
+        if self.a != self.b:
+            raise ValueError(f"a and b must have the same type, not {self.a} and {self.b}")
+        if self.acc != "f32":
+            raise ValueError(f"acc must be f32, not {self.acc!r}: other accumulators are not supported")
+        for name in ("order_a", "order_b"):
+            if getattr(self, name) not in ORDERS:
+                raise ValueError(f"{name} must be row or col, not {getattr(self, name)!r}")
+        if self.epilogue not in EPILOGUES:
+            raise ValueError(f"unknown epilogue {self.epilogue!r}: use one of {', '.join(EPILOGUES)}")
+        if self.reduction not in REDUCTIONS:
+            raise ValueError(f"unknown reduction {self.reduction!r}: use one of {', '.join(REDUCTIONS)}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision must be tf32 or ieee, not {self.precision!r}")
+        if self.precision == "ieee" and self.a != "f32":
+            raise ValueError(f"precision ieee concerns f32 inputs only; leave it out for {self.a}")
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From the command line's options: ``dtype`` is the type of a and b, and of out where that is not given."""
+        given = dict(options)
+        element = given.pop("dtype")
+        out = given.pop("out") or element
+        return cls(a=element, b=element, out=out, **given)
+
+    @property
+    def has_bias(self) -> bool:
+        return self.epilogue.startswith("bias")
+
+    @property
+    def activation(self) -> str:
+        """ "none", "relu", "gelu" or "silu"."""
+        last = self.epilogue.rpartition("+")[2]
+        return last if last in ACTIVATIONS else "none"
+
+    @property
+    def reduced_axis(self) -> int | None:
+        """The axis of out that the reduction removes: -1 for that of each row, -2 of each column, None without one."""
+        return {"row": -1, "column": -2}.get(self.reduction.partition("_")[0])
+
+    @property
+    def multiplied_as(self) -> str:
+        """What a tensor core multiplies: the inputs' type, or tf32 for f32."""
+        return "tf32" if self.a == "f32" else self.a
+
+    @property
+    def input_dtype(self) -> DType:
+        return FLOAT_DTYPES[self.a]
+
+    @property
+    def out_dtype(self) -> DType:
+        return FLOAT_DTYPES[self.out]
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.batch * self.m * self.n * self.k
+
+    def operands(self) -> tuple[Operand, ...]:
+        """a, b, the bias where there is one, out; shapes in memory order, so a column-major a is (batch, k, m)."""
+        a_shape = (self.m, self.k) if self.order_a == "row" else (self.k, self.m)
+        b_shape = (self.k, self.n) if self.order_b == "row" else (self.n, self.k)
+        bias = (Operand("bias", "input", self.out_dtype, (self.n,)),) if self.has_bias else ()
+        return (
+            Operand("a", "input", self.input_dtype, (self.batch, *a_shape)),
+            Operand("b", "input", self.input_dtype, (self.batch, *b_shape)),
+            *bias,
+            Operand("out", "output", self.out_dtype, (self.batch, self.m, self.n)),
+            *self._reduced(),
+        )
+
+    def _reduced(self) -> tuple[Operand, ...]:
+        if self.reduced_axis is None:
+            return ()
+        return (Operand("reduced", "output", F32, (self.batch, self.m if self.reduced_axis == -1 else self.n)),)
+
+    def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
+        a = a if self.order_a == "row" else a.swapaxes(-1, -2)
+        b = b if self.order_b == "row" else b.swapaxes(-1, -2)
+        bias = self.out_dtype.load(inputs["bias"]) if self.has_bias else np.zeros_like(a, shape=self.n)
+        return a, b, bias
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        a, b, bias = self._values(inputs)
+        result = _activate(self.activation, a @ b + bias)
+        if self.reduced_axis is None:
+            return {"out": result}
+        reduce = np.sum if self.reduction.endswith("sum") else np.max
+        return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Rounding-error bound per element of each output.
+
+        With s = sqrt(sum_k a^2 b^2), the size of the sum's random walk, no partial sum of random inputs exceeds
+        P = 6 s + 2 |a @ b|. Each of k additions in f32 adds at most 2^-24 P (round to nearest) or, on tensor cores,
+        which truncate but add 8 or more products at a time, 2^-23 P per step: together (k / 2 + 16) 2^-23 P. tf32
+        inputs are off by at most 2^-11 each, at random: 4 s 2^-10. The activation stretches errors by at most 1.13,
+        and rounding to the output adds its unit roundoff.
+
+        A maximum is off by at most the largest of these errors. Of a sum's errors most are at random, 4 sqrt(sum e^2);
+        truncation has the sign of its element: with one k / 8 truncations of 2^-24 of a partial sum of about s / 2,
+        under e / 24 for each element. The sum itself gathers ``sum_growth`` roundings of partial sums, which for
+        random terms do not exceed 4 sqrt(sum x^2) + |sum x|.
+        """
+        a, b, bias = self._values(inputs)
+        s = np.sqrt(np.square(a) @ np.square(b))
+        product = a @ b
+        partial = 6.0 * s + 2.0 * np.abs(product) + np.abs(bias)
+        bound = (self.k / 2 + 16) * 2.0**-23 * partial
+        if self.multiplied_as == "tf32" and self.precision == "tf32":
+            bound += 4.0 * 2.0**-10 * s
+        finished = _activate(self.activation, product + bias)
+        result = np.abs(finished)
+        bound = 1.13 * bound + 2.0**-20 * result  # f32 arithmetic of the activation itself
+        roundoff = self.out_dtype.unit_roundoff
+        allowed = {"out": bound + roundoff * (result + bound) + SMALLEST[self.out]}
+        axis = self.reduced_axis
+        if axis is not None and self.reduction.endswith("max"):
+            allowed["reduced"] = bound.max(axis=axis)
+        elif axis is not None:
+            random, one_sided = 4.0 * np.sqrt(np.square(bound).sum(axis=axis)), bound.sum(axis=axis) / 24.0
+            partial = 4.0 * np.sqrt(np.square(finished).sum(axis=axis)) + np.abs(finished.sum(axis=axis))
+            growth = sum_growth(finished.shape[axis]) * FLOAT_DTYPES["f32"].unit_roundoff
+            allowed["reduced"] = random + one_sided + growth * partial
+        return allowed
+
+
+def _activate(kind: str, x: FloatArray) -> FloatArray:
+    if kind == "relu":
+        return np.maximum(x, 0.0)
+    if kind == "gelu":
+        erf_x: FloatArray = _ERF(x / np.sqrt(2.0)).astype(np.float64)
+        return 0.5 * x * (1.0 + erf_x)
+    if kind == "silu":
+        with np.errstate(over="ignore"):
+            return x / (1.0 + np.exp(-x))
+    return x

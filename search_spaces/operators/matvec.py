@@ -1,0 +1,100 @@
+"""``out[m, n] = sum_k x[m, k] * w[n, k]`` for few m: what is computed, and how exact a kernel has to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, DType, dtype
+from search_spaces.operators.problem import Array, Operand, Problem
+
+INPUTS = ("f16", "bf16")
+MOST_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Matvec(Problem):
+    """``out = x @ w.T`` with x of m x k, w of n x k, out of m x n, all row-major; m is at most 16.
+
+    ``x`` is the type of x and of w, ``out`` that of out; sums are f32 (IREE issue 22153, "a typical matvec").
+    Raises ValueError for sizes below 1, more than 16 rows, and unknown types.
+    """
+
+    family: ClassVar[str] = "matvec"
+
+    m: int
+    n: int
+    k: int
+    x: str = "f16"
+    out: str = "f16"
+
+    def __post_init__(self) -> None:
+        self._take_sizes("m", "n", "k")
+        for name in ("m", "n", "k"):
+            size = getattr(self, name)
+            if size >= 2**30:
+                raise ValueError(f"{name} must be under 2^30, not {size}")
+        if self.m > MOST_ROWS:
+            raise ValueError(f"m must be at most {MOST_ROWS}, not {self.m}: use matmul for more rows")
+        if self.n * self.k >= 2**40:
+            raise ValueError("w is too large: keep it under 2^40 elements")
+        if self.x not in INPUTS:
+            raise ValueError(f"x must be {' or '.join(INPUTS)}, not {self.x!r}")
+        dtype(self.out)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From the command line's options: ``dtype`` is the type of x and w, and of out where that is not given."""
+        given = dict(options)
+        element = given.pop("dtype")
+        out = given.pop("out") or element
+        return cls(x=element, out=out, **given)
+
+    @property
+    def input_dtype(self) -> DType:
+        return FLOAT_DTYPES[self.x]
+
+    @property
+    def out_dtype(self) -> DType:
+        return FLOAT_DTYPES[self.out]
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.m * self.n * self.k
+
+    def operands(self) -> tuple[Operand, ...]:
+        """x, w, out."""
+        return (
+            Operand("x", "input", self.input_dtype, (self.m, self.k)),
+            Operand("w", "input", self.input_dtype, (self.n, self.k)),
+            Operand("out", "output", self.out_dtype, (self.m, self.n)),
+        )
+
+    def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray]:
+        return self.input_dtype.load(inputs["x"]), self.input_dtype.load(inputs["w"])
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x, w = self._values(inputs)
+        with np.errstate(invalid="ignore"):  # infinities of both signs are NaN
+            return {"out": x @ w.T}
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Rounding-error bound per element of out.
+
+        Products of two 16-bit floats are exact in f32. With s = sqrt(sum_k x^2 w^2), the size of the sum's random
+        walk, no partial sum of random inputs exceeds P = 6 s + 2 |x @ w|, so each addition rounds by at most 2^-24 P;
+        k of them, in whatever order, by at most k 2^-24 P, and, their signs being random, by no more than
+        10 sqrt(k) 2^-24 P (Higham and Mary, 2019, theorem 2.4: exceeded with probability e^-50). Sums of splits and
+        subgroups are a few additions more. Rounding to the output adds its unit roundoff.
+        """
+        x, w = self._values(inputs)
+        with np.errstate(invalid="ignore"):
+            result = np.abs(x @ w.T)
+            partial = 6.0 * np.sqrt(np.square(x) @ np.square(w).T) + 2.0 * result
+        bound = (min(self.k, 10.0 * self.k**0.5) + 16.0) * 2.0**-24 * partial
+        roundoff = self.out_dtype.unit_roundoff
+        return {"out": bound + roundoff * (result + bound) + SMALLEST[self.out]}

@@ -1,0 +1,134 @@
+"""What every operator family's problem offers: its operands, its reference, its tolerance, its name in a database."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import DType
+
+Array = npt.NDArray[np.generic]
+
+DRAWN = 4_194_301  # the largest prime below 2^22
+
+
+def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, scale: float = 1.0) -> Array:
+    """Random values of standard deviation ``scale``, stored as ``dtype``; beyond DRAWN elements they repeat themselves.
+
+    Drawing hundreds of millions would take longer than measuring a kernel. As the period is prime, it divides no stride
+    of a tile or a row: an element that is read from a wrong place is still another number.
+    """
+    drawn = rng.standard_normal(min(math.prod(shape), DRAWN), dtype=np.float32)
+    return np.resize(dtype.store(drawn * np.float32(scale)), shape)
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """``value`` as an int, whatever library's integer it is. Raises ValueError for all else, and below ``least``."""
+    try:
+        number = least - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return number
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One array argument of a kernel, dense, ``shape`` in memory order (C order).
+
+    ``workspace`` arrays belong to the kernel; with ``zeroed`` they must be zero before the first launch, and every
+    launch leaves them zero again.
+    """
+
+    name: str
+    role: Literal["input", "output", "workspace"]
+    dtype: DType
+    shape: tuple[int, ...]
+    zeroed: bool = False
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.size * self.dtype.bytes
+
+
+@dataclass(frozen=True)
+class Problem(ABC):
+    """What to compute. Subclasses are frozen dataclasses of JSON scalars; equal problems have equal ``key()``."""
+
+    family: ClassVar[str]
+
+    @abstractmethod
+    def operands(self) -> tuple[Operand, ...]:
+        """Inputs, then outputs: the arrays a caller passes."""
+
+    @abstractmethod
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """The outputs in float64 for stored inputs, without rounding to the output type; shapes as in memory."""
+
+    @abstractmethod
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Largest absolute error allowed for each element of each output (a rounding-error bound)."""
+
+    def _take_sizes(self, *names: str, least: int = 1) -> None:
+        """Turn these fields into ints. Raises ValueError that names one that is no whole number, or too small."""
+        for name in names:
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
+
+    @property
+    @abstractmethod
+    def flops(self) -> float: ...
+
+    @cached_property
+    def min_bytes(self) -> int:
+        """Bytes that any kernel must move between DRAM and the chip: each operand once."""
+        return sum(o.bytes for o in self.operands())
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Standard normal inputs, stored in the operands' types."""
+        rng = np.random.default_rng(seed)
+        return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role == "input"}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"family": self.family, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The problem whose ``to_json()`` was ``data``. Raises ValueError for missing, unknown or wrong fields."""
+        fields = {k: v for k, v in data.items() if k != "family"}
+        try:
+            return cls(**fields)
+        except TypeError as error:
+            raise ValueError(f"this is not the JSON of a {cls.family} problem: {error}") from error
+
+    @staticmethod
+    def check(value: object) -> Problem:
+        """``value`` itself. Raises ValueError where it is no problem."""
+        if not isinstance(value, Problem):
+            raise ValueError(f"a problem is needed, such as Matmul(m=64, n=64, k=64), not {value!r}")
+        return value
+
+    def key(self) -> str:
+        """Canonical text of the problem, used as its identity in databases."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+
+def sum_growth(count: int) -> float:
+    """How many roundings of 2^-24 a sum of ``count`` terms gathers: at most one for each addition, and, as they have
+    random signs, hardly more than 6 sqrt(count) (Higham and Mary 2019); 16 more for the last steps of the tree."""
+    return min(count, 6.0 * math.sqrt(count)) + 16.0

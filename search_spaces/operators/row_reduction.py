@@ -1,0 +1,451 @@
+"""Row reductions and normalizations: what is computed, and how exact a kernel has to be.
+
+Every problem has one input array ``x`` of rows x columns, row-major, and is seen by its kernel as outer x length x
+inner: ``length`` elements are reduced to one, or normalized together.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, U32, DType, dtype
+from search_spaces.operators.problem import Array, Operand, Problem, standard_normal, sum_growth
+
+KINDS = ("sum", "max", "mean", "sumsq", "argmax")
+AXES = ("row", "column")
+PASSES = ("one", "two")
+SIZE_LIMIT = 2**30
+
+_LEAST_EPS = 2.0**-126  # kernels add it in f32
+_UNIT = 2.0**-24  # roundoff of f32, the type of all arithmetic
+_LARGEST_F16_SUM = 2.0**14  # what random inputs of a sum of squares are scaled to where f16 could overflow
+
+
+@dataclass(frozen=True)
+class RowProblem(Problem):
+    """What the families of this package share. Raises ValueError for sizes below 1 or beyond 2^30, arrays of 2^40
+    elements and more, and unknown types."""
+
+    rows: int
+    columns: int
+    dtype: str = "f16"
+    out: str = "f16"
+
+    def __post_init__(self) -> None:
+        self._take_sizes("rows", "columns")
+        for name in ("rows", "columns"):
+            size = getattr(self, name)
+            if size >= SIZE_LIMIT:
+                raise ValueError(f"{name} must be under 2^30, not {size}")
+        if self.rows * self.columns >= 2**40:
+            raise ValueError("the array is too large: keep rows x columns under 2^40 elements")
+        dtype(self.dtype)
+        self._check_out()
+
+    def _check_out(self) -> None:
+        dtype(self.out)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From the command line's options; ``out`` is by default the type of x."""
+        given = dict(options)
+        given["out"] = given.get("out") or given["dtype"]
+        return cls(**given)
+
+    # How the kernel sees it
+
+    normalizes: ClassVar[bool] = True  # writes every element, rather than one for each row
+    has_weight: ClassVar[bool] = False
+    has_bias: ClassVar[bool] = False
+    passes: ClassVar[tuple[str, ...]] = ("one",)
+
+    @property
+    def outer(self) -> int:
+        return 1
+
+    @property
+    def length(self) -> int:
+        return self.columns
+
+    @property
+    def inner(self) -> int:
+        return 1
+
+    @property
+    def along(self) -> bool:
+        """Whether contiguous memory is reduced."""
+        return True
+
+    @property
+    def kept_extent(self) -> int:
+        """Elements of the axis that is kept, for each outer index: rows, or the inner elements of a column."""
+        return self.rows
+
+    @property
+    def contiguous(self) -> int:
+        """Elements of one line of contiguous memory that belong to one reduction, or to one line of them."""
+        return self.length if self.along else self.inner
+
+    @abstractmethod
+    def operator(self, passes: str) -> str:
+        """The C++ type that says what is computed (autosched/kernels/row_operators.cuh)."""
+
+    @abstractmethod
+    def state_words(self, passes: str) -> tuple[int, ...]:
+        """32-bit words of a state of each pass."""
+
+    @property
+    @abstractmethod
+    def flops_per_element(self) -> float: ...
+
+    @property
+    def epsilon(self) -> float:
+        return 0.0
+
+    # What every family computes
+
+    @property
+    def input_dtype(self) -> DType:
+        return FLOAT_DTYPES[self.dtype]
+
+    @property
+    def out_dtype(self) -> DType:
+        return FLOAT_DTYPES[self.out]
+
+    @property
+    def flops(self) -> float:
+        return self.flops_per_element * self.rows * self.columns
+
+    def operands(self) -> tuple[Operand, ...]:
+        extra = tuple(
+            Operand(name, "input", self.input_dtype, (self.columns,))
+            for name, there in (("weight", self.has_weight), ("bias", self.has_bias))
+            if there
+        )
+        return (
+            Operand("x", "input", self.input_dtype, (self.rows, self.columns)),
+            *extra,
+            Operand("out", "output", self.out_dtype, (self.rows, self.columns)),
+        )
+
+    def _load(self, inputs: Mapping[str, Array], name: str) -> FloatArray:
+        return self.input_dtype.load(inputs[name])
+
+    def _rounded(self, bound: FloatArray, result: FloatArray) -> FloatArray:
+        """``bound`` on the f32 result, and what rounding to the output type adds."""
+        return bound + self.out_dtype.unit_roundoff * (np.abs(result) + bound) + SMALLEST[self.out]
+
+
+@dataclass(frozen=True)
+class Reduce(RowProblem):
+    """One value for every row (``axis`` "row") or every column ("column") of x: ``kind`` sum, max, mean, sumsq (sum of
+    squares) or argmax (index of the first maximum, u32).
+
+    With ``reduction_size`` r (XeTile ``reduction``), each r consecutive elements of the axis become one value, and out
+    is rows x columns / r or rows / r x columns; 0 means the whole axis. NaN wins every maximum, as in numpy.
+    Raises ValueError as RowProblem does, and for unknown names and an r that does not divide its axis.
+    """
+
+    family: ClassVar[str] = "reduce"
+    normalizes: ClassVar[bool] = False
+
+    kind: str = "sum"
+    axis: str = "row"
+    reduction_size: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"unknown kind {self.kind!r}: use one of {', '.join(KINDS)}")
+        if self.axis not in AXES:
+            raise ValueError(f"axis must be row or column, not {self.axis!r}")
+        super().__post_init__()
+        self._take_sizes("reduction_size", least=0)  # 0 stands for the whole axis
+        size = self.reduction_size
+        if size and self._reduced_extent % size:
+            raise ValueError(
+                f"reduction_size is {size}, which does not divide the {self._reduced_extent} elements of a {self.axis}"
+            )
+
+    def _check_out(self) -> None:
+        if self.kind == "argmax":
+            if self.out != "u32":
+                raise ValueError(f"out must be u32 for argmax, not {self.out!r}: it is an index")
+        else:
+            dtype(self.out)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        default = "u32" if options["kind"] == "argmax" else options["dtype"]
+        return super().from_options({**options, "out": options.get("out") or default})
+
+    @property
+    def _reduced_extent(self) -> int:
+        return self.columns if self.axis == "row" else self.rows
+
+    @property
+    def length(self) -> int:
+        return self.reduction_size or self._reduced_extent
+
+    @property
+    def along(self) -> bool:
+        return self.axis == "row"
+
+    @property
+    def outer(self) -> int:
+        return 1 if self.along else self.rows // self.length
+
+    @property
+    def inner(self) -> int:
+        return 1 if self.along else self.columns
+
+    @property
+    def kept_extent(self) -> int:
+        return self.rows * self.columns // self.length if self.along else self.columns
+
+    @property
+    def out_dtype(self) -> DType:
+        return U32 if self.kind == "argmax" else FLOAT_DTYPES[self.out]
+
+    def operator(self, passes: str) -> str:
+        return {
+            "sum": "ReduceSum<false, false>",
+            "mean": "ReduceSum<false, true>",
+            "sumsq": "ReduceSum<true, false>",
+            "max": "ReduceMax",
+            "argmax": "ReduceArgMax",
+        }[self.kind]
+
+    def state_words(self, passes: str) -> tuple[int, ...]:
+        return (2 if self.kind == "argmax" else 1,)
+
+    @property
+    def flops_per_element(self) -> float:
+        return 2.0 if self.kind in ("sumsq", "argmax") else 1.0
+
+    @property
+    def _out_shape(self) -> tuple[int, ...]:
+        if not self.reduction_size:
+            return (self.kept_extent,)
+        parts = self._reduced_extent // self.length
+        return (self.rows, parts) if self.along else (parts, self.columns)
+
+    def operands(self) -> tuple[Operand, ...]:
+        """x, and out: one value a row or column, or a matrix of them where ``reduction_size`` is given."""
+        return (
+            Operand("x", "input", self.input_dtype, (self.rows, self.columns)),
+            Operand("out", "output", self.out_dtype, self._out_shape),
+        )
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Standard normal, scaled down where a sum of squares would overflow f16."""
+        overflows = self.kind == "sumsq" and self.out == "f16"
+        scale = min(1.0, math.sqrt(_LARGEST_F16_SUM / self.length)) if overflows else 1.0
+        rng = np.random.default_rng(seed)
+        return {"x": standard_normal(rng, (self.rows, self.columns), self.input_dtype, scale)}
+
+    def _view(self, inputs: Mapping[str, Array]) -> FloatArray:
+        """x in float64, (outer, length, inner) with the reduced axis moved to the end."""
+        x = self._load(inputs, "x")
+        if self.along:
+            return x.reshape(self.kept_extent, self.length)
+        return x.reshape(self.outer, self.length, self.inner).swapaxes(1, 2)
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self._view(inputs)
+        with np.errstate(invalid="ignore"):
+            result = {
+                "sum": lambda: x.sum(-1),
+                "mean": lambda: x.mean(-1),
+                "sumsq": lambda: np.square(x).sum(-1),
+                "max": lambda: x.max(-1),
+                "argmax": lambda: x.argmax(-1).astype(np.float64),
+            }[self.kind]()
+        return {"out": result.reshape(self._out_shape)}
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Rounding-error bound per element of out.
+
+        Maxima are exact but for rounding to the output type, argmax is exact. With s = sqrt(sum x^2), no partial sum of
+        random inputs exceeds P = 4 s + |sum x|; ``sum_growth`` roundings of 2^-24 P add up (of the sum itself for a
+        sum of squares, whose partial sums never exceed it).
+        """
+        if self.kind == "argmax":
+            return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self._out_shape)}
+        x = self._view(inputs)
+        result = self.reference(inputs)["out"].reshape(x.shape[:-1])
+        growth = sum_growth(self.length) * _UNIT
+        with np.errstate(invalid="ignore"):
+            squares = np.square(x).sum(-1)
+            if self.kind == "max":
+                bound = np.zeros_like(result)
+                same = self.out == self.dtype or self.out == "f32"
+                allowed = bound if same else self._rounded(bound, result)
+            elif self.kind == "sumsq":
+                allowed = self._rounded(growth * squares, result)
+            else:
+                bound = growth * (4.0 * np.sqrt(squares) + np.abs(x.sum(-1)))
+                allowed = self._rounded(bound / (self.length if self.kind == "mean" else 1.0), result)
+        return {"out": allowed.reshape(self._out_shape)}
+
+
+@dataclass(frozen=True)
+class Softmax(RowProblem):
+    """``out = exp(x - max) / sum(exp(x - max))`` for each row, in f32: no input overflows. A row of -infinity, and one
+    with +infinity or NaN, is NaN, as that formula says in numpy. Raises ValueError as RowProblem does."""
+
+    family: ClassVar[str] = "softmax"
+    passes: ClassVar[tuple[str, ...]] = PASSES
+
+    def operator(self, passes: str) -> str:
+        return "SoftmaxOnePass" if passes == "one" else "SoftmaxTwoPasses"
+
+    def state_words(self, passes: str) -> tuple[int, ...]:
+        return (2,) if passes == "one" else (1, 1)
+
+    @property
+    def flops_per_element(self) -> float:
+        return 5.0  # maximum; difference, exponential, sum; quotient
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self._load(inputs, "x")
+        with np.errstate(invalid="ignore"):
+            e = np.exp(x - x.max(-1, keepdims=True))
+            return {"out": e / e.sum(-1, keepdims=True)}
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Rounding-error bound per element of out.
+
+        Each exponential is off by 2^-22 relative and, as the exponent is rounded twice, 2^-23 for each unit of
+        max - x; in one pass the sum is rescaled at most some tens of times: 2^-17 for all of that. The sum gathers
+        ``sum_growth`` roundings. Subnormal exponentials are zero: 2^-125 absolute.
+        """
+        x = self._load(inputs, "x")
+        result = self.reference(inputs)["out"]
+        with np.errstate(invalid="ignore"):
+            below = x.max(-1, keepdims=True) - x
+            far = np.where(np.isfinite(below), below, 0.0)
+            mean_far = (result * far).sum(-1, keepdims=True)
+            relative = 2.0**-17 + 2.0**-22 * (far + mean_far) + sum_growth(self.columns) * _UNIT
+            return {"out": self._rounded(result * relative + 2.0**-125, result)}
+
+
+@dataclass(frozen=True)
+class _Norm(RowProblem):
+    eps: float = 1e-5
+    has_weight: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.eps, bool) or not isinstance(self.eps, (int, float)):
+            raise ValueError(f"eps must be a number, not {self.eps!r}")
+        if self.eps != 0.0 and not _LEAST_EPS <= self.eps <= 1e30:
+            least = f"{_LEAST_EPS:.3g} (the smallest normal f32)"
+            raise ValueError(f"eps must be 0, or from {least} to 1e30, not {self.eps!r}")
+        object.__setattr__(self, "eps", float(self.eps))
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        text = str(options["eps"])
+        try:
+            eps = float(text)
+        except ValueError:
+            raise ValueError(f"eps must be a number, not {text!r}") from None
+        return super().from_options({**options, "eps": eps})
+
+    @property
+    def epsilon(self) -> float:
+        return self.eps
+
+
+@dataclass(frozen=True)
+class RmsNorm(_Norm):
+    """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has one element of x's type a column.
+    Raises ValueError as RowProblem does, and for an eps that is negative or no number."""
+
+    family: ClassVar[str] = "rmsnorm"
+
+    def operator(self, passes: str) -> str:
+        return "RmsNorm"
+
+    def state_words(self, passes: str) -> tuple[int, ...]:
+        return (1,)
+
+    @property
+    def flops_per_element(self) -> float:
+        return 4.0
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self._load(inputs, "x")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            scale = 1.0 / np.sqrt(np.square(x).mean(-1, keepdims=True) + self.eps)
+            return {"out": x * scale * self._load(inputs, "weight")}
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Half of the ``sum_growth`` roundings of the sum of squares (the square root halves them) and 16 more for the
+        reciprocal square root and the products, relative to the result; then rounding to the output type."""
+        result = self.reference(inputs)["out"]
+        relative = (sum_growth(self.columns) / 2 + 16.0) * _UNIT
+        with np.errstate(invalid="ignore"):
+            return {"out": self._rounded(relative * np.abs(result), result)}
+
+
+@dataclass(frozen=True)
+class LayerNorm(_Norm):
+    """``out = (x - mean) / sqrt(variance + eps) * weight + bias`` for each row; the variance is that of the row
+    (divided by its length); weight and bias have one element of x's type a column.
+    Raises ValueError as RowProblem does, for an eps that is negative or no number, and for an eps of 0 with one column,
+    whose variance is 0, too."""
+
+    family: ClassVar[str] = "layernorm"
+    has_bias: ClassVar[bool] = True
+    passes: ClassVar[tuple[str, ...]] = PASSES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns == 1 and self.eps == 0.0:
+            raise ValueError("eps must be positive where a row has one column: its variance is 0")
+
+    def operator(self, passes: str) -> str:
+        return "LayerNormOnePass" if passes == "one" else "LayerNormTwoPasses"
+
+    def state_words(self, passes: str) -> tuple[int, ...]:
+        return (3,) if passes == "one" else (1, 1)
+
+    @property
+    def flops_per_element(self) -> float:
+        return 7.0
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self._load(inputs, "x")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            centered = x - x.mean(-1, keepdims=True)
+            scale = 1.0 / np.sqrt(np.square(centered).mean(-1, keepdims=True) + self.eps)
+            return {"out": centered * scale * self._load(inputs, "weight") + self._load(inputs, "bias")}
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Rounding-error bound per element of out.
+
+        The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns with s = sqrt(sum x^2), and by a rounding
+        of its own; that moves x - mean, and the variance by its square. The variance, a sum of squares, is off by
+        twice ``sum_growth`` roundings (parts merged in one pass add as many again), of which the square root keeps
+        half; 16 roundings more for the rest.
+        """
+        x, weight, bias = (self._load(inputs, name) for name in ("x", "weight", "bias"))
+        result = self.reference(inputs)["out"]
+        growth = sum_growth(self.columns) * _UNIT
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = x.mean(-1, keepdims=True)
+            variance = np.square(x - mean).mean(-1, keepdims=True)
+            size = 4.0 * np.sqrt(np.square(x).sum(-1, keepdims=True)) / self.columns + np.abs(mean)
+            off = growth * size + _UNIT * np.abs(mean)
+            scale = 1.0 / np.sqrt(variance + self.eps)
+            relative = growth + 16.0 * _UNIT + 0.5 * np.square(off * scale)
+            bound = np.abs(weight) * scale * off + relative * np.abs(result - bias) + 4.0 * _UNIT * np.abs(bias)
+            return {"out": self._rounded(bound, result)}

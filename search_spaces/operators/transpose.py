@@ -1,0 +1,106 @@
+"""Moving arrays, ``out[b, j, i] = x[b, i, j]`` above all: bits are moved, whatever they mean."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import U8, U16, U32, DType
+from search_spaces.operators.problem import Array, Operand, Problem
+
+ELEMENT_BYTES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "u128": 16}
+_WORDS = {"u8": U8, "u16": U16, "u32": U32, "u64": U32, "u128": U32}
+
+
+@dataclass(frozen=True)
+class ArrayMove(Problem):
+    """A move of ``batch`` dense, row-major matrices of ``rows`` x ``columns`` elements.
+
+    ``dtype`` is a size, not a meaning: "u8" to "u128" are elements of 1, 2, 4, 8 and 16 bytes, whatever they stand for
+    (an f32 is moved as a u32, a complex128 as a u128). Elements of 8 and 16 bytes are 2 and 4 neighbouring u32 words,
+    a last axis of the operands, because words, unlike wider integers, are exact in float64: results are compared bit
+    for bit. Raises ValueError for sizes below 1, arrays of 2^40 elements or more, and an unknown ``dtype``.
+    """
+
+    rows: int
+    columns: int
+    batch: int = 1
+    dtype: str = "u32"
+
+    def __post_init__(self) -> None:
+        self._take_sizes("rows", "columns", "batch")
+        for name in ("rows", "columns", "batch"):
+            size = getattr(self, name)
+            if size >= 2**30:
+                raise ValueError(f"{name} must be under 2^30, not {size}")
+        if self.rows * self.columns * self.batch >= 2**40:
+            raise ValueError("the array is too large: keep it under 2^40 elements")
+        if self.dtype not in ELEMENT_BYTES:
+            raise ValueError(f"unknown type {self.dtype!r}: use one of {', '.join(ELEMENT_BYTES)}")
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        return cls(**options)
+
+    @property
+    def element_bytes(self) -> int:
+        return ELEMENT_BYTES[self.dtype]
+
+    @property
+    def word(self) -> DType:
+        """The type of the operands: the element, or a u32 where an element is 2 or 4 of them."""
+        return _WORDS[self.dtype]
+
+    @property
+    def elements(self) -> int:
+        return self.batch * self.rows * self.columns
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+    @property
+    @abstractmethod
+    def out_shape(self) -> tuple[int, int, int]:
+        """(matrices, rows, columns) of out."""
+
+    def operands(self) -> tuple[Operand, ...]:
+        """x and out, (matrices, rows, columns), with an axis of words behind them for elements of 8 and 16 bytes."""
+        words = self.element_bytes // self.word.bytes
+        tail = () if words == 1 else (words,)
+        return (
+            Operand("x", "input", self.word, (self.batch, self.rows, self.columns, *tail)),
+            Operand("out", "output", self.word, (*self.out_shape, *tail)),
+        )
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """None: every bit of an element must arrive."""
+        return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self.operands()[1].shape)}
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Uniform bits, but never all ones: outputs hold those before a launch, so that what was not written shows."""
+        x = self.operands()[0]
+        most = 2**x.dtype.bits - 1
+        return {"x": np.random.default_rng(seed).integers(0, most, x.shape, dtype=np.dtype(x.dtype.storage))}
+
+
+@dataclass(frozen=True)
+class Transpose(ArrayMove):
+    """``out[b, j, i] = x[b, i, j]``: x is ``rows`` x ``columns``, out ``columns`` x ``rows``.
+
+    It is also the conversion between row-major and column-major storage (``order`` of a wg_map's tile).
+    """
+
+    family: ClassVar[str] = "transpose"
+
+    @property
+    def out_shape(self) -> tuple[int, int, int]:
+        return self.batch, self.columns, self.rows
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        return {"out": self.word.load(inputs["x"].swapaxes(1, 2))}

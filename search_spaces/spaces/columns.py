@@ -1,0 +1,180 @@
+"""Many configurations at once: one array per parameter or attribute, all of equal length.
+
+A rule written on Columns answers for one schedule (length 1) and for a million with the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+from search_spaces.spaces.parameters import Value
+
+Values = tuple[Value, ...] | IntArray  # what codes stand for; the array form for attributes, which are integers
+
+_DENSE_KEYS = 1 << 22  # up to this many possible combinations a flag per combination is cheaper than a sort
+
+
+def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
+    """a over b, rounded up; integers or arrays that broadcast, b positive."""
+    return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
+
+
+class Columns:
+    """Named columns of equal length. ``len()`` is the number of rows, iteration gives the names.
+
+    ``columns[name]`` is an int64 array: the values of an integer column, the codes (indices into the parameter's
+    values) of a text column. ``map`` and ``decode`` give the values of both. Treat the arrays as read-only.
+    """
+
+    def __init__(self, arrays: Mapping[str, npt.ArrayLike], texts: Mapping[str, Sequence[str]] | None = None) -> None:
+        """``arrays`` holds values; for a name in ``texts`` it holds codes into ``texts[name]``.
+
+        Raises ValueError for columns that are not 1-D integer arrays of one length, or for a code out of range.
+        """
+        codes: dict[str, npt.NDArray[Any]] = {}
+        values: dict[str, Values] = {}
+        integers: dict[str, IntArray] = {}
+        for name, given in arrays.items():
+            array = np.asarray(given)
+            if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+                raise ValueError(f"column {name} must be a 1-D array of integers, not {array.dtype} {array.shape}")
+            array = array.astype(np.int64)
+            if texts is not None and name in texts:
+                if array.size and (int(array.min()) < 0 or int(array.max()) >= len(texts[name])):
+                    raise ValueError(f"column {name} has a code outside 0..{len(texts[name]) - 1}")
+                codes[name], values[name] = array, tuple(texts[name])
+            else:
+                integers[name] = array
+        lengths = {len(a) for a in (*codes.values(), *integers.values())}
+        if len(lengths) > 1:
+            raise ValueError(f"columns must have one length, not {sorted(lengths)}")
+        self._length = lengths.pop() if lengths else 0
+        self._codes, self._values, self._integers = codes, values, integers
+
+    @classmethod
+    def coded(cls, codes: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Values], length: int) -> Self:
+        """Columns of codes into ``values[name]``, neither checked nor copied; integers are decoded on first use."""
+        return cls._made(dict(codes), {name: values[name] for name in codes}, {}, length)
+
+    @classmethod
+    def _made(
+        cls,
+        codes: dict[str, npt.NDArray[Any]],
+        values: dict[str, Values],
+        integers: dict[str, IntArray],
+        length: int,
+    ) -> Self:
+        columns = cls.__new__(cls)
+        columns._codes, columns._values, columns._integers, columns._length = codes, values, integers, length
+        return columns
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._codes or name in self._integers
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._codes) + tuple(n for n in self._integers if n not in self._codes)
+
+    def is_text(self, name: str) -> bool:
+        """True where ``self[name]`` holds codes of texts."""
+        return name in self._codes and isinstance(self._values[name][0], str)
+
+    def __getitem__(self, name: str) -> IntArray:
+        """The int64 column. Raises KeyError that lists the columns there are."""
+        if name in self._integers:
+            return self._integers[name]
+        if name not in self._codes:
+            raise KeyError(f"no column {name!r} here, only {', '.join(self.names)}: list it in `needs`")
+        codes = self._codes[name]
+        array = codes if self.is_text(name) else np.asarray(self._values[name], dtype=np.int64)[codes]
+        array = array.astype(np.int64, copy=False)
+        self._integers[name] = array
+        return array
+
+    def _coded(self, name: str) -> tuple[npt.NDArray[Any], Sequence[Value]]:
+        """Codes of a column and the values they stand for."""
+        if name not in self._codes:
+            distinct, codes = np.unique(self[name], return_inverse=True)
+            return codes, [int(v) for v in distinct]
+        values = self._values[name]
+        return self._codes[name], values if isinstance(values, tuple) else values.tolist()
+
+    def map(
+        self, names: str | tuple[str, ...], fn: Callable[..., int | bool | float], dtype: npt.DTypeLike = np.int64
+    ) -> npt.NDArray[Any]:
+        """``fn`` of the values of the named columns, row by row, as an array of ``dtype``.
+
+        ``fn`` is called once per distinct combination that occurs, with Python values (texts as str), and its results
+        are spread over the rows; so it may be slow, and must depend on its arguments alone.
+        """
+        names = (names,) if isinstance(names, str) else names
+        if len(self) == 0 or not names:
+            return np.full(len(self), fn() if len(self) else 0, dtype=dtype)
+        coded = [self._coded(name) for name in names]
+        keys, size = np.zeros(len(self), dtype=np.int64), 1
+        for codes, values in coded:
+            if size * len(values) >= 2**62:  # compress: only the combinations seen so far matter
+                distinct, keys = np.unique(keys, return_inverse=True)
+                size = len(distinct)
+            keys = keys * len(values) + codes
+            size *= len(values)
+        if size <= _DENSE_KEYS:
+            row_of = np.full(size, -1, dtype=np.int64)
+            row_of[keys] = np.arange(len(keys))
+            distinct_keys = np.flatnonzero(row_of >= 0)
+            rows = row_of[distinct_keys]
+        else:
+            distinct_keys, rows, keys = np.unique(keys, return_index=True, return_inverse=True)
+        results = np.empty(len(rows), dtype=dtype)
+        arguments = [[values[c] for c in codes[rows].tolist()] for codes, values in coded]
+        for i, combination in enumerate(zip(*arguments, strict=True)):
+            results[i] = fn(*combination)
+        if size <= _DENSE_KEYS:
+            spread = np.empty(size, dtype=dtype)
+            spread[distinct_keys] = results
+            return spread[keys]
+        return results[keys]
+
+    def decode(self, name: str) -> list[Value]:
+        """The values of a column as Python ints or strs."""
+        if self.is_text(name):
+            codes, values = self._coded(name)
+            return [values[c] for c in codes.tolist()]
+        return [int(v) for v in self[name].tolist()]
+
+    def take(self, rows: npt.NDArray[Any]) -> Columns:
+        """The rows chosen by indices or by a bool mask."""
+        count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
+        codes = {n: c[rows] for n, c in self._codes.items()}
+        integers = {n: a[rows] for n, a in self._integers.items() if n not in codes}
+        return self._made(codes, self._values, integers, count)
+
+    def select(self, names: Sequence[str]) -> Columns:
+        """Only the named columns. Raises KeyError for one that is not here."""
+        codes: dict[str, npt.NDArray[Any]] = {}
+        integers: dict[str, IntArray] = {}
+        for name in names:
+            if name in self._codes:
+                codes[name] = self._codes[name]
+            elif name not in self._integers:
+                raise KeyError(f"no column {name!r} here, only {', '.join(self.names)}")
+            if name in self._integers:
+                integers[name] = self._integers[name]
+        return self._made(codes, self._values, integers, len(self))
+
+    def with_integers(self, name: str, array: IntArray) -> Columns:
+        """These columns and one more integer column of the same length."""
+        if len(array) != len(self):
+            raise ValueError(f"column {name} has {len(array)} rows, the others {len(self)}")
+        return self._made(self._codes, self._values, {**self._integers, name: array}, len(self))

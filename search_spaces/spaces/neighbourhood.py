@@ -1,0 +1,102 @@
+"""Moves of a search inside a space: neighbours, mutation and crossover on matrices [n, parameters] of codes.
+
+Legality is asked of the space's own rules, for all proposals at once. Only ``rng.random`` is drawn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces.parameters import Parameter
+
+FEW_NEIGHBOURS = 32
+ROUNDS = 4
+TRIES = 16
+
+Legal = Callable[[IntArray], BoolArray]
+
+
+def neighbours(
+    parameters: Sequence[Parameter], tied: Sequence[tuple[int, int]], start: IntArray, legal: Legal
+) -> IntArray:
+    """Legal rows one move away from the row ``start``, and two moves away in tied parameters where those are few."""
+    steps = [p.neighbour_codes(int(code)) for p, code in zip(parameters, start, strict=True)]
+    single = [_moved(start, {i: code}) for i, codes in enumerate(steps) for code in codes]
+    found = _legal_rows(single, start, legal)
+    if len(found) < FEW_NEIGHBOURS:
+        double = [_moved(start, {i: a, j: b}) for i, j in tied for a in steps[i] for b in steps[j]]
+        found = np.concatenate([found, _legal_rows(double, start, legal)])
+    return found
+
+
+def _moved(start: IntArray, changes: dict[int, int]) -> IntArray:
+    row = start.copy()
+    for i, code in changes.items():
+        row[i] = code
+    return row
+
+
+def _legal_rows(rows: list[IntArray], start: IntArray, legal: Legal) -> IntArray:
+    matrix = np.array(rows, dtype=np.int64).reshape(len(rows), len(start))
+    return matrix[legal(matrix)] if len(rows) else matrix
+
+
+def mutate(
+    parameters: Sequence[Parameter], parents: IntArray, rng: np.random.Generator, rate: float, legal: Legal
+) -> IntArray:
+    """One legal mutant of each parent, or the parent itself. The rate is halved from round to round."""
+    movable = np.array([i for i, p in enumerate(parameters) if len(p.values) > 1], dtype=np.int64)
+    if not len(movable):
+        return parents
+
+    def propose(origin: IntArray, attempt: int) -> IntArray:
+        rows = parents[origin]
+        moves = rng.random(rows.shape) < rate / 2**attempt
+        surely = movable[(rng.random(len(rows)) * len(movable)).astype(np.int64)]
+        moves[np.arange(len(rows)), surely] = True
+        moved = np.stack([p.mutate_codes(rows[:, i], rng) for i, p in enumerate(parameters)], axis=1)
+        return np.where(moves, moved, rows)
+
+    return _first_accepted(parents, propose, lambda children, origin: legal(children))
+
+
+def crossover(a: IntArray, b: IntArray, rng: np.random.Generator, legal: Legal) -> IntArray:
+    """One legal child of each pair of rows, different from both, or the row of ``a``.
+
+    Each proposal takes its own share of parameters from ``b``, so that some stay close to one parent.
+    """
+
+    def propose(origin: IntArray, attempt: int) -> IntArray:
+        share = rng.random((len(origin), 1))
+        return np.where(rng.random((len(origin), a.shape[1])) < share, b[origin], a[origin])
+
+    def accept(children: IntArray, origin: IntArray) -> BoolArray:
+        fresh: BoolArray = (children != a[origin]).any(axis=1) & (children != b[origin]).any(axis=1)
+        fresh[fresh] = legal(children[fresh])
+        return fresh
+
+    return _first_accepted(a, propose, accept)
+
+
+def _first_accepted(
+    parents: IntArray,
+    propose: Callable[[IntArray, int], IntArray],
+    accept: Callable[[IntArray, IntArray], BoolArray],
+) -> IntArray:
+    """For each parent the first of its accepted proposals, else the parent. ``propose`` gets the parents' indices."""
+    result = parents.copy()
+    waiting = np.arange(len(parents))
+    for attempt in range(ROUNDS):
+        if not len(waiting):
+            break
+        origin = np.repeat(waiting, TRIES)
+        children = propose(origin, attempt)
+        accepted = accept(children, origin).reshape(-1, TRIES)
+        found = accepted.any(axis=1)
+        first = accepted.argmax(axis=1)[found]
+        result[waiting[found]] = children.reshape(len(waiting), TRIES, -1)[found, first]
+        waiting = waiting[~found]
+    return result

@@ -1,0 +1,151 @@
+"""One decision of a schedule: its finite domain, and how it is drawn, moved and shown to a model.
+
+Each parameter owns its default, neighbours, mutation and encoding, so that a search and a cost model cannot disagree
+about them. A *code* is the index of a value in ``values``; the vectorised forms work on int64 arrays of codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+
+Value = int | str
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A named finite domain. ``ordinal`` values stand in their natural order (neighbours are adjacent ones);
+    ``categorical`` values have no order (every other value is a neighbour).
+
+    Raises ValueError for an empty domain, a value given twice, mixed types, or a default outside the domain.
+    """
+
+    name: str
+    values: tuple[Value, ...]
+    doc: str = ""
+    kind: Literal["ordinal", "categorical"] = "ordinal"
+    chosen_default: Value | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a parameter needs a name")
+        if not self.values:
+            raise ValueError(f"parameter {self.name} has no values: give it at least one")
+        if not (all(type(v) is int for v in self.values) or all(type(v) is str for v in self.values)):
+            raise ValueError(f"parameter {self.name} mixes types: give integers only or texts only")
+        if len(set(self.values)) != len(self.values):
+            twice = next(v for i, v in enumerate(self.values) if v in self.values[:i])
+            raise ValueError(f"parameter {self.name} has the value {twice!r} twice: give each value once")
+        if any(type(v) is int and not -(2**62) < v < 2**62 for v in self.values):
+            raise ValueError(f"parameter {self.name} has a value beyond 62 bits: use smaller numbers")
+        if self.kind not in ("ordinal", "categorical"):
+            raise ValueError(f"parameter {self.name} has kind {self.kind!r}: use 'ordinal' or 'categorical'")
+        if self.chosen_default is not None:
+            self.code(self.chosen_default)
+
+    @property
+    def default(self) -> Value:
+        """The value to start from: the one given, else the first."""
+        return self.values[0] if self.chosen_default is None else self.chosen_default
+
+    @property
+    def is_text(self) -> bool:
+        return isinstance(self.values[0], str)
+
+    @cached_property
+    def _codes(self) -> dict[Value, int]:
+        return {value: code for code, value in enumerate(self.values)}
+
+    def code(self, value: Value) -> int:
+        """Index of ``value`` in the domain. Raises ValueError that names the parameter and its domain."""
+        known = None if isinstance(value, bool) else self._codes.get(value)
+        if known is None:
+            shown = ", ".join(map(repr, self.values[:12])) + (", ..." if len(self.values) > 12 else "")
+            raise ValueError(f"parameter {self.name} cannot be {value!r}: use one of {shown}")
+        return known
+
+    def random(self, rng: np.random.Generator) -> Value:
+        """A uniform value."""
+        return self.values[int(rng.random() * len(self.values))]
+
+    def neighbour_codes(self, code: int) -> tuple[int, ...]:
+        """Codes of the neighbours of a code, ascending."""
+        if self.kind == "categorical":
+            return tuple(c for c in range(len(self.values)) if c != code)
+        return tuple(c for c in (code - 1, code + 1) if 0 <= c < len(self.values))
+
+    def neighbours(self, value: Value) -> tuple[Value, ...]:
+        """The values next to ``value``: the adjacent ones of an ordinal, all others of a categorical.
+
+        Raises ValueError for a value outside the domain.
+        """
+        return tuple(self.values[c] for c in self.neighbour_codes(self.code(value)))
+
+    def mutate_codes(self, codes: IntArray, rng: np.random.Generator) -> IntArray:
+        """Move every code to another one (shape kept; a domain of one value stays).
+
+        Categorical: uniform over the others. Ordinal: half of the time one step up or down (inwards at an end), else
+        uniform over the others. Draws two ``rng.random`` arrays, whatever the codes are.
+        """
+        size = len(self.values)
+        which, how = rng.random(codes.shape), rng.random(codes.shape)
+        if size == 1:
+            return codes.copy()
+        others = (which * (size - 1)).astype(np.int64)
+        moved = others + (others >= codes)
+        if self.kind == "categorical":
+            return moved
+        step = codes + np.where(which < 0.5, -1, 1)
+        step = np.where(step < 0, 1, np.where(step >= size, size - 2, step))
+        return np.where(how < 0.5, step, moved)
+
+    def mutate(self, value: Value, rng: np.random.Generator) -> Value:
+        """One value moved as ``mutate_codes`` does."""
+        return self.values[int(self.mutate_codes(np.array([self.code(value)], dtype=np.int64), rng)[0])]
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of the columns of ``encode``: the parameter itself, or ``name=value`` per value of a categorical."""
+        if self.kind == "categorical":
+            return tuple(f"{self.name}={value}" for value in self.values)
+        return (self.name,)
+
+    @cached_property
+    def _encodings(self) -> npt.NDArray[np.float32]:
+        if self.kind == "categorical":
+            return np.eye(len(self.values), dtype=np.float32)
+        if self.is_text or any(isinstance(v, int) and v < 0 for v in self.values):
+            scale = np.arange(len(self.values), dtype=np.float64)
+        else:
+            scale = np.log2(1.0 + np.array(self.values, dtype=np.float64))
+        return scale.astype(np.float32)[:, None]
+
+    def encode_codes(self, codes: IntArray) -> npt.NDArray[np.float32]:
+        """``encode`` for codes: float32 [n, width]."""
+        return self._encodings[codes]
+
+    def encode(self, values: Sequence[Value]) -> npt.NDArray[np.float32]:
+        """Values for a model, float32 [n, width], columns as in ``encoded_names``.
+
+        Categorical: one-hot. Ordinal: log2(1 + value) for integers from 0 up (the same number whatever the rest of
+        the domain is), the position in the domain for texts and domains with negative numbers.
+        Raises ValueError for a value outside the domain.
+        """
+        return self.encode_codes(np.array([self.code(v) for v in values], dtype=np.int64))
+
+
+def ordinal(name: str, values: Sequence[Value], doc: str = "", default: Value | None = None) -> Parameter:
+    """A parameter whose values have an order, such as tile sizes. Raises ValueError as Parameter does."""
+    return Parameter(name, tuple(values), doc, "ordinal", default)
+
+
+def categorical(name: str, values: Sequence[Value], doc: str = "", default: Value | None = None) -> Parameter:
+    """A parameter whose values have no order, such as layouts. Raises ValueError as Parameter does."""
+    return Parameter(name, tuple(values), doc, "categorical", default)

@@ -1,0 +1,104 @@
+"""Some of a space's schedules, listed, as a space of their own: what a search sees that may try nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import EmptySpace, Space
+
+_NEAR = 8  # a move goes to one of that many listed schedules, the nearest ones
+
+
+class RecordedSpace(Space):
+    """The legal ones among ``listed``, each once, with the parameters, rules and fingerprint of ``space``.
+
+    Moves stay in the list: a mutant is one of the listed schedules nearest to its parent, a child one of those nearest
+    to a mixture of its parents, and neighbours are the listed schedules in order of distance. Distance is the number of
+    parameters that differ. Listed schedules that ``space`` does not have or does not allow are left out. Raises
+    EmptySpace, a ValueError, where none is left.
+    """
+
+    def __init__(self, space: Space, listed: Sequence[Schedule]) -> None:
+        super().__init__(space.family, space.parameters, space.attributes, space.rules)
+        codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
+        self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
+        self._keys = {row.tobytes() for row in self._values(self._from_codes(self._rows))}
+        if not len(self._rows):
+            raise EmptySpace(f"none of the {len(listed)} listed schedules of {space.family} is legal", ())
+
+    def __repr__(self) -> str:
+        return f"RecordedSpace({self.family}: {len(self._rows)} schedules)"
+
+    def count(self) -> int:
+        return len(self._rows)
+
+    def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
+        if n < 0:
+            raise ValueError(f"cannot draw {n} schedules: use a number from 0 up")
+        rng, total = np.random.default_rng(seed), len(self._rows)
+        return self._at(rng.integers(total, size=n) if replace else rng.permutation(total)[:n])
+
+    def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Columns:
+        wanted = np.asarray(ranks, dtype=np.int64)
+        if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self._rows)):
+            raise ValueError(f"ranks go from 0 to {len(self._rows) - 1}")
+        return self._from_codes(self._rows[wanted])
+
+    def allowed(self, columns: Columns) -> BoolArray:
+        return np.array([row.tobytes() in self._keys for row in self._values(columns)], dtype=np.bool_)
+
+    def neighbours(self, schedule: Schedule | Mapping[str, Value], limit: int | None = None) -> list[Schedule]:
+        order = self._by_distance(self._codes_of(schedule))
+        return self._at(order if limit is None else order[:limit])
+
+    def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
+        if not 0.0 < rate <= 1.0:
+            raise ValueError(f"a mutation rate of {rate} makes no sense: use a number in (0, 1]")
+        return self._moved(self._matrix(schedules), schedules, rng)
+
+    def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
+        if len(a) != len(b):
+            raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
+        first, second = self._matrix(a), self._matrix(b)
+        return self._moved(np.where(rng.random(first.shape) < 0.5, first, second), a, rng)
+
+    def _moved(self, targets: IntArray, parents: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
+        """For every target one of the nearest listed schedules, but not it; the parent where there is no other."""
+        near = [self._by_distance(target)[:_NEAR] for target in targets]
+        return [
+            self._at(order[[int(rng.integers(len(order)))]])[0] if len(order) else parent
+            for order, parent in zip(near, parents, strict=True)
+        ]
+
+    def _by_distance(self, target: IntArray) -> IntArray:
+        """Positions of the listed schedules that differ from ``target``, nearest first."""
+        distance = (self._rows != target).sum(axis=1)
+        order: IntArray = np.argsort(distance, kind="stable").astype(np.int64)
+        others: IntArray = order[distance[order] > 0]
+        return others
+
+    def _codes_of(self, schedule: Schedule | Mapping[str, Value]) -> IntArray:
+        return np.array(self._codes(schedule), dtype=np.int64)
+
+    def _values(self, columns: Columns) -> IntArray:
+        """Rows [n, parameters] that are equal exactly for equal configurations."""
+        return np.stack([columns[p.name] for p in self.parameters], axis=1)
+
+    def _at(self, positions: IntArray) -> list[Schedule]:
+        return self.schedules(self._from_codes(self._rows[positions]))
+
+
+def _has(space: Space, schedule: Schedule) -> bool:
+    try:
+        space.columns([schedule])
+    except ValueError:
+        return False
+    return True

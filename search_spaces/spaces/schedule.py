@@ -1,0 +1,75 @@
+"""A schedule: one value for every parameter of a family's space."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from search_spaces.spaces.parameters import Value
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``items`` holds (parameter, value) in the order of the family's parameters; iterate it like a mapping."""
+
+    family: str
+    items: tuple[tuple[str, Value], ...]
+
+    @cached_property
+    def values(self) -> Mapping[str, Value]:
+        return dict(self.items)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.family, self.items))
+
+    def __hash__(self) -> int:  # a search looks schedules up far more often than it makes them
+        return self._hash
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self.items)
+
+    def integer(self, name: str) -> int:
+        """The value of an integer parameter. Raises TypeError for a text one."""
+        value = self[name]
+        if not isinstance(value, int):
+            raise TypeError(f"parameter {name} is {value!r}, not an integer")
+        return value
+
+    def text(self, name: str) -> str:
+        """The value of a text parameter. Raises TypeError for an integer one."""
+        value = self[name]
+        if not isinstance(value, str):
+            raise TypeError(f"parameter {name} is {value!r}, not a text")
+        return value
+
+    def replace(self, **changes: Value) -> Self:
+        """The same schedule with other values. Raises KeyError for a parameter it does not have."""
+        for name in changes:
+            if name not in self.values:
+                raise KeyError(name)
+        return type(self)(self.family, tuple((name, changes.get(name, value)) for name, value in self.items))
+
+    def to_json(self) -> dict[str, Value]:
+        return dict(self.items)
+
+    @classmethod
+    def from_json(cls, family: str, data: Mapping[str, Any]) -> Self:
+        """The schedule whose ``to_json()`` was ``data``. Raises ValueError for none at all, and for a value that is
+        no integer or text."""
+        if not data:
+            raise ValueError("a schedule without parameters decides nothing")
+        for name, value in data.items():
+            if isinstance(value, bool) or not isinstance(value, (int, str)):
+                raise ValueError(f"parameter {name} cannot be {value!r}: use an integer or a text")
+        return cls(family, tuple(data.items()))
+
+    def key(self) -> str:
+        """Canonical text of the decisions, used as identity in databases."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))

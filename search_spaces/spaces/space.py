@@ -1,0 +1,336 @@
+"""The legal schedules of a problem: counted, drawn, moved and explained, never enumerated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces import neighbourhood
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.constraints import Constraints
+from search_spaces.spaces.counting import CountTree
+from search_spaces.spaces.elimination import eliminate
+from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.spaces.ranks import draw_ranks
+from search_spaces.spaces.rules import Attribute, Rejection, Rule, Violation
+from search_spaces.spaces.schedule import Schedule
+
+
+class EmptySpace(ValueError):
+    """No configuration is legal; ``rules`` are those that together refuse all of them."""
+
+    def __init__(self, message: str, rules: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.rules = rules
+
+
+class Space:
+    """Parameters with finite domains, attributes derived from them, and rules that all legal schedules keep.
+
+    The same rule functions answer for one schedule and for whole columns. The raw product of the domains may have any
+    size: counting and sampling go through the tables of ``elimination``, which are built when first needed and kept.
+    The order of the legal configurations (their ranks) is fixed by the space alone.
+
+    Raises ValueError for no parameters, names used twice, needs that name nothing, and attributes that need themselves.
+    """
+
+    def __init__(
+        self,
+        family: str,
+        parameters: Sequence[Parameter],
+        attributes: Sequence[Attribute] = (),
+        rules: Sequence[Rule] = (),
+    ) -> None:
+        self.family = family
+        self.parameters = tuple(parameters)
+        self.rules = tuple(rules)
+        if not parameters:
+            raise ValueError(f"the space of {family} has no parameters: give it at least one")
+        names = [p.name for p in parameters] + [a.name for a in attributes]
+        _refuse_twice("column", names)
+        _refuse_twice("rule", [r.name for r in rules])
+        for user, needs in [(a.name, a.needs) for a in attributes] + [(r.name, r.needs) for r in rules]:
+            for need in needs:
+                if need not in names:
+                    raise ValueError(f"{user} needs {need}, which is neither a parameter nor an attribute")
+        self.attributes = _in_order(self.parameters, attributes)
+        self._parameter = {p.name: p for p in self.parameters}
+        self._described: dict[Schedule, dict[str, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"Space({self.family}: {len(self.parameters)} parameters, {len(self.rules)} rules)"
+
+    # -- counting and sampling -----------------------------------------------------------------------------------
+
+    @property
+    def raw_count(self) -> int:
+        """Size of the product of all domains."""
+        count = 1
+        for p in self.parameters:
+            count *= len(p.values)
+        return count
+
+    @cached_property
+    def _constraints(self) -> Constraints:
+        return Constraints(self.parameters, self.attributes)
+
+    @cached_property
+    def _tree(self) -> CountTree:
+        return eliminate(self._constraints, self.rules)
+
+    def count(self) -> int:
+        """Exact number of legal configurations. Raises TooTightlyTied where the rules tie too much together."""
+        return self._tree.count
+
+    @cached_property
+    def _rejections(self) -> tuple[Rejection, ...]:
+        raw = self.raw_count
+        return tuple(Rejection(r.name, raw - eliminate(self._constraints, [r]).count, raw) for r in self.rules)
+
+    def rejects(self) -> list[Rejection]:
+        """For every rule, how many configurations of the raw product it refuses on its own (exact)."""
+        return list(self._rejections)
+
+    def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
+        """``n`` legal schedules, each equally likely, the same for a seed on every machine.
+
+        Without ``replace`` all are different: the whole space, in random order, where it has no more than ``n``.
+        Raises EmptySpace where nothing is legal, ValueError for a negative ``n`` or ``seed``.
+        """
+        self._refuse_empty()
+        return self.schedules(self.unrank(draw_ranks(self.count(), n, seed, replace)))
+
+    def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Columns:
+        """The configurations with these ranks, a bijection from [0, count()). Raises ValueError for a rank outside."""
+        codes = self._tree.unrank(ranks)
+        return Columns.coded(codes, {p.name: p.values for p in self.parameters}, len(ranks))
+
+    def _refuse_empty(self) -> None:
+        if self.count():
+            return
+        alone = tuple(r.rule for r in self.rejects() if r.count == r.raw)
+        if alone:
+            message = f"no schedule of {self.family} is legal: the rule {alone[0]} refuses all of them"
+            raise EmptySpace(message, alone[:1])
+        needed = list(self.rules)  # drop every rule without which nothing is legal either
+        for rule in self.rules:
+            others = [r for r in needed if r is not rule]
+            if not eliminate(self._constraints, others).count:
+                needed = others
+        together = tuple(r.name for r in needed)
+        raise EmptySpace(
+            f"no schedule of {self.family} is legal: the rules {_listed(together)} together refuse all of them",
+            together,
+        )
+
+    # -- one schedule, or columns of them ------------------------------------------------------------------------
+
+    def columns(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> Columns:
+        """Schedules as columns. Raises ValueError for another family, a missing or unknown parameter or value."""
+        return self._from_codes(self._matrix(schedules))
+
+    def schedules(self, columns: Columns) -> list[Schedule]:
+        """Columns of all parameters as schedules."""
+        names = [p.name for p in self.parameters]
+        decoded = [columns.decode(name) for name in names]
+        return [Schedule(self.family, tuple(zip(names, row, strict=True))) for row in zip(*decoded, strict=True)]
+
+    def attributes_of(self, columns: Columns) -> dict[str, IntArray]:
+        """Every attribute of every row."""
+        given = columns.select([p.name for p in self.parameters])
+        whole = self._with_attributes(given, [a.name for a in self.attributes])
+        return {a.name: whole[a.name] for a in self.attributes}
+
+    def allowed(self, columns: Columns) -> BoolArray:
+        """Which rows keep every rule; ``columns`` holds all parameters, with values of their domains."""
+        rows = np.arange(len(columns))  # that no rule has refused yet
+        whole = columns.select([p.name for p in self.parameters])
+        for rule, attributes in self._cheap_rules_first:
+            whole = self._with_attributes(whole, attributes)
+            kept = rule.evaluate(whole.select(rule.needs))
+            if not kept.all():
+                rows, whole = rows[kept], whole.take(kept)
+        allowed = np.zeros(len(columns), dtype=np.bool_)
+        allowed[rows] = True
+        return allowed
+
+    @cached_property
+    def _cheap_rules_first(self) -> list[tuple[Rule, tuple[str, ...]]]:
+        """The rules with the attributes that they need: those of few parameters leave fewer rows for the others."""
+        needed = [(rule, self._constraints.needed(rule.needs)) for rule in self.rules]
+        return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
+
+    def explain(self, schedule: Schedule | Mapping[str, Value]) -> list[Violation]:
+        """Every rule that a schedule breaks, with the reason; empty for a legal one.
+
+        Raises ValueError for another family, a missing or unknown parameter, or a value outside its domain.
+        """
+        whole = self._with_attributes(self.columns([schedule]), [a.name for a in self.attributes])
+        violations = []
+        for rule in self.rules:
+            needs = whole.select(rule.needs)
+            if not bool(rule.evaluate(needs)[0]):
+                violations.append(Violation(rule.name, rule.reason({n: needs.decode(n)[0] for n in rule.needs})))
+        return violations
+
+    def validate(self, schedule: Schedule | Mapping[str, Value]) -> None:
+        """Raises ValueError with name and reason of the first rule that a schedule breaks, and as ``explain`` does."""
+        for violation in self.explain(schedule):
+            raise ValueError(f"{violation.rule}: {violation.reason}")
+
+    def describe(self, schedule: Schedule | Mapping[str, Value]) -> dict[str, int]:
+        """The attributes of one schedule, legal or not. Raises ValueError as ``explain`` does."""
+        known = self._described.get(schedule) if isinstance(schedule, Schedule) else None
+        if known is not None:
+            return dict(known)
+        return {name: int(array[0]) for name, array in self.attributes_of(self.columns([schedule])).items()}
+
+    def prepare(self, schedules: Sequence[Schedule]) -> dict[str, IntArray]:
+        """Every attribute of ``schedules``; ``describe`` is quick for these until this is called again.
+
+        Raises ValueError as ``explain`` does for any of them.
+        """
+        found = self.attributes_of(self.columns(schedules))
+        lists = [array.tolist() for array in found.values()]
+        rows = zip(*lists, strict=True) if lists else ((),) * len(schedules)
+        self._described = {s: dict(zip(found, row, strict=True)) for s, row in zip(schedules, rows, strict=True)}
+        return found
+
+    def _with_attributes(self, columns: Columns, attributes: Sequence[str]) -> Columns:
+        """``columns`` and those of ``attributes`` that they lack."""
+        whole = columns
+        for name in attributes:
+            if name in whole:
+                continue
+            attribute = self._constraints.attributes[name]
+            whole = whole.with_integers(name, attribute.evaluate(whole.select(attribute.needs)))
+        return whole
+
+    def _codes(self, schedule: Schedule | Mapping[str, Value]) -> list[int]:
+        if isinstance(schedule, Schedule) and schedule.family != self.family:
+            raise ValueError(f"this is a schedule of {schedule.family}: give one of {self.family}")
+        values = schedule.values if isinstance(schedule, Schedule) else schedule
+        if values.keys() != self._parameter.keys():
+            for name in values:
+                if name not in self._parameter:
+                    raise ValueError(f"{self.family} has no parameter {name}: use {', '.join(self._parameter)}")
+            missing = [name for name in self._parameter if name not in values]
+            raise ValueError(f"the schedule lacks {', '.join(missing)}: give every parameter a value")
+        return [p.code(values[p.name]) for p in self.parameters]
+
+    def _from_codes(self, codes: IntArray) -> Columns:
+        """Columns of a matrix [n, parameters] of codes."""
+        by_name = {p.name: codes[:, i] for i, p in enumerate(self.parameters)}
+        return Columns.coded(by_name, {p.name: p.values for p in self.parameters}, len(codes))
+
+    # -- moves ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _tied(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of parameters that share a rule, directly or through attributes."""
+        index = {p.name: i for i, p in enumerate(self.parameters)}
+        pairs: set[tuple[int, int]] = set()
+        for rule in self.rules:
+            names = set(rule.needs)
+            for name in self._constraints.needed(rule.needs):
+                names.update(self._constraints.attributes[name].needs)
+            below = sorted(index[name] for name in names if name in index)
+            pairs.update((a, b) for a in below for b in below if a < b)
+        return tuple(sorted(pairs))
+
+    def _matrix(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> IntArray:
+        rows = np.array([self._codes(s) for s in schedules], dtype=np.int64)
+        return rows.reshape(len(schedules), len(self.parameters))
+
+    def _legal(self, codes: IntArray) -> BoolArray:
+        return self.allowed(self._from_codes(codes))
+
+    def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
+        """Legal schedules that differ in one parameter, moved to a neighbouring value.
+
+        Where these are fewer than ``neighbourhood.FEW_NEIGHBOURS``, also those that differ in two parameters which
+        share a rule, each moved to a neighbouring value. With ``limit``, at most that many, spread over the list.
+        Raises ValueError for a schedule of another space.
+        """
+        found = neighbourhood.neighbours(self.parameters, self._tied, self._matrix([schedule])[0], self._legal)
+        if limit is not None and limit < len(found):
+            found = found[np.arange(limit) * len(found) // max(limit, 1)]
+        return self.schedules(self._from_codes(found))
+
+    def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
+        """One legal mutant of each schedule: every parameter moved with probability ``rate``, at least one.
+
+        Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` mutants each, with fewer and fewer changes, and
+        takes the first legal one; returns the schedule itself where none is. Raises ValueError for
+        a rate outside (0, 1].
+        """
+        if not 0.0 < rate <= 1.0:
+            raise ValueError(f"a mutation rate of {rate} makes no sense: use a number in (0, 1]")
+        return self.schedules(
+            self._from_codes(neighbourhood.mutate(self.parameters, self._matrix(schedules), rng, rate, self._legal))
+        )
+
+    def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
+        """One legal child of each pair: every parameter from one of the parents, differing from both.
+
+        Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` children and takes the first legal one; returns
+        the parent in ``a`` where none is. Raises ValueError where ``a`` and ``b`` differ in length.
+        """
+        if len(a) != len(b):
+            raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
+        return self.schedules(
+            self._from_codes(neighbourhood.crossover(self._matrix(a), self._matrix(b), rng, self._legal))
+        )
+
+    # -- for models and databases --------------------------------------------------------------------------------
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of the columns of ``encode``."""
+        return tuple(name for p in self.parameters for name in p.encoded_names)
+
+    def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
+        """Schedules for a model: the encodings of the parameters side by side, float32 [n, len(encoded_names)]."""
+        codes = self._matrix(schedules)
+        return np.concatenate([p.encode_codes(codes[:, i]) for i, p in enumerate(self.parameters)], axis=1)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The version of the space: sha256 (hex) of its parameters, their domains, and the names of its rules."""
+        content = {
+            "family": self.family,
+            "parameters": [[p.name, p.kind, list(p.values)] for p in self.parameters],
+            "rules": [r.name for r in self.rules],
+        }
+        return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+
+
+def _refuse_twice(what: str, names: Sequence[str]) -> None:
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(f"{what} {name} is there twice: give each its own name")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(names)
+
+
+def _in_order(parameters: Sequence[Parameter], attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    """The attributes, each after those it needs, else in the order given."""
+    known = {p.name for p in parameters}
+    waiting, ordered = list(attributes), []
+    while waiting:
+        ready = next((a for a in waiting if known.issuperset(a.needs)), None)
+        if ready is None:
+            raise ValueError(f"attributes {_listed([a.name for a in waiting])} need each other: break the circle")
+        waiting.remove(ready)
+        ordered.append(ready)
+        known.add(ready.name)
+    return tuple(ordered)

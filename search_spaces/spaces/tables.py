@@ -1,0 +1,158 @@
+"""Relations as columns of codes: the joins and groupings that variable elimination is made of.
+
+Row order is part of every result here and depends on the input alone (no unstable sort), because the order of rows
+decides which configuration a rank stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+
+Codes = npt.NDArray[Any]  # unsigned integers, the narrowest type that holds the domain
+
+_KEY_LIMIT = 2**62
+_DENSE_KEYS = 1 << 22  # up to this many keys, an offset per key is cheaper than a binary search per row
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """The allowed combinations of some variables, one a row, no row twice.
+
+    ``columns`` holds codes. ``steps`` maps an elimination step to the group of that step each row goes on in: those
+    groups hold the counts of everything eliminated so far, and a row stands for the product of their counts.
+    """
+
+    columns: Mapping[str, Codes]
+    length: int
+    steps: Mapping[int, Codes] = field(default_factory=dict)
+
+    def take(self, rows: npt.NDArray[Any]) -> Relation:
+        """The rows with these indices."""
+        return Relation(
+            {name: codes[rows] for name, codes in self.columns.items()},
+            len(rows),
+            {step: groups[rows] for step, groups in self.steps.items()},
+        )
+
+
+UNIT = Relation({}, 1)
+
+
+def code_type(size: int) -> np.dtype[Any]:
+    """The narrowest unsigned type for codes below ``size``."""
+    return np.min_scalar_type(max(size - 1, 0))
+
+
+def product(sizes: Mapping[str, int]) -> Relation:
+    """Every combination of codes, the last variable running fastest."""
+    total = 1
+    for size in sizes.values():
+        total *= size
+    columns: dict[str, Codes] = {}
+    stride = total
+    for name, size in sizes.items():
+        stride //= size
+        one_period = np.repeat(np.arange(size, dtype=code_type(size)), stride)
+        columns[name] = np.tile(one_period, total // (size * stride))
+    return Relation(columns, total)
+
+
+def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[IntArray], int]:
+    """One int64 key per row, equal where and only where the columns in ``sizes`` are, in lexicographic order of codes.
+
+    The keys of the tables can be compared with each other. Also gives the exclusive upper bound of the keys.
+    """
+    made = [np.zeros(t.length, dtype=np.int64) for t in tables]
+    bound = 1
+    for name, size in sizes.items():
+        if bound * size >= _KEY_LIMIT:  # keep the order, drop the keys that do not occur
+            distinct, dense = np.unique(np.concatenate(made), return_inverse=True)
+            ends = np.cumsum([len(m) for m in made])[:-1]
+            made, bound = np.split(dense.astype(np.int64), ends), max(len(distinct), 1)
+        for key, table in zip(made, tables, strict=True):
+            key *= size
+            key += table.columns[name]
+        bound *= size
+    return made, bound
+
+
+def sorted_order(key: IntArray, bound: int) -> IntArray | None:
+    """The stable order that sorts ``key``; None where it is sorted already."""
+    rows = len(key)
+    if rows < 2 or bool(np.all(key[1:] >= key[:-1])):
+        return None
+    if bound * rows < 2**63:  # with the row number as last digit no two are equal, so the fastest sort is stable
+        tagged = key * rows + np.arange(rows)
+        tagged.sort()
+        return tagged % rows
+    return np.argsort(key, kind="stable")
+
+
+def group_starts(sorted_key: IntArray) -> IntArray:
+    """First row of each run of equal keys."""
+    if not len(sorted_key):
+        return np.zeros(0, dtype=np.int64)
+    return np.concatenate(([0], np.flatnonzero(sorted_key[1:] != sorted_key[:-1]) + 1)).astype(np.int64)
+
+
+class Join:
+    """The natural join of two relations: ``counts`` says how many rows each left row gives, ``rows`` makes them.
+
+    Left rows keep their order; the matches of one left row stand in the order of the right relation.
+    """
+
+    def __init__(self, left: Relation, right: Relation, sizes: Mapping[str, int]) -> None:
+        shared = {name: sizes[name] for name in left.columns if name in right.columns}
+        (left_key, right_key), bound = keys((left, right), shared)
+        order = sorted_order(right_key, bound)
+        self._left, self._right, self._order = left, right, order
+        if bound <= max(_DENSE_KEYS, 4 * right.length):
+            per_key = np.bincount(right_key, minlength=bound)
+            ends = np.cumsum(per_key)
+            self._first = (ends - per_key)[left_key]
+            self.counts: IntArray = per_key[left_key]
+        else:
+            in_order = right_key if order is None else right_key[order]
+            self._first = np.searchsorted(in_order, left_key, side="left")
+            self.counts = np.searchsorted(in_order, left_key, side="right") - self._first
+
+    def rows(self, start: int, stop: int) -> Relation:
+        """The joined rows of the left rows start..stop."""
+        counts, first = self.counts[start:stop], self._first[start:stop]
+        if len(counts) and int(counts.max()) <= 1:
+            kept = np.flatnonzero(counts)
+            left_rows, right_rows = kept + start, first[kept]
+        else:
+            total = int(counts.sum())
+            left_rows = np.repeat(np.arange(start, stop), counts)
+            before = np.cumsum(counts) - counts
+            right_rows = np.arange(total) + np.repeat(first - before, counts)
+        if self._order is not None:
+            right_rows = self._order[right_rows]
+        whole = len(left_rows) == self._left.length and int(self.counts.max(initial=0)) <= 1
+        left = self._left if whole else self._left.take(left_rows)
+        columns = dict(left.columns)
+        for name, codes in self._right.columns.items():
+            if name not in columns:
+                columns[name] = codes[right_rows]
+        steps = {**left.steps, **{step: groups[right_rows] for step, groups in self._right.steps.items()}}
+        return Relation(columns, len(left_rows), steps)
+
+
+def concatenate(tables: Sequence[Relation]) -> Relation:
+    """Relations with the same columns, one under the other."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    return Relation(
+        {name: np.concatenate([t.columns[name] for t in tables]) for name in first.columns},
+        sum(t.length for t in tables),
+        {step: np.concatenate([t.steps[step] for t in tables]) for step in first.steps},
+    )

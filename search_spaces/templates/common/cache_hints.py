@@ -1,0 +1,41 @@
+"""Cache hints of accesses to global memory: what kernels offer, see autosched/common/cache_hints.cuh."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from search_spaces.spaces.parameters import Parameter, categorical
+from search_spaces.spaces.rules import Rule
+
+LOAD_HINTS = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
+STORE_HINTS = ("none", "streaming")
+
+
+def load_hint(name: str, what: str) -> Parameter:
+    """The decision ``name``: how ``what`` is read."""
+    return categorical(name, LOAD_HINTS, f"cache hint of the loads of {what}")
+
+
+def store_hint(name: str, what: str, offered: bool = True) -> Parameter:
+    """The decision ``name``: how ``what`` is written; not ``offered`` where it is too little to matter."""
+    return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {what}")
+
+
+def load_hint_member(name: str, value: str) -> str:
+    """The line of a kernel's ``Config``."""
+    return f"static constexpr autosched::LoadHint {name} = autosched::LoadHint::{value};"
+
+
+def store_hint_member(name: str, value: str) -> str:
+    """The line of a kernel's ``Config``."""
+    return f"static constexpr autosched::StoreHint {name} = autosched::StoreHint::{value};"
+
+
+def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
+    """An economy: where the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
+    return Rule(
+        hint,
+        (hint, how),
+        lambda c: c.map((hint, how), lambda value, chosen: value == "none" or chosen != by_copy, np.bool_),
+        lambda v: f"{hint} is {v[hint]}, but with {how} = {by_copy} loads are cp.async, which has no such hint",
+    )

@@ -1,0 +1,99 @@
+"""The rules that a block and a grid must keep to be launched, the same for every family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.spaces.columns import Columns, ceil_div
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.rules import Rule
+
+MOST_BLOCKS = 2**31 - 1  # of a grid along x, the only axis that kernels use (CUDA C++ Programming Prior)
+
+
+def grid_rule(needs: tuple[str, ...], blocks: Callable[[Columns], IntArray]) -> Rule:
+    """The law that a launch counts its ``blocks``, which follow from the columns in ``needs``."""
+    return Rule(
+        "grid",
+        needs,
+        lambda c: blocks(c) <= MOST_BLOCKS,
+        lambda v: (
+            f"the grid has more than the {MOST_BLOCKS} blocks of a launch "
+            f"with {', '.join(f'{name} = {v[name]}' for name in needs)}"
+        ),
+    )
+
+
+def tiles_grid_rules(
+    parameters: Sequence[Parameter], extents: Mapping[str, int], split: str, matrices: int = 1
+) -> tuple[Rule, ...]:
+    """``grid_rule`` for blocks that are tiles of ``matrices``, each ``split`` times; ``extents`` holds what the
+    parameter of each axis cuts. None where the smallest tiles make no grid too large: a rule ties its parameters
+    together."""
+    domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*extents, split)}
+
+    def blocks(c: Columns) -> IntArray:
+        found: IntArray = matrices * c[split]
+        for name, extent in extents.items():
+            found = found * ceil_div(extent, c[name])
+        return found
+
+    most = matrices * max(domains[split]) * math.prod(-(-n // min(domains[name])) for name, n in extents.items())
+    return (grid_rule((*extents, split), blocks),) if most > MOST_BLOCKS else ()
+
+
+def device_rules(device: Device) -> tuple[Rule, ...]:
+    """Laws over the columns ``threads`` and ``shared_bytes`` (of a block), ``registers`` (of a thread, estimated from
+    below) and ``min_blocks`` (blocks per SM that the compiler limits registers for)."""
+
+    def register_limit(c: Columns) -> IntArray:
+        # Registers are allotted to warps in units; a warp's share limits its threads.
+        unit = device.register_allocation_unit
+        warps = c["threads"] // device.warp_size * c["min_blocks"]
+        share: IntArray = device.registers_per_sm // np.maximum(warps, 1) // unit * unit // device.warp_size
+        return share.clip(max=device.max_registers_per_thread)
+
+    return (
+        Rule(
+            "threads",
+            ("threads",),
+            lambda c: c["threads"] <= device.max_threads_per_block,
+            lambda v: f"{v['threads']} threads are more than the {device.max_threads_per_block} of a block",
+        ),
+        Rule(
+            "min_blocks",
+            ("threads", "min_blocks"),
+            lambda c: c["threads"] * c["min_blocks"] <= device.max_threads_per_sm,
+            lambda v: (
+                f"{v['min_blocks']} blocks of {v['threads']} threads exceed the {device.max_threads_per_sm} of an "
+                f"SM of {device.name}"
+            ),
+        ),
+        Rule(
+            "registers",
+            ("registers", "threads", "min_blocks"),
+            lambda c: c["registers"] <= register_limit(c),
+            lambda v: (
+                f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
+                f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, each thread at most "
+                f"{device.max_registers_per_thread})"
+            ),
+        ),
+        Rule(
+            "shared_memory",
+            ("shared_bytes", "min_blocks"),
+            lambda c: (
+                (c["shared_bytes"] <= device.shared_per_block)
+                & ((c["shared_bytes"] + device.reserved_shared_per_block) * c["min_blocks"] <= device.shared_per_sm)
+            ),
+            lambda v: (
+                f"{v['shared_bytes']} bytes of shared memory in each of {v['min_blocks']} blocks exceed "
+                f"{device.name}'s {device.shared_per_block} a block or {device.shared_per_sm} an SM"
+            ),
+        ),
+    )

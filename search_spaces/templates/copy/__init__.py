@@ -1,0 +1,1 @@
+"""Copies of one run of bytes."""

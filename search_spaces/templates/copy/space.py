@@ -1,0 +1,142 @@
+"""The decisions of a copy schedule, what follows from them, and the rules a schedule must keep.
+
+The kernel is ``autosched/kernels/copy.cuh``; its ``static_assert``s carry the names of the rules here. Threads take
+neighbouring vectors, which is the one binding that moves whole sectors; a *round* is ``unroll`` vectors of each.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.copy import Copy
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.parameters import Parameter, categorical, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, store_hint
+from search_spaces.templates.common.launch_rules import device_rules, grid_rule
+
+REGISTER_OVERHEAD = 16  # registers for addresses and counters, seen at the least in compiled kernels
+MOST_BLOCK_BYTES = 2**18
+
+
+@lru_cache(maxsize=64)
+def space(problem: Copy, device: Device) -> Space:
+    """All schedules of ``problem`` on ``device``: those that keep the laws and waste nothing."""
+    rules = (*validity_constraints(problem, device), *pruning_rules(problem, device))
+    return Space("copy", parameters(), attributes(problem), rules)
+
+
+@lru_cache(maxsize=64)
+def valid_space(problem: Copy, device: Device) -> Space:
+    """All schedules that compute ``problem`` on ``device``, the wasteful ones included."""
+    return Space("copy", parameters(), attributes(problem), validity_constraints(problem, device))
+
+
+def parameters() -> tuple[Parameter, ...]:
+    """The domains: what may be sampled before any rule is asked."""
+    return (
+        ordinal("threads", (64, 128, 256, 512, 1024), "threads of a block", 256),
+        ordinal("vector_bytes", (4, 8, 16), "bytes that a thread moves at a time", 16),
+        ordinal("unroll", (1, 2, 4, 8, 16), "vectors of a thread in flight"),
+        ordinal("rounds", (1, 2, 4, 8, 16, 32), "rounds of a block"),
+        categorical("order", ("block", "grid"), "whether the rounds of a block are neighbours or a whole grid apart"),
+        categorical("copy", ("ld.global", "cp.async"), "through registers or through shared memory"),
+        ordinal("stages", (1, 2, 3, 4), "rounds in shared memory at a time"),
+        load_hint("x_cache", "x"),
+        store_hint("out_cache", "out"),
+        ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
+    )
+
+
+def attributes(problem: Copy) -> tuple[Attribute, ...]:
+    """Derived columns, shared by rules, code generation and cost models."""
+
+    def blocks(c: Columns) -> IntArray:
+        return np.maximum(-(-(problem.bytes // c["vector_bytes"]) // (c["threads"] * c["unroll"] * c["rounds"])), 1)
+
+    def through_shared(c: Columns) -> IntArray:
+        through: IntArray = c.map("copy", lambda how: how == "cp.async")
+        return through
+
+    return (
+        Attribute(
+            "round_bytes",
+            ("threads", "vector_bytes", "unroll"),
+            lambda c: c["threads"] * c["vector_bytes"] * c["unroll"],
+            "bytes of a round",
+        ),
+        Attribute("blocks", ("threads", "vector_bytes", "unroll", "rounds"), blocks, "blocks of the launch"),
+        Attribute(
+            "staged",
+            ("vector_bytes", "unroll"),
+            lambda c: c["vector_bytes"] * c["unroll"] // 4,
+            "registers of a thread that hold elements",
+        ),
+        Attribute(
+            "registers",
+            ("staged",),
+            lambda c: c["staged"] + REGISTER_OVERHEAD,
+            "registers of a thread, estimated from below",
+        ),
+        Attribute(
+            "shared_bytes",
+            ("round_bytes", "stages", "copy"),
+            lambda c: c["round_bytes"] * c["stages"] * through_shared(c),
+            "dynamic shared memory of a block",
+        ),
+    )
+
+
+def validity_constraints(problem: Copy, device: Device) -> tuple[Rule, ...]:
+    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+
+    def staged(c: Columns) -> BoolArray:
+        through_shared: BoolArray = c.map("copy", lambda how: how == "cp.async", np.bool_)
+        return np.equal(c["stages"], 1) | through_shared
+
+    return (
+        Rule(
+            "stages",
+            ("copy", "stages"),
+            staged,
+            lambda v: f"{v['stages']} stages need cp.async: {v['copy']} has no round in flight",
+        ),
+        grid_rule(("blocks",), lambda c: c["blocks"]),
+        *device_rules(device),
+    )
+
+
+def pruning_rules(problem: Copy, device: Device) -> tuple[Rule, ...]:
+    """Rules that leave out schedules which a simpler one equals or beats."""
+    return (
+        Rule(
+            "block_bytes",
+            ("round_bytes", "rounds"),
+            lambda c: c["round_bytes"] * c["rounds"] <= MOST_BLOCK_BYTES,
+            lambda v: f"{v['rounds']} rounds of {v['round_bytes']} bytes are more than the {MOST_BLOCK_BYTES} that pay",
+        ),
+        Rule(
+            "rounds",
+            ("rounds", "blocks"),
+            lambda c: np.equal(c["rounds"], 1) | (c["blocks"] >= device.sm_count),
+            lambda v: f"{v['rounds']} rounds in a block leave some of the {device.sm_count} SMs without a block",
+        ),
+        Rule(
+            "order",
+            ("rounds", "order"),
+            lambda c: (c["rounds"] > 1) | c.map("order", lambda order: order == "block", np.bool_),
+            lambda v: "a block of one round has no order of rounds: leave it at block",
+        ),
+        Rule(
+            "stages_filled",
+            ("stages", "rounds"),
+            lambda c: c["stages"] <= c["rounds"],
+            lambda v: f"{v['stages']} stages are more than the {v['rounds']} rounds of a block",
+        ),
+        no_hint_rule("x_cache", "copy", "cp.async"),
+    )

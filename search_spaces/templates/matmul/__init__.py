@@ -1,0 +1,1 @@
+"""Matrix multiplication by CUDA cores, wmma, or ldmatrix and mma.sync."""

@@ -1,0 +1,1 @@
+"""A matrix times few vectors, as a lowering config."""

@@ -1,0 +1,1 @@
+"""Reductions and normalizations of rows and columns."""

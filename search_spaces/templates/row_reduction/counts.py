@@ -1,0 +1,80 @@
+"""What one row reduction asks of the machine: counts that follow from the plan, none of them a time."""
+
+from __future__ import annotations
+
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.data_movement import SECTOR_BYTES
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.row_reduction import RowProblem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.row_reduction.lowering import plan
+
+L2_SHARE = 0.5  # of L2 that rows read again can count on: others' rows and what is written pass through it too
+INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
+
+
+def counts(problem: RowProblem, schedule: Schedule, device: Device) -> CostCounts:
+    """The cost counts of a schedule that keeps the laws of ``problem``."""
+    p = plan(problem, schedule, device)
+    element = problem.input_dtype.bytes
+    warps = p.threads // device.warp_size
+    # A split row is finished by one block in `split`, or by each its part in a second launch; the counts below are an
+    # average block's, and of the last row's finish nothing is hidden.
+    writes = problem.normalizes
+    second_launch = schedule["finish"] == "second_launch"
+    alone = p.split > 1 and writes and not second_launch
+    elements = p.kept_tile * p.chunk
+    reads = 1 if p.keep != "reload" else len(p.state_words) + (1 if writes else 0)
+    passes = len(p.state_words) + (1 if writes else 0)
+    vectors = elements / p.vector / device.warp_size
+    load_sectors = _sector_bytes(problem, p.vector, element)
+
+    words = sum(p.state_words)
+    shuffles = p.states * words * 5.0 * warps
+    combined = p.combine_bytes / device.shared_bytes_per_cycle
+    kept = passes * elements * element / device.shared_bytes_per_cycle if p.keep == "shared" else 0.0
+    results = p.kept_tile / p.split
+    partial_bytes = 4.0 * p.state_words[0] * p.kept_tile if p.split > 1 else 0.0
+    stored = elements * problem.out_dtype.bytes if writes else results * problem.out_dtype.bytes
+    weights = (problem.has_weight + problem.has_bias) * p.chunk * element
+    # A peeled row's vectors are not aligned in weight and bias, which are read by element.
+    by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if p.peeled else 0.0
+    arithmetic = problem.flops_per_element * elements * INSTRUCTIONS_PER_FLOP / device.warp_size
+    return CostCounts(
+        blocks=p.blocks,
+        threads=p.threads,
+        shared_bytes=p.shared_bytes,
+        registers=p.registers,
+        unit="fma",
+        operand_dtype="f32",
+        flops=problem.flops_per_element * elements,
+        instructions=arithmetic + by_element + 4.0 * vectors * passes + shuffles + 4.0 * p.states * warps,
+        shared_wavefronts=2.0 * combined + 2.0 * kept + shuffles,
+        load_bytes=elements * element * reads * load_sectors + weights + partial_bytes,
+        store_bytes=float(stored + partial_bytes),
+        dram_bytes=_dram_bytes(problem, reads, p.blocks * partial_bytes * 2.0, device),
+        iterations=1 if p.keep != "reload" else p.steps * reads,
+        stages=1,
+        barriers_per_iteration=1 if p.combine_bytes or p.split > 1 else 0,
+        launches=2 if second_launch else 1,
+        alone_bytes=float(p.kept_tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
+    )
+
+
+def _sector_bytes(problem: RowProblem, vector: int, element: int) -> float:
+    """Bytes fetched for each byte used: lines that start off a sector touch one more."""
+    line = problem.contiguous * element
+    if line % SECTOR_BYTES == 0:
+        return 1.0
+    return 1.0 + min(1.0, SECTOR_BYTES / line)
+
+
+def _dram_bytes(problem: RowProblem, reads: int, partial_bytes: float, device: Device) -> float:
+    """Each operand once, and x again for every further read that L2 cannot serve."""
+    x = float(problem.rows * problem.columns * problem.input_dtype.bytes)
+    again = 0.0
+    # Rows in flight are those of the resident blocks: at least one row on each SM.
+    in_flight = min(x, float(problem.length * problem.input_dtype.bytes * device.sm_count))
+    if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
+        again = (reads - 1) * x
+    return problem.min_bytes + again + partial_bytes

@@ -1,0 +1,1 @@
+"""Transposes through registers or shared memory."""

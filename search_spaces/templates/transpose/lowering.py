@@ -1,0 +1,141 @@
+"""From a schedule to the constants of ``autosched/kernels/transpose.cuh``, its arguments and its launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from search_spaces.catalogue import KernelConfig
+from search_spaces.hardware.devices import Device
+from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.common.cache_hints import load_hint_member, store_hint_member
+from search_spaces.templates.common.raster import raster_group
+from search_spaces.templates.transpose.space import NONE, space, valid_space
+
+
+@dataclass(frozen=True)
+class TransposePlan:
+    """What follows from one schedule: the maps, the layout, the launch. Everything after the space reads this.
+
+    ``load_map`` deals the tile of x out to threads, ``store_map`` the tile of out (both with threads as subgroups);
+    there is no layout where the elements stay in registers, and the store map is then the load map transposed, with
+    the threads numbered as in the load map. ``load_piece`` and ``store_piece`` are the elements that one access of
+    shared memory moves.
+    """
+
+    problem: Transpose
+    schedule: Schedule
+    tile: tuple[int, int]
+    threads: int
+    layout: SharedLayout | None
+    load_map: WgMap
+    store_map: WgMap
+    load_piece: int
+    store_piece: int
+    registers: int
+    stage_bytes: int
+    shared_bytes: int
+
+    @property
+    def tiles(self) -> tuple[int, int, int]:
+        """Matrices, and tiles along the rows and the columns of x."""
+        p = self.problem
+        return p.batch, -(-p.rows // self.tile[0]), -(-p.columns // self.tile[1])
+
+    @property
+    def block_tiles(self) -> int:
+        return self.schedule.integer("block_tiles")
+
+    @property
+    def blocks(self) -> int:
+        batch, rows, columns = self.tiles
+        return -(-batch * rows * columns // self.block_tiles)
+
+
+@lru_cache(maxsize=4096)
+def plan(problem: Transpose, schedule: Schedule, device: Device) -> TransposePlan:
+    """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
+    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
+    rows, columns, threads = (schedule.integer(name) for name in ("tile_rows", "tile_columns", "threads"))
+    vector, block_rows = schedule.integer("load_vector"), schedule.integer("block_rows")
+    load_columns = schedule.integer("load_columns")
+    load_map = WgMap((threads // load_columns, load_columns), (block_rows, vector))
+    load_map.verify((rows, columns))
+    layout: SharedLayout | None = None
+    load_piece, store_piece = vector, block_rows
+    if schedule["layout"] == NONE:
+        store_map = load_map.transpose_input()
+    else:
+        store_columns, store_vector = schedule.integer("store_columns"), schedule.integer("store_vector")
+        store_map = WgMap((threads // store_columns, store_columns), (1, store_vector))
+        parsed = parse_layout(schedule.text("layout"), rows, columns)
+        if isinstance(parsed, str):
+            raise ValueError(parsed)
+        layout = parsed
+        load_piece = min(vector, layout.contiguity("cols")) if block_rows == 1 else block_rows
+        store_piece = min(store_vector, layout.contiguity("rows"))
+    store_map.verify((columns, rows))
+    return TransposePlan(
+        problem=problem,
+        schedule=schedule,
+        tile=(rows, columns),
+        threads=threads,
+        layout=layout,
+        load_map=load_map,
+        store_map=store_map,
+        load_piece=load_piece,
+        store_piece=store_piece,
+        registers=facts["registers"],
+        stage_bytes=facts["stage_bytes"],
+        shared_bytes=facts["shared_bytes"],
+    )
+
+
+def config(problem: Transpose, schedule: Schedule, device: Device) -> KernelConfig:
+    """Constants, arguments and launch of ``schedule``.
+
+    Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
+    """
+    valid_space(problem, device).validate(schedule)
+    p = plan(problem, schedule, device)
+    raster = schedule.text("raster")
+    constants = {
+        **{name: getattr(problem, name) for name in ("rows", "columns", "batch", "element_bytes")},
+        **{name: schedule.integer(name) for name in ("tile_rows", "tile_columns", "threads")},
+        **{name: schedule.integer(name) for name in ("load_vector", "load_columns", "block_rows")},
+        "load_piece": p.load_piece,
+        **{name: schedule.integer(name) for name in ("store_vector", "store_columns")},
+        "store_piece": p.store_piece,
+        **{name: schedule.integer(name) for name in ("block_tiles", "stages")},
+        "stage_bytes": p.stage_bytes,
+        "raster_group": raster_group(raster),
+    }
+    layout = p.layout or SharedLayout(p.tile)
+    members = (
+        f"using Word = {problem.word.c_name};",
+        f"using Layout = {layout.c_name};",
+        f"static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::{_route(p)};",
+        *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
+        f"static constexpr autosched::Raster raster_order = autosched::Raster::{raster.partition('_')[0]};",
+        load_hint_member("x_cache", schedule.text("x_cache")),
+        store_hint_member("out_cache", schedule.text("out_cache")),
+    )
+    return KernelConfig(
+        members=members,
+        arguments=problem.operands(),
+        call=("x", "out"),
+        blocks=p.blocks,
+        threads=p.threads,
+        min_blocks=schedule.integer("min_blocks"),
+        dynamic_shared_bytes=p.shared_bytes,
+    )
+
+
+def _route(p: TransposePlan) -> str:
+    """The name of the kernel's route."""
+    if p.layout is None:
+        return "registers"
+    return "cp_async" if p.schedule["copy"] == "cp.async" else "shared"

@@ -1,0 +1,320 @@
+"""The last phase of tuning: who is let in, who wins, and what the database says afterwards."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched import remeasurement
+from autosched.search import sampler
+from autosched.tuner import Tuner, TuneResult, simplicity
+from measurements.kernel import Kernel
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.record import Record
+from measurements.runners.base import Candidate, Entrant
+from measurements.store import Store
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.parameters import ordinal
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+
+H200 = device("h200")
+PROBLEM = Matmul(m=64, n=48, k=32)
+SPACE = Space("toy", (ordinal("x", tuple(range(40))),))
+
+
+def generate(problem: Problem, schedule: Schedule, device: object) -> Kernel:
+    return Kernel("k", f"{schedule['x']}", (), (), (1, 1, 1), (32, 1, 1), 0)
+
+
+def time_of(x: int) -> float:
+    return 1e-6 * (1 + x / 20)
+
+
+class Turns:
+    """Screens by ``screened``, and compares by ``true`` times with some noise that all entrants of a round share."""
+
+    name, provenance = "turns", Provenance.MEASURED
+
+    def __init__(
+        self,
+        true: Callable[[int], float],
+        screened: Callable[[int], float] = time_of,
+        *,
+        noise: float = 0.0,
+        fate: Callable[[int], Status] = lambda x: Status.OK,
+        library: float | None = 2e-6,
+        library_kills: bool = False,
+    ) -> None:
+        self.true, self.screened, self.noise, self.fate, self.library = true, screened, noise, fate, library
+        self.library_kills = library_kills
+        self.compared: list[list[int]] = []
+        self.rng = np.random.default_rng(0)
+
+    def describe(self) -> str:
+        return "backend turns"
+
+    def fingerprint(self) -> dict[str, str]:
+        return {"device": "h200", "cache": "cold"}
+
+    def close(self) -> None:
+        pass
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        for i, candidate in enumerate(candidates):
+            t = self.screened(candidate.schedule.integer("x"))
+            yield i, Measurement(Status.OK, self.provenance, timing=Timing(t, t, t, 9), error=0.1)
+
+    def compare(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        rounds: int = 20,
+        library: bool = True,
+        others: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> tuple[Entrant, ...]:
+        xs = [c.schedule.integer("x") for c in candidates]
+        self.compared.append(xs)
+        shared = 1 + 0.05 * self.rng.random(rounds)
+        entrants = []
+        fates = [self.fate(x) for x in xs]
+        down = Status.CRASHED in fates or (library and self.library_kills)
+        for x, fate in zip(xs, fates, strict=True):
+            if down or fate is not Status.OK:
+                entrants.append(Entrant(f"{x}", Status.CRASHED if down else fate, "on demand", ()))
+            else:
+                own = np.exp(self.noise * self.rng.standard_normal(rounds))
+                entrants.append(Entrant(f"{x}", Status.OK, "", tuple(self.true(x) * shared * own), 0.2, 1980.0))
+        if not library:
+            return tuple(entrants)
+        if down:
+            return (*entrants, Entrant("library", Status.CRASHED, "the worker died", ()))
+        if self.library is None:
+            return (*entrants, Entrant("library", Status.LAUNCH_ERROR, "there is none", ()))
+        return (*entrants, Entrant("library", Status.OK, "", tuple(self.library * shared)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "trials.db") as opened:
+        yield opened
+
+
+def tuned(store: Store, runner: Turns, trials: int = 40, complexity: Callable[[Schedule], float] | None = None):
+    parts = Tuner(
+        PROBLEM,
+        H200,
+        runner,
+        store,
+        sampler("random", SPACE, seed=1),
+        seed=1,
+        space_version="s",
+        generate=generate,
+        complexity=complexity or (lambda schedule: 0.0),
+    )
+    return parts.run(trials)
+
+
+def order(result: TuneResult) -> list[int]:
+    assert result.remeasured is not None
+    return [result.entrants[p.position].integer("x") for p in result.remeasured.standings]
+
+
+def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Store) -> None:
+    result = tuned(store, Turns(lambda x: 1e-6 * (1.3 - x / 20)))
+    assert sorted(order(result)) == list(range(remeasurement.MOST_ENTRANTS)), "the fastest of screening are let in"
+    assert order(result) == [5, 4, 3, 2, 1, 0]
+    assert result.best is not None and result.best.schedule["x"] == 5
+    assert store.best(PROBLEM, "h200") == result.best
+    assert (result.best.rank, result.best.measurement.clock_mhz) == (1, 1980.0)
+    assert result.remeasured is not None and result.remeasured.clear
+    ratio = result.remeasured.library
+    assert ratio is not None and ratio.median == pytest.approx(1.05 / 2)
+    assert len(result.trials) == 40, "re-measuring is no trial"
+    assert store.count() == 40 + remeasurement.MOST_ENTRANTS
+    assert [(summary.trials, summary.ok) for summary in store.problems()] == [(40, 40)]
+    assert tuned(store, Turns(time_of)).earlier == 40
+
+
+def test_what_is_far_behind_in_screening_is_not_let_in(store: Store) -> None:
+    result = tuned(store, Turns(time_of, lambda x: 1e-6 * 1.4**x))
+    assert order(result) == [0, 1]
+
+
+def test_of_those_as_fast_as_each_other_the_simpler_wins(store: Store) -> None:
+    simple = {3: 0.0}
+    result = tuned(store, Turns(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
+    assert order(result)[0] == 3
+    assert result.best is not None and result.best.schedule["x"] == 3
+
+
+def test_rounds_are_added_until_it_is_clear_or_a_limit_is_met(store: Store) -> None:
+    runner = Turns(lambda x: 1e-6 * (1 + 0.012 * x), noise=0.01)
+    result = tuned(store, runner)
+    assert result.remeasured is not None
+    assert remeasurement.ROUNDS < result.remeasured.rounds <= remeasurement.MOST_ROUNDS
+    assert len(runner.compared) == result.remeasured.rounds // remeasurement.ROUNDS
+    assert {len(p.seconds) for p in result.remeasured.standings} == {result.remeasured.rounds}
+    hopeless = remeasurement.remeasure(
+        Turns(lambda x: 1e-6 * (1 + 0.01 * x), noise=0.3), runner_candidates(3), [0.0] * 3
+    )
+    assert not hopeless.clear and hopeless.rounds == remeasurement.MOST_ROUNDS
+
+
+def runner_candidates(count: int) -> list[Candidate]:
+    schedules = [Schedule("toy", (("x", i),)) for i in range(count)]
+    return [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in schedules]
+
+
+def test_no_rounds_are_added_when_the_time_is_up() -> None:
+    candidates = [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in SPACE.sample(2, 0)]
+    same = Turns(lambda x: 1e-6, noise=0.2)
+    remeasured = remeasurement.remeasure(same, candidates, [0.0, 0.0], seconds=0.0)
+    assert (remeasured.rounds, remeasured.clear) == (remeasurement.ROUNDS, False)
+    assert remeasurement.remeasure(same, candidates, [0.0, 0.0]).rounds > remeasurement.ROUNDS
+
+
+def test_a_winner_that_is_wrong_on_other_inputs_is_out_of_the_database(store: Store) -> None:
+    result = tuned(store, Turns(time_of, fate=lambda x: Status.WRONG_RESULT if x == 0 else Status.OK))
+    assert order(result)[0] == 1
+    assert store.best(PROBLEM, "h200") == result.best and result.best is not None and result.best.schedule["x"] == 1
+    (wrong,) = [r for r in store.trials() if r.status is Status.WRONG_RESULT]
+    assert wrong.schedule["x"] == 0 and wrong.measurement.reason == "re-measured: on demand"
+
+
+def test_one_that_takes_the_process_down_does_not_take_the_final_down(store: Store) -> None:
+    result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 5 else Status.OK))
+    assert order(result) == [0, 1, 2, 3, 4]
+    assert result.remeasured is not None and len(result.remeasured.failed) == 1
+
+
+def test_the_fastest_that_takes_the_process_down_is_out_and_the_others_are_in(store: Store) -> None:
+    result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 0 else Status.OK))
+    assert order(result) == [1, 2, 3, 4, 5]
+    assert (
+        result.remeasured is not None and len(result.remeasured.failed) == 1 and result.remeasured.library is not None
+    )
+    assert result.best is not None and result.best.schedule["x"] == 1
+    assert [r.schedule["x"] for r in store.trials() if not r.ok] == [0]
+
+
+def test_a_time_limit_of_all_together_condemns_only_who_is_late_alone(store: Store) -> None:
+    class Late(Turns):
+        def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Entrant, ...]:
+            entrants = super().compare(candidates, **options)  # type: ignore[arg-type]
+            late = any(c.schedule["x"] == 2 for c in candidates)
+            return tuple(Entrant(a.label, Status.TIMEOUT, "not in time", ()) for a in entrants) if late else entrants
+
+    result = tuned(store, Late(time_of))
+    assert order(result) == [0, 1, 3, 4, 5]
+    assert [(r.schedule["x"], r.status) for r in store.trials() if not r.ok] == [(2, Status.TIMEOUT)]
+
+
+def test_a_library_that_takes_the_process_down_does_not_take_the_finalists_down(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library_kills=True))
+    assert order(result) == [0, 1, 2, 3, 4, 5]
+    assert result.remeasured is not None and not result.remeasured.failed and result.remeasured.library is None
+    assert result.remeasured.why_not == "in turns with the others it failed: the worker died"
+
+
+def test_if_none_can_be_compared_screening_stands(store: Store) -> None:
+    result = tuned(store, Turns(time_of, fate=lambda x: Status.TIMEOUT))
+    assert result.remeasured is not None and result.remeasured.standings == () and not result.remeasured.clear
+    assert result.best is not None and result.best.schedule["x"] == 0
+
+
+def test_without_a_library_it_says_why(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library=None))
+    assert result.remeasured is not None
+    assert (result.remeasured.library, result.remeasured.why_not) == (None, "there is none")
+
+
+def test_what_is_tried_later_must_beat_the_winner_and_goes_to_the_next_final(store: Store) -> None:
+    upside_down = Turns(lambda x: 1e-6 * (3.0 - x / 20))
+    first = tuned(store, upside_down, 20)
+    assert first.best is not None
+    second = tuned(store, upside_down, 20)
+    assert second.best is not None
+    assert first.best.schedule.integer("x") in upside_down.compared[-1], "the winner defends its place"
+    assert second.best == store.best(PROBLEM, "h200")
+
+
+def test_simplicity_counts_what_is_not_as_by_default() -> None:
+    space = Space("toy", (ordinal("x", (1, 2)), ordinal("y", (1, 2))))
+    of = simplicity(space)
+    assert [of(Schedule("toy", (("x", x), ("y", y)))) for x, y in ((1, 1), (1, 2), (2, 2))] == [0, 1, 2]
+
+
+class TestStore:
+    """How the database ranks finals."""
+
+    def add(self, store: Store, x: int, seconds: float, rank: int | None = None, digest: str | None = None) -> None:
+        timing = Timing(seconds, seconds, seconds, 9)
+        record = Record(
+            problem_key=PROBLEM.key(),
+            schedule=Schedule("toy", (("x", x),)),
+            device="h200",
+            fingerprint="{}",
+            space_version="s",
+            kernel_digest=digest or f"d{x}",
+            measurement=Measurement(Status.OK, Provenance.MEASURED, timing=timing),
+            toolchain="",
+            driver="",
+            autosched_version="0",
+            created=datetime.now(UTC),
+            sampler="random",
+            seed=0,
+            rank=rank,
+        )
+        assert store.append(record).rank == rank
+
+    def best(self, store: Store) -> tuple[int, float]:
+        record = store.best(PROBLEM, "h200")
+        assert record is not None and record.seconds is not None
+        return record.schedule.integer("x"), record.seconds
+
+    def test_the_winner_stands_before_faster_medians_of_before(self, store: Store) -> None:
+        self.add(store, 1, 1e-6)
+        self.add(store, 2, 2e-6)
+        self.add(store, 1, 3e-6, rank=2)
+        assert self.best(store) == (2, 2e-6), "without a winner, the newest time of a entrant"
+        self.add(store, 2, 2.5e-6, rank=1)
+        assert self.best(store) == (2, 2.5e-6)
+
+    def test_later_trials_may_beat_it(self, store: Store) -> None:
+        self.add(store, 1, 1e-6)
+        self.add(store, 2, 2e-6, rank=1)
+        self.add(store, 3, 2.1e-6)
+        assert self.best(store)[0] == 2
+        self.add(store, 4, 1.9e-6)
+        assert self.best(store)[0] == 4
+
+    def test_the_newest_final_counts(self, store: Store) -> None:
+        self.add(store, 1, 1e-6, rank=1)
+        self.add(store, 1, 3e-6, rank=2)
+        self.add(store, 2, 2e-6, rank=1)
+        assert self.best(store)[0] == 2
+
+    def test_a_win_with_an_older_kernel_is_none(self, store: Store) -> None:
+        self.add(store, 1, 1e-6)
+        self.add(store, 2, 2e-6, rank=1)
+        self.add(store, 2, 5e-6, digest="newer")
+        assert self.best(store)[0] == 1
+
+
+def test_warm_and_cold_times_do_not_mix(store: Store) -> None:
+    from autosched.tuner import _refuse_other_cache
+
+    tuned(store, Turns(time_of), 3)
+    _refuse_other_cache(store.name, store.trials(PROBLEM), warm=False)
+    with pytest.raises(ValueError, match="from a cold L2: leave --warm-cache out"):
+        _refuse_other_cache(store.name, store.trials(PROBLEM), warm=True)
+    estimated = [dataclasses.replace(r, measurement=dataclasses.replace(r.measurement, provenance=Provenance.ESTIMATED))
+                 for r in store.trials(PROBLEM)]  # fmt: skip
+    _refuse_other_cache(store.name, estimated, warm=True)

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.recorded_space import RecordedSpace
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import EmptySpace, Space
+
+SPACE = Space(
+    "toy",
+    (ordinal("x", (1, 2, 4, 8, 16)), ordinal("y", (1, 2, 4, 8, 16)), categorical("letter", ("a", "b", "c"))),
+    (),
+    (Rule("order", ("x", "y"), lambda c: c["x"] <= c["y"], lambda v: f"{v['x']} is more than {v['y']}"),),
+)
+LISTED = SPACE.sample(12, 3)
+SUBSET = RecordedSpace(SPACE, LISTED)
+ALL = SPACE.sample(SPACE.count(), 0)
+
+
+def test_it_holds_the_listed_schedules_each_once_and_no_other() -> None:
+    assert SUBSET.count() == 12
+    assert set(SUBSET.sample(100, 1)) == set(LISTED)
+    assert len(SUBSET.sample(100, 1)) == 12
+    assert SUBSET.schedules(SUBSET.unrank(range(12))) == LISTED
+    assert [s in LISTED for s in ALL] == SUBSET.allowed(SUBSET.columns(ALL)).tolist()
+    assert RecordedSpace(SPACE, [*LISTED, *LISTED]).count() == 12
+
+
+def test_a_longer_sample_begins_with_the_shorter_one() -> None:
+    assert SUBSET.sample(9, 5)[:4] == SUBSET.sample(4, 5)
+    assert SUBSET.sample(9, 5) != SUBSET.sample(9, 6)
+
+
+def test_it_is_the_same_space_to_a_database() -> None:
+    assert SUBSET.fingerprint == SPACE.fingerprint
+    assert SUBSET.encoded_names == SPACE.encoded_names
+
+
+def test_moves_stay_in_the_list_and_move() -> None:
+    rng = np.random.default_rng(0)
+    for moved in (SUBSET.mutate(LISTED, rng), SUBSET.crossover(LISTED, LISTED[::-1], rng)):
+        assert len(moved) == 12
+        assert set(moved) <= set(LISTED)
+    assert all(a != b for a, b in zip(SUBSET.mutate(LISTED, rng), LISTED, strict=True))
+
+
+def test_neighbours_are_the_others_nearest_first() -> None:
+    def distance(schedule: Schedule) -> int:
+        return sum(a != b for a, b in zip(schedule.items, LISTED[0].items, strict=True))
+
+    found = SUBSET.neighbours(LISTED[0])
+    assert set(found) == set(LISTED[1:])
+    assert [distance(s) for s in found] == sorted(distance(s) for s in found)
+    assert SUBSET.neighbours(LISTED[0], 3) == found[:3]
+
+
+def test_a_list_of_one_has_nowhere_to_go() -> None:
+    alone = RecordedSpace(SPACE, LISTED[:1])
+    assert alone.mutate(LISTED[:1], np.random.default_rng(0)) == LISTED[:1]
+    assert alone.neighbours(LISTED[0]) == []
+
+
+def test_what_the_space_does_not_have_or_allow_is_left_out() -> None:
+    illegal = LISTED[0].replace(x=16, y=1)
+    unknown = LISTED[0].replace(letter="z")
+    foreign = Schedule("other", LISTED[0].items)
+    assert RecordedSpace(SPACE, [illegal, unknown, foreign, LISTED[1]]).sample(9, 0) == [LISTED[1]]
+    with pytest.raises(EmptySpace, match="none of the 3 listed"):
+        RecordedSpace(SPACE, [illegal, unknown, foreign])
+
+
+def test_bad_arguments_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="cannot draw -1"):
+        SUBSET.sample(-1, 0)
+    with pytest.raises(ValueError, match="ranks"):
+        SUBSET.unrank([12])
+    with pytest.raises(ValueError, match="rate"):
+        SUBSET.mutate(LISTED, rng, 0.0)
+    with pytest.raises(ValueError, match="parents"):
+        SUBSET.crossover(LISTED, LISTED[1:], rng)

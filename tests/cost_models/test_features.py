@@ -54,7 +54,7 @@ def test_a_table_holds_what_the_names_say() -> None:
     assert table["schedule.layout_a=swizzle(3,3,3)"].tolist() == [1, 1, 0, 1]
     assert table["schedule.raster=grouped_8"].tolist() == [1, 1, 0, 1]
     assert (table["attribute.threads"] == np.float32(np.log2(257))).all()
-    work = family("matmul").work
+    work = family("matmul").counts
     expected = [np.log2(predict(work(PROBLEM, s, H200), H200)) for s in SCHEDULES]
     assert table["model.seconds"].tolist() == pytest.approx(expected, rel=1e-6)
     assert (table["model.over_roofline"] > 0).all()

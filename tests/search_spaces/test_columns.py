@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces import columns as columns_module
+from search_spaces.spaces import columns as columns_module
 from search_spaces.spaces.columns import Columns
 
 WORDS = ("identity", "pad(8,1)", "transpose")

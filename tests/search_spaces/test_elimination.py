@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces import elimination
 from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces import elimination
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.constraints import Constraints
 from search_spaces.spaces.elimination import TooTightlyTied, eliminate

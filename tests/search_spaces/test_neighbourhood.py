@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces import moves
 from search_spaces.arrays import IntArray
+from search_spaces.spaces import neighbourhood
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.parameters import Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
@@ -88,8 +88,8 @@ def test_neighbours_are_exactly_those_that_the_rules_allow() -> None:
 
 
 def test_moves_in_two_tied_parameters_are_left_out_where_single_moves_are_many() -> None:
-    found = tiles(ways=moves.FEW_NEIGHBOURS + 1).neighbours(schedule(16, 32, "layout 0"))
-    assert len(found) == 4 + moves.FEW_NEIGHBOURS
+    found = tiles(ways=neighbourhood.FEW_NEIGHBOURS + 1).neighbours(schedule(16, 32, "layout 0"))
+    assert len(found) == 4 + neighbourhood.FEW_NEIGHBOURS
     assert all(len(differing(schedule(16, 32, "layout 0"), near)) == 1 for near in found)
 
 
@@ -176,7 +176,7 @@ def test_legality_is_asked_for_whole_columns() -> None:
 
     space = Space("s", [ordinal("m", (16, 32, 64, 128))], [], [Rule("r", ("m",), allows, lambda v: "")])
     space.mutate(space.sample(3, seed=0) * 40, np.random.default_rng(0))
-    assert len(asked) < 10 and max(asked) >= 120 * moves.TRIES
+    assert len(asked) < 10 and max(asked) >= 120 * neighbourhood.TRIES
 
 
 def test_proposals_keep_to_the_domain() -> None:
@@ -187,6 +187,6 @@ def test_proposals_keep_to_the_domain() -> None:
         return np.zeros(len(codes), dtype=bool)
 
     parameters = tiles().parameters
-    moves.mutate(parameters, np.zeros((5, 3), dtype=np.int64), np.random.default_rng(0), 0.5, legal)
+    neighbourhood.mutate(parameters, np.zeros((5, 3), dtype=np.int64), np.random.default_rng(0), 0.5, legal)
     codes = np.concatenate(seen)
     assert codes.min() >= 0 and all(codes[:, i].max() < len(p.values) for i, p in enumerate(parameters))

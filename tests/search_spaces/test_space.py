@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces import constraints, elimination, planning
 from search_spaces.arrays import IntArray
+from search_spaces.spaces import constraints, elimination, planning
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule

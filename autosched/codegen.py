@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 
-from measurements.kernel import Kernel
 from search_spaces.catalogue import KernelConfig, family
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Operand, Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
 
 
 @cache

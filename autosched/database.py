@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched import codegen
-from measurements.kernel import Kernel
 from measurements.measurement import Provenance
 from measurements.record import Record
 from measurements.store import Store
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
+from search_spaces.templates.kernel import Kernel
 
 if TYPE_CHECKING:
     from autosched.runtime import LoadedKernel

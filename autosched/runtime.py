@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from measurements.kernel import Kernel
 from measurements.record import Record
 from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Kernel
 
 ALIGNMENT = 16  # bytes: the widest access of any kernel; what cupy and torch allocate starts at multiples of 256
 

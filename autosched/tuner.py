@@ -26,7 +26,6 @@ from autosched.search.prior import AnalyticPrior
 from autosched.verify import verify_one
 from autosched.version import VERSION
 from measurements.emulator import HostCompilerMissing, HostFailure, check_host
-from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record, canonical_json
 from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
@@ -36,6 +35,7 @@ from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.recorded_space import RecordedSpace
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.kernel import Kernel
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
 BATCH_PER_GPU = 8  # at least: the last ones of a batch leave the other GPUs waiting

@@ -16,11 +16,11 @@ from typing import Any, Self
 
 from measurements.compile_cache import CompileCache, Compiled
 from measurements.foreign_text import harmless, one_line
-from measurements.kernel import Kernel
 from measurements.measurement import Resources, Status
 from measurements.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
 from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
 from search_spaces.hardware.devices import Device, occupancy
+from search_spaces.templates.kernel import Kernel
 
 __all__ = [
     "CompileCache",

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measurements.cache_folder import cache_root, check_writable, make_folder
-from measurements.kernel import Kernel
 from measurements.measurement import Resources
+from search_spaces.templates.kernel import Kernel
 
 _FORMAT = 1
 

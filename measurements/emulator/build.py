@@ -34,7 +34,7 @@ from measurements.emulator.host import (
     probe,
 )
 from measurements.foreign_text import harmless
-from measurements.kernel import Kernel, headers_digest
+from search_spaces.templates.kernel import Kernel, headers_digest
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE / "runtime"

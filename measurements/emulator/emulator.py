@@ -25,8 +25,8 @@ from measurements.emulator.build import CompiledKernel, KernelCompileError, comp
 from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.foreign_text import harmless, one_line
-from measurements.kernel import Kernel
 from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Kernel
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)

@@ -8,11 +8,11 @@ from typing import Protocol, runtime_checkable
 
 from measurements.compile import CompileFailure, over_limits
 from measurements.compile_cache import Compiled
-from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from autosched.backends import BackendError, Estimate, choose
 from benchmarks import simulated_gpu
 from cost_models.analytic import predict
 from measurements.compile import NvrtcMissing
-from measurements.kernel import Kernel
 from measurements.measurement import Provenance, Resources
 from measurements.runners.base import Candidate
 from measurements.runners.cuda import CudaRunner
 from search_spaces.catalogue import family
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.kernel import Kernel
 
 H200, A100 = device("h200"), device("a100")
 NO_GPU = "no NVIDIA driver is installed"

@@ -11,7 +11,6 @@ from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 from autosched.search import sampler
 from autosched.tuner import Tuner
 from measurements.compile import CompileCache, CompilePool
-from measurements.kernel import Kernel
 from measurements.measurement import Status
 from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.runners.cuda import CudaOptions, CudaRunner
@@ -23,6 +22,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.kernel import Kernel
 
 try:
     toolchain_version()

@@ -11,7 +11,6 @@ import pytest
 from autosched import remeasurement
 from autosched.search import sampler
 from autosched.tuner import Tuner, TuneResult, simplicity
-from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.runners.base import Candidate, Entrant
@@ -22,6 +21,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.kernel import Kernel
 
 H200 = device("h200")
 PROBLEM = Matmul(m=64, n=48, k=32)

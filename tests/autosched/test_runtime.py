@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from autosched.runtime import LoadedKernel, _check_apart, split_outputs
-from measurements.kernel import Kernel
 from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.kernel import Kernel
 
 
 def view(start: int, size: int) -> SimpleNamespace:

@@ -17,7 +17,6 @@ from autosched.search import Sampler, sampler
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.tuner import Observer, Progress, Start, Tuner, TuneResult
 from measurements.emulator import HostFailure
-from measurements.kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.store import Store, StoreError
@@ -28,6 +27,7 @@ from search_spaces.spaces.parameters import categorical, ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.kernel import Kernel
 
 H200, A100 = device("h200"), device("a100")
 PROBLEM = Matmul(m=64, n=48, k=32)

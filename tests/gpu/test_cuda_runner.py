@@ -6,7 +6,6 @@ import pytest
 
 from autosched import codegen
 from measurements.compile import CompileCache, CompilePool
-from measurements.kernel import Kernel
 from measurements.measurement import Status
 from measurements.runners.base import Candidate
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_device
@@ -21,6 +20,7 @@ from search_spaces.operators.problem import Operand
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
 
 pytestmark = pytest.mark.gpu
 

@@ -37,8 +37,8 @@ from measurements.timing import StopRule
 from measurements.worker import serve
 
 if TYPE_CHECKING:  # the worker itself starts without numpy: tests replace it hundreds of times
-    from measurements.kernel import Kernel
     from search_spaces.operators.problem import Problem
+    from search_spaces.templates.kernel import Kernel
 
 MODULE = "faults"
 HERE = str(Path(__file__).parent)  # the worker finds this module on its path
@@ -54,7 +54,7 @@ _ANSWERS = {
 
 def fault_kernel(name: str, problem: Problem) -> Kernel:
     """A kernel that compiles in a few milliseconds and bears ``name``, which says what the worker does with it."""
-    from measurements.kernel import Kernel
+    from search_spaces.templates.kernel import Kernel
 
     source = f'extern "C" __global__ void {name}() {{}}\n'
     return Kernel(name, source, (), problem.operands(), (1, 1, 1), (32, 1, 1), 0)

@@ -22,10 +22,10 @@ from measurements.compile import (
     over_limits,
     parse_resources,
 )
-from measurements.kernel import Kernel
 from measurements.measurement import Resources, Status
 from measurements.nvrtc import toolchain_version
 from search_spaces.hardware.devices import device
+from search_spaces.templates.kernel import Kernel
 
 ROOT = str(Path(measurements.compile.__file__).resolve().parent.parent)
 

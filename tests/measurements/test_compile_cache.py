@@ -10,8 +10,8 @@ import pytest
 
 import measurements.compile_cache
 from measurements.compile_cache import CompileCache, default_folder
-from measurements.kernel import Kernel
 from measurements.measurement import Resources
+from search_spaces.templates.kernel import Kernel
 
 ROOT = str(Path(measurements.compile_cache.__file__).resolve().parent.parent)
 RESOURCES = Resources(32, 4, 8, 16, 1024, 2048)

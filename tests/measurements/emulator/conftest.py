@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from measurements.emulator import Emulation, emulate
-from measurements.kernel import Kernel
 from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Kernel
 
 KERNELS = Path(__file__).parent / "kernels"
 INCLUDE = Path(__file__).parents[3] / "autosched" / "include"

@@ -25,9 +25,9 @@ from measurements.emulator import (
     host_compiler,
 )
 from measurements.emulator.build import compile_kernel, runner
-from measurements.kernel import Kernel
 from search_spaces.hardware.dtypes import F32
 from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Kernel
 
 Run = Callable[..., Emulation]
 
@@ -265,7 +265,7 @@ def test_runner_dies_with_its_parent(kernel_of: Callable[..., Kernel], tmp_path:
     script = tmp_path / "parent.py"
     base = kernel_of('extern "C" __global__ void kernel() { while (true) {} }', ())
     script.write_text(
-        "from measurements.kernel import Kernel\n"
+        "from search_spaces.templates.kernel import Kernel\n"
         "from measurements.emulator import emulate\n"
         f"emulate(Kernel('kernel', {base.source!r}, {base.include_dirs!r}, (), (1, 1, 1), (1, 1, 1), 0), {{}})\n"
     )

@@ -15,9 +15,9 @@ import pytest
 from measurements.emulator import Emulation, HostFailure, cache_folder, check_host, emulate, host_compiler
 from measurements.emulator import emulator as emulator_module
 from measurements.emulator.build import compile_kernel, runner
-from measurements.kernel import Kernel
 from search_spaces.hardware.dtypes import F32
 from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Kernel
 
 Run = Callable[..., Emulation]
 Compiler = Callable[[str], Path]

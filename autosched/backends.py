@@ -16,11 +16,12 @@ from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_count, cuda_device
 from measurements.runners.estimate import EstimateRunner
 from measurements.runners.replay import ReplayRunner
-from search_spaces.catalogue import family
+from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
 
 BACKENDS = ("auto", "cuda", "estimate", "replay")
 DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
@@ -46,6 +47,7 @@ class Backend:
     device: Device
     line: str
     pool: CompilePool | None
+    templates: TemplateSet
     schedules: tuple[Schedule, ...] | None = None
     headline: str = ""
     gpus: int = 0
@@ -70,6 +72,7 @@ def choose(
     workers: int | None = None,
     warm_cache: bool = False,
     gpus: Gpus | None = None,
+    templates: TemplateSet | None = None,
 ) -> Backend:
     """The backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
 
@@ -77,8 +80,8 @@ def choose(
     recorded on the device with today's space, and else estimates; for h200 where no device is named. A device is never
     replaced by a similar one. ``workers`` compilers, by default one per core. ``warm_cache`` times with operands in the
     L2, which only measuring can. ``gpus`` measure, all of one kind: by default GPU 0 alone, because the others of a
-    shared machine may be somebody's. Raises ValueError (BackendError, UnknownDevice, RecordingError) for what cannot be
-    used; no process is started then.
+    shared machine may be somebody's. ``templates`` are to be searched, by default all that can compute ``problem``.
+    Raises ValueError (BackendError, UnknownDevice, RecordingError) for what cannot be used; no process is started then.
     """
     if backend not in BACKENDS:
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
@@ -105,27 +108,29 @@ def choose(
     if gpus is not None and gpu is None:
         raise BackendError(f"gpus are for measuring on them ({no_gpu}): leave --gpus out")
     if backend == "replay" or (backend == "auto" and gpu is None):
-        replaying, why_not = _replay(problem, wanted or device_row(DEFAULT_DEVICE), no_gpu)
+        replaying, why_not = _replay(problem, wanted or device_row(DEFAULT_DEVICE), no_gpu, templates)
         if replaying is not None:
             return replaying
         if backend == "replay":
             raise BackendError(f"there is nothing to replay: {why_not}; use --backend estimate to go on without it")
         no_gpu = f"{no_gpu}; {why_not}"
+    wanted = gpu or wanted or device_row(DEFAULT_DEVICE)
+    if templates is None:
+        templates = templates_for(problem, wanted) if problem is not None else TemplateSet(())
     try:
         pool = CompilePool(workers=workers)
     except NvrtcMissing as error:
         raise BackendError(str(error)) from error
     runner: Runner
     if gpu is not None:
-        runner, wanted = CudaRunner(gpu, pool, gpus=used, options=CudaOptions(warm_cache=warm_cache)), gpu
+        runner = CudaRunner(gpu, pool, gpus=used, options=CudaOptions(warm_cache=warm_cache))
         headline = f"times are MEASURED on {'the GPU' if len(used) == 1 else f'{len(used)} GPUs'} of this machine"
     else:
-        wanted = wanted or device_row(DEFAULT_DEVICE)
         model = f"the analytic model of autosched {VERSION}"
-        runner = EstimateRunner(wanted, pool, Estimate(wanted), model=model, why=no_gpu)
+        runner = EstimateRunner(wanted, pool, Estimate(wanted, templates), model=model, why=no_gpu)
         headline = f"times are ESTIMATED: {_short(no_gpu)}"
     measuring = len(used) if gpu is not None else 0
-    return Backend(runner.name, runner, wanted, runner.describe(), pool, headline=headline, gpus=measuring)
+    return Backend(runner.name, runner, wanted, runner.describe(), pool, templates, headline=headline, gpus=measuring)
 
 
 def _short(why: str) -> str:
@@ -162,7 +167,9 @@ def _gpus(wanted: Gpus | None) -> tuple[tuple[int, ...], Device | None, str]:
     return used, first, ""
 
 
-def _replay(problem: Problem | None, device: Device, why: str) -> tuple[Backend | None, str]:
+def _replay(
+    problem: Problem | None, device: Device, why: str, templates: TemplateSet | None
+) -> tuple[Backend | None, str]:
     """A backend over the recording of ``problem`` on ``device``, or one line on why there is none."""
     if problem is None:
         return None, "no problem was named"
@@ -172,12 +179,13 @@ def _replay(problem: Problem | None, device: Device, why: str) -> tuple[Backend 
         raise BackendError(f"{error}; replace or delete that file, or use --backend estimate") from error
     if found is None:
         return None, f"this problem was not recorded on {device.name}"
-    if found.space_version != family(problem.family).space(problem, device).fingerprint:
+    templates = templates or templates_for(problem, device)
+    if found.space_version != templates.space(problem, device).fingerprint:
         version = found.autosched_version
         return None, f"it was recorded on {device.name} with the space of autosched {version}, which is another one now"
     runner = ReplayRunner(found, why=why)
     headline = f"times are REPLAYED: {_short(why)}"
-    return Backend(runner.name, runner, device, runner.describe(), None, runner.schedules, headline), ""
+    return Backend(runner.name, runner, device, runner.describe(), None, templates, runner.schedules, headline), ""
 
 
 def _wanted(device: str | Device | None, gpu: Device | None) -> Device | None:
@@ -195,11 +203,16 @@ def _wanted(device: str | Device | None, gpu: Device | None) -> Device | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of a compiled candidate on ``device``, by the analytic model."""
+    """Seconds of a compiled candidate of one of ``templates`` on ``device``, by the analytic model."""
 
     device: Device
+    templates: TemplateSet
 
     def __call__(self, candidate: Candidate, resources: Resources) -> float:
-        work = family(candidate.problem.family).counts(candidate.problem, candidate.schedule, self.device)
+        """Raises ValueError where the template has no cost counts."""
+        template, problem = self.templates.of(candidate.schedule), candidate.problem
+        if template.counts is None:
+            raise ValueError(f"the kernel template {template.name} says nothing of its costs: measure it")
+        counts = template.counts(problem, template.config(problem, candidate.schedule, self.device), self.device)
         spilled = resources.spill_store_bytes + resources.spill_load_bytes
-        return predict(work, self.device, registers=resources.registers, spill_bytes=spilled)
+        return predict(counts, self.device, registers=resources.registers, spill_bytes=spilled)

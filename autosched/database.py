@@ -6,10 +6,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autosched import codegen
 from measurements.measurement import Provenance
 from measurements.record import Record
 from measurements.store import Store
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
@@ -91,7 +91,7 @@ class Database:
 def current_kernel(problem: Problem, record: Record, device: Device) -> Kernel:
     """The kernel of a record as the code of today generates it. Warns StaleSchedule, raises NoSchedule."""
     try:
-        kernel = codegen.generate(problem, record.schedule, device)
+        kernel = template(record.schedule.template).kernel(problem, record.schedule, device)
     except ValueError as error:
         raise NoSchedule(f"the best schedule is of an older version ({error}): tune the problem again") from error
     if kernel.digest != record.kernel_digest:

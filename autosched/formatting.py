@@ -90,11 +90,11 @@ def size(number_of_bytes: int) -> str:
 def one_line(problem: Problem) -> str:
     """``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``: what is required, types, what is not default."""
     shown = problem.to_json()
-    return f"{problem.family} " + " ".join(f"{name}={shown[name]}" for name in telling_fields([problem]))
+    return f"{problem.operator} " + " ".join(f"{name}={shown[name]}" for name in telling_fields([problem]))
 
 
 def telling_fields(problems: Sequence[Problem]) -> list[str]:
-    """Fields that say which of ``problems`` (of one family) is meant: those without a default, types, and those where
+    """Fields that say which of ``problems`` (of one operator) is meant: those without a default, types, and those where
     one of the problems is not as by default."""
     return [f.name for f in dataclasses.fields(problems[0]) if _tells(f, {getattr(p, f.name) for p in problems})]
 

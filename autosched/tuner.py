@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from autosched import backends, codegen, remeasurement
+from autosched import backends, remeasurement
 from autosched.search import Sampler, check
 from autosched.search import sampler as make_sampler
 from autosched.search.prior import AnalyticPrior
@@ -29,13 +29,13 @@ from measurements.emulator import HostCompilerMissing, HostFailure, check_host
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record, canonical_json
 from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
-from search_spaces.catalogue import family
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.recorded_space import RecordedSpace
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import TemplateSet
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
 BATCH_PER_GPU = 8  # at least: the last ones of a batch leave the other GPUs waiting
@@ -169,6 +169,7 @@ def tune(
     warm_cache: bool = False,
     gpus: backends.Gpus | None = None,
     progress: Observer | None = None,
+    templates: TemplateSet | None = None,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
 
@@ -177,6 +178,7 @@ def tune(
     called best, on backends that do not run kernels. On a GPU the fastest are timed in turns at the end, which decides.
     ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by default GPU 0 alone:
     numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything kept.
+    ``templates`` are the kernel templates to search, by default every one that can compute the problem.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)
@@ -186,9 +188,11 @@ def tune(
         raise ValueError(f"progress must be an object with methods started and trial, or None, not {progress!r}")
     from measurements.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
-    with backends.choose(backend, device, problem=problem, workers=workers, warm_cache=warm_cache, gpus=gpus) as chosen:
+    with backends.choose(
+        backend, device, problem=problem, workers=workers, warm_cache=warm_cache, gpus=gpus, templates=templates
+    ) as chosen:
         _refuse_too_large(problem, chosen.device)
-        space = family(problem.family).space(problem, chosen.device)
+        space = chosen.templates.space(problem, chosen.device)
         if chosen.schedules is not None:
             space = RecordedSpace(space, chosen.schedules)
         space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
@@ -208,8 +212,10 @@ def tune(
                 chosen.device,
                 chosen.runner,
                 store,
-                make_sampler(sampler, space, seed=seed, prior=AnalyticPrior(problem, chosen.device)),
+                make_sampler(sampler, space, seed=seed, prior=AnalyticPrior(chosen.templates, problem, chosen.device)),
                 seed=seed,
+                generate=chosen.templates.kernel,
+                versions={t.name: t.version for t in chosen.templates},
                 space_version=space.fingerprint,
                 verifier=verifier,
                 complexity=simplicity(space),
@@ -223,7 +229,8 @@ def tune(
 class Tuner:
     """The loop itself, over parts that are handed in. It closes none of them.
 
-    ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve. ``verifier`` judges each new
+    ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` are those of the
+    kernel templates by name. ``verifier`` judges each new
     best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
     between entrants that are as fast as each other.
     """
@@ -238,7 +245,8 @@ class Tuner:
         *,
         seed: int,
         space_version: str,
-        generate: Generate = codegen.generate,
+        generate: Generate,
+        versions: Mapping[str, str] | None = None,
         verifier: Verifier | None = None,
         complexity: Complexity = lambda schedule: 0.0,
         lines: Sequence[str] = (),
@@ -253,6 +261,7 @@ class Tuner:
         self._seed = seed
         self._space_version = space_version
         self._generate = generate
+        self._versions = dict(versions or {})
         self._verifier = verifier
         self._complexity = complexity
         self._lines = tuple(lines)
@@ -468,6 +477,7 @@ class Tuner:
             schedule=schedule,
             device=self._device.name,
             fingerprint=canonical_json(self._fingerprint),
+            template_version=self._versions.get(schedule.template, ""),
             space_version=self._space_version,
             kernel_digest=digest,
             measurement=measurement,
@@ -515,7 +525,7 @@ def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:
         return None, f"new bests are not proven: {error}"
     except HostFailure as error:
         raise ValueError(f"new bests cannot be proven here: {error}; or give --no-verify") from error
-    return lambda problem, schedule: verify_one(problem, schedule, chosen.device), ""
+    return lambda problem, schedule: verify_one(chosen.templates.of(schedule), problem, schedule, chosen.device), ""
 
 
 def simplicity(space: Space) -> Complexity:

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.codegen import generate
 from measurements.compile import usable_cores
 from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
 from measurements.verification import check
 from search_spaces.arrays import FloatArray
-from search_spaces.catalogue import family
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Array, Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 # A problem up to these sizes is emulated as it is, a larger one is cut to a few tiles.
 EMULATED_FLOPS = 2.0 * 256**3
@@ -62,30 +61,41 @@ class Verification:
         return self.emulation.compile_seconds + self.emulation.run_seconds
 
 
-def emulated_problem(problem: Problem, schedule: Schedule) -> Problem:
+def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Schedule) -> Problem:
     """``problem`` if it is small, else cut to a few tiles of ``schedule`` with the same remainders."""
     small = problem.flops <= EMULATED_FLOPS and problem.min_bytes <= EMULATED_BYTES
-    return problem if small else family(problem.family).proxy(problem, schedule)
+    if small or template.proxy is None:
+        return problem
+    cut: Problem = template.proxy(problem, schedule)
+    return cut
 
 
 def verify_one(
-    problem: Problem, schedule: Schedule, device: Device, *, seed: int = 0, time_limit: float = TIME_LIMIT
+    template: KernelTemplate,
+    problem: Problem,
+    schedule: Schedule,
+    device: Device,
+    *,
+    seed: int = 0,
+    time_limit: float = TIME_LIMIT,
 ) -> Verification:
-    """Emulate one schedule on inputs drawn from ``seed``.
+    """Emulate one schedule of ``template`` on inputs drawn from ``seed``.
 
-    Raises ValueError if the schedule breaks a law, HostFailure where this machine cannot emulate.
+    Raises ValueError if the schedule breaks a validity constraint, HostFailure where this machine cannot emulate.
     """
-    generate(problem, schedule, device)  # asks the laws; what is cut by a schedule that breaks one means nothing
-    small = emulated_problem(problem, schedule)
+    template.config(problem, schedule, device)  # validates: what an invalid schedule cuts means nothing
+    small = emulated_problem(template, problem, schedule)
     try:
-        return _verified(small, schedule, device, seed, time_limit)
+        return _verified(template, small, schedule, device, seed, time_limit)
     except MemoryError as error:
         raise HostFailure("there is not enough memory to verify: free some, or raise the limit (ulimit -v)") from error
 
 
-def _verified(small: Problem, schedule: Schedule, device: Device, seed: int, time_limit: float) -> Verification:
+def _verified(
+    template: KernelTemplate, small: Problem, schedule: Schedule, device: Device, seed: int, time_limit: float
+) -> Verification:
     inputs = small.random_inputs(seed)
-    run = emulate(generate(small, schedule, device), inputs, time_limit=time_limit)
+    run = emulate(template.kernel(small, schedule, device), inputs, time_limit=time_limit)
     if run.status not in ("ok", "findings"):
         return Verification(small, schedule, run.status, run.reason, None, None, run)
     reference = small.reference(inputs)
@@ -98,6 +108,7 @@ def _verified(small: Problem, schedule: Schedule, device: Device, seed: int, tim
 
 
 def verify(
+    templates: TemplateSet,
     problem: Problem,
     schedules: Sequence[Schedule],
     device: Device,
@@ -108,7 +119,9 @@ def verify(
 ) -> Iterator[Verification]:
     """``verify_one`` for each schedule, ``workers`` at a time (default: one per usable core), in their order."""
     with ThreadPoolExecutor(workers or usable_cores()) as pool:
-        yield from pool.map(lambda s: verify_one(problem, s, device, seed=seed, time_limit=time_limit), schedules)
+        yield from pool.map(
+            lambda s: verify_one(templates.of(s), problem, s, device, seed=seed, time_limit=time_limit), schedules
+        )
 
 
 def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]) -> float:

@@ -19,10 +19,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from autosched.codegen import generate
 from measurements.emulator import EmulationJob, emulate, emulate_many, host_compiler
 from measurements.emulator.build import runner
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
@@ -40,11 +39,11 @@ PROBLEMS = (
 
 
 def sample(problem: Matmul, count: int, seed: int) -> list[Schedule]:
-    return family("matmul").space(problem, H200).sample(count, seed)
+    return template("matmul").space(problem, H200).sample(count, seed)
 
 
 def job(problem: Matmul, schedule: Schedule, check: bool = True) -> EmulationJob:
-    return EmulationJob(generate(problem, schedule, H200), problem.random_inputs(0), check=check)
+    return EmulationJob(template("matmul").kernel(problem, schedule, H200), problem.random_inputs(0), check=check)
 
 
 def tensor_core_candidate() -> dict[str, Any]:

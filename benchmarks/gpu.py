@@ -42,7 +42,6 @@ from typing import Any
 
 import numpy as np
 
-from autosched import codegen
 from autosched.search import Sampler
 from autosched.search.evolution import EvolutionSampler, boosted_trees
 from autosched.search.prior import AnalyticPrior
@@ -62,7 +61,7 @@ from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, c
 from measurements.runners.cuda_library import OTHERS
 from measurements.timing import Ratio, verdict
 from measurements.worker import Worker, WorkerDied, WorkerTimeout
-from search_spaces.catalogue import family
+from search_spaces.catalogue import problem_from_json, template, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -70,6 +69,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
@@ -117,6 +117,10 @@ class Plan:
     parts: tuple[str, ...] = PARTS
 
 
+def _generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+    return template(schedule.template).kernel(problem, schedule, device)
+
+
 class Benchmark:
     """One run. ``runner`` measures; ``generate`` makes kernels."""
 
@@ -126,7 +130,7 @@ class Benchmark:
         device: Device,
         runner: CudaRunner,
         *,
-        generate: Generate = codegen.generate,
+        generate: Generate = _generate,
     ) -> None:
         self.plan, self.device, self.runner = plan, device, runner
         self._generate = generate
@@ -188,7 +192,7 @@ class Benchmark:
         shapes: list[tuple[str, Problem]] = []
         for name, problem in others():
             if isinstance(problem, str):
-                self._leave_out(f"the family {name}: {problem}")
+                self._leave_out(f"the operator {name}: {problem}")
             else:
                 shapes.append((name, problem))
         self._shapes(shapes, self._end, OTHER_ARMS)
@@ -232,7 +236,12 @@ class Benchmark:
         until = time.monotonic() + seconds
         self._say(f"the GPU against the emulator, for at most {seconds:.0f} s")
         sampled = [
-            [(p, s) for s in family(p.family).space(p, self.device).sample(self.plan.per_problem, self.plan.seed)]
+            [
+                (p, s)
+                for s in templates_for(p, self.device)
+                .space(p, self.device)
+                .sample(self.plan.per_problem, self.plan.seed)
+            ]
             for p in self.plan.agreement
         ]
         for problem, schedule in in_turns(sampled):  # so that a short run sees every problem
@@ -250,7 +259,13 @@ class Benchmark:
         """Whether one candidate does. Raises ValueError where it has no kernel."""
         kernel = self._generate(problem, schedule, self.device)
         ran = self.runner.outputs(Candidate(problem, schedule, kernel))
-        row = {"problem": problem.to_json(), "schedule": schedule.to_json(), "agrees": False, "reason": ""}
+        row = {
+            "problem": problem.to_json(),
+            "template": schedule.template,
+            "schedule": schedule.to_json(),
+            "agrees": False,
+            "reason": "",
+        }
         if isinstance(ran, Measurement):
             return row | {"reason": f"{ran.status.value} on the GPU: {ran.reason}"}
         inputs = problem.random_inputs(self.runner.options.seed)
@@ -296,8 +311,9 @@ class Benchmark:
             self._record(journal.records, path)
 
     def _tuned(self, problem: Problem, seconds: float, journal: Journal) -> TuneResult:
-        space = family(problem.family).space(problem, self.device)
-        prior = AnalyticPrior(problem, self.device)
+        templates = templates_for(problem, self.device)
+        space = templates.space(problem, self.device)
+        prior = AnalyticPrior(templates, problem, self.device)
         fit = boosted_trees(self.plan.seed, 1) if self._learned else None
         sampler: Sampler = EvolutionSampler(space, self.plan.seed, fit=fit, prior=prior)
         tuner = Tuner(
@@ -309,6 +325,7 @@ class Benchmark:
             seed=self.plan.seed,
             space_version=space.fingerprint,
             generate=self._generate,
+            versions={t.name: t.version for t in templates},
             complexity=simplicity(space),
             batch=max(16, 2 * (os.cpu_count() or 1)),
         )
@@ -483,12 +500,12 @@ def _junit(path: Path) -> dict[str, int]:
 
 
 def _short(problem: Problem) -> str:
-    said = {k: v for k, v in problem.to_json().items() if k != "family"}
+    said = {k: v for k, v in problem.to_json().items() if k != "operator"}
     sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] > 1)
     if isinstance(problem, Matmul):
         orders = "".join(order[0] for order in (problem.order_a, problem.order_b))
         return f"{problem.m}x{problem.n}x{problem.k}{f' b{problem.batch}' * (problem.batch > 1)} {problem.a} {orders}"
-    return f"{problem.family} {sizes} {said.get('dtype', said.get('x', ''))}".rstrip()
+    return f"{problem.operator} {sizes} {said.get('dtype', said.get('x', ''))}".rstrip()
 
 
 def _named(purpose: str, problem: Problem) -> str:
@@ -499,7 +516,7 @@ def _named(purpose: str, problem: Problem) -> str:
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     best, remeasured = row["best"], row["remeasured"]
     failed = sum(row["failures"].values())
-    short = _short(family(row["problem"]["family"]).problem_from_json(row["problem"]))
+    short = _short(problem_from_json(row["problem"]))
     if best is None:
         return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (5 + len(OTHERS)))
     ratios = []

@@ -1,14 +1,15 @@
-"""What the GPU benchmark tunes: matmul shapes by purpose, and shapes of the other families; the most telling first."""
+"""What the GPU benchmark tunes: matmul shapes by purpose, and shapes of the other operators; the most telling first."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from search_spaces.catalogue import Family, families
+from search_spaces.catalogue import operators
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
@@ -55,7 +56,7 @@ _OTHERS: dict[str, tuple[Problem, ...]] = {
     "reduce": tuple(Reduce(4096, columns) for columns in _ROW_LENGTHS),
     "transpose": (Transpose(8192, 8192, dtype="u16"), Transpose(8192, 8192)),
 }
-_SIZES = {"m": 4, "n": 6656, "k": 16384, "rows": 8192, "cols": 8192, "columns": 8192}  # of families not named here
+_SIZES = {"m": 4, "n": 6656, "k": 16384, "rows": 8192, "cols": 8192, "columns": 8192}  # of operators not named here
 
 
 def matmuls() -> tuple[tuple[str, Problem], ...]:
@@ -64,9 +65,9 @@ def matmuls() -> tuple[tuple[str, Problem], ...]:
 
 
 def others() -> tuple[tuple[str, Problem | str], ...]:
-    """(family, problem) for the families but matmul, taken in turns, or why a family has none."""
+    """(operator, problem) for the operators but matmul, taken in turns, or why an operator has none."""
     groups: list[list[tuple[str, Problem | str]]] = [[(name, p) for p in shapes] for name, shapes in _OTHERS.items()]
-    groups += [[(row.name, _typical(row))] for row in families() if row.name not in (*_OTHERS, "matmul")]
+    groups += [[(row.name, _typical(row))] for row in operators() if row.name not in (*_OTHERS, "matmul")]
     return in_turns(groups)
 
 
@@ -76,14 +77,14 @@ def in_turns(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
     return tuple(entry for together in rounds for entry in together if entry is not None)
 
 
-def _typical(row: Family[Any]) -> Problem | str:
-    options = {}
+def _typical(row: Operator) -> Problem | str:
+    sizes = {}
     for option in row.options:
-        if option.default is None and option.name not in _SIZES:
-            return f"no size is known for its option {option.name}"
-        options[option.name] = _SIZES[option.name] if option.default is None else option.default
+        if option.default is None:
+            if option.name not in _SIZES:
+                return f"no size is known for its option {option.name}"
+            sizes[option.field] = _SIZES[option.name]
     try:
-        problem: Problem = row.problem_from_options(options)
+        return row.make(**sizes)
     except ValueError as error:
         return str(error)
-    return problem

@@ -42,9 +42,10 @@ from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda import CudaRunner
 from measurements.store import Store
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.template import TemplateSet
 
 H200 = device("h200")
 PROBLEM = Matmul(m=4096, n=4096, k=4096)
@@ -72,13 +73,16 @@ class Instant:
 
 def tune(runner: Runner, database: Path, trials: int, seed: int) -> tuple[float, float, int]:
     """(wall seconds of the search, seconds of the processor, trials with a time)."""
-    space = family("matmul").space(PROBLEM, H200)
-    made = sampler("evolution", space, seed=seed, prior=AnalyticPrior(PROBLEM, H200))
+    templates = TemplateSet([template("matmul")])
+    space = templates.space(PROBLEM, H200)
+    made = sampler("evolution", space, seed=seed, prior=AnalyticPrior(templates, PROBLEM, H200))
     made.ask(0)  # what is built once, the tables of the space and the libraries, is no cost of a trial
     space.sample(1, 0)
     with Store.open(database) as store:
         processor = time.process_time()
-        tuner = Tuner(PROBLEM, H200, runner, store, made, seed=seed, space_version=space.fingerprint)
+        tuner = Tuner(
+            PROBLEM, H200, runner, store, made, seed=seed, space_version=space.fingerprint, generate=templates.kernel
+        )
         result = tuner.run(trials)
         processor = time.process_time() - processor
     if result.stopped:

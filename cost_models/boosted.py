@@ -236,7 +236,7 @@ def _matrix(X: npt.ArrayLike) -> Matrix:
         matrix = np.ascontiguousarray(X, dtype=np.float32)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise ValueError(f"features must be a table of rows and columns, not of shape {matrix.shape}")
-    if not np.isfinite(matrix).all():
+    if np.isinf(matrix).any():
         raise ValueError("features must be finite: one is NaN, infinite or beyond float32")
     return matrix
 

@@ -4,18 +4,19 @@ Five groups, told apart by the start of the name:
 
 - ``problem.``: its sizes (log2), and one column per value of its text fields, such as ``problem.epilogue=bias``;
 - ``device.``, ``work.``, ``model.``: the lists ``DEVICE``, ``WORK`` and ``MODEL`` below, each feature with its meaning;
-- ``schedule.``: every parameter as the parameter itself encodes it (``Parameter.encode``): ordinal integers as
+- ``schedule.TEMPLATE.``: every parameter as the parameter itself encodes it (``Parameter.encode``): ordinal integers as
   log2(1 + value), categorical ones as a column per value;
-- ``attribute.``: the derived columns of the family's space, as sign(x) * log2(1 + abs(x)).
+- ``attribute.TEMPLATE.``: the derived columns of that template's space, as sign(x) * log2(1 + abs(x)).
 
-A name that holds ``=`` is a column of zeros and ones, "is this value": where a problem's domain lacks the value, the
-column is all zeros, so tables of different problems of one family can be joined (``align``). Change FEATURE_VERSION
+The last two are NaN, a missing value, in rows of other templates. A name that holds ``=`` is a column of zeros and
+ones, "is this value": where a problem's domain lacks the value, the column is all zeros, so tables of different
+problems of one operator can be joined (``align``). Change FEATURE_VERSION
 with every change to names or meanings: a model of another version is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,25 +25,27 @@ import numpy.typing as npt
 
 from cost_models.analytic import LAUNCH_SECONDS, Analysis, analyse, unit_rate
 from search_spaces.arrays import FloatArray
-from search_spaces.catalogue import family
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.template import TemplateSet
 
 Matrix = npt.NDArray[np.float32]
 
-FEATURE_VERSION = 1
+FEATURE_VERSION = 2
 
 
 class FeatureMismatch(ValueError):
-    """Tables, or a table and a model, whose features are not of one family. One line says which differ."""
+    """Tables, or a table and a model, whose features are not of one operator. One line says which differ."""
 
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """``values``, float32 [n, d], finite, with a name for each of d columns. Raises ValueError otherwise."""
+    """``values``, float32 [n, d], with a name for each of d columns. Only columns of a template may hold NaN, for rows
+    of other templates. Raises ValueError otherwise."""
 
     names: tuple[str, ...]
     values: Matrix
@@ -52,8 +55,12 @@ class FeatureTable:
             raise ValueError(f"{len(self.names)} names do not fit features of shape {self.values.shape}")
         if len(set(self.names)) != len(self.names):
             raise ValueError("two features have the same name")
-        if not np.isfinite(self.values).all():
-            column = int(np.flatnonzero(~np.isfinite(self.values).all(axis=0))[0])
+        missing = np.isnan(self.values) & np.array(
+            [_template_of(name) is not None for name in self.names], dtype=np.bool_
+        )
+        strange = ~np.isfinite(self.values) & ~missing
+        if strange.any():
+            column = int(np.flatnonzero(strange.any(axis=0))[0])
             raise ValueError(f"feature {self.names[column]} is NaN or infinite")
 
     def __len__(self) -> int:
@@ -64,6 +71,12 @@ class FeatureTable:
         if name not in self.names:
             raise KeyError(name)
         return self.values[:, self.names.index(name)]
+
+
+def _template_of(name: str) -> str | None:
+    """The template that a column belongs to."""
+    group, _, rest = name.partition(".")
+    return rest.partition(".")[0] if group in ("schedule", "attribute") else None
 
 
 @dataclass(frozen=True)
@@ -227,18 +240,34 @@ MODEL = (
 FEATURES = PROBLEM + DEVICE + WORK + MODEL
 
 
-def features(problem: Problem, schedules: Sequence[Schedule], device: Device) -> FeatureTable:
-    """Features of n schedules of a problem on a device; n may be 0.
+def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device) -> FeatureTable:
+    """Features of n schedules, each of one of ``templates``, for a problem on a device; n may be 0.
 
-    Raises ValueError for a schedule of another family, with other parameters or with a value outside the domain of
-    the problem's space, or for one that does not fit on the device.
+    Raises ValueError for a schedule of a template that is not there or has no cost counts, with other parameters or
+    with a value outside the domain of the problem's space, or for one that does not fit on the device.
     """
-    row = family(problem.family)
-    space = row.space(problem, device)
-    derived = space.prepare(schedules)  # each work asks for the attributes of its schedule
-    names, parts = _schedule_columns(space, schedules, derived)
-    works = tuple(row.counts(problem, schedule, device) for schedule in schedules)
-    batch = Batch(problem, device, works)
+    rows: dict[str, list[int]] = {template.name: [] for template in templates}
+    for i, schedule in enumerate(schedules):
+        rows[templates.of(schedule).name].append(i)
+    counted: list[CostCounts | None] = [None] * len(schedules)
+    names: list[str] = []
+    parts: list[Matrix] = []
+    for template in templates:
+        here, counts = rows[template.name], template.counts
+        space = template.space(problem, device)
+        configs = space.configs([schedules[i] for i in here])
+        if counts is None:
+            if here:
+                raise ValueError(f"the kernel template {template.name} says nothing of its costs: measure it")
+            continue
+        for i, config in zip(here, configs, strict=True):
+            counted[i] = counts(problem, config, device)
+        own, values = _schedule_columns(template.name, space, configs)
+        part = np.full((len(schedules), len(own)), np.nan, dtype=np.float32)
+        part[here] = values
+        names += own
+        parts.append(part)
+    batch = Batch(problem, device, tuple(c for c in counted if c is not None))
     fixed = np.empty((len(schedules), len(FEATURES)), dtype=np.float32)
     for i, feature in enumerate(FEATURES):
         fixed[:, i] = feature.of(batch) if schedules else 0.0
@@ -265,24 +294,24 @@ def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
     return names, np.array(values, dtype=np.float32)
 
 
-def _schedule_columns(
-    space: Space, schedules: Sequence[Schedule], derived: Mapping[str, npt.NDArray[np.int64]]
-) -> tuple[list[str], list[Matrix]]:
-    """The parameters as they encode themselves, then the space's attributes, which ``derived`` holds."""
-    names = [f"schedule.{name}" for name in space.encoded_names] + [f"attribute.{name}" for name in derived]
-    attributes = [np.sign(array) * _log(np.abs(array).astype(np.float64)) for array in derived.values()]
-    return names, [space.encode(schedules), *(column.astype(np.float32)[:, None] for column in attributes)]
+def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) -> tuple[list[str], Matrix]:
+    """The parameters as they encode themselves, then the attributes."""
+    names = [f"schedule.{template}.{name}" for name in space.encoded_names]
+    names += [f"attribute.{template}.{a.name}" for a in space.attributes]
+    derived = np.array([[value for _, value in config.attributes] for config in configs], dtype=np.float64)
+    derived = derived.reshape(len(configs), len(space.attributes))
+    encoded = space.encode([config.schedule for config in configs])
+    return names, np.concatenate([encoded, np.sign(derived) * _log(np.abs(derived))], axis=1, dtype=np.float32)
 
 
 def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
-    """The names of all tables, those of the first first. Raises FeatureMismatch if one lacks a column that is no
-    "is this value" column, ValueError without tables."""
+    """The names of all tables, those of the first first. Raises FeatureMismatch if one lacks a column that may not be
+    missing (see ``align``), ValueError without tables."""
     if not tables:
         raise ValueError("there are no features to join")
     names = tuple(dict.fromkeys(name for table in tables for name in table.names))
     for table in tables:
-        here = set(table.names)
-        _require(name for name in names if name not in here)
+        _require(names, table.names)
     return names
 
 
@@ -290,19 +319,27 @@ def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
     """The columns ``names`` of a table, float32 [n, len(names)], in that order.
 
     A missing "is this value" column is zeros, and one that is not asked for is dropped: it is a value that no row of
-    the other side has. Any other column must be on both sides: raises FeatureMismatch.
+    the other side has. Likewise the columns of a template that one side knows nothing of, which are NaN. Any other
+    column must be on both sides: raises FeatureMismatch.
     """
-    wanted, here = set(names), {name: i for i, name in enumerate(table.names)}
-    _require(name for name in (*names, *table.names) if name not in wanted or name not in here)
+    here = {name: i for i, name in enumerate(table.names)}
+    _require(names, table.names)
+    known = {_template_of(name) for name in table.names}
     values = np.zeros((len(table), len(names)), dtype=np.float32)
     for column, name in enumerate(names):
         if name in here:
             values[:, column] = table.values[:, here[name]]
+        elif _template_of(name) not in known:
+            values[:, column] = np.nan
     return values
 
 
-def _require(differing: Iterable[str]) -> None:
-    strange = sorted({name for name in differing if "=" not in name})
+def _require(one: Sequence[str], other: Sequence[str]) -> None:
+    """Raises FeatureMismatch where a column that may not be missing is on one side only."""
+    strange: set[str] = set()
+    for these, those in ((set(one), set(other)), (set(other), set(one))):
+        templates = {_template_of(name) for name in those} | {None}
+        strange |= {name for name in these - those if "=" not in name and _template_of(name) in templates}
     if strange:
-        shown = ", ".join(strange[:3]) + (f" and {len(strange) - 3} more" if len(strange) > 3 else "")
-        raise FeatureMismatch(f"features differ ({shown}): a model serves problems of the family it was trained on")
+        shown = ", ".join(sorted(strange)[:3]) + (f" and {len(strange) - 3} more" if len(strange) > 3 else "")
+        raise FeatureMismatch(f"features differ ({shown}): a model serves problems of the operator it was trained on")

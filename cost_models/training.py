@@ -36,7 +36,7 @@ def train(tables: Sequence[TrainingTable], settings: Settings | None = None) -> 
 
     With five groups or more, a fifth of the groups is held out, with fewer a fifth of the rows; the first model learns
     from the rest and is judged on them, and the model that is returned learns from everything. Raises ValueError for
-    fewer than ten rows, or for tables whose features do not belong to one family.
+    fewer than ten rows, or for tables whose features do not belong to one operator.
     """
     settings = settings or Settings()
     rows = sum(len(t.features) for t in tables)

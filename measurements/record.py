@@ -1,5 +1,5 @@
 """One row of the record store: a trial of one schedule of one problem on one device, and everything needed to trust it
-later. Plain text and numbers, so that a record of a family that this version does not know can still be listed."""
+later. Plain text and numbers, so that a record of an operator that this version does not know can still be listed."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ _Kinds = type | tuple[type, ...]
 class Record:
     """What was tried, on what, with what, and what came of it.
 
-    ``problem_key`` is ``Problem.key()``, canonical JSON. ``device`` is the name that look-ups compare to the letter,
-    ``fingerprint`` JSON text of everything known about the device. ``kernel_digest`` is None where no source could be
-    generated. ``toolchain`` and ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is none.
-    ``created`` is in UTC. ``rank`` is the place among finalists that were timed in turns, 1 for the winner; None for
-    what was timed alone. ``id`` is the row, None before it is stored.
-    Raises ValueError for a time that is not a positive finite number, and for a ``created`` without a time zone. An
-    error that is NaN is kept as infinity: worse than every tolerance.
+    ``problem_key`` is ``Problem.key()``, canonical JSON. ``template_version`` is that of the kernel template which the
+    schedule is of, "" in records from before there were any. ``device`` is the name that look-ups compare to the
+    letter, ``fingerprint`` JSON text of everything known about the device. ``kernel_digest`` is None where no source
+    could be generated. ``toolchain`` and ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is
+    none. ``created`` is in UTC. ``rank`` is the place among finalists that were timed in turns, 1 for the winner; None
+    for what was timed alone. ``id`` is the row, None before it is stored. Raises ValueError for a time that is not a
+    positive finite number, and for a ``created`` without a time zone. An error that is NaN is kept as infinity: worse
+    than every tolerance.
     """
 
     problem_key: str
     schedule: Schedule
     device: str
     fingerprint: str
+    template_version: str
     space_version: str
     kernel_digest: str | None
     measurement: Measurement
@@ -64,7 +66,7 @@ class Record:
 
     @property
     def problem(self) -> Problem:
-        """The problem itself. Raises ValueError for a family or a form that this version does not know."""
+        """The problem itself. Raises ValueError for an operator or a form that this version does not know."""
         return problem_from_json(json.loads(self.problem_key))
 
     @property
@@ -90,7 +92,8 @@ class Record:
         return {
             "id": self.id,
             "problem": json.loads(self.problem_key),
-            "family": self.schedule.family,
+            "template": self.schedule.template,
+            "template_version": self.template_version,
             "schedule": self.schedule.to_json(),
             "device": self.device,
             "fingerprint": json.loads(self.fingerprint),
@@ -123,9 +126,10 @@ class Record:
                     _check(data[part], kinds)
             return cls(
                 problem_key=canonical_json(data["problem"]),
-                schedule=Schedule.from_json(data["family"], data["schedule"]),
+                schedule=Schedule.from_json(data["template"], data["schedule"]),
                 device=data["device"],
                 fingerprint=canonical_json(data["fingerprint"]),
+                template_version=data["template_version"],
                 space_version=data["space_version"],
                 kernel_digest=data["kernel_digest"],
                 measurement=Measurement(
@@ -157,8 +161,8 @@ _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMB
 _RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
 _KINDS: Mapping[str, _Kinds] = {
     **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
-    **dict.fromkeys(("family", "device", "space_version", "provenance", "status", "reason", "toolchain"), str),
-    **dict.fromkeys(("driver", "autosched_version", "created", "sampler"), str),
+    **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),
+    **dict.fromkeys(("reason", "toolchain", "driver", "autosched_version", "created", "sampler"), str),
     **dict.fromkeys(("compile_seconds", "clock_mhz"), _MAYBE_NUMBER),
     **dict.fromkeys(("timing", "resources"), (dict, type(None))),
     "kernel_digest": (str, type(None)),

@@ -72,7 +72,7 @@ class Recording:
 
     @property
     def problem(self) -> Problem:
-        """Raises ValueError for a family that this version does not know."""
+        """Raises ValueError for an operator that this version does not know."""
         return self.records[0].problem
 
     @property
@@ -182,9 +182,9 @@ def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None =
     """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError for a device that names no folder."""
     if not device or device != os.path.basename(device) or device.startswith("."):
         raise RecordingError(f"the device {device!r} cannot name a folder")
-    family = str(json.loads(problem_key).get("family", "unknown"))
+    operator = str(json.loads(problem_key).get("operator", "unknown"))
     digest = hashlib.sha256(problem_key.encode()).hexdigest()[:16]
-    return Path(RECORDED if folder is None else folder) / device / f"{os.path.basename(family)}-{digest}{SUFFIX}"
+    return Path(RECORDED if folder is None else folder) / device / f"{os.path.basename(operator)}-{digest}{SUFFIX}"
 
 
 def _origin(record: Record) -> dict[str, str]:

@@ -44,7 +44,7 @@ class ProblemSummary:
     schedule that is timed again, in a final, counts once. ``first`` is the id of the first trial."""
 
     first: int
-    family: str
+    operator: str
     problem_key: str
     device: str
     provenance: Provenance
@@ -180,16 +180,16 @@ class Store:
         with self._transaction() as connection:
             return int(connection.execute(query).scalar_one())
 
-    def problems(self, family: str | None = None) -> list[ProblemSummary]:
-        """What the store holds, or only of one family: one summary per problem, device and provenance, in the order
+    def problems(self, operator: str | None = None) -> list[ProblemSummary]:
+        """What the store holds, or only of one operator: one summary per problem, device and provenance, in the order
         they first came."""
         c = TRIALS.c
-        keys = (c.family, c.problem, c.device, c.provenance)
+        keys = (c.operator, c.problem, c.device, c.provenance)
         schedules = sa.func.count(c.schedule_key.distinct())
         with_time = sa.func.count(sa.case((c.median.is_not(None), c.schedule_key)).distinct())
         query = sa.select(sa.func.min(c.id).label("id"), *keys, schedules.label("trials"), with_time.label("ok"))
-        if family is not None:
-            query = query.where(c.family == family)
+        if operator is not None:
+            query = query.where(c.operator == operator)
         summaries = []
         with self._transaction() as connection:
             for row in connection.execute(query.group_by(*keys).order_by(sa.func.min(c.id))).mappings():
@@ -199,13 +199,14 @@ class Store:
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:
-        """The problem itself. Raises StoreError that names a trial for a family or a form that this version lacks."""
+        """The problem itself. Raises StoreError that names a trial for an operator or a form that this version
+        lacks."""
         try:
             problem = problem_from_json(json.loads(summary.problem_key))
         except ValueError as error:
             raise unreadable(self.name, summary.first, str(error)) from error
-        if (problem.family, problem.key()) != (summary.family, summary.problem_key):
-            why = f"its problem is not as this version writes {problem.family} problems"
+        if (problem.operator, problem.key()) != (summary.operator, summary.problem_key):
+            why = f"its problem is not as this version writes {problem.operator} problems"
             raise unreadable(self.name, summary.first, why)
         return problem
 

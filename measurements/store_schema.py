@@ -16,7 +16,7 @@ from measurements.measurement import Measurement, Provenance, Resources, Status,
 from measurements.record import Record
 from search_spaces.spaces.schedule import Schedule
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION = "autosched"
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
@@ -34,10 +34,12 @@ TRIALS = sa.Table(
     "trials",
     _METADATA,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("family", sa.Text, nullable=False),
+    sa.Column("operator", sa.Text, nullable=False),
     sa.Column("problem", sa.Text, nullable=False),  # canonical JSON, which is also the key
     sa.Column("device", sa.Text, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),  # JSON
+    sa.Column("template", sa.Text, nullable=False),
+    sa.Column("template_version", sa.Text, nullable=False),
     sa.Column("space_version", sa.Text, nullable=False),
     sa.Column("kernel_digest", sa.Text),
     sa.Column("schedule", sa.Text, nullable=False),  # JSON in the order of the parameters
@@ -130,10 +132,12 @@ def to_row(record: Record) -> dict[str, Any]:
     m = record.measurement
     timing, resources = m.timing, m.resources
     return {
-        "family": record.schedule.family,
+        "operator": str(json.loads(record.problem_key).get("operator")),
         "problem": record.problem_key,
         "device": record.device,
         "fingerprint": record.fingerprint,
+        "template": record.schedule.template,
+        "template_version": record.template_version,
         "space_version": record.space_version,
         "kernel_digest": record.kernel_digest,
         "schedule": json.dumps(record.schedule.to_json(), separators=(",", ":")),
@@ -169,9 +173,10 @@ def from_row(row: Mapping[Any, Any], name: str) -> Record:
             raise ValueError(f"of its resources there is only {', '.join(sizes)}")
         return Record(
             problem_key=cells["problem"],
-            schedule=Schedule.from_json(cells["family"], cells["schedule"]),
+            schedule=Schedule.from_json(cells["template"], cells["schedule"]),
             device=cells["device"],
             fingerprint=cells["fingerprint"],
+            template_version=cells["template_version"],
             space_version=cells["space_version"],
             kernel_digest=cells["kernel_digest"],
             measurement=Measurement(

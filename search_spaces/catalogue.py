@@ -1,104 +1,137 @@
-"""An operator family, and the one list of them: a family is one package here and one kernel file that meet in a row.
+"""The open catalogue of operators and kernel templates: ours, those of other packages, and those registered here.
 
-To add a family: write its package with a ``FAMILY`` row, write its ``.cuh`` file, and name the row in ``_load()``.
+Another package adds its own by an entry point of the group ``autosched.templates``: it names a KernelTemplate, an
+Operator, or a list of both, or a function without arguments that gives one of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, Generic, TypeVar
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
 
-from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Operand, Problem
-from search_spaces.pictures import Drawing
-from search_spaces.spaces.schedule import Schedule
-from search_spaces.spaces.space import Space
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.operator import Operator
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
+from search_spaces.templates.copy.template import COPY
+from search_spaces.templates.matmul.template import MATMUL
+from search_spaces.templates.matvec.template import MATVEC
+from search_spaces.templates.row_reduction.template import ROW_REDUCTION
+from search_spaces.templates.template import KernelTemplate, TemplateSet
+from search_spaces.templates.transpose.template import TRANSPOSE
+
+ENTRY_POINTS = "autosched.templates"
+
+_OPERATORS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
+_TEMPLATES = (MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY)
 
 
-@dataclass(frozen=True)
-class Option:
-    """One problem option of the command line: ``flags`` such as ("-m",) or ("--dtype",)."""
-
-    name: str
-    flags: tuple[str, ...]
-    type: type[int] | type[str]
-    help: str
-    default: int | str | None = None  # None: required
-    choices: tuple[str, ...] = ()
+Entry = TypeVar("Entry")
 
 
-@dataclass(frozen=True)
-class KernelConfig:
-    """Everything code generation needs: the constants of the CUDA ``Config`` and the launch.
-
-    ``members`` are lines of the struct's body. ``arguments`` are the kernel's parameters in order, workspaces
-    included; ``call`` are the arguments of the entry template, names of parameters or ``nullptr``. There are
-    ``launches`` launches, one after another.
-    """
-
-    members: tuple[str, ...]
-    arguments: tuple[Operand, ...]
-    call: tuple[str, ...]
-    blocks: int
-    threads: int
-    min_blocks: int
-    dynamic_shared_bytes: int
-    launches: int = 1
+class UnusableEntryPoint(UserWarning):
+    """An installed package offers templates that cannot be loaded."""
 
 
-P = TypeVar("P", bound=Problem)
+class _Catalogue:
+    def __init__(self) -> None:
+        self.operators: dict[str, Operator] = {}
+        self.templates: dict[str, KernelTemplate] = {}
+
+    def add(self, entry: Operator | KernelTemplate) -> None:
+        if isinstance(entry, Operator):
+            _put(self.operators, entry, "operator")
+        elif isinstance(entry, KernelTemplate):
+            _put(self.templates, entry, "kernel template")
+        else:
+            raise ValueError(f"only an Operator or a KernelTemplate can be registered, not {entry!r}")
 
 
-@dataclass(frozen=True)
-class Family(Generic[P]):
-    """One operator family. ``header`` is included by the generated source; ``entry`` is a device function template
-    over Config in it that takes the arguments in order."""
-
-    name: str
-    summary: str
-    header: str
-    entry: str
-    options: tuple[Option, ...]
-    problem_from_options: Callable[[Mapping[str, Any]], P]
-    problem_from_json: Callable[[Mapping[str, Any]], P]
-    space: Callable[[P, Device], Space]
-    config: Callable[[P, Schedule, Device], KernelConfig]
-    counts: Callable[[P, Schedule, Device], CostCounts]
-    proxy: Callable[[P, Schedule], P]  # the smallest problem with the same remainders, for the emulator
-    drawings: Callable[[P, Schedule, Device], tuple[Drawing, ...]] = lambda problem, schedule, device: ()
-
-
-AnyFamily = Family[Any]
+def _put(table: dict[str, Any], entry: Any, what: str) -> None:
+    if table.setdefault(entry.name, entry) != entry:
+        raise ValueError(f"there is another {what} called {entry.name!r}: give yours a name of its own")
 
 
 @cache
-def _load() -> dict[str, AnyFamily]:
-    from search_spaces.templates.copy.template import FAMILY as copy
-    from search_spaces.templates.matmul.template import FAMILY as matmul
-    from search_spaces.templates.matvec.template import FAMILY as matvec
-    from search_spaces.templates.row_reduction.template import FAMILIES as row_reductions
-    from search_spaces.templates.transpose.template import FAMILY as transpose
+def _catalogue() -> _Catalogue:
+    made = _Catalogue()
+    for problem in _OPERATORS:
+        made.add(Operator.of(problem))
+    for template in _TEMPLATES:
+        made.add(template)
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, p.value)):
+        try:
+            offered = point.load()
+            offered = offered() if callable(offered) else offered
+            for entry in (offered,) if isinstance(offered, (Operator, KernelTemplate)) else tuple(offered):
+                made.add(entry)
+        except Exception as error:  # somebody else's code: it must not keep ours from working
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            warnings.warn(
+                f"the entry point {point.name} ({point.value}) offers no templates ({text}): repair or uninstall it",
+                UnusableEntryPoint,
+                stacklevel=2,
+            )
+    return made
 
-    return {f.name: f for f in (matmul, matvec, *row_reductions, transpose, copy)}
+
+def register(*entries: Operator | KernelTemplate) -> None:
+    """Add operators and templates to the catalogue of this process. The same one may be registered again.
+
+    Raises ValueError for a name that another one has, and for anything else than an operator or a template.
+    """
+    for entry in entries:
+        _catalogue().add(entry)
 
 
-def families() -> tuple[AnyFamily, ...]:
-    return tuple(_load().values())
+def operators() -> tuple[Operator, ...]:
+    return tuple(_catalogue().operators.values())
 
 
-def family(name: str) -> AnyFamily:
-    """The family called ``name``. Raises ValueError that lists the known ones."""
-    if name not in _load():
-        raise ValueError(f"unknown family {name!r}: use one of {', '.join(_load())}")
-    return _load()[name]
+def operator(name: str) -> Operator:
+    """The operator called ``name``. Raises ValueError that lists the known ones."""
+    return _named(_catalogue().operators, name, "operator")
+
+
+def templates() -> tuple[KernelTemplate, ...]:
+    return tuple(_catalogue().templates.values())
+
+
+def template(name: str) -> KernelTemplate:
+    """The template called ``name``. Raises ValueError that lists the known ones."""
+    return _named(_catalogue().templates, name, "kernel template")
+
+
+def _named(table: Mapping[str, Entry], name: str, what: str) -> Entry:
+    if name not in table:
+        raise ValueError(f"unknown {what} {name!r}: use one of {', '.join(table)}")
+    return table[name]
+
+
+def candidates(problem: Problem, device: Device) -> tuple[tuple[KernelTemplate, str | None], ...]:
+    """Every template of the problem's operator, each with None, or with why it cannot compute ``problem``."""
+    return tuple((t, t.why_not(problem, device)) for t in templates() if problem.operator in t.operators)
+
+
+def templates_for(problem: Problem, device: Device) -> TemplateSet:
+    """The templates that can compute ``problem`` on ``device``. Raises ValueError, which says why not, without any."""
+    found = candidates(problem, device)
+    usable = [t for t, reason in found if reason is None]
+    if not usable:
+        why = "; ".join(f"{t.name}: {reason}" for t, reason in found) or "none is known"
+        raise ValueError(f"no kernel template computes this problem on {device.name}: {why}")
+    return TemplateSet(usable)
 
 
 def problem_from_json(data: Mapping[str, Any]) -> Problem:
-    """The problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown family or a malformed problem."""
+    """The problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown operator or no problem."""
     if not isinstance(data, Mapping):
         raise ValueError(f"the JSON of a problem is an object, not {data!r}")
-    problem: Problem = family(str(data.get("family"))).problem_from_json(data)
-    return problem
+    return operator(str(data.get("operator"))).from_json(data)

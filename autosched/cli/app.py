@@ -1,4 +1,4 @@
-"""The commands and families put together, and the one place where an error becomes a line on stderr."""
+"""The commands and operators put together, and the one place where an error becomes a line on stderr."""
 
 import errno
 import os
@@ -13,14 +13,14 @@ from autosched.cli.best import best
 from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
 from autosched.cli.output import waiting_told
-from autosched.cli.problem_options import for_family
+from autosched.cli.problem_options import for_operator
 from autosched.cli.space import space
 from autosched.cli.tune import tune
 from autosched.cli.verify import verify
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store import StoreError
-from search_spaces.catalogue import families
+from search_spaces.catalogue import operators
 from search_spaces.spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
@@ -59,12 +59,12 @@ class _Group(TyperGroup):
         return found
 
 
-class _FamilyGroup(_Group):
-    noun = "family"
+class _OperatorGroup(_Group):
+    noun = "operator"
 
 
 def build() -> typer.Typer:
-    """The whole command line; one subcommand for every family of ``search_spaces.catalogue.families()``."""
+    """The whole command line; one subcommand for every operator of ``search_spaces.catalogue.operators()``."""
     app = typer.Typer(
         name="autosched",
         cls=_Group,
@@ -77,7 +77,7 @@ def build() -> typer.Typer:
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)
     for command in (space, tune, best, verify):
-        _add_families(app, command)
+        _add_operators(app, command)
     return app
 
 
@@ -94,23 +94,23 @@ def _root(
     return 0
 
 
-def _add_families(app: typer.Typer, command: Callable[..., int]) -> None:
+def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
     name = command.__name__
     group = typer.Typer(
-        cls=_FamilyGroup,
+        cls=_OperatorGroup,
         context_settings=_SETTINGS,
         options_metavar="",
-        subcommand_metavar="FAMILY [PROBLEM] [OPTIONS]",
+        subcommand_metavar="OPERATOR [PROBLEM] [OPTIONS]",
     )
 
-    def without_family(ctx: typer.Context) -> None:
+    def without_operator(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
-            known = ", ".join(f.name for f in families())
-            raise InputError(f"{name} needs a family ({known}): see 'autosched {name} --help'")
+            known = ", ".join(o.name for o in operators())
+            raise InputError(f"{name} needs an operator ({known}): see 'autosched {name} --help'")
 
-    group.callback(invoke_without_command=True)(without_family)
-    for family in families():
-        group.command(family.name, context_settings=_SETTINGS)(for_family(command, family))
+    group.callback(invoke_without_command=True)(without_operator)
+    for operator in operators():
+        group.command(operator.name, context_settings=_SETTINGS)(for_operator(command, operator))
     app.add_typer(group, name=name, help=_first_line(command), epilog=f"Example: {_EXAMPLES[name]}")
 
 

@@ -22,8 +22,8 @@ from autosched.cli.stored import refuse_unusable
 from autosched.database import device_name
 from measurements.record import Record
 from measurements.store import ProblemSummary, Store
-from search_spaces.catalogue import AnyFamily
 from search_spaces.hardware.devices import Device
+from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
 
 _ANSWER = ("device", "time", "rate", "trials", "provenance")
@@ -43,7 +43,7 @@ class Best:
 
 
 def best(
-    family: AnyFamily,
+    operator: Operator,
     given: Mapping[str, Any],
     *,
     db: Annotated[
@@ -60,16 +60,16 @@ def best(
     problem, such are left out, with a line on stderr for each.
     """
     if db is None:
-        raise InputError(f"best needs --db: autosched best {family.name} ... --db best.db")
-    problem = maybe_problem(family, given)
+        raise InputError(f"best needs --db: autosched best {operator.name} ... --db best.db")
+    problem = maybe_problem(operator, given)
     store = Store.open(db, create=False)
     with bad_input():
         device = None if device is None else device_name(store, device)
-    found = _find(store, family, problem, device)
+    found = _find(store, operator, problem, device)
     if json:
         print_json({"database": store.name, "best": [b.to_json() for b in found]})
     if not found:
-        what = formatting.one_line(problem) if problem is not None else family.name
+        what = formatting.one_line(problem) if problem is not None else operator.name
         where = f" on {device}" if device is not None else ""
         print(f"autosched: {store.name} holds no schedule that works for {what}{where}: tune it first", file=sys.stderr)
         return NO
@@ -82,8 +82,8 @@ def best(
     return 0
 
 
-def _find(store: Store, family: AnyFamily, problem: Problem | None, device: str | None) -> list[Best]:
-    summaries = [s for s in store.problems(family.name) if s.ok and device in (None, s.device)]
+def _find(store: Store, operator: Operator, problem: Problem | None, device: str | None) -> list[Best]:
+    summaries = [s for s in store.problems(operator.name) if s.ok and device in (None, s.device)]
     counts = {(s.problem_key, s.device, s.provenance): (s.trials, s.ok) for s in summaries}
     wanted: dict[tuple[str, str], ProblemSummary] = {}
     for s in summaries:
@@ -131,7 +131,7 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
     differing = formatting.differing_fields(problems)
     same = [name for name in formatting.telling_fields(problems) if name not in differing]
     first = problems[0].to_json()
-    console.print(" ".join([problems[0].family, *(f"{name}={first[name]}" for name in same)]))
+    console.print(" ".join([problems[0].operator, *(f"{name}={first[name]}" for name in same)]))
     answers = [_answer(b) for b in found]
     columns = [[str(b.problem.to_json()[name]) for b in found] for name in differing]
     wide = [max(map(len, (name, *column))) for name, column in zip(differing, columns, strict=True)]

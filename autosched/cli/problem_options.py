@@ -1,4 +1,4 @@
-"""Problem options of the command line, made from a family's own ``options``: a new family needs no change here."""
+"""Problem options of the command line, made from an operator's own ``options``: a new operator needs no change here."""
 
 import inspect
 import sys
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from autosched.cli.errors import STOPPED, InputError, bad_input, listed, shortened
-from search_spaces.catalogue import AnyFamily, Option
+from search_spaces.operators.operator import Operator, Option
 from search_spaces.operators.problem import Problem
 
 _PREFIX = "problem_"  # keeps names such as a matmul's "out" apart from the command's own parameters
@@ -17,48 +17,43 @@ _METAVAR_WIDTH = 20  # longer lists of choices go into the help text
 Command = Callable[..., int]
 
 
-def for_family(command: Command, family: AnyFamily) -> Command:
-    """``command(family, given, **its own options)`` as a function whose signature also holds the problem options.
+def for_operator(command: Command, operator: Operator) -> Command:
+    """``command(operator, given, **its own options)`` as a function whose signature also holds the problem options.
 
     ``given`` maps the name of each problem option to its value, None where the user left it out. Ctrl-C inside
     ``command`` ends it with status 130.
     """
 
     def run(**options: Any) -> int:
-        given = {o.name: options.pop(_PREFIX + o.name) for o in family.options}
+        given = {o.name: options.pop(_PREFIX + o.name) for o in operator.options}
         try:
-            return command(family, given, **options)
+            return command(operator, given, **options)
         except KeyboardInterrupt:
             print("autosched: stopped", file=sys.stderr)
             return STOPPED
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
-    parameters = [*(_parameter(o) for o in family.options), *own]
+    parameters = [*(_parameter(o) for o in operator.options), *own]
     # typer reads both: the signature for order and defaults, the annotations for types
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
-    paragraphs = (family.summary, *(inspect.getdoc(command) or "").split("\n\n"))
+    paragraphs = (operator.summary, *(inspect.getdoc(command) or "").split("\n\n"))
     run.__doc__ = "\n\n".join(" ".join(p.split()) for p in paragraphs)  # typer keeps the line breaks of a paragraph
     return run
 
 
-def problem_from(family: AnyFamily, given: Mapping[str, Any]) -> Problem:
+def problem_from(operator: Operator, given: Mapping[str, Any]) -> Problem:
     """The problem the user described. Raises InputError for a missing or impossible option."""
-    missing = [o.flags[-1] for o in family.options if o.default is None and given[o.name] is None]
+    missing = [o.flags[-1] for o in operator.options if o.default is None and given[o.name] is None]
     if missing:
-        raise InputError(f"{family.name} needs {listed(missing)}: see 'autosched space {family.name} --help'")
+        raise InputError(f"{operator.name} needs {listed(missing)}: see 'autosched space {operator.name} --help'")
     with bad_input():
-        problem: Problem = family.problem_from_options({o.name: _or_default(o, given[o.name]) for o in family.options})
-    return problem
+        return operator.make(**{o.field: given[o.name] for o in operator.options if given[o.name] is not None})
 
 
-def maybe_problem(family: AnyFamily, given: Mapping[str, Any]) -> Problem | None:
+def maybe_problem(operator: Operator, given: Mapping[str, Any]) -> Problem | None:
     """As ``problem_from``, but None where no problem option was given at all."""
-    return None if all(v is None for v in given.values()) else problem_from(family, given)
-
-
-def _or_default(option: Option, value: Any) -> Any:
-    return option.default if value is None else value
+    return None if all(v is None for v in given.values()) else problem_from(operator, given)
 
 
 def whole_number(text: str) -> int:
@@ -67,6 +62,14 @@ def whole_number(text: str) -> int:
         return int(text)
     except ValueError:
         raise typer.BadParameter(f"{shortened(text)!r} is not a whole number") from None
+
+
+def real_number(text: str) -> float:
+    """Parser of options that are real numbers."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{shortened(text)!r} is not a number") from None
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
@@ -81,7 +84,7 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    choices = tuple(c for c in option.choices if c)
+    choices = option.choices
     if option.default is None:
         note = " (required)"
     elif option.default == "":
@@ -92,6 +95,8 @@ def _parameter(option: Option) -> inspect.Parameter:
     metavar = "VALUE"
     if option.type is int:
         parser, metavar = whole_number, "N"
+    elif option.type is float:
+        parser, metavar = real_number, "X"
     elif choices:
         parser, metavar = one_of(choices), "|".join(choices)
     declared = typer.Option(

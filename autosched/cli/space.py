@@ -1,9 +1,11 @@
 """``autosched space``: how many schedules there are, what they decide, and what each rule removes.
 
-``--json``: ``problem``, ``device``, ``raw`` and ``legal`` (counts), ``seconds`` (that counting took), ``parameters``
-(``name``, ``kind``, ``values``, ``doc``), ``rules`` (``name``, ``rejects``: how many of the raw combinations it refuses
-alone, ``doc``), ``seed``, and ``samples``, a list of schedules. With ``--explain``: ``schedule``, ``legal`` and
-``violations`` (``rule``, ``reason``). ``--picture`` draws layouts to a file beside all that.
+``--json``: ``problem``, ``device``, ``raw`` and ``legal`` (counts over all templates), ``seconds`` (that counting
+took), ``templates``: for each its ``name``, ``version`` and ``why_not``; if that is null, ``raw``, ``legal``,
+``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or "pruning",
+``rejects``: how many of the raw combinations it refuses alone, ``doc``). Then ``seed`` and ``samples``, each a
+``template`` and a ``schedule``. With ``--explain``: ``template``, ``schedule``, ``legal`` and ``violations`` (``rule``,
+``reason``). ``--picture`` draws layouts to a file beside all that.
 """
 
 import time
@@ -12,28 +14,32 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from autosched import formatting
 from autosched.cli import schedule_file
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, listed, within
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, bad_input, listed, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
 from autosched.cli.schedule_file import KEYS
-from search_spaces.catalogue import AnyFamily
+from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
+from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
 from search_spaces.pictures import draw
 from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.rules import Rejection
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.template import TemplateSet
 
 _SHOWN_VALUES = 12  # of one parameter in the table; --json has all
 _LEGEND = "refuses alone: how many of all combinations break this rule, whatever the other rules say of them"
 
 
 def space(
-    family: AnyFamily,
+    operator: Operator,
     given: Mapping[str, Any],
     *,
     device: DeviceOption = None,
@@ -68,63 +74,62 @@ def space(
 ) -> int:
     within("--sample", sample, 0, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
-    problem, where = problem_from(family, given), target(device)
+    problem, where = problem_from(operator, given), target(device)
     started = time.perf_counter()
-    whole = family.space(problem, where)
+    with bad_input():
+        usable = templates_for(problem, where)
+    spaces = {t.name: t.space(problem, where) for t in usable}
     if explain is not None:
-        schedule = schedule_file.read(explain, family.name, whole.parameters)
-        status = _explain(whole, schedule, as_json=json)
+        schedule = schedule_file.read(explain, {name: s.parameters for name, s in spaces.items()})
+        status = _explain(spaces[schedule.template], schedule, as_json=json)
         if picture is not None and status == 0:
-            _draw(family, problem, schedule, where, picture)
+            _draw(usable, problem, schedule, where, picture)
         return status
-    legal, rejects = whole.count(), whole.rejects()
+    legal = {name: s.count() for name, s in spaces.items()}
+    rejects = {name: s.rejects() for name, s in spaces.items()}
     seconds = time.perf_counter() - started
-    samples = whole.sample(sample, seed) if sample else []
+    samples = usable.space(problem, where).sample(sample, seed) if sample else []
     if picture is not None:
-        drawn = samples[0] if samples else whole.sample(1, seed)[0]
-        _draw(family, problem, drawn, where, picture)
+        _draw(usable, problem, (samples or usable.space(problem, where).sample(1, seed))[0], where, picture)
     if json:
-        docs = {rule.name: rule.doc for rule in whole.rules}
         print_json(
             {
                 "problem": problem.to_json(),
                 "device": where.name,
-                "raw": whole.raw_count,
-                "legal": legal,
+                "raw": sum(s.raw_count for s in spaces.values()),
+                "legal": sum(legal.values()),
                 "seconds": seconds,
-                "parameters": [
-                    {"name": p.name, "kind": p.kind, "values": list(p.values), "doc": p.doc} for p in whole.parameters
+                "templates": [
+                    {
+                        "name": t.name,
+                        "version": t.version,
+                        "why_not": why_not,
+                        **({} if why_not else _space_json(spaces[t.name], legal[t.name], rejects[t.name])),
+                    }
+                    for t, why_not in candidates(problem, where)
                 ],
-                "rules": [{"name": r.rule, "rejects": r.count, "doc": docs[r.rule]} for r in rejects],
                 "seed": seed,
-                "samples": [s.to_json() for s in samples],
+                "samples": [{"template": s.template, "schedule": s.to_json()} for s in samples],
             }
         )
         return 0
     console = stdout_console()
     console.print(f"{formatting.one_line(problem)} on {where.name}")
-    share = f"1 in {formatting.count(round(whole.raw_count / legal))} combinations" if legal else "none"
     facts = [
-        ("all combinations", formatting.count(whole.raw_count)),
-        ("legal schedules", f"{formatting.count(legal)}, {share}"),
+        ("legal schedules", formatting.count(sum(legal.values()))),
         ("counted in", formatting.duration(seconds)),
     ]
     show(console, formatting.facts(facts))
-    console.print()
-    show(console, _parameter_table(whole.parameters))
-    console.print()
-    rules = formatting.table("rule", "refuses alone", "share", right=("refuses alone", "share"))
-    for r in sorted(rejects, key=lambda r: -r.count):
-        if r.count:
-            rules.add_row(r.rule, formatting.count(r.count), formatting.percent(r.count, r.raw))
-    show(console, rules)
-    console.print(_LEGEND, style="dim")
-    idle = [r.rule for r in rejects if not r.count]
-    if idle:
-        console.print(f"nothing to refuse here: {', '.join(idle)}", style="dim")
+    for template, why_not in candidates(problem, where):
+        console.print()
+        console.print(f"template {template.name}: {template.summary}")
+        if why_not is not None:
+            console.print(f"not for this problem: {why_not}", style="dim")
+            continue
+        _show_space(console, spaces[template.name], legal[template.name], rejects[template.name])
     for i, schedule in enumerate(samples):
         console.print()
-        console.print(f"sample {i + 1} of {len(samples)}, seed {seed}")
+        console.print(f"sample {i + 1} of {len(samples)}, seed {seed}, template {schedule.template}")
         show(console, formatting.decisions(schedule, console.width))
     return 0
 
@@ -135,11 +140,53 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 """
 
 
-def _draw(family: AnyFamily, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
-    """Raises InputError where the family draws nothing, the file cannot be written, or matplotlib is not installed."""
-    drawings = family.drawings(problem, schedule, device)
+def _space_json(whole: Space, legal: int, rejects: Sequence[Rejection]) -> dict[str, Any]:
+    docs = {rule.name: rule.doc for rule in whole.rules}
+    valid = {rule.name for rule in whole.constraints}
+    return {
+        "raw": whole.raw_count,
+        "legal": legal,
+        "parameters": [
+            {"name": p.name, "kind": p.kind, "values": list(p.values), "doc": p.doc} for p in whole.parameters
+        ],
+        "rules": [
+            {
+                "name": r.rule,
+                "kind": "valid" if r.rule in valid else "pruning",
+                "rejects": r.count,
+                "doc": docs[r.rule],
+            }
+            for r in rejects
+        ],
+    }
+
+
+def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Rejection]) -> None:
+    share = f"1 in {formatting.count(round(whole.raw_count / legal))}" if legal else "none"
+    combinations = formatting.count(whole.raw_count)
+    console.print(f"{formatting.count(legal)} legal schedules, {share} of {combinations} combinations")
+    console.print()
+    show(console, _parameter_table(whole.parameters))
+    console.print()
+    valid = {rule.name for rule in whole.constraints}
+    rules = formatting.table("rule", "kind", "refuses alone", "share", right=("refuses alone", "share"))
+    for r in sorted(rejects, key=lambda r: -r.count):
+        if r.count:
+            kind = "valid" if r.rule in valid else "pruning"
+            rules.add_row(r.rule, kind, formatting.count(r.count), formatting.percent(r.count, r.raw))
+    show(console, rules)
+    console.print(_LEGEND, style="dim")
+    idle = [r.rule for r in rejects if not r.count]
+    if idle:
+        console.print(f"nothing to refuse here: {', '.join(idle)}", style="dim")
+
+
+def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
+    """Raises InputError where nothing is drawn, the file cannot be written, or matplotlib is not installed."""
+    template = templates.of(schedule)
+    drawings = template.drawings(problem, template.space(problem, device).config(schedule), device)
     if not drawings:
-        raise InputError(f"--picture: {family.name} has no layouts to draw: leave --picture out")
+        raise InputError(f"--picture: {template.name} has no layouts to draw: leave --picture out")
     if not path.parent.is_dir():  # before matplotlib is loaded, which makes folders of its own
         raise InputError(f"--picture cannot write {path} (there is no such folder): name a file in a folder you own")
     try:
@@ -165,7 +212,14 @@ def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
     violations = whole.explain(schedule)
     if as_json:
         broken = [{"rule": v.rule, "reason": v.reason} for v in violations]
-        print_json({"schedule": schedule.to_json(), "legal": not violations, "violations": broken})
+        print_json(
+            {
+                "template": schedule.template,
+                "schedule": schedule.to_json(),
+                "legal": not violations,
+                "violations": broken,
+            }
+        )
     elif violations:
         made = formatting.table("broken rule", "why", fold=("why",))
         for v in violations:

@@ -1,17 +1,17 @@
 """Schedules that a database holds and this version can no longer use."""
 
 from autosched.cli.errors import InputError
-from autosched.codegen import generate
 from measurements.record import Record
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 
 
 def refuse_unusable(name: str, problem: Problem, record: Record, device: Device) -> None:
-    """Raises InputError, which names the trial of the database ``name``, for a schedule that breaks a law of today: it
+    """Raises InputError, which names the trial of the database ``name``, for a schedule that is not valid today: it
     was edited, or another version wrote it."""
     try:
-        generate(problem, record.schedule, device)
+        template(record.schedule.template).config(problem, record.schedule, device)
     except ValueError as error:
         raise InputError(
             f"trial {record.id} of {name} has a schedule that this version cannot use ({error}): tune the problem "

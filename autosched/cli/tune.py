@@ -27,7 +27,7 @@ from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
 from autosched.search import SAMPLERS
 from measurements.store import StoreError
-from search_spaces.catalogue import AnyFamily
+from search_spaces.operators.operator import Operator
 from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    family: AnyFamily,
+    operator: Operator,
     given: Mapping[str, Any],
     *,
     db: Annotated[
@@ -78,12 +78,12 @@ def tune(
     status 1 if no schedule has worked.
     """
     if db is None:
-        raise InputError(f"tune needs --db: autosched tune {family.name} ... --db best.db")
+        raise InputError(f"tune needs --db: autosched tune {operator.name} ... --db best.db")
     within("--trials", trials, 1, MOST_TRIALS)
     within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
-    problem = problem_from(family, given)
+    problem = problem_from(operator, given)
     from autosched import tuner  # with optuna and xgboost: a second that other commands need not wait
 
     display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())

@@ -20,7 +20,7 @@ from rich.console import Console
 from autosched import formatting
 from autosched.cli import interrupts
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, within
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, bad_input, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
@@ -30,10 +30,12 @@ from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
 from measurements.measurement import Status
 from measurements.store import Store
-from search_spaces.catalogue import AnyFamily
+from search_spaces.catalogue import templates, templates_for
 from search_spaces.hardware.devices import Device
+from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
 
 DEFAULT_SAMPLE = 20
 _LEGEND = (
@@ -46,7 +48,7 @@ _SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
 
 
 def verify(
-    family: AnyFamily,
+    operator: Operator,
     given: Mapping[str, Any],
     *,
     db: Annotated[
@@ -83,12 +85,14 @@ def verify(
         within("--workers", workers, 1, MOST_WORKERS)
     where = target(device)
     if db is None:
-        problem = problem_from(family, given)
-        jobs = [(problem, family.space(problem, where).sample(sample or DEFAULT_SAMPLE, seed))]
+        problem = problem_from(operator, given)
+        with bad_input():
+            usable = templates_for(problem, where)
+        jobs = [(problem, usable.space(problem, where).sample(sample or DEFAULT_SAMPLE, seed))]
         origin = f"sampled with seed {seed}"
     else:
         store = Store.open(db, create=False)
-        jobs = _stored(store, family, maybe_problem(family, given), where, sample)
+        jobs = _stored(store, operator, maybe_problem(operator, given), where, sample)
         origin = f"stored in {store.name}"
     check_host()  # raises before anything is printed, if nothing can be emulated here
     started = time.monotonic()
@@ -145,13 +149,13 @@ Exit status 1 if one fails.
 
 
 def _stored(
-    store: Store, family: AnyFamily, problem: Problem | None, device: Device, most: int | None
+    store: Store, operator: Operator, problem: Problem | None, device: Device, most: int | None
 ) -> list[tuple[Problem, list[Schedule]]]:
     """The stored schedules that worked, per problem, each once, fastest first within each provenance."""
     if problem is not None:
         problems = [problem]
     else:
-        here = [store.problem(s) for s in store.problems(family.name) if s.device == device.name]
+        here = [store.problem(s) for s in store.problems(operator.name) if s.device == device.name]
         problems = list(dict.fromkeys(here))
     jobs = []
     for one in problems:
@@ -175,7 +179,7 @@ def _emulate(
 ) -> None:
     """Fills ``results``; what the kernels computed is dropped, as thousands of outputs fill the memory."""
     with Progress(stderr_console(), "emulated", len(schedules)) as progress:
-        for result in emulate_all(problem, schedules, device, seed=seed, workers=workers):
+        for result in emulate_all(TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers):
             results.append(replace(result, emulation=replace(result.emulation, outputs={})))
             failed = sum(not r.ok for r in results)
             progress.advance(f"{failed} failed" if failed else "")
@@ -229,6 +233,7 @@ def _to_json(problem: Problem, v: Verification) -> dict[str, Any]:
     return {
         "problem": problem.to_json(),
         "emulated_problem": v.problem.to_json(),
+        "template": v.schedule.template,
         "schedule": v.schedule.to_json(),
         "ok": v.ok,
         "status": v.status,

@@ -13,6 +13,7 @@ from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
 
 _REMEMBERED = 1 << 16  # schedules; a row is some 400 bytes
 
@@ -23,11 +24,12 @@ class AnalyticPrior:
     Rows are remembered, because a search asks for the good ones again and again.
     """
 
-    def __init__(self, problem: Problem, device: Device) -> None:
+    def __init__(self, templates: TemplateSet, problem: Problem, device: Device) -> None:
+        self._templates = templates
         self._problem = problem
         self._device = device
         self._rows: dict[Schedule, tuple[Matrix, float]] = {}
-        self._width = len(features(problem, (), device).names)
+        self._width = len(features(self._templates, problem, (), device).names)
 
     def features(self, schedules: Sequence[Schedule]) -> Matrix:
         """float32 [n, d]; zeros for a schedule that does not fit on the device."""
@@ -48,11 +50,11 @@ class AnalyticPrior:
             self._rows.clear()
             missing = list(dict.fromkeys(schedules))
         try:
-            self._remember(missing, features(self._problem, missing, self._device))
+            self._remember(missing, features(self._templates, self._problem, missing, self._device))
         except ValueError:  # one of them does not fit: find out which
             for schedule in missing:
                 try:
-                    self._remember([schedule], features(self._problem, [schedule], self._device))
+                    self._remember([schedule], features(self._templates, self._problem, [schedule], self._device))
                 except ValueError:
                     self._rows[schedule] = np.zeros(self._width, dtype=np.float32), math.inf
 

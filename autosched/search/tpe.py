@@ -109,7 +109,7 @@ class OptunaSampler:
         for parameter in self._space.parameters:
             said = trial.params[parameter.name]
             items.append((parameter.name, said if parameter.kind == "categorical" else parameter.values[said]))
-        return Schedule(self._space.family, tuple(items))
+        return Schedule(self._space.name, tuple(items))
 
     def _params(self, schedule: Schedule) -> dict[str, Value]:
         values = schedule.values

@@ -1,6 +1,6 @@
 """What candidates are compared with, on the same arrays: the vendor's library, torch, Triton, cupy, and a plain copy.
 
-One table for each, by family. An entry is a function of the problem and of arrays by the operands' names; it writes
+One table for each, by operator. An entry is a function of the problem and of arrays by the operands' names; it writes
 ``out`` and returns None, or returns the result where its library has no way to write it into an array.
 """
 
@@ -53,7 +53,7 @@ def baseline_call(
 
 
 def _library_call(cp: Any, stream: Any, problem: Any, copies: Sequence[Arrays]) -> Call:
-    if problem.family == "matmul":
+    if problem.operator == "matmul":
         names = ("a", "b", "out")
         gemm = Gemm(
             *(problem.m, problem.n, problem.k, problem.batch, problem.a, problem.out),
@@ -61,11 +61,11 @@ def _library_call(cp: Any, stream: Any, problem: Any, copies: Sequence[Arrays]) 
             b_turned=problem.order_b == "col",
             tf32=problem.a == "f32" and problem.precision == "tf32",
         )
-    elif problem.family == "matvec":
+    elif problem.operator == "matvec":
         names = ("x", "w", "out")
         gemm = Gemm(problem.m, problem.n, problem.k, 1, problem.x, problem.out, b_turned=True)
     else:
-        raise Unable(f"no library is known for {problem.family}")
+        raise Unable(f"no library is known for {problem.operator}")
     _plain_product("the library", problem)
     multiply = multiplier(cp, stream, gemm)
     addresses = [tuple(int(arrays[name].data.ptr) for name in names) for arrays in copies]
@@ -96,7 +96,7 @@ def _triton_call(cp: Any, stream: Any, problem: Any, copies: Sequence[Arrays]) -
 def _tensor_call(
     name: str, torch: Any, module: Any, table: Mapping[str, Entry], stream: Any, problem: Any, copies: Sequence[Arrays]
 ) -> Call:
-    if problem.family == "matmul" and problem.a == "f32":
+    if problem.operator == "matmul" and problem.a == "f32":
         torch.backends.cuda.matmul.allow_tf32 = problem.precision == "tf32"
     operands = {o.name: o.dtype.name for o in problem.operands()}
     tensors = [{o: _tensor(torch, arrays[o], kind) for o, kind in operands.items()} for arrays in copies]
@@ -237,14 +237,14 @@ _MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
 
 
 def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
-    """The entry of the problem's family, if it can give the type of ``out``. Raises Unable."""
-    if problem.family not in table:
-        raise Unable(f"no {name} is known for {problem.family}")
+    """The entry of the problem's operator, if it can give the type of ``out``. Raises Unable."""
+    if problem.operator not in table:
+        raise Unable(f"no {name} is known for {problem.operator}")
     _plain_product(name, problem)
     first, *_, out = problem.operands()
     if first.dtype != out.dtype and getattr(problem, "kind", "") != "argmax":  # whose result is an index
         raise Unable(f"{name} does not take {first.dtype.name} to {out.dtype.name}")
-    return table[problem.family]
+    return table[problem.operator]
 
 
 def _plain_product(name: str, problem: Any) -> None:

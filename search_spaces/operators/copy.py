@@ -15,7 +15,8 @@ from search_spaces.operators.transpose import ArrayMove
 class Copy(ArrayMove):
     """``out = x``, ``batch`` dense matrices of ``rows`` x ``columns`` elements, which is one run of bytes."""
 
-    family: ClassVar[str] = "copy"
+    operator: ClassVar[str] = "copy"
+    summary: ClassVar[str] = "out = x, batched, elements of 1 to 16 bytes"
 
     @property
     def out_shape(self) -> tuple[int, int, int]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import erf
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, SMALLEST, DType, dtype
-from search_spaces.operators.problem import Array, Operand, Problem, sum_growth
+from search_spaces.operators.problem import Array, Operand, Problem, option, sum_growth
 
 ORDERS = ("row", "col")
 ACTIVATIONS = ("relu", "gelu", "silu")
@@ -27,8 +27,9 @@ class Matmul(Problem):
     """``out[b] = activation(a[b] @ b[b] + bias)`` with a of m x k, b of k x n, out of m x n, for ``batch`` matrices.
 
     ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row" is row-major, "col" column-major; out
-    is row-major. The bias has n elements of the output's type and is added to every row. ``precision`` concerns f32
-    inputs: "tf32" lets tensor cores round them to tf32, "ieee" does not. gelu is the exact one, with erf.
+    is row-major. ``b`` and ``out`` have by default the type of ``a``. The bias has n elements of the output's type and
+    is added to every row. ``precision`` concerns f32 inputs: "tf32" lets tensor cores round them to tf32, "ieee" does
+    not. gelu is the exact one, with erf.
 
     With a ``reduction`` there is a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or
     of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2).
@@ -36,23 +37,25 @@ class Matmul(Problem):
     Raises ValueError for sizes below 1, unknown names, and combinations that no kernel computes.
     """
 
-    family: ClassVar[str] = "matmul"
+    operator: ClassVar[str] = "matmul"
+    summary: ClassVar[str] = "out = epilogue(a @ b), batched"
 
-    m: int
-    n: int
-    k: int
-    batch: int = 1
-    a: str = "f16"
-    b: str = "f16"
-    acc: str = "f32"
-    out: str = "f16"
-    order_a: str = "row"
-    order_b: str = "row"
-    epilogue: str = "none"
-    precision: str = "tf32"
-    reduction: str = "none"
+    m: int = option("rows of a and out", flag="-m")
+    n: int = option("columns of b and out", flag="-n")
+    k: int = option("columns of a, rows of b", flag="-k")
+    batch: int = option("number of matrices", 1)
+    a: str = option("type of a and b", "f16", flag="--dtype", choices=tuple(FLOAT_DTYPES))
+    b: str = ""
+    acc: str = option("type of the accumulator", "f32", choices=("f32",))
+    out: str = option("type of out; by default that of a and b", "", choices=tuple(FLOAT_DTYPES))
+    order_a: str = option("storage order of a", "row", choices=ORDERS)
+    order_b: str = option("storage order of b", "row", choices=ORDERS)
+    epilogue: str = option("what follows the product", "none", choices=EPILOGUES)
+    precision: str = option("what f32 inputs may be rounded to", "tf32", choices=PRECISIONS)
+    reduction: str = option("second output: each row's or column's sum or max", "none", choices=REDUCTIONS)
 
     def __post_init__(self) -> None:
+        self._take_defaults(b=self.a, out=self.a)
         self._take_sizes("m", "n", "k", "batch")
         if max(self.m * self.k, self.k * self.n, self.m * self.n) * self.batch >= 2**40:
             raise ValueError("the matrices are too large: keep each array under 2^40 elements")
@@ -76,14 +79,6 @@ class Matmul(Problem):
             raise ValueError(f"precision must be tf32 or ieee, not {self.precision!r}")
         if self.precision == "ieee" and self.a != "f32":
             raise ValueError(f"precision ieee concerns f32 inputs only; leave it out for {self.a}")
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From the command line's options: ``dtype`` is the type of a and b, and of out where that is not given."""
-        given = dict(options)
-        element = given.pop("dtype")
-        out = given.pop("out") or element
-        return cls(a=element, b=element, out=out, **given)
 
     @property
     def has_bias(self) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, DType, dtype
-from search_spaces.operators.problem import Array, Operand, Problem
+from search_spaces.operators.problem import Array, Operand, Problem, option
 
 INPUTS = ("f16", "bf16")
 MOST_ROWS = 16
@@ -24,15 +24,17 @@ class Matvec(Problem):
     Raises ValueError for sizes below 1, more than 16 rows, and unknown types.
     """
 
-    family: ClassVar[str] = "matvec"
+    operator: ClassVar[str] = "matvec"
+    summary: ClassVar[str] = "out = x @ w.T for up to 16 rows of x"
 
-    m: int
-    n: int
-    k: int
-    x: str = "f16"
-    out: str = "f16"
+    m: int = option("rows of x and out, at most 16", flag="-m")
+    n: int = option("rows of w, columns of out", flag="-n")
+    k: int = option("columns of x and w", flag="-k")
+    x: str = option("type of x and w", "f16", flag="--dtype", choices=INPUTS)
+    out: str = option("type of out; by default that of x", "", choices=tuple(FLOAT_DTYPES))
 
     def __post_init__(self) -> None:
+        self._take_defaults(out=self.x)
         self._take_sizes("m", "n", "k")
         for name in ("m", "n", "k"):
             size = getattr(self, name)
@@ -45,14 +47,6 @@ class Matvec(Problem):
         if self.x not in INPUTS:
             raise ValueError(f"x must be {' or '.join(INPUTS)}, not {self.x!r}")
         dtype(self.out)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From the command line's options: ``dtype`` is the type of x and w, and of out where that is not given."""
-        given = dict(options)
-        element = given.pop("dtype")
-        out = given.pop("out") or element
-        return cls(x=element, out=out, **given)
 
     @property
     def input_dtype(self) -> DType:

@@ -1,4 +1,4 @@
-"""What every operator family's problem offers: its operands, its reference, its tolerance, its name in a database."""
+"""What every operator's problem offers: its operands, its reference, its tolerance, its name in a database."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ def whole_number(name: str, value: Any, least: int) -> int:
     return number
 
 
+def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", choices: tuple[str, ...] = ()) -> Any:
+    """A field of a problem that the command line sets: by ``flag``, or by its name. Without ``default`` it is required;
+    "" stands for a value that ``__post_init__`` takes from other fields."""
+    return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "choices": choices})
+
+
 @dataclass(frozen=True)
 class Operand:
     """One array argument of a kernel, dense, ``shape`` in memory order (C order).
@@ -71,7 +77,8 @@ class Operand:
 class Problem(ABC):
     """What to compute. Subclasses are frozen dataclasses of JSON scalars; equal problems have equal ``key()``."""
 
-    family: ClassVar[str]
+    operator: ClassVar[str]
+    summary: ClassVar[str]
 
     @abstractmethod
     def operands(self) -> tuple[Operand, ...]:
@@ -84,6 +91,12 @@ class Problem(ABC):
     @abstractmethod
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Largest absolute error allowed for each element of each output (a rounding-error bound)."""
+
+    def _take_defaults(self, **values: str) -> None:
+        """Give these fields their values where they were left empty."""
+        for name, value in values.items():
+            if getattr(self, name) == "":
+                object.__setattr__(self, name, value)
 
     def _take_sizes(self, *names: str, least: int = 1) -> None:
         """Turn these fields into ints. Raises ValueError that names one that is no whole number, or too small."""
@@ -105,16 +118,16 @@ class Problem(ABC):
         return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role == "input"}
 
     def to_json(self) -> dict[str, Any]:
-        return {"family": self.family, **dataclasses.asdict(self)}
+        return {"operator": self.operator, **dataclasses.asdict(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The problem whose ``to_json()`` was ``data``. Raises ValueError for missing, unknown or wrong fields."""
-        fields = {k: v for k, v in data.items() if k != "family"}
+        fields = {k: v for k, v in data.items() if k != "operator"}
         try:
             return cls(**fields)
         except TypeError as error:
-            raise ValueError(f"this is not the JSON of a {cls.family} problem: {error}") from error
+            raise ValueError(f"this is not the JSON of a {cls.operator} problem: {error}") from error
 
     @staticmethod
     def check(value: object) -> Problem:

@@ -10,13 +10,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, U32, DType, dtype
-from search_spaces.operators.problem import Array, Operand, Problem, standard_normal, sum_growth
+from search_spaces.operators.problem import Array, Operand, Problem, option, standard_normal, sum_growth
 
 KINDS = ("sum", "max", "mean", "sumsq", "argmax")
 AXES = ("row", "column")
@@ -30,15 +30,16 @@ _LARGEST_F16_SUM = 2.0**14  # what random inputs of a sum of squares are scaled 
 
 @dataclass(frozen=True)
 class RowProblem(Problem):
-    """What the families of this package share. Raises ValueError for sizes below 1 or beyond 2^30, arrays of 2^40
+    """What all of these operators share. Raises ValueError for sizes below 1 or beyond 2^30, arrays of 2^40
     elements and more, and unknown types."""
 
-    rows: int
-    columns: int
-    dtype: str = "f16"
-    out: str = "f16"
+    rows: int = option("rows of x")
+    columns: int = option("columns of x")
+    dtype: str = option("type of x", "f16", choices=tuple(FLOAT_DTYPES))
+    out: str = option("type of out; by default that of x", "", choices=tuple(FLOAT_DTYPES))
 
     def __post_init__(self) -> None:
+        self._take_defaults(out=self.dtype)
         self._take_sizes("rows", "columns")
         for name in ("rows", "columns"):
             size = getattr(self, name)
@@ -51,13 +52,6 @@ class RowProblem(Problem):
 
     def _check_out(self) -> None:
         dtype(self.out)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From the command line's options; ``out`` is by default the type of x."""
-        given = dict(options)
-        given["out"] = given.get("out") or given["dtype"]
-        return cls(**given)
 
     # How the kernel sees it
 
@@ -94,7 +88,7 @@ class RowProblem(Problem):
         return self.length if self.along else self.inner
 
     @abstractmethod
-    def operator(self, passes: str) -> str:
+    def functor(self, passes: str) -> str:
         """The C++ type that says what is computed (autosched/kernels/row_operators.cuh)."""
 
     @abstractmethod
@@ -153,14 +147,17 @@ class Reduce(RowProblem):
     Raises ValueError as RowProblem does, and for unknown names and an r that does not divide its axis.
     """
 
-    family: ClassVar[str] = "reduce"
+    operator: ClassVar[str] = "reduce"
+    summary: ClassVar[str] = "sum, max, mean, sum of squares or argmax of rows or columns"
     normalizes: ClassVar[bool] = False
 
-    kind: str = "sum"
-    axis: str = "row"
-    reduction_size: int = 0
+    out: str = option("type of out; by default that of x, u32 for argmax", "", choices=(*FLOAT_DTYPES, "u32"))
+    kind: str = option("what a row or column is reduced to", "sum", choices=KINDS)
+    axis: str = option("what becomes one value: a row or a column", "row", choices=AXES)
+    reduction_size: int = option("elements that become one value; 0: the whole axis", 0)
 
     def __post_init__(self) -> None:
+        self._take_defaults(out="u32" if self.kind == "argmax" else self.dtype)
         if self.kind not in KINDS:
             raise ValueError(f"unknown kind {self.kind!r}: use one of {', '.join(KINDS)}")
         if self.axis not in AXES:
@@ -179,11 +176,6 @@ class Reduce(RowProblem):
                 raise ValueError(f"out must be u32 for argmax, not {self.out!r}: it is an index")
         else:
             dtype(self.out)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Self:
-        default = "u32" if options["kind"] == "argmax" else options["dtype"]
-        return super().from_options({**options, "out": options.get("out") or default})
 
     @property
     def _reduced_extent(self) -> int:
@@ -213,7 +205,7 @@ class Reduce(RowProblem):
     def out_dtype(self) -> DType:
         return U32 if self.kind == "argmax" else FLOAT_DTYPES[self.out]
 
-    def operator(self, passes: str) -> str:
+    def functor(self, passes: str) -> str:
         return {
             "sum": "ReduceSum<false, false>",
             "mean": "ReduceSum<false, true>",
@@ -300,10 +292,11 @@ class Softmax(RowProblem):
     """``out = exp(x - max) / sum(exp(x - max))`` for each row, in f32: no input overflows. A row of -infinity, and one
     with +infinity or NaN, is NaN, as that formula says in numpy. Raises ValueError as RowProblem does."""
 
-    family: ClassVar[str] = "softmax"
+    operator: ClassVar[str] = "softmax"
+    summary: ClassVar[str] = "softmax of every row"
     passes: ClassVar[tuple[str, ...]] = PASSES
 
-    def operator(self, passes: str) -> str:
+    def functor(self, passes: str) -> str:
         return "SoftmaxOnePass" if passes == "one" else "SoftmaxTwoPasses"
 
     def state_words(self, passes: str) -> tuple[int, ...]:
@@ -338,7 +331,7 @@ class Softmax(RowProblem):
 
 @dataclass(frozen=True)
 class _Norm(RowProblem):
-    eps: float = 1e-5
+    eps: float = option("what is added to the mean square before the square root", 1e-5)
     has_weight: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -350,15 +343,6 @@ class _Norm(RowProblem):
             raise ValueError(f"eps must be 0, or from {least} to 1e30, not {self.eps!r}")
         object.__setattr__(self, "eps", float(self.eps))
 
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Self:
-        text = str(options["eps"])
-        try:
-            eps = float(text)
-        except ValueError:
-            raise ValueError(f"eps must be a number, not {text!r}") from None
-        return super().from_options({**options, "eps": eps})
-
     @property
     def epsilon(self) -> float:
         return self.eps
@@ -369,9 +353,10 @@ class RmsNorm(_Norm):
     """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has one element of x's type a column.
     Raises ValueError as RowProblem does, and for an eps that is negative or no number."""
 
-    family: ClassVar[str] = "rmsnorm"
+    operator: ClassVar[str] = "rmsnorm"
+    summary: ClassVar[str] = "rows over their root mean square, times a weight"
 
-    def operator(self, passes: str) -> str:
+    def functor(self, passes: str) -> str:
         return "RmsNorm"
 
     def state_words(self, passes: str) -> tuple[int, ...]:
@@ -403,7 +388,8 @@ class LayerNorm(_Norm):
     Raises ValueError as RowProblem does, for an eps that is negative or no number, and for an eps of 0 with one column,
     whose variance is 0, too."""
 
-    family: ClassVar[str] = "layernorm"
+    operator: ClassVar[str] = "layernorm"
+    summary: ClassVar[str] = "rows less their mean, over their deviation, times a weight, plus a bias"
     has_bias: ClassVar[bool] = True
     passes: ClassVar[tuple[str, ...]] = PASSES
 
@@ -412,7 +398,7 @@ class LayerNorm(_Norm):
         if self.columns == 1 and self.eps == 0.0:
             raise ValueError("eps must be positive where a row has one column: its variance is 0")
 
-    def operator(self, passes: str) -> str:
+    def functor(self, passes: str) -> str:
         return "LayerNormOnePass" if passes == "one" else "LayerNormTwoPasses"
 
     def state_words(self, passes: str) -> tuple[int, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import U8, U16, U32, DType
-from search_spaces.operators.problem import Array, Operand, Problem
+from search_spaces.operators.problem import Array, Operand, Problem, option
 
 ELEMENT_BYTES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "u128": 16}
 _WORDS = {"u8": U8, "u16": U16, "u32": U32, "u64": U32, "u128": U32}
@@ -27,10 +27,10 @@ class ArrayMove(Problem):
     for bit. Raises ValueError for sizes below 1, arrays of 2^40 elements or more, and an unknown ``dtype``.
     """
 
-    rows: int
-    columns: int
-    batch: int = 1
-    dtype: str = "u32"
+    rows: int = option("rows of x")
+    columns: int = option("columns of x")
+    batch: int = option("number of matrices", 1)
+    dtype: str = option("size of an element", "u32", choices=tuple(ELEMENT_BYTES))
 
     def __post_init__(self) -> None:
         self._take_sizes("rows", "columns", "batch")
@@ -42,10 +42,6 @@ class ArrayMove(Problem):
             raise ValueError("the array is too large: keep it under 2^40 elements")
         if self.dtype not in ELEMENT_BYTES:
             raise ValueError(f"unknown type {self.dtype!r}: use one of {', '.join(ELEMENT_BYTES)}")
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Self:
-        return cls(**options)
 
     @property
     def element_bytes(self) -> int:
@@ -96,7 +92,8 @@ class Transpose(ArrayMove):
     It is also the conversion between row-major and column-major storage (``order`` of a wg_map's tile).
     """
 
-    family: ClassVar[str] = "transpose"
+    operator: ClassVar[str] = "transpose"
+    summary: ClassVar[str] = "out = x with rows and columns swapped, batched, elements of 1 to 16 bytes"
 
     @property
     def out_shape(self) -> tuple[int, int, int]:

@@ -27,15 +27,15 @@ class RecordedSpace(Space):
     """
 
     def __init__(self, space: Space, listed: Sequence[Schedule]) -> None:
-        super().__init__(space.family, space.parameters, space.attributes, space.rules)
+        super().__init__(space.name, space.parameters, space.attributes, space.rules)
         codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
         self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
         self._keys = {row.tobytes() for row in self._values(self._from_codes(self._rows))}
         if not len(self._rows):
-            raise EmptySpace(f"none of the {len(listed)} listed schedules of {space.family} is legal", ())
+            raise EmptySpace(f"none of the {len(listed)} listed schedules of {space.name} is legal", ())
 
     def __repr__(self) -> str:
-        return f"RecordedSpace({self.family}: {len(self._rows)} schedules)"
+        return f"RecordedSpace({self.name}: {len(self._rows)} schedules)"
 
     def count(self) -> int:
         return len(self._rows)

@@ -1,4 +1,4 @@
-"""A schedule: one value for every parameter of a family's space."""
+"""A schedule: one value for every parameter of a kernel template's space."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from search_spaces.spaces.parameters import Value
 
 @dataclass(frozen=True)
 class Schedule:
-    """``items`` holds (parameter, value) in the order of the family's parameters; iterate it like a mapping."""
+    """``items`` holds (parameter, value) in the order of the parameters of ``template``; iterate it like a mapping."""
 
-    family: str
+    template: str
     items: tuple[tuple[str, Value], ...]
 
     @cached_property
@@ -24,7 +24,7 @@ class Schedule:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.family, self.items))
+        return hash((self.template, self.items))
 
     def __hash__(self) -> int:  # a search looks schedules up far more often than it makes them
         return self._hash
@@ -54,13 +54,13 @@ class Schedule:
         for name in changes:
             if name not in self.values:
                 raise KeyError(name)
-        return type(self)(self.family, tuple((name, changes.get(name, value)) for name, value in self.items))
+        return type(self)(self.template, tuple((name, changes.get(name, value)) for name, value in self.items))
 
     def to_json(self) -> dict[str, Value]:
         return dict(self.items)
 
     @classmethod
-    def from_json(cls, family: str, data: Mapping[str, Any]) -> Self:
+    def from_json(cls, template: str, data: Mapping[str, Any]) -> Self:
         """The schedule whose ``to_json()`` was ``data``. Raises ValueError for none at all, and for a value that is
         no integer or text."""
         if not data:
@@ -68,7 +68,7 @@ class Schedule:
         for name, value in data.items():
             if isinstance(value, bool) or not isinstance(value, (int, str)):
                 raise ValueError(f"parameter {name} cannot be {value!r}: use an integer or a text")
-        return cls(family, tuple(data.items()))
+        return cls(template, tuple(data.items()))
 
     def key(self) -> str:
         """Canonical text of the decisions, used as identity in databases."""

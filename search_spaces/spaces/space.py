@@ -14,6 +14,7 @@ import numpy.typing as npt
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces import neighbourhood
 from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.config import Config
 from search_spaces.spaces.constraints import Constraints
 from search_spaces.spaces.counting import CountTree
 from search_spaces.spaces.elimination import eliminate
@@ -38,21 +39,27 @@ class Space:
     size: counting and sampling go through the tables of ``elimination``, which are built when first needed and kept.
     The order of the legal configurations (their ranks) is fixed by the space alone.
 
+    ``constraints`` (validity constraints) are rules without which a kernel does not compile, launch or compute the
+    right numbers. ``pruning`` rules leave out schedules that a simpler or smaller one equals or beats. A search keeps
+    both; a schedule tuned for another problem has to keep the first only, which is what ``valid`` holds.
+
     Raises ValueError for no parameters, names used twice, needs that name nothing, and attributes that need themselves.
     """
 
     def __init__(
         self,
-        family: str,
+        name: str,
         parameters: Sequence[Parameter],
         attributes: Sequence[Attribute] = (),
-        rules: Sequence[Rule] = (),
+        constraints: Sequence[Rule] = (),
+        pruning: Sequence[Rule] = (),
     ) -> None:
-        self.family = family
+        self.name = name
         self.parameters = tuple(parameters)
-        self.rules = tuple(rules)
+        self.constraints = tuple(constraints)
+        self.rules = rules = (*constraints, *pruning)
         if not parameters:
-            raise ValueError(f"the space of {family} has no parameters: give it at least one")
+            raise ValueError(f"the space of {name} has no parameters: give it at least one")
         names = [p.name for p in parameters] + [a.name for a in attributes]
         _refuse_twice("column", names)
         _refuse_twice("rule", [r.name for r in rules])
@@ -62,10 +69,9 @@ class Space:
                     raise ValueError(f"{user} needs {need}, which is neither a parameter nor an attribute")
         self.attributes = _in_order(self.parameters, attributes)
         self._parameter = {p.name: p for p in self.parameters}
-        self._described: dict[Schedule, dict[str, int]] = {}
 
     def __repr__(self) -> str:
-        return f"Space({self.family}: {len(self.parameters)} parameters, {len(self.rules)} rules)"
+        return f"Space({self.name}: {len(self.parameters)} parameters, {len(self.rules)} rules)"
 
     # -- counting and sampling -----------------------------------------------------------------------------------
 
@@ -117,7 +123,7 @@ class Space:
             return
         alone = tuple(r.rule for r in self.rejects() if r.count == r.raw)
         if alone:
-            message = f"no schedule of {self.family} is legal: the rule {alone[0]} refuses all of them"
+            message = f"no schedule of {self.name} is legal: the rule {alone[0]} refuses all of them"
             raise EmptySpace(message, alone[:1])
         needed = list(self.rules)  # drop every rule without which nothing is legal either
         for rule in self.rules:
@@ -126,21 +132,21 @@ class Space:
                 needed = others
         together = tuple(r.name for r in needed)
         raise EmptySpace(
-            f"no schedule of {self.family} is legal: the rules {_listed(together)} together refuse all of them",
+            f"no schedule of {self.name} is legal: the rules {_listed(together)} together refuse all of them",
             together,
         )
 
     # -- one schedule, or columns of them ------------------------------------------------------------------------
 
     def columns(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> Columns:
-        """Schedules as columns. Raises ValueError for another family, a missing or unknown parameter or value."""
+        """Schedules as columns. Raises ValueError for another template, a missing or unknown parameter or value."""
         return self._from_codes(self._matrix(schedules))
 
     def schedules(self, columns: Columns) -> list[Schedule]:
         """Columns of all parameters as schedules."""
         names = [p.name for p in self.parameters]
         decoded = [columns.decode(name) for name in names]
-        return [Schedule(self.family, tuple(zip(names, row, strict=True))) for row in zip(*decoded, strict=True)]
+        return [Schedule(self.name, tuple(zip(names, row, strict=True))) for row in zip(*decoded, strict=True)]
 
     def attributes_of(self, columns: Columns) -> dict[str, IntArray]:
         """Every attribute of every row."""
@@ -170,7 +176,7 @@ class Space:
     def explain(self, schedule: Schedule | Mapping[str, Value]) -> list[Violation]:
         """Every rule that a schedule breaks, with the reason; empty for a legal one.
 
-        Raises ValueError for another family, a missing or unknown parameter, or a value outside its domain.
+        Raises ValueError for another template, a missing or unknown parameter, or a value outside its domain.
         """
         whole = self._with_attributes(self.columns([schedule]), [a.name for a in self.attributes])
         violations = []
@@ -185,23 +191,26 @@ class Space:
         for violation in self.explain(schedule):
             raise ValueError(f"{violation.rule}: {violation.reason}")
 
-    def describe(self, schedule: Schedule | Mapping[str, Value]) -> dict[str, int]:
-        """The attributes of one schedule, legal or not. Raises ValueError as ``explain`` does."""
-        known = self._described.get(schedule) if isinstance(schedule, Schedule) else None
-        if known is not None:
-            return dict(known)
-        return {name: int(array[0]) for name, array in self.attributes_of(self.columns([schedule])).items()}
+    @cached_property
+    def valid(self) -> Space:
+        """The space of every schedule that computes the right numbers, the wasteful ones included."""
+        return Space(self.name, self.parameters, self.attributes, self.constraints)
 
-    def prepare(self, schedules: Sequence[Schedule]) -> dict[str, IntArray]:
-        """Every attribute of ``schedules``; ``describe`` is quick for these until this is called again.
+    def config(self, schedule: Schedule | Mapping[str, Value]) -> Config:
+        """One schedule with its attributes, legal or not. Raises ValueError as ``explain`` does."""
+        return self.configs([schedule])[0]
 
-        Raises ValueError as ``explain`` does for any of them.
-        """
-        found = self.attributes_of(self.columns(schedules))
-        lists = [array.tolist() for array in found.values()]
-        rows = zip(*lists, strict=True) if lists else ((),) * len(schedules)
-        self._described = {s: dict(zip(found, row, strict=True)) for s, row in zip(schedules, rows, strict=True)}
-        return found
+    def configs(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> list[Config]:
+        """Schedules with their attributes, legal or not. Raises ValueError as ``explain`` does for any of them."""
+        columns = self.columns(schedules)
+        found = self.attributes_of(columns)
+        rows = zip(*(array.tolist() for array in found.values()), strict=True) if found else ((),) * len(schedules)
+        whole = [s if isinstance(s, Schedule) else None for s in schedules]
+        made = self.schedules(columns) if None in whole else []
+        return [
+            Config(schedule or made[i], tuple(zip(found, row, strict=True)))
+            for i, (schedule, row) in enumerate(zip(whole, rows, strict=True))
+        ]
 
     def _with_attributes(self, columns: Columns, attributes: Sequence[str]) -> Columns:
         """``columns`` and those of ``attributes`` that they lack."""
@@ -214,13 +223,13 @@ class Space:
         return whole
 
     def _codes(self, schedule: Schedule | Mapping[str, Value]) -> list[int]:
-        if isinstance(schedule, Schedule) and schedule.family != self.family:
-            raise ValueError(f"this is a schedule of {schedule.family}: give one of {self.family}")
+        if isinstance(schedule, Schedule) and schedule.template != self.name:
+            raise ValueError(f"this is a schedule of {schedule.template}: give one of {self.name}")
         values = schedule.values if isinstance(schedule, Schedule) else schedule
         if values.keys() != self._parameter.keys():
             for name in values:
                 if name not in self._parameter:
-                    raise ValueError(f"{self.family} has no parameter {name}: use {', '.join(self._parameter)}")
+                    raise ValueError(f"{self.name} has no parameter {name}: use {', '.join(self._parameter)}")
             missing = [name for name in self._parameter if name not in values]
             raise ValueError(f"the schedule lacks {', '.join(missing)}: give every parameter a value")
         return [p.code(values[p.name]) for p in self.parameters]
@@ -305,7 +314,7 @@ class Space:
     def fingerprint(self) -> str:
         """The version of the space: sha256 (hex) of its parameters, their domains, and the names of its rules."""
         content = {
-            "family": self.family,
+            "name": self.name,
             "parameters": [[p.name, p.kind, list(p.values)] for p in self.parameters],
             "rules": [r.name for r in self.rules],
         }

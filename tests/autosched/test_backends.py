@@ -12,7 +12,7 @@ from measurements.compile import NvrtcMissing
 from measurements.measurement import Provenance, Resources
 from measurements.runners.base import Candidate
 from measurements.runners.cuda import CudaRunner
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.kernel import Kernel
@@ -210,11 +210,11 @@ class TestEstimate:
 
     @pytest.fixture
     def candidate(self) -> Iterator[Candidate]:
-        schedule = family("matmul").space(self.PROBLEM, H200).sample(1, 3)[0]
+        schedule = template("matmul").space(self.PROBLEM, H200).sample(1, 3)[0]
         yield Candidate(self.PROBLEM, schedule, Kernel("k", "", (), (), (1, 1, 1), (32, 1, 1), 0))
 
     def test_it_is_the_analytic_model_with_what_the_compiler_allotted(self, candidate: Candidate) -> None:
-        work = family("matmul").counts(self.PROBLEM, candidate.schedule, H200)
+        work = template("matmul").counts(self.PROBLEM, candidate.schedule, H200)
         allotted = Resources(40, 24, 16, 0, 0, 0)
         assert Estimate(H200)(candidate, allotted) == predict(work, H200, registers=40, spill_bytes=40)
 

@@ -57,7 +57,7 @@ def process(*arguments: str, cwd: Path, **more: Any) -> "subprocess.CompletedPro
 
 
 def schedule(number: int = 0) -> Schedule:
-    return family("matmul").space(PROBLEM, device("h200")).sample(number + 1, 0)[number]
+    return template("matmul").space(PROBLEM, device("h200")).sample(number + 1, 0)[number]
 
 
 def record(
@@ -248,7 +248,7 @@ def test_a_new_family_needs_no_change_here(run: Run, monkeypatch: pytest.MonkeyP
         return PROBLEM
 
     other = dataclasses.replace(
-        family("matmul"),
+        template("matmul"),
         name="outer",
         summary="y = a @ x",
         options=(
@@ -257,7 +257,7 @@ def test_a_new_family_needs_no_change_here(run: Run, monkeypatch: pytest.MonkeyP
         ),
         problem_from_options=problem,
     )
-    monkeypatch.setattr(app, "families", lambda: (family("matmul"), other))
+    monkeypatch.setattr(app, "families", lambda: (template("matmul"), other))
     status, out, _ = run("space", "outer", "--rows", "8", "--layout", "col", "--device", "a100", "--json")
     assert status == 0
     assert json.loads(out)["device"] == "a100"
@@ -320,7 +320,7 @@ def test_space_json_says_what_the_space_is(run: Run) -> None:
     status, out, err = run("space", "matmul", *SMALL, "--sample", "3", "--seed", "5", "--device", "a100", "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
-    space = family("matmul").space(PROBLEM, device("a100"))
+    space = template("matmul").space(PROBLEM, device("a100"))
     assert (found["raw"], found["legal"]) == (space.raw_count, space.count())
     assert found["problem"] == PROBLEM.to_json()
     assert {p["name"]: tuple(p["values"]) for p in found["parameters"]} == {p.name: p.values for p in space.parameters}
@@ -330,7 +330,7 @@ def test_space_json_says_what_the_space_is(run: Run) -> None:
 
 def test_space_text_has_the_counts_the_rules_and_the_samples(run: Run) -> None:
     status, out, _ = run("space", "matmul", *SMALL, "--sample", "2")
-    space = family("matmul").space(PROBLEM, device("h200"))
+    space = template("matmul").space(PROBLEM, device("h200"))
     assert status == 0
     assert f"{space.count():,}" in out
     for name in (*(p.name for p in space.parameters), *(r.name for r in space.rules)):
@@ -344,7 +344,7 @@ def test_explain_accepts_a_legal_schedule_and_names_the_rules_of_an_illegal_one(
     assert run("space", "matmul", *SMALL, "--explain", "good.json")[0] == 0
     bad = good.replace(sg_layout_m=8, sg_layout_n=8)
     Path("bad.json").write_text(json.dumps({"schedule": bad.to_json(), "device": "h200"}))
-    expected = family("matmul").space(PROBLEM, device("h200")).explain(bad)
+    expected = template("matmul").space(PROBLEM, device("h200")).explain(bad)
     assert expected
     status, out, _ = run("space", "matmul", *SMALL, "--explain", "bad.json", "--json")
     assert status == 1

@@ -27,7 +27,7 @@ from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.runners.base import Entrant
 from measurements.store import Store
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
@@ -56,7 +56,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 
 def schedule() -> Schedule:
-    return family("matmul").space(PROBLEM, device("h200")).sample(1, 0)[0]
+    return template("matmul").space(PROBLEM, device("h200")).sample(1, 0)[0]
 
 
 def record(seconds: float | None) -> Record:

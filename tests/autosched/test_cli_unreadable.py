@@ -14,13 +14,13 @@ from autosched.cli import main
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 
 H200 = device("h200")
 PROBLEM = Matmul(m=32, n=32, k=32)
-SPACE = family("matmul").space(PROBLEM, H200)
+SPACE = template("matmul").space(PROBLEM, H200)
 SMALL = ("-m", "32", "-n", "32", "-k", "32")
 Run = Callable[..., tuple[int, str, str]]
 
@@ -83,7 +83,7 @@ ODD_PROBLEMS = {
     "a field too many": json.dumps({**PROBLEM.to_json(), "sparsity": 2}, sort_keys=True, separators=(",", ":")),
     "a value of another version": PROBLEM.key().replace("f16", "f4"),
     "an impossible size": PROBLEM.key().replace('"m":32', '"m":-1'),
-    "another family": json.dumps({"family": "convolution"}),
+    "another family": json.dumps({"operator": "convolution"}),
     "of another family": PROBLEM.key().replace("matmul", "transpose"),
     "without spaces": PROBLEM.key().replace(",", ", "),
     "not whole": PROBLEM.key()[:-5],
@@ -99,7 +99,7 @@ def test_a_problem_of_another_form_is_named(run: Run, command: str, problem: str
 
 @pytest.mark.parametrize("command", ["best", "verify"])
 def test_a_problem_of_another_family_is_in_nobodys_way(run: Run, command: str) -> None:
-    database(problem='{"family":"convolution"}', family="convolution")
+    database(problem='{"operator":"convolution"}', family="convolution")
     status, _, err = run(command, "softmax", "--db", "b.db")
     assert status == 1 and err.count("\n") == 1
 

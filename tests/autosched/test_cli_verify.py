@@ -18,7 +18,7 @@ from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, H
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
@@ -28,7 +28,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
 PROBLEM = Matmul(64, 64, 64)
-SCHEDULES = family("matmul").space(PROBLEM, device("h200")).sample(4, 0)
+SCHEDULES = template("matmul").space(PROBLEM, device("h200")).sample(4, 0)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_all_pass(run: Run, fake: FakeEmulator) -> None:
     assert status == 0
     assert "all 3 pass" in out and out.count(" pass ") == 3
     (call,) = fake.calls
-    assert call["schedules"] == family("matmul").space(PROBLEM, device("h200")).sample(3, 7)
+    assert call["schedules"] == template("matmul").space(PROBLEM, device("h200")).sample(3, 7)
     assert (call["seed"], call["workers"], call["device"]) == (7, 2, device("h200"))
     assert "0.250" in out and "1.5e-03" in out  # errors
     assert "1.50" in out and "4.5" in out  # 30 wavefronts of 20, 45 sectors in 10 requests

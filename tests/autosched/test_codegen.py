@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from static_asserts import asserted_rules
 
-from autosched.codegen import generate, include_dir
+from kernels import generate
+from search_spaces.templates.device_source import include_dir
 from measurements.compile import CompileFailure, CompilePool
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

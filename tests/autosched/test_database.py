@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from autosched import database as database_module
-from autosched.codegen import generate
+from kernels import generate
 from autosched.database import Database, NoSchedule, StaleSchedule, current_kernel
 from autosched.runtime import LoadedKernel, RuntimeUnavailable, bind, check_array
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.runners import cuda
 from measurements.store import Store, StoreError
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 
 H200 = device("h200")
 PROBLEM = Matmul(m=96, n=80, k=64)
-SCHEDULES = family("matmul").space(PROBLEM, H200).sample(3, 5)
+SCHEDULES = template("matmul").space(PROBLEM, H200).sample(3, 5)
 
 
 def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None = None) -> Record:
@@ -197,7 +197,7 @@ class TestOnGpu:
 
         problem = Matmul(m=96, n=80, k=512)
         gpu = cuda.cuda_device()
-        some = family("matmul").space(problem, gpu).sample(300, 1)
+        some = template("matmul").space(problem, gpu).sample(300, 1)
         schedule = next(s for s in some if (s.integer("split_k") > 1) == split_k)
         made = dataclasses.replace(
             record(1e-6, gpu.name),
@@ -229,7 +229,7 @@ class TestOnGpu:
         torch = pytest.importorskip("torch")
         problem = Matmul(m=96, n=80, k=64, a=dtype, b=dtype, out=dtype)
         gpu = cuda.cuda_device()
-        schedule = family("matmul").space(problem, gpu).sample(1, 1)[0]
+        schedule = template("matmul").space(problem, gpu).sample(1, 1)[0]
         made = dataclasses.replace(
             record(1e-6, gpu.name),
             problem_key=problem.key(),

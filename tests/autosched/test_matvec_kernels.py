@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from static_asserts import asserted_rules
 
-from autosched.codegen import generate
+from kernels import generate
 from autosched.verify import verify_one
 from measurements.compile import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate

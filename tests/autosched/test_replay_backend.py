@@ -13,12 +13,12 @@ from measurements import recording
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.recording import Recording
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 
 PROBLEM = Matmul(m=96, n=80, k=64)
-SPACE = family("matmul").space(PROBLEM, device("h200"))
+SPACE = template("matmul").space(PROBLEM, device("h200"))
 SCHEDULES = SPACE.sample(40, 11)
 
 

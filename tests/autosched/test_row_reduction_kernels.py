@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from static_asserts import asserted_rules
 
-from autosched.codegen import generate
+from kernels import generate
 from autosched.verify import verify_one
 from measurements.compile import CompileFailure, CompilePool
 from measurements.emulator import emulate
@@ -44,7 +44,7 @@ BASE: dict[str, Value] = {
 
 
 def name_of(problem: RowProblem) -> str:
-    return f"{problem.family}-{problem.rows}x{problem.columns}-{problem.dtype}"
+    return f"{problem.operator}-{problem.rows}x{problem.columns}-{problem.dtype}"
 
 
 @pytest.mark.parametrize("problem", SAMPLED, ids=name_of)
@@ -56,7 +56,7 @@ def test_sampled_schedules_are_right(problem: RowProblem) -> None:
 
 
 def run(problem: RowProblem, changes: dict[str, Value], inputs: dict[str, Array]) -> FloatArray:
-    schedule = Schedule.from_json(problem.family, {**BASE, **changes})
+    schedule = Schedule.from_json("row_reduction", {**BASE, **changes})
     result = emulate(generate(problem, schedule, H200), inputs)
     assert result.status == "ok", result.reason
     return problem.out_dtype.load(result.outputs["out"])
@@ -170,7 +170,7 @@ def test_peeled_rows_ask_for_fewer_vectors_of_no_more_sectors() -> None:
     inputs = problem.random_inputs(0)
 
     def loads(changes: dict[str, Value]) -> tuple[int, int]:
-        result = emulate(generate(problem, Schedule.from_json("softmax", {**BASE, **changes}), H200), inputs)
+        result = emulate(generate(problem, Schedule.from_json("row_reduction", {**BASE, **changes}), H200), inputs)
         sites = [s for s in result.global_sites if s.instruction.startswith("ld")]
         return sum(s.requests for s in sites), sum(s.sectors for s in sites)
 
@@ -200,9 +200,9 @@ def test_the_rule_and_the_static_assert_say_the_same(
     problem: RowProblem, changes: dict[str, Value], law: str, edit: tuple[str, str]
 ) -> None:
     with pytest.raises(ValueError, match=f"^{law}: "):
-        generate(problem, Schedule.from_json(problem.family, {**BASE, **changes}), H200)
+        generate(problem, Schedule.from_json("row_reduction", {**BASE, **changes}), H200)
     whole: dict[str, Value] = {"keep": "registers", "unroll": 1} if law == "split_keep" else {}
-    kernel = generate(problem, Schedule.from_json(problem.family, {**BASE, **whole}), H200)
+    kernel = generate(problem, Schedule.from_json("row_reduction", {**BASE, **whole}), H200)
     assert edit[0] in kernel.source
     source = kernel.source.replace(*edit).replace(
         "int chunk = 77;", "int chunk = 40;" if "split" in law else "int chunk = 77;"
@@ -236,5 +236,7 @@ def test_sampled_schedules_compile(target: str) -> None:
 
 def test_types_are_those_of_the_problem() -> None:
     for dtype in FLOAT_DTYPES:
-        source = generate(Softmax(8, 64, dtype=dtype, out="f32"), Schedule.from_json("softmax", BASE), H200).source
+        source = generate(
+            Softmax(8, 64, dtype=dtype, out="f32"), Schedule.from_json("row_reduction", BASE), H200
+        ).source
         assert f"using T = {FLOAT_DTYPES[dtype].c_name};" in source and "using Out = float;" in source

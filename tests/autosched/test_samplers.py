@@ -21,7 +21,7 @@ from autosched.search.prior import AnalyticPrior
 from autosched.search.tpe import OptunaSampler
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.arrays import FloatArray
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.parameters import categorical, ordinal
@@ -505,7 +505,7 @@ class TestAnalyticGuide:
 
     def test_rows_keep_their_order_and_are_remembered(self) -> None:
         prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
-        schedules = family("matmul").space(self.PROBLEM, self.DEVICE).sample(8, 1)
+        schedules = template("matmul").space(self.PROBLEM, self.DEVICE).sample(8, 1)
         rows, guess = prior.features(schedules), prior.log_seconds(schedules)
         assert rows.shape[0] == 8 and rows.dtype == np.float32
         assert np.isfinite(guess).all()
@@ -520,13 +520,13 @@ class TestAnalyticGuide:
 
     def test_what_does_not_fit_is_infinite_and_spoils_no_other(self) -> None:
         prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
-        good = family("matmul").space(self.PROBLEM, self.DEVICE).sample(3, 1)
+        good = template("matmul").space(self.PROBLEM, self.DEVICE).sample(3, 1)
         illegal = good[0].replace(stages=5, tile_m=256, tile_n=256, tile_k=128)
         guess = prior.log_seconds([good[0], illegal, good[1]])
         assert np.isfinite(guess).tolist() == [True, False, True]
 
     def test_it_leads_a_search_of_matmuls(self) -> None:
-        space = family("matmul").space(self.PROBLEM, self.DEVICE)
+        space = template("matmul").space(self.PROBLEM, self.DEVICE)
         prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
         led = sampler("evolution", space, seed=1, prior=prior).ask(8)
         chance = sampler("random", space, seed=1).ask(8)

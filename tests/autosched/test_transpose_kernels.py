@@ -8,9 +8,9 @@ import re
 import pytest
 from static_asserts import asserted_rules
 
-from autosched.codegen import generate
+from kernels import generate
 from measurements.compile import CompileFailure, CompilePool
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.problem import Problem
@@ -44,7 +44,7 @@ BROKEN = [
 def test_the_rule_and_the_static_assert_say_the_same(
     problem: Transpose, changes: dict[str, int | str], law: str, edits: list[tuple[str, str]]
 ) -> None:
-    good = family("transpose").space(PROBLEM, H200).sample(1, 0)[0].replace(**GOOD)
+    good = template("transpose").space(PROBLEM, H200).sample(1, 0)[0].replace(**GOOD)
     with pytest.raises(ValueError, match=law):
         generate(problem, good.replace(**changes), H200)
     kernel = generate(PROBLEM, good, H200)
@@ -77,7 +77,7 @@ def problems() -> list[Problem]:
 def test_sampled_schedules_compile_without_spills() -> None:
     kernels = []
     for problem in problems():
-        for schedule in family(problem.family).space(problem, H200).sample(4, seed=7):
+        for schedule in family(problem.operator).space(problem, H200).sample(4, seed=7):
             kernels.append(generate(problem, schedule.replace(min_blocks=1), H200))
     with CompilePool() as pool:
         results = dict(pool.compile_many(kernels, H200.arch))
@@ -88,16 +88,16 @@ def test_sampled_schedules_compile_without_spills() -> None:
 
 
 def test_the_register_route_needs_no_shared_memory() -> None:
-    good = family("transpose").space(PROBLEM, H200).sample(1, 0)[0].replace(**GOOD)
+    good = template("transpose").space(PROBLEM, H200).sample(1, 0)[0].replace(**GOOD)
     assert generate(PROBLEM, good, H200).dynamic_shared_bytes == 0
     assert generate(PROBLEM, good.replace(layout="transpose+pad(4,1)"), H200).dynamic_shared_bytes > 0
 
 
 @pytest.mark.parametrize(
-    "problem", [Copy(64, 64), Transpose(64, 64, dtype="u8"), Softmax(64, 64)], ids=lambda p: p.family
+    "problem", [Copy(64, 64), Transpose(64, 64, dtype="u8"), Softmax(64, 64)], ids=lambda p: p.operator
 )
 def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
-    whole = family(problem.family).space(problem, H200)
+    whole = family(problem.operator).space(problem, H200)
     first = next(
         s
         for s in whole.sample(40, seed=0)

@@ -138,8 +138,8 @@ class TestEndToEnd:
         nothing = Space(
             "toy", [ordinal("x", (1, 2))], (), (Rule("never", ("x",), lambda c: c["x"] < 0, lambda v: "no"),)
         )
-        row = dataclasses.replace(tuner_module.family("matmul"), space=lambda problem, device: nothing)
-        monkeypatch.setattr(tuner_module, "family", lambda name: row)
+        row = dataclasses.replace(tuner_module.template("matmul"), space=lambda problem, device: nothing)
+        monkeypatch.setattr(tuner_module, "operator", lambda name: row)
         with pytest.raises(ValueError, match="never"):
             tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate")
         assert os.listdir(tmp_path) == []

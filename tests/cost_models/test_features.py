@@ -12,7 +12,7 @@ from cost_models.features import (
     common_names,
     features,
 )
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
@@ -54,7 +54,7 @@ def test_a_table_holds_what_the_names_say() -> None:
     assert table["schedule.layout_a=swizzle(3,3,3)"].tolist() == [1, 1, 0, 1]
     assert table["schedule.raster=grouped_8"].tolist() == [1, 1, 0, 1]
     assert (table["attribute.threads"] == np.float32(np.log2(257))).all()
-    work = family("matmul").counts
+    work = template("matmul").counts
     expected = [np.log2(predict(work(PROBLEM, s, H200), H200)) for s in SCHEDULES]
     assert table["model.seconds"].tolist() == pytest.approx(expected, rel=1e-6)
     assert (table["model.over_roofline"] > 0).all()
@@ -63,7 +63,7 @@ def test_a_table_holds_what_the_names_say() -> None:
 
 def test_attributes_are_those_that_the_space_describes() -> None:
     table = features(PROBLEM, [GOOD], H200)
-    for name, value in family("matmul").space(PROBLEM, H200).describe(GOOD).items():
+    for name, value in template("matmul").space(PROBLEM, H200).describe(GOOD).items():
         assert table[f"attribute.{name}"][0] == pytest.approx(np.sign(value) * np.log2(1 + abs(value)), rel=1e-6)
 
 
@@ -116,7 +116,7 @@ def test_a_value_that_the_model_never_saw_is_dropped_and_a_lost_column_is_refuse
 
 def test_schedules_that_do_not_belong_are_refused() -> None:
     with pytest.raises(ValueError, match="a schedule of softmax"):
-        features(PROBLEM, [Schedule("softmax", GOOD.items)], H200)
+        features(PROBLEM, [Schedule("row_reduction", GOOD.items)], H200)
     with pytest.raises(ValueError, match="lacks tile_m"):
         features(PROBLEM, [Schedule("matmul", GOOD.items[1:])], H200)
     with pytest.raises(ValueError, match="stages cannot be 9"):

@@ -52,7 +52,7 @@ def test_a_table_whose_domain_lacks_a_value_joins() -> None:
 
 def test_tables_of_different_families_are_refused() -> None:
     other = TrainingTable(FeatureTable(("schedule.rows",), np.zeros((20, 1), dtype=np.float32)), np.ones(20), "softmax")
-    with pytest.raises(FeatureMismatch, match="family"):
+    with pytest.raises(FeatureMismatch, match="operator"):
         train([table(1), other], QUICK)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.codegen import generate
+from kernels import generate
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
@@ -22,7 +22,7 @@ CASES = sorted(Path(__file__).parent.glob("*.json"))
 def test_emitted_source_is_the_golden_one(case: Path, request: pytest.FixtureRequest) -> None:
     data = json.loads(case.read_text())
     problem = problem_from_json(data["problem"])
-    kernel = generate(problem, Schedule.from_json(problem.family, data["schedule"]), device(data["device"]))
+    kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))
     emitted = (
         f"// grid {kernel.grid}, block {kernel.block}, {kernel.dynamic_shared_bytes} bytes of dynamic shared memory\n"
         f"{kernel.source}"

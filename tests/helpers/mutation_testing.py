@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from autosched.codegen import generate, include_dir
+from kernels import generate
+from search_spaces.templates.device_source import include_dir
 from measurements.emulator import emulate
 from measurements.verification import check
 from search_spaces.catalogue import problem_from_json
@@ -39,7 +40,7 @@ def found_in(case: str, include: str | None = None) -> str:
     """ "ok", or what was found when the golden case ``case`` was emulated, with the headers of ``include``."""
     data = json.loads((GOLDEN / f"{case}.json").read_text())
     problem = problem_from_json(data["problem"])
-    kernel = generate(problem, Schedule.from_json(problem.family, data["schedule"]), device(data["device"]))
+    kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))
     if include is not None:
         kernel = dataclasses.replace(kernel, include_dirs=(include,))
     inputs = problem.random_inputs(3)

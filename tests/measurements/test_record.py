@@ -87,7 +87,7 @@ def test_problem_comes_back_equal() -> None:
 
 
 def test_a_record_of_an_unknown_family_can_be_read_but_not_made_a_problem() -> None:
-    record = record_of(ok(), problem_key='{"family":"fft"}')
+    record = record_of(ok(), problem_key='{"operator":"fft"}')
     assert record.seconds == 1e-5
     with pytest.raises(ValueError, match="fft"):
         _ = record.problem

@@ -145,7 +145,7 @@ EDITS: list[dict[str, object]] = [
     {"clock_mhz": "fast"},
     {"compile_seconds": 10**400},
     {"driver": []},
-    {"family": None},
+    {"operator": None},
     {"sampler": 5},
     {"timing": 5},
 ]

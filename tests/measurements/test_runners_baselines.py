@@ -348,11 +348,11 @@ def test_torch_computes_what_ours_computes(torch, problem):
     assert_right(problem, inputs, arrays[0]["out"])
     made(1)
     assert torch.queues == 0
-    if problem.family == "matmul" and problem.a == "f32":
+    if problem.operator == "matmul" and problem.a == "f32":
         assert torch.backends.cuda.matmul.allow_tf32 is True
 
 
-@pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.family in ("matmul", "matvec")], ids=lambda p: p.key())
+@pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.operator in ("matmul", "matvec")], ids=lambda p: p.key())
 def test_triton_computes_what_ours_computes(torch, problem):
     inputs, arrays, made = call("triton", problem)
     assert callable(made), made
@@ -389,7 +389,7 @@ def _uncalled(problem):
 @pytest.mark.parametrize(
     "problem",
     [
-        *(p for p in PROBLEMS if p.family in ("reduce", "transpose") and p.dtype != "bf16" and not _uncalled(p)),
+        *(p for p in PROBLEMS if p.operator in ("reduce", "transpose") and p.dtype != "bf16" and not _uncalled(p)),
         Softmax(6, 8, dtype="f32", out="f32"),
     ],
     ids=lambda p: p.key(),
@@ -439,5 +439,5 @@ def test_every_family_has_an_arm_beside_the_copy(torch):
 
 
 def _known(name, family):
-    problem = next((p for p in PROBLEMS if p.family == family), None)
+    problem = next((p for p in PROBLEMS if p.operator == family), None)
     return problem is None or callable(call(name, problem)[2])

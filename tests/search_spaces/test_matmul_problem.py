@@ -40,7 +40,7 @@ def test_bad_problems_are_refused_in_one_line(fields: dict[str, object], says: s
 
 
 def test_options_of_the_command_line_make_the_problem() -> None:
-    row = family("matmul")
+    row = template("matmul")
     options = {option.name: option.default for option in row.options} | {"m": 3, "n": 4, "k": 5, "dtype": "bf16"}
     assert row.problem_from_options(options) == Matmul(3, 4, 5, a="bf16", b="bf16", out="bf16")
     assert row.problem_from_options(options | {"out": "f32"}) == Matmul(3, 4, 5, a="bf16", b="bf16", out="f32")

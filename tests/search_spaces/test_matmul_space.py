@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_choices, copy_plan
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import Refusal, intrinsic
@@ -21,7 +21,6 @@ from search_spaces.templates.matmul.space import (
     row_major,
     space,
     tile_shape,
-    valid_space,
     validity_constraints,
 )
 
@@ -121,7 +120,7 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matmul) -> 
             assert cut <= whole
             assert cut % tile == whole % tile
         assert small.m < 2 * tiles["m"] and small.n <= 2 * tiles["n"]
-        assert not valid_space(small, H200).explain(schedule)
+        assert not space(small, H200).valid.explain(schedule)
         splits = schedule.integer("split_k")
         per_split, original = (math.ceil(math.ceil(p.k / tiles["k"]) / splits) for p in (small, problem))
         assert per_split == min(original, schedule.integer("stages") + 1)
@@ -130,7 +129,7 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matmul) -> 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
 def test_a_copy_is_lawful_exactly_where_the_data_movement_has_a_plan(problem: Matmul) -> None:
-    lawful = valid_space(problem, H200)
+    lawful = space(problem, H200).valid
     rng = np.random.default_rng(3)
     verdicts = {True: 0, False: 0}
     for _ in range(300):
@@ -173,7 +172,7 @@ def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
 
 
 def test_work_counts_what_the_tile_does() -> None:
-    row = family("matmul")
+    row = template("matmul")
     for schedule in space(LARGE, H200).sample(25, seed=3):
         counted = row.counts(LARGE, schedule, H200)
         tile = schedule.integer("tile_m") * schedule.integer("tile_n")

@@ -32,7 +32,7 @@ def test_bad_problems_are_refused_in_one_line(fields: dict[str, object], says: s
 
 
 def test_options_and_json_make_the_problem() -> None:
-    row = family("matvec")
+    row = template("matvec")
     options = {option.name: option.default for option in row.options} | {"m": 3, "n": 4, "k": 5, "dtype": "bf16"}
     assert row.problem_from_options(options) == Matvec(3, 4, 5, x="bf16", out="bf16")
     problem = row.problem_from_options(options | {"out": "f32"})

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matvec import Matvec
 from search_spaces.templates.matvec.lowering import config, lowering_config, plan
@@ -21,7 +21,6 @@ from search_spaces.templates.matvec.space import (
     mma_row,
     pruning_rules,
     space,
-    valid_space,
     validity_constraints,
 )
 
@@ -86,7 +85,7 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
         if p.mma:  # rows of x fill the columns of fragments, and lanes along k share their sums
             padded = -(-p.tile[0] // 8) * 8
             accumulators = accumulators // p.tile[0] * padded // lowering.lane_basis.tile[2]
-        assert accumulators == valid_space(problem, H200).describe(schedule)["accumulators"]
+        assert accumulators == space(problem, H200).valid.describe(schedule)["accumulators"]
         assert f"static constexpr int accumulators = {accumulators};" in config(problem, schedule, H200).members
         assert lowering.lane_basis.size == H200.warp_size
         assert lowering.subgroup_basis.size * H200.warp_size == p.threads
@@ -120,13 +119,13 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> 
         unroll, of_split = schedule.integer("k_unroll"), plan(problem, schedule, H200).steps_of_split
         kept = plan(small, schedule, H200).steps_of_split
         assert kept == min(of_split, 2 * unroll + of_split % unroll)
-        assert not valid_space(small, H200).explain(schedule)
+        assert not space(small, H200).valid.explain(schedule)
         assert plan(small, schedule, H200).access == plan(problem, schedule, H200).access
         assert proxy(small, schedule) == small
 
 
 def test_work_counts_what_the_kernel_moves() -> None:
-    row = family("matvec")
+    row = template("matvec")
     for schedule in space(DOCUMENT, H200).sample(40, seed=3):
         counted = row.counts(DOCUMENT, schedule, H200)
         assert counted.blocks * counted.flops >= DOCUMENT.flops

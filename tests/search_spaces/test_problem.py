@@ -22,7 +22,7 @@ def problems() -> list[Problem]:
     return made
 
 
-PROBLEMS = pytest.mark.parametrize("problem", problems(), ids=lambda p: p.family)
+PROBLEMS = pytest.mark.parametrize("problem", problems(), ids=lambda p: p.operator)
 
 
 @PROBLEMS
@@ -50,14 +50,14 @@ def test_what_is_no_size_is_refused_in_one_line(problem: Problem, value: object)
 @PROBLEMS
 def test_json_with_other_fields_is_refused(problem: Problem) -> None:
     data = problem.to_json()
-    with pytest.raises(ValueError, match=f"not the JSON of a {problem.family} problem: .*sparsity"):
+    with pytest.raises(ValueError, match=f"not the JSON of a {problem.operator} problem: .*sparsity"):
         problem_from_json({**data, "sparsity": 2})
     required = next(name for name in SIZES if name in data)
     with pytest.raises(ValueError, match=required):
         problem_from_json({name: value for name, value in data.items() if name != required})
 
 
-@pytest.mark.parametrize("text", ["7", "[]", "null", "{}", '{"family": ["matmul"]}'])
+@pytest.mark.parametrize("text", ["7", "[]", "null", "{}", '{"operator": ["matmul"]}'])
 def test_json_that_is_no_problem_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         problem_from_json(json.loads(text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
 from search_spaces.spaces.schedule import Schedule
@@ -16,7 +16,6 @@ from search_spaces.templates.row_reduction.space import (
     pruning_rules,
     row_span,
     space,
-    valid_space,
     validity_constraints,
 )
 
@@ -36,7 +35,7 @@ PROBLEMS: tuple[RowProblem, ...] = (
 
 
 def name_of(problem: RowProblem) -> str:
-    return f"{problem.family}-{problem.rows}x{problem.columns}-{problem.dtype}"
+    return f"{problem.operator}-{problem.rows}x{problem.columns}-{problem.dtype}"
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
@@ -115,11 +114,11 @@ def test_plans_cover_the_problem_and_fit(problem: RowProblem) -> None:
 def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: RowProblem) -> None:
     for schedule in space(problem, H200).sample(min(25, space(problem, H200).count()), seed=2):
         small, p = proxy(problem, schedule), plan(problem, schedule, H200)
-        assert small.family == problem.family and small.along == problem.along
+        assert small.family == problem.operator and small.along == problem.along
         assert small.length <= problem.length and small.kept_extent <= problem.kept_extent
         assert small.length % p.step == problem.length % p.step
         assert small.kept_extent % p.kept_tile == problem.kept_extent % p.kept_tile
-        assert not valid_space(small, H200).explain(schedule)
+        assert not space(small, H200).valid.explain(schedule)
         assert small.kept_extent < 2 * p.kept_tile and small.outer <= 2
         assert proxy(small, schedule) == small
 
@@ -135,7 +134,7 @@ def test_parts_of_a_split_row_cover_it_and_begin_aligned(length: int, split: int
 
 def test_work_counts_what_is_moved() -> None:
     for problem in (PROBLEMS[0], PROBLEMS[3], PROBLEMS[9]):
-        row = family(problem.family)
+        row = family(problem.operator)
         x_bytes = problem.rows * problem.columns * problem.input_dtype.bytes
         for schedule in space(problem, H200).sample(25, seed=3):
             counted, p = row.counts(problem, schedule, H200), plan(problem, schedule, H200)
@@ -152,6 +151,6 @@ def test_a_schedule_that_breaks_a_law_makes_no_config() -> None:
         "split": 1, "finish": "last_block",
         "keep": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
     }  # fmt: skip
-    schedule = Schedule.from_json("softmax", values)
+    schedule = Schedule.from_json("row_reduction", values)
     with pytest.raises(ValueError, match=r"^vector_alignment: .* lines of contiguous memory have 777 elements"):
         config(Softmax(3, 777), schedule, H200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import family
+from search_spaces.catalogue import template
 from search_spaces.hardware.bank_conflicts import copy_traffic
 from search_spaces.hardware.data_movement import CopyPlan, Region, conflict_percent, copy_plan
 from search_spaces.hardware.devices import device
@@ -15,7 +15,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.transpose import Transpose
 from search_spaces.templates.copy.space import valid_space as lawful_copies
 from search_spaces.templates.transpose.lowering import TransposePlan, plan
-from search_spaces.templates.transpose.space import NONE, space, valid_space
+from search_spaces.templates.transpose.space import NONE, space
 
 H200 = device("h200")
 LARGE = Transpose(8192, 8192)
@@ -36,13 +36,13 @@ def sampled(problem: Problem, count: int, seed: int) -> list[TransposePlan]:
 
 def test_spaces_are_large_and_counted() -> None:
     assert space(LARGE, H200).count() > 10**6
-    assert family("copy").space(COPIES[0], H200).count() > 10**3
+    assert template("copy").space(COPIES[0], H200).count() > 10**3
 
 
 @pytest.mark.parametrize("problem", [*TRANSPOSES, *COPIES], ids=lambda p: p.key())
 @pytest.mark.parametrize("name", ["h200", "rtx4090"])
 def test_sampled_schedules_break_no_rule(problem: Problem, name: str) -> None:
-    whole = family(problem.family).space(problem, device(name))
+    whole = family(problem.operator).space(problem, device(name))
     schedules = whole.sample(30, seed=5)
     assert len(schedules) == 30
     assert all(not whole.explain(s) for s in schedules)
@@ -55,7 +55,7 @@ def test_every_rule_refuses_something_and_says_why() -> None:
         names: set[str] = set()
         for problem in problems:
             for target in (H200, device("rtx4090")):
-                whole = family(problem.family).space(problem, target)
+                whole = family(problem.operator).space(problem, target)
                 names |= {rule.name for rule in whole.rules}
                 for _ in range(150):
                     for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
@@ -68,7 +68,7 @@ def test_every_rule_refuses_something_and_says_why() -> None:
 def test_a_launch_of_too_many_tiles_is_refused() -> None:
     huge = Transpose(2**29, 2**10, dtype="u8")
     schedule = space(huge, H200).sample(1, 0)[0].replace(tile_rows=8, tile_columns=8)
-    assert "grid" in {v.rule for v in valid_space(huge, H200).explain(schedule)}
+    assert "grid" in {v.rule for v in space(huge, H200).valid.explain(schedule)}
 
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
@@ -140,19 +140,19 @@ def test_sampled_conflicts_are_those_of_the_whole_tile(element_bytes: int) -> No
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
 def test_a_cut_transpose_is_small_and_has_the_same_remainders(problem: Transpose) -> None:
-    row = family("transpose")
+    row = template("transpose")
     for schedule in space(problem, H200).sample(25, seed=2):
         small = row.proxy(problem, schedule)
         for name in ("rows", "columns"):
             whole, cut, tile = getattr(problem, name), getattr(small, name), schedule.integer(f"tile_{name}")
             assert cut <= min(whole, 2 * tile) and cut % tile == whole % tile
-        assert not valid_space(small, H200).explain(schedule)
+        assert not space(small, H200).valid.explain(schedule)
         assert row.proxy(small, schedule) == small
 
 
 @pytest.mark.parametrize("problem", COPIES, ids=lambda p: p.key())
 def test_a_cut_copy_is_small_and_lawful(problem: Copy) -> None:
-    row = family("copy")
+    row = template("copy")
     for schedule in row.space(problem, H200).sample(25, seed=2):
         small = row.proxy(problem, schedule)
         vector = schedule.integer("vector_bytes")
@@ -164,7 +164,7 @@ def test_a_cut_copy_is_small_and_lawful(problem: Copy) -> None:
 
 def test_work_counts_the_bytes_that_move() -> None:
     for problem in (LARGE, COPIES[0]):
-        row = family(problem.family)
+        row = family(problem.operator)
         for schedule in row.space(problem, H200).sample(25, seed=3):
             work = row.counts(problem, schedule, H200)
             assert work.dram_bytes == problem.min_bytes == 2 * 4 * 8192**2

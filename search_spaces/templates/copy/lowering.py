@@ -1,43 +1,41 @@
-"""From a schedule to the constants of ``autosched/kernels/copy.cuh`` and its launch, and to a problem to emulate."""
+"""From a config to the kernel of ``autosched/kernels/copy.cuh``, and to a problem to emulate."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from search_spaces.catalogue import KernelConfig
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.copy import Copy
+from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.cache_hints import load_hint_member, store_hint_member
-from search_spaces.templates.copy.space import valid_space
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Kernel
+
+SOURCE = DeviceSource("autosched/kernels/copy.cuh", "autosched::copy")
 
 
-def config(problem: Copy, schedule: Schedule, device: Device) -> KernelConfig:
-    """Constants, arguments and launch of ``schedule``.
-
-    Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
-    """
-    space = valid_space(problem, device)
-    space.validate(schedule)
-    facts = space.describe(schedule)
-    constants = {name: schedule.integer(name) for name in ("threads", "vector_bytes", "unroll", "rounds", "stages")}
-    switches = {"grid_order": schedule["order"] == "grid", "async": schedule["copy"] == "cp.async"}
-    return KernelConfig(
+def lower(problem: Copy, config: Config, device: Device) -> Kernel:
+    """The kernel of a valid config."""
+    constants = {name: config.integer(name) for name in ("threads", "vector_bytes", "unroll", "rounds", "stages")}
+    switches = {"grid_order": config["order"] == "grid", "async": config["copy"] == "cp.async"}
+    return SOURCE.kernel(
+        "copy",
         members=(
             f"using Word = {problem.word.c_name};",
             f"static constexpr long long bytes = {problem.bytes}ll;",
             *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
-            f"static constexpr int blocks = {facts['blocks']};",
+            f"static constexpr int blocks = {config['blocks']};",
             *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
-            load_hint_member("x_cache", schedule.text("x_cache")),
-            store_hint_member("out_cache", schedule.text("out_cache")),
+            load_hint_member("x_cache", config.text("x_cache")),
+            store_hint_member("out_cache", config.text("out_cache")),
         ),
         arguments=problem.operands(),
         call=("x", "out"),
-        blocks=facts["blocks"],
-        threads=schedule.integer("threads"),
-        min_blocks=schedule.integer("min_blocks"),
-        dynamic_shared_bytes=facts["shared_bytes"],
+        blocks=config.integer("blocks"),
+        threads=config.integer("threads"),
+        min_blocks=config.integer("min_blocks"),
+        dynamic_shared_bytes=config.integer("shared_bytes"),
     )
 
 

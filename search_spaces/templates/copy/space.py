@@ -26,15 +26,10 @@ MOST_BLOCK_BYTES = 2**18
 
 @lru_cache(maxsize=64)
 def space(problem: Copy, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``: those that keep the laws and waste nothing."""
-    rules = (*validity_constraints(problem, device), *pruning_rules(problem, device))
-    return Space("copy", parameters(), attributes(problem), rules)
-
-
-@lru_cache(maxsize=64)
-def valid_space(problem: Copy, device: Device) -> Space:
-    """All schedules that compute ``problem`` on ``device``, the wasteful ones included."""
-    return Space("copy", parameters(), attributes(problem), validity_constraints(problem, device))
+    """All schedules of ``problem`` on ``device``."""
+    return Space(
+        "copy", parameters(), attributes(problem), validity_constraints(problem, device), pruning_rules(problem, device)
+    )
 
 
 def parameters() -> tuple[Parameter, ...]:

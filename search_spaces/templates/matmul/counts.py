@@ -6,7 +6,7 @@ from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.data_movement import SECTOR_BYTES
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.operators.matmul import Matmul
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import raster_group
 from search_spaces.templates.matmul.lowering import MatmulPlan, plan
 from search_spaces.templates.matmul.space import EPILOGUE_PAD
@@ -14,9 +14,9 @@ from search_spaces.templates.matmul.space import EPILOGUE_PAD
 L2_SHARE = 0.8  # of L2 that operands can count on; the rest holds the output and others' data
 
 
-def counts(problem: Matmul, schedule: Schedule, device: Device) -> CostCounts:
-    """The cost counts of a schedule that keeps the laws of ``problem``."""
-    p = plan(problem, schedule, device)
+def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
+    """The cost counts of a valid config."""
+    p = plan(problem, config)
     tile_m, tile_n, tile_k = p.tile
     warp = device.warp_size
     warps = p.threads // warp
@@ -38,7 +38,7 @@ def counts(problem: Matmul, schedule: Schedule, device: Device) -> CostCounts:
 
     results = tile_m * tile_n
     epilogue_wavefronts = 0.0
-    if schedule["epilogue"] == "shared":
+    if config["epilogue"] == "shared":
         passes = 2 if problem.reduced_axis is None else 4  # written and read, by a reduction twice
         epilogue_wavefronts = passes * tile_m * (tile_n + EPILOGUE_PAD) * 4 / device.shared_bytes_per_cycle
     partial_bytes = 4.0 * results if p.split_k > 1 else 0.0
@@ -86,7 +86,7 @@ def _dram_bytes(p: MatmulPlan, device: Device) -> float:
     tiles_m, tiles_n, _ = p.tiles
     resident = max(1, occupancy(device, p.threads, min(p.registers, device.max_registers_per_thread), p.shared_bytes))
     wave = min(resident * device.sm_count, tiles_m * tiles_n)
-    rows, cols = _wave_shape(p.schedule.text("raster"), wave, tiles_m, tiles_n)
+    rows, cols = _wave_shape(p.config.text("raster"), wave, tiles_m, tiles_n)
     waves = tiles_m * tiles_n / wave * problem.batch
     panels = element * problem.k * (rows * tile_m + cols * tile_n)
     out_bytes = problem.batch * problem.m * problem.n * problem.out_dtype.bytes

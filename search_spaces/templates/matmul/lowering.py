@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from search_spaces.catalogue import KernelConfig
 from search_spaces.hardware.bank_conflicts import Traffic, fragment_traffic
 from search_spaces.hardware.data_movement import CopyPlan, Method, Region, copy_plan
 from search_spaces.hardware.devices import Device
@@ -16,15 +15,17 @@ from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import raster_group
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.space import (
     contiguous_extent,
     row_major,
-    space,
     tile_shape,
-    valid_space,
 )
+
+SOURCE = DeviceSource("autosched/kernels/matmul.cuh", "autosched::matmul")
 
 _SIDES: tuple[Side, ...] = ("a", "b")
 _CALL = ("a", "b", "bias", "out", "partials", "counters", "reduced", "parts", "band_counters")  # of autosched::matmul
@@ -56,7 +57,7 @@ class MatmulPlan:
     """
 
     problem: Matmul
-    schedule: Schedule
+    config: Config
     intrinsic: TensorIntrinsic
     tile: tuple[int, int, int]
     wg_map: WgMap
@@ -76,11 +77,11 @@ class MatmulPlan:
 
     @property
     def split_k(self) -> int:
-        return self.schedule.integer("split_k")
+        return self.config.integer("split_k")
 
     @property
     def stages(self) -> int:
-        return self.schedule.integer("stages")
+        return self.config.integer("stages")
 
     @property
     def blocks(self) -> int:
@@ -107,40 +108,39 @@ class MatmulPlan:
 
 
 @lru_cache(maxsize=4096)
-def plan(problem: Matmul, schedule: Schedule, device: Device) -> MatmulPlan:
-    """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
-    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
-    m, n, k = (schedule.integer(f"tile_{axis}") for axis in "mnk")
-    row = intrinsic(schedule.text("intrinsic"))
-    sg_layout = (schedule.integer("sg_layout_m"), schedule.integer("sg_layout_n"))
-    wg_map = _verified_map(sg_layout, (schedule.integer("sg_data_m"), schedule.integer("sg_data_n")), (m, n))
+def plan(problem: Matmul, config: Config) -> MatmulPlan:
+    """The plan of a valid config."""
+    m, n, k = (config.integer(f"tile_{axis}") for axis in "mnk")
+    row = intrinsic(config.text("intrinsic"))
+    sg_layout = (config.integer("sg_layout_m"), config.integer("sg_layout_n"))
+    wg_map = _verified_map(sg_layout, (config.integer("sg_data_m"), config.integer("sg_data_n")), (m, n))
     a, b = (
         _operand_plan(
             problem,
             name,
             row.name,
-            schedule.text(f"layout_{name}"),
+            config.text(f"layout_{name}"),
             tile_shape(name, m, n, k),
-            facts["threads"],
-            schedule.integer(f"vector_{name}"),
-            schedule.integer(f"copy_columns_{name}"),
-            "cp.async" if schedule[f"copy_{name}"] == "cp.async" else "ld.global",
-            facts[f"stage_bytes_{name}"],
+            config.integer("threads"),
+            config.integer(f"vector_{name}"),
+            config.integer(f"copy_columns_{name}"),
+            "cp.async" if config[f"copy_{name}"] == "cp.async" else "ld.global",
+            config.integer(f"stage_bytes_{name}"),
         )
         for name in _SIDES
     )
     return MatmulPlan(
         problem=problem,
-        schedule=schedule,
+        config=config,
         intrinsic=row,
         tile=(m, n, k),
         wg_map=wg_map,
         a=a,
         b=b,
-        threads=facts["threads"],
-        registers=facts["registers"],
-        shared_bytes=facts["shared_bytes"],
-        accumulators=facts["accumulators"],
+        threads=config.integer("threads"),
+        registers=config.integer("registers"),
+        shared_bytes=config.integer("shared_bytes"),
+        accumulators=config.integer("accumulators"),
         store_vector=_widest(problem.n, 4),
     )
 
@@ -213,25 +213,21 @@ def workspaces(p: MatmulPlan) -> tuple[Operand, ...]:
     return found
 
 
-def config(problem: Matmul, schedule: Schedule, device: Device) -> KernelConfig:
-    """Constants, arguments and launch of ``schedule``.
-
-    Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
-    """
-    valid_space(problem, device).validate(schedule)
-    p = plan(problem, schedule, device)
-    raster = schedule.text("raster")
+def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
+    """The kernel of a valid config."""
+    p = plan(problem, config)
+    raster = config.text("raster")
     constants = {
         **{name: getattr(problem, name) for name in ("m", "n", "k", "batch")},
-        **{name: schedule.integer(name) for name in ("tile_m", "tile_n", "tile_k")},
-        **{name: schedule.integer(name) for name in ("sg_layout_m", "sg_layout_n", "sg_data_m", "sg_data_n")},
-        **{name: schedule.integer(name) for name in ("stages", "k_unroll", "split_k")},
+        **{name: config.integer(name) for name in ("tile_m", "tile_n", "tile_k")},
+        **{name: config.integer(name) for name in ("sg_layout_m", "sg_layout_n", "sg_data_m", "sg_data_n")},
+        **{name: config.integer(name) for name in ("stages", "k_unroll", "split_k")},
         "store_vector": p.store_vector,
         "raster_group": raster_group(raster),
     }
     switches = {
-        "epilogue_shared": schedule["epilogue"] == "shared",
-        "batch_inner": schedule["batch_mapping"] == "inner",
+        "epilogue_shared": config["epilogue"] == "shared",
+        "batch_inner": config["batch_mapping"] == "inner",
         "has_bias": problem.has_bias,
     }
     members = (
@@ -247,13 +243,14 @@ def config(problem: Matmul, schedule: Schedule, device: Device) -> KernelConfig:
     )
     arguments = (*problem.operands(), *workspaces(p))
     names = {operand.name for operand in arguments}
-    return KernelConfig(
+    return SOURCE.kernel(
+        "matmul",
         members=members,
         arguments=arguments,
         call=tuple(name if name in names else "nullptr" for name in (_CALL if "reduced" in names else _CALL[:6])),
         blocks=p.blocks,
         threads=p.threads,
-        min_blocks=schedule.integer("min_blocks"),
+        min_blocks=config.integer("min_blocks"),
         dynamic_shared_bytes=p.shared_bytes,
     )
 

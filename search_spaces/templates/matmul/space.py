@@ -39,17 +39,14 @@ BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more ove
 
 @lru_cache(maxsize=64)
 def space(problem: Matmul, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``: those that keep the laws and waste nothing."""
-    return Space("matmul", parameters(problem), attributes(problem), rules(problem, device))
-
-
-@lru_cache(maxsize=64)
-def valid_space(problem: Matmul, device: Device) -> Space:
-    """All schedules that compute ``problem`` on ``device``, the wasteful ones included.
-
-    A schedule tuned for one problem computes a smaller one too, where a search would not propose it.
-    """
-    return Space("matmul", parameters(problem), attributes(problem), validity_constraints(problem, device))
+    """All schedules of ``problem`` on ``device``."""
+    return Space(
+        "matmul",
+        parameters(problem),
+        attributes(problem),
+        validity_constraints(problem, device),
+        pruning_rules(problem),
+    )
 
 
 def parameters(problem: Matmul) -> tuple[Parameter, ...]:

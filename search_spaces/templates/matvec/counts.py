@@ -6,19 +6,19 @@ from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.data_movement import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matvec import Matvec
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.config import Config
 from search_spaces.templates.matvec.lowering import MatvecPlan, plan
 from search_spaces.templates.matvec.space import mma_row
 
 
-def counts(problem: Matvec, schedule: Schedule, device: Device) -> CostCounts:
-    """The cost counts of a schedule that keeps the laws of ``problem``."""
-    p = plan(problem, schedule, device)
+def counts(problem: Matvec, config: Config, device: Device) -> CostCounts:
+    """The cost counts of a valid config."""
+    p = plan(problem, config)
     tile_m, tile_n, step = p.tile
     element = problem.input_dtype.bytes
     warps = p.threads // device.warp_size
-    thread = schedule.integer("thread")
-    x_shared = schedule["x_source"] == "shared"
+    thread = config.integer("thread")
+    x_shared = config["x_source"] == "shared"
     vectors = p.rows_n * p.batches_k  # of w, for a thread and a step
     columns = mma_row(problem).n
     rows_m = -(-tile_m // columns) * columns if p.mma else tile_m  # that are multiplied
@@ -31,19 +31,19 @@ def counts(problem: Matvec, schedule: Schedule, device: Device) -> CostCounts:
     conversions = 0 if p.mma else (vectors + x_vectors) * thread
     step_instructions = p.multiplies + conversions + 2 * loads + 6
     results = tile_m * tile_n
-    shuffles = 0 if p.mma else 4 * (schedule.integer("lane_basis_k").bit_length() - 1)
+    shuffles = 0 if p.mma else 4 * (config.integer("lane_basis_k").bit_length() - 1)
     reduction = p.accumulators // p.batches_k if p.mma else tile_m * p.rows_n
 
     # L1 and shared memory are one array that serves 128 bytes a cycle. Lanes with the same k share what they read of
     # x, but for the columns of a fragment, which lie in different rows (and, in shared memory, in different banks).
     rows_of_x = columns if p.mma else 1
-    w_wavefronts = vectors * _wavefronts(p, p.access, schedule.integer("lane_basis_n"), 1, device)
+    w_wavefronts = vectors * _wavefronts(p, p.access, config.integer("lane_basis_n"), 1, device)
     x_wavefronts = x_vectors * _wavefronts(p, x_width, rows_of_x, rows_of_x if x_shared else 1, device)
     slab_bytes = tile_m * step * p.steps_of_split * element
-    sums_bytes = 4 * results * (schedule.integer("subgroup_basis_k") if p.shared_bytes else 0)
+    sums_bytes = 4 * results * (config.integer("subgroup_basis_k") if p.shared_bytes else 0)
     copies = (slab_bytes if x_shared else 0) + 2 * sums_bytes
     partial_bytes = 4.0 * results if p.split_k > 1 else 0.0
-    rounds = -(-p.steps_of_split // schedule.integer("k_unroll"))
+    rounds = -(-p.steps_of_split // config.integer("k_unroll"))
     return CostCounts(
         blocks=p.blocks,
         threads=p.threads,
@@ -69,8 +69,8 @@ def _wavefronts(p: MatvecPlan, width: int, rows: int, rows_at_once: int, device:
     """Cycles of the 128-byte-wide L1 in which a warp loads one vector for each thread, ``width`` elements at a time,
     from ``rows`` rows, of which ``rows_at_once`` may be served together."""
     element = p.problem.input_dtype.bytes
-    thread = p.schedule.integer("thread")
-    lanes_k = p.schedule.integer("lane_basis_k")
+    thread = p.config.integer("thread")
+    lanes_k = p.config.integer("lane_basis_k")
     # Loads narrower than the vector leave gaps between lanes, so each touches all the lines of the vectors.
     lines = max(1, lanes_k * thread * element // device.shared_bytes_per_cycle) * rows // rows_at_once
     least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from search_spaces.catalogue import KernelConfig
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Operand
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.config import Config
 from search_spaces.templates.common.cache_hints import load_hint_member
-from search_spaces.templates.matvec.space import FMA, aligned_elements, space, valid_space
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.matvec.space import FMA, aligned_elements
+
+SOURCE = DeviceSource("autosched/kernels/matvec.cuh", "autosched::matvec")
 
 _CONSTANTS = (
     *("workgroup_m", "workgroup_n", "thread", "lane_basis_n", "lane_basis_k", "subgroup_basis_n", "subgroup_basis_k"),
@@ -21,19 +24,19 @@ _CONSTANTS = (
 )
 
 
-def lowering_config(schedule: Schedule) -> LoweringConfig:
-    """The lowering config that a matvec schedule is, over (m, n, k), expanded where the schedule says so.
+def lowering_config(config: Config, expand: bool = True) -> LoweringConfig:
+    """The lowering config that a matvec schedule is, over (m, n, k); with ``expand``, expanded where it says so.
 
     Raises ValueError where it breaks a law of ``LoweringConfig``.
     """
-    config = LoweringConfig(
-        workgroup=(schedule.integer("workgroup_m"), schedule.integer("workgroup_n"), 0),
-        thread=(0, 0, schedule.integer("thread")),
-        lane_basis=Basis.identity((1, schedule.integer("lane_basis_n"), schedule.integer("lane_basis_k"))),
-        subgroup_basis=Basis.identity((1, schedule.integer("subgroup_basis_n"), schedule.integer("subgroup_basis_k"))),
-        partial_reduction=(0, 0, schedule.integer("partial_reduction")),
+    made = LoweringConfig(
+        workgroup=(config.integer("workgroup_m"), config.integer("workgroup_n"), 0),
+        thread=(0, 0, config.integer("thread")),
+        lane_basis=Basis.identity((1, config.integer("lane_basis_n"), config.integer("lane_basis_k"))),
+        subgroup_basis=Basis.identity((1, config.integer("subgroup_basis_n"), config.integer("subgroup_basis_k"))),
+        partial_reduction=(0, 0, config.integer("partial_reduction")),
     )
-    return config.expand() if schedule["expand_dims"] == "yes" else config
+    return made.expand() if expand and config["expand_dims"] == "yes" else made
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class MatvecPlan:
     """
 
     problem: Matvec
-    schedule: Schedule
+    config: Config
     lowering: LoweringConfig
     mma: bool
     access: int
@@ -61,7 +64,7 @@ class MatvecPlan:
     @property
     def tile(self) -> tuple[int, int, int]:
         """m and n of a workgroup, k of a step."""
-        s = self.schedule
+        s = self.config
         return s.integer("workgroup_m"), s.integer("workgroup_n"), s.integer("partial_reduction")
 
     @property
@@ -72,7 +75,7 @@ class MatvecPlan:
 
     @property
     def split_k(self) -> int:
-        return self.schedule.integer("split_k")
+        return self.config.integer("split_k")
 
     @property
     def blocks(self) -> int:
@@ -81,23 +84,22 @@ class MatvecPlan:
 
 
 @lru_cache(maxsize=4096)
-def plan(problem: Matvec, schedule: Schedule, device: Device) -> MatvecPlan:
-    """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
-    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
+def plan(problem: Matvec, config: Config) -> MatvecPlan:
+    """The plan of a valid config."""
     return MatvecPlan(
         problem=problem,
-        schedule=schedule,
-        lowering=lowering_config(schedule),
-        mma=schedule["intrinsic"] != FMA,
-        accumulators=facts["accumulators"],
-        multiplies=facts["multiplies"],
-        access=min(schedule.integer("thread"), aligned_elements(problem)),
-        rows_n=facts["rows_n"],
-        batches_k=facts["batches_k"],
-        threads=facts["threads"],
-        registers=facts["registers"],
-        shared_bytes=facts["shared_bytes"],
-        steps_of_split=facts["steps_of_split"],
+        config=config,
+        lowering=lowering_config(config),
+        mma=config["intrinsic"] != FMA,
+        accumulators=config.integer("accumulators"),
+        multiplies=config.integer("multiplies"),
+        access=min(config.integer("thread"), aligned_elements(problem)),
+        rows_n=config.integer("rows_n"),
+        batches_k=config.integer("batches_k"),
+        threads=config.integer("threads"),
+        registers=config.integer("registers"),
+        shared_bytes=config.integer("shared_bytes"),
+        steps_of_split=config.integer("steps_of_split"),
     )
 
 
@@ -112,24 +114,20 @@ def workspaces(p: MatvecPlan) -> tuple[Operand, ...]:
     )
 
 
-def config(problem: Matvec, schedule: Schedule, device: Device) -> KernelConfig:
-    """Constants, arguments and launch of ``schedule``.
-
-    Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
-    """
-    valid_space(problem, device).validate(schedule)
-    p = plan(problem, schedule, device)
+def lower(problem: Matvec, config: Config, device: Device) -> Kernel:
+    """The kernel of a valid config."""
+    p = plan(problem, config)
     constants = {
         **{name: getattr(problem, name) for name in ("m", "n", "k")},
-        **{name: schedule.integer(name) for name in _CONSTANTS},
+        **{name: config.integer(name) for name in _CONSTANTS},
         "accumulators": p.accumulators,
         "access": p.access,
         "shared_bytes": p.shared_bytes,
     }
     switches = {
         "mma": p.mma,
-        "expand_dims": schedule["expand_dims"] == "yes",
-        "x_shared": schedule["x_source"] == "shared",
+        "expand_dims": config["expand_dims"] == "yes",
+        "x_shared": config["x_source"] == "shared",
     }
     members = (
         f"// {p.lowering}",
@@ -137,16 +135,17 @@ def config(problem: Matvec, schedule: Schedule, device: Device) -> KernelConfig:
         f"using Out = {problem.out_dtype.c_name};",
         *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
         *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
-        load_hint_member("w_cache", schedule.text("w_cache")),
+        load_hint_member("w_cache", config.text("w_cache")),
     )
     arguments = (*problem.operands(), *workspaces(p))
     names = {operand.name for operand in arguments}
-    return KernelConfig(
+    return SOURCE.kernel(
+        "matvec",
         members=members,
         arguments=arguments,
         call=tuple(n if n in names else "nullptr" for n in ("x", "w", "out", "partials", "counters")),
         blocks=p.blocks,
         threads=p.threads,
-        min_blocks=schedule.integer("min_blocks"),
+        min_blocks=config.integer("min_blocks"),
         dynamic_shared_bytes=p.shared_bytes,
     )

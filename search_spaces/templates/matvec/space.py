@@ -32,19 +32,14 @@ MMA_LANES_N, MMA_ROWS, MMA_LANES_K, MMA_ELEMENTS = 8, 2, 4, 4
 
 @lru_cache(maxsize=64)
 def space(problem: Matvec, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``: those that keep the laws and waste nothing."""
+    """All schedules of ``problem`` on ``device``."""
     return Space(
         "matvec",
         parameters(problem),
         attributes(problem),
-        (*validity_constraints(problem, device), *pruning_rules(problem)),
+        validity_constraints(problem, device),
+        pruning_rules(problem),
     )
-
-
-@lru_cache(maxsize=64)
-def valid_space(problem: Matvec, device: Device) -> Space:
-    """All schedules that compute ``problem`` on ``device``, the wasteful ones included."""
-    return Space("matvec", parameters(problem), attributes(problem), validity_constraints(problem, device))
 
 
 def parameters(problem: Matvec) -> tuple[Parameter, ...]:

@@ -6,22 +6,22 @@ from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.data_movement import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.row_reduction import RowProblem
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.config import Config
 from search_spaces.templates.row_reduction.lowering import plan
 
 L2_SHARE = 0.5  # of L2 that rows read again can count on: others' rows and what is written pass through it too
 INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
 
 
-def counts(problem: RowProblem, schedule: Schedule, device: Device) -> CostCounts:
-    """The cost counts of a schedule that keeps the laws of ``problem``."""
-    p = plan(problem, schedule, device)
+def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
+    """The cost counts of a valid config."""
+    p = plan(problem, config)
     element = problem.input_dtype.bytes
     warps = p.threads // device.warp_size
     # A split row is finished by one block in `split`, or by each its part in a second launch; the counts below are an
     # average block's, and of the last row's finish nothing is hidden.
     writes = problem.normalizes
-    second_launch = schedule["finish"] == "second_launch"
+    second_launch = config["finish"] == "second_launch"
     alone = p.split > 1 and writes and not second_launch
     elements = p.kept_tile * p.chunk
     reads = 1 if p.keep != "reload" else len(p.state_words) + (1 if writes else 0)

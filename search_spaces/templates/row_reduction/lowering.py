@@ -7,15 +7,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from search_spaces.catalogue import KernelConfig
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
 from search_spaces.operators.problem import Operand
 from search_spaces.operators.row_reduction import RowProblem
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.config import Config
 from search_spaces.templates.common.cache_hints import load_hint_member, store_hint_member
-from search_spaces.templates.row_reduction.space import combine_at, space, valid_space
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.row_reduction.space import combine_at
+
+SOURCE = DeviceSource("autosched/kernels/row_reduction.cuh", "autosched::row_reduction")
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class RowPlan:
     """
 
     problem: RowProblem
-    schedule: Schedule
+    config: Config
     threads: int
     blocks: int
     registers: int
@@ -44,57 +47,56 @@ class RowPlan:
 
     @property
     def vector(self) -> int:
-        return self.schedule.integer("vector")
+        return self.config.integer("vector")
 
     @property
     def split(self) -> int:
-        return self.schedule.integer("split")
+        return self.config.integer("split")
 
     @property
     def peeled(self) -> bool:
-        return self.schedule["peel"] == "yes"
+        return self.config["peel"] == "yes"
 
     @property
     def keep(self) -> str:
-        return self.schedule.text("keep")
+        return self.config.text("keep")
 
     @property
     def state_words(self) -> tuple[int, ...]:
-        return self.problem.state_words(self.schedule.text("passes"))
+        return self.problem.state_words(self.config.text("passes"))
 
 
 @lru_cache(maxsize=4096)
-def plan(problem: RowProblem, schedule: Schedule, device: Device) -> RowPlan:
-    """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
-    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
-    split = schedule.integer("split")
+def plan(problem: RowProblem, config: Config) -> RowPlan:
+    """The plan of a valid config."""
+    split = config.integer("split")
     return RowPlan(
         problem=problem,
-        schedule=schedule,
-        threads=facts["threads"],
-        blocks=facts["blocks"],
-        registers=facts["registers"],
-        shared_bytes=facts["shared_bytes"],
+        config=config,
+        threads=config.integer("threads"),
+        blocks=config.integer("blocks"),
+        registers=config.integer("registers"),
+        shared_bytes=config.integer("shared_bytes"),
         combine_at=int(combine_at(np.array(split))),
-        combine_bytes=facts["combine_bytes"],
-        keep_at=facts["keep_at"],
-        kept_tile=facts["kept_tile"],
-        tiles=-(-problem.kept_extent // facts["kept_tile"]),
-        chunk=facts["chunk"],
-        step=facts["step"],
-        steps=facts["steps"],
-        states=facts["states"],
+        combine_bytes=config.integer("combine_bytes"),
+        keep_at=config.integer("keep_at"),
+        kept_tile=config.integer("kept_tile"),
+        tiles=-(-problem.kept_extent // config.integer("kept_tile")),
+        chunk=config.integer("chunk"),
+        step=config.integer("step"),
+        steps=config.integer("steps"),
+        states=config.integer("states"),
     )
 
 
-def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
+def lowering_config(problem: RowProblem, config: Config) -> LoweringConfig:
     """The schedule's distribution over (kept, reduced): what the kernel's index arithmetic does.
 
     The axis of contiguous memory has the vectors and the fastest lanes; the kept axis is tiled by ``workgroup``, the
     reduced one walked by ``partial_reduction``.
     """
     lanes, subgroups, kept_subgroups, batch, vector, unroll = (
-        schedule.integer(name) for name in ("lanes", "subgroups", "kept_subgroups", "batch", "vector", "unroll")
+        config.integer(name) for name in ("lanes", "subgroups", "kept_subgroups", "batch", "vector", "unroll")
     )
     kept_lanes = 32 // lanes
     thread = (1, vector) if problem.along else (vector, 1)
@@ -121,17 +123,13 @@ def workspaces(p: RowPlan) -> tuple[Operand, ...]:
     )
 
 
-def config(problem: RowProblem, schedule: Schedule, device: Device) -> KernelConfig:
-    """Constants, arguments and launch of ``schedule``.
-
-    Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
-    """
-    valid_space(problem, device).validate(schedule)
-    p = plan(problem, schedule, device)
+def lower(problem: RowProblem, config: Config, device: Device) -> Kernel:
+    """The kernel of a valid config."""
+    p = plan(problem, config)
     names = ("lanes", "subgroups", "kept_subgroups", "batch", "vector", "unroll", "split")
     constants = {
         **{name: getattr(problem, name) for name in ("length", "inner", "kept_extent")},
-        **{name: schedule.integer(name) for name in names},
+        **{name: config.integer(name) for name in names},
         **{name: getattr(p, name) for name in ("kept_tile", "chunk", "combine_at", "keep_at")},
     }
     switches = {name: getattr(problem, name) for name in ("along", "normalizes", "has_weight", "has_bias")}
@@ -139,25 +137,26 @@ def config(problem: RowProblem, schedule: Schedule, device: Device) -> KernelCon
     members = (
         f"using T = {problem.input_dtype.c_name};",
         f"using Out = {problem.out_dtype.c_name};",
-        f"using Op = autosched::{problem.operator(schedule.text('passes'))};",
+        f"using Op = autosched::{problem.functor(config.text('passes'))};",
         *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
         *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
         f"static constexpr float eps = {problem.epsilon!r}f;",
         f"static constexpr autosched::Keep keep = autosched::Keep::{p.keep};",
-        f"static constexpr autosched::Finish finish = autosched::Finish::{schedule.text('finish')};",
-        load_hint_member("x_cache", schedule.text("x_cache")),
-        store_hint_member("out_cache", schedule.text("out_cache")),
+        f"static constexpr autosched::Finish finish = autosched::Finish::{config.text('finish')};",
+        load_hint_member("x_cache", config.text("x_cache")),
+        store_hint_member("out_cache", config.text("out_cache")),
     )
     arguments = (*problem.operands(), *workspaces(p))
     there = {operand.name for operand in arguments}
     call = ("x", "weight", "bias", "out", "partials", "counters")
-    return KernelConfig(
+    return SOURCE.kernel(
+        "row_reduction",
         members=members,
         arguments=arguments,
         call=tuple(name if name in there else "nullptr" for name in call),
         blocks=p.blocks,
         threads=p.threads,
-        min_blocks=schedule.integer("min_blocks"),
+        min_blocks=config.integer("min_blocks"),
         dynamic_shared_bytes=p.shared_bytes,
-        launches=2 if schedule["finish"] == "second_launch" else 1,
+        launches=2 if config["finish"] == "second_launch" else 1,
     )

@@ -34,19 +34,14 @@ KEEP_ALIGNMENT = 128
 
 @lru_cache(maxsize=64)
 def space(problem: RowProblem, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``: those that keep the laws and waste nothing."""
+    """All schedules of ``problem`` on ``device``."""
     return Space(
-        problem.family,
+        "row_reduction",
         parameters(problem),
         attributes(problem),
-        (*validity_constraints(problem, device), *pruning_rules(problem, device)),
+        validity_constraints(problem, device),
+        pruning_rules(problem, device),
     )
-
-
-@lru_cache(maxsize=64)
-def valid_space(problem: RowProblem, device: Device) -> Space:
-    """All schedules that compute ``problem`` on ``device``, the wasteful ones included."""
-    return Space(problem.family, parameters(problem), attributes(problem), validity_constraints(problem, device))
 
 
 def parameters(problem: RowProblem) -> tuple[Parameter, ...]:

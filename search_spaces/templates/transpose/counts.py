@@ -6,13 +6,13 @@ from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.data_movement import SECTOR_BYTES, Region, conflict_percent, expected_sectors
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.transpose import Transpose
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.config import Config
 from search_spaces.templates.transpose.lowering import TransposePlan, plan
 
 
-def counts(problem: Transpose, schedule: Schedule, device: Device) -> CostCounts:
-    """The cost counts of a schedule that keeps the laws of ``problem``. Its step is a tile."""
-    p = plan(problem, schedule, device)
+def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
+    """The cost counts of a valid config. Its step is a tile."""
+    p = plan(problem, config)
     element, warp = problem.element_bytes, device.warp_size
     elements = p.tile[0] * p.tile[1]
     (block_rows, load_vector), store_vector = p.load_map.sg_data, p.store_map.sg_data[1]
@@ -23,12 +23,12 @@ def counts(problem: Transpose, schedule: Schedule, device: Device) -> CostCounts
     if p.layout is not None:
         into, out_of = elements / p.load_piece / warp, elements / p.store_piece / warp
         wavefronts = _wavefronts(p, into, out_of)
-        instructions += out_of + (into if schedule["copy"] == "ld.global" else 0.0)
+        instructions += out_of + (into if config["copy"] == "ld.global" else 0.0)
         if p.store_piece < store_vector and element < 4:
             instructions += elements / warp  # pieces are put together
     load = expected_sectors(Region(p.tile, "cols", problem.columns, element), load_vector, p.load_map.sg_layout[1])
     store = expected_sectors(
-        Region((p.tile[1], p.tile[0]), "cols", problem.rows, element), store_vector, schedule.integer("store_columns")
+        Region((p.tile[1], p.tile[0]), "cols", problem.rows, element), store_vector, config.integer("store_columns")
     )
     tiles = p.block_tiles
     return CostCounts(
@@ -45,7 +45,7 @@ def counts(problem: Transpose, schedule: Schedule, device: Device) -> CostCounts
         store_bytes=store * SECTOR_BYTES * tiles,
         dram_bytes=float(problem.min_bytes),
         iterations=tiles,
-        stages=schedule.integer("stages"),
+        stages=config.integer("stages"),
         barriers_per_iteration=0 if p.layout is None else 1 if tiles == 1 else 2,
     )
 

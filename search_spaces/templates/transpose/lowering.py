@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from search_spaces.catalogue import KernelConfig
 from search_spaces.hardware.devices import Device
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.transpose import Transpose
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.config import Config
 from search_spaces.templates.common.cache_hints import load_hint_member, store_hint_member
 from search_spaces.templates.common.raster import raster_group
-from search_spaces.templates.transpose.space import NONE, space, valid_space
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.transpose.space import NONE
+
+SOURCE = DeviceSource("autosched/kernels/transpose.cuh", "autosched::transpose")
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class TransposePlan:
     """
 
     problem: Transpose
-    schedule: Schedule
+    config: Config
     tile: tuple[int, int]
     threads: int
     layout: SharedLayout | None
@@ -47,7 +50,7 @@ class TransposePlan:
 
     @property
     def block_tiles(self) -> int:
-        return self.schedule.integer("block_tiles")
+        return self.config.integer("block_tiles")
 
     @property
     def blocks(self) -> int:
@@ -56,22 +59,21 @@ class TransposePlan:
 
 
 @lru_cache(maxsize=4096)
-def plan(problem: Transpose, schedule: Schedule, device: Device) -> TransposePlan:
-    """The plan of a schedule that keeps the laws of ``problem`` (``config`` asks them; cost models need not again)."""
-    facts = space(problem, device).describe(schedule)  # which attributes there are does not depend on the rules
-    rows, columns, threads = (schedule.integer(name) for name in ("tile_rows", "tile_columns", "threads"))
-    vector, block_rows = schedule.integer("load_vector"), schedule.integer("block_rows")
-    load_columns = schedule.integer("load_columns")
+def plan(problem: Transpose, config: Config) -> TransposePlan:
+    """The plan of a valid config."""
+    rows, columns, threads = (config.integer(name) for name in ("tile_rows", "tile_columns", "threads"))
+    vector, block_rows = config.integer("load_vector"), config.integer("block_rows")
+    load_columns = config.integer("load_columns")
     load_map = WgMap((threads // load_columns, load_columns), (block_rows, vector))
     load_map.verify((rows, columns))
     layout: SharedLayout | None = None
     load_piece, store_piece = vector, block_rows
-    if schedule["layout"] == NONE:
+    if config["layout"] == NONE:
         store_map = load_map.transpose_input()
     else:
-        store_columns, store_vector = schedule.integer("store_columns"), schedule.integer("store_vector")
+        store_columns, store_vector = config.integer("store_columns"), config.integer("store_vector")
         store_map = WgMap((threads // store_columns, store_columns), (1, store_vector))
-        parsed = parse_layout(schedule.text("layout"), rows, columns)
+        parsed = parse_layout(config.text("layout"), rows, columns)
         if isinstance(parsed, str):
             raise ValueError(parsed)
         layout = parsed
@@ -80,7 +82,7 @@ def plan(problem: Transpose, schedule: Schedule, device: Device) -> TransposePla
     store_map.verify((columns, rows))
     return TransposePlan(
         problem=problem,
-        schedule=schedule,
+        config=config,
         tile=(rows, columns),
         threads=threads,
         layout=layout,
@@ -88,28 +90,24 @@ def plan(problem: Transpose, schedule: Schedule, device: Device) -> TransposePla
         store_map=store_map,
         load_piece=load_piece,
         store_piece=store_piece,
-        registers=facts["registers"],
-        stage_bytes=facts["stage_bytes"],
-        shared_bytes=facts["shared_bytes"],
+        registers=config.integer("registers"),
+        stage_bytes=config.integer("stage_bytes"),
+        shared_bytes=config.integer("shared_bytes"),
     )
 
 
-def config(problem: Transpose, schedule: Schedule, device: Device) -> KernelConfig:
-    """Constants, arguments and launch of ``schedule``.
-
-    Raises ValueError with the rule's name and reason if the schedule breaks a law of ``problem``.
-    """
-    valid_space(problem, device).validate(schedule)
-    p = plan(problem, schedule, device)
-    raster = schedule.text("raster")
+def lower(problem: Transpose, config: Config, device: Device) -> Kernel:
+    """The kernel of a valid config."""
+    p = plan(problem, config)
+    raster = config.text("raster")
     constants = {
         **{name: getattr(problem, name) for name in ("rows", "columns", "batch", "element_bytes")},
-        **{name: schedule.integer(name) for name in ("tile_rows", "tile_columns", "threads")},
-        **{name: schedule.integer(name) for name in ("load_vector", "load_columns", "block_rows")},
+        **{name: config.integer(name) for name in ("tile_rows", "tile_columns", "threads")},
+        **{name: config.integer(name) for name in ("load_vector", "load_columns", "block_rows")},
         "load_piece": p.load_piece,
-        **{name: schedule.integer(name) for name in ("store_vector", "store_columns")},
+        **{name: config.integer(name) for name in ("store_vector", "store_columns")},
         "store_piece": p.store_piece,
-        **{name: schedule.integer(name) for name in ("block_tiles", "stages")},
+        **{name: config.integer(name) for name in ("block_tiles", "stages")},
         "stage_bytes": p.stage_bytes,
         "raster_group": raster_group(raster),
     }
@@ -120,16 +118,17 @@ def config(problem: Transpose, schedule: Schedule, device: Device) -> KernelConf
         f"static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::{_route(p)};",
         *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
         f"static constexpr autosched::Raster raster_order = autosched::Raster::{raster.partition('_')[0]};",
-        load_hint_member("x_cache", schedule.text("x_cache")),
-        store_hint_member("out_cache", schedule.text("out_cache")),
+        load_hint_member("x_cache", config.text("x_cache")),
+        store_hint_member("out_cache", config.text("out_cache")),
     )
-    return KernelConfig(
+    return SOURCE.kernel(
+        "transpose",
         members=members,
         arguments=problem.operands(),
         call=("x", "out"),
         blocks=p.blocks,
         threads=p.threads,
-        min_blocks=schedule.integer("min_blocks"),
+        min_blocks=config.integer("min_blocks"),
         dynamic_shared_bytes=p.shared_bytes,
     )
 
@@ -138,4 +137,4 @@ def _route(p: TransposePlan) -> str:
     """The name of the kernel's route."""
     if p.layout is None:
         return "registers"
-    return "cp_async" if p.schedule["copy"] == "cp.async" else "shared"
+    return "cp_async" if p.config["copy"] == "cp.async" else "shared"

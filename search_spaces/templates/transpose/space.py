@@ -43,15 +43,14 @@ NONE = "none"  # the layout of a tile that never is in shared memory
 
 @lru_cache(maxsize=64)
 def space(problem: Transpose, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``: those that keep the laws and waste nothing."""
-    rules = (*validity_constraints(problem, device), *pruning_rules(problem, device))
-    return Space("transpose", parameters(problem), attributes(problem), rules)
-
-
-@lru_cache(maxsize=64)
-def valid_space(problem: Transpose, device: Device) -> Space:
-    """All schedules that compute ``problem`` on ``device``, the wasteful ones included."""
-    return Space("transpose", parameters(problem), attributes(problem), validity_constraints(problem, device))
+    """All schedules of ``problem`` on ``device``."""
+    return Space(
+        "transpose",
+        parameters(problem),
+        attributes(problem),
+        validity_constraints(problem, device),
+        pruning_rules(problem, device),
+    )
 
 
 def vectors(problem: Transpose) -> tuple[int, ...]:

@@ -1,27 +1,20 @@
-"""The row that makes transpose a family of autosched."""
+"""The kernel template of transposes."""
 
 from __future__ import annotations
 
-from search_spaces.catalogue import Family, Option
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.transpose import ELEMENT_BYTES, Transpose
+from search_spaces.operators.transpose import Transpose
 from search_spaces.pictures import Drawing
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.config import Config
+from search_spaces.templates.template import KernelTemplate
 from search_spaces.templates.transpose.counts import counts
-from search_spaces.templates.transpose.lowering import config, plan
+from search_spaces.templates.transpose.lowering import SOURCE, lower, plan
 from search_spaces.templates.transpose.proxy import proxy
 from search_spaces.templates.transpose.space import space
 
-OPTIONS = (
-    Option("rows", ("--rows",), int, "rows of x"),
-    Option("columns", ("--columns",), int, "columns of x"),
-    Option("batch", ("--batch",), int, "number of matrices", 1),
-    Option("dtype", ("--dtype",), str, "size of an element", "u32", tuple(ELEMENT_BYTES)),
-)
 
-
-def _drawings(problem: Transpose, schedule: Schedule, device: Device) -> tuple[Drawing, ...]:
-    p = plan(problem, schedule, device)
+def _drawings(problem: Transpose, config: Config, device: Device) -> tuple[Drawing, ...]:
+    p = plan(problem, config)
     maps = (Drawing("threads that load the tile of x", p.load_map, p.tile),)
     if p.layout is None:
         return maps
@@ -32,16 +25,13 @@ def _drawings(problem: Transpose, schedule: Schedule, device: Device) -> tuple[D
     )
 
 
-FAMILY = Family(
+TRANSPOSE = KernelTemplate(
     name="transpose",
-    summary="out = x with rows and columns swapped, batched, elements of 1 to 16 bytes",
-    header="autosched/kernels/transpose.cuh",
-    entry="autosched::transpose",
-    options=OPTIONS,
-    problem_from_options=Transpose.from_options,
-    problem_from_json=Transpose.from_json,
+    summary="a tile of x turned in registers or shared memory",
+    operators=("transpose",),
+    source=SOURCE,
     space=space,
-    config=config,
+    lower=lower,
     counts=counts,
     proxy=proxy,
     drawings=_drawings,

@@ -1,0 +1,56 @@
+"""An operator: what is computed, by its name, and how a problem of it is described by options and by JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
+from typing import Any, Self
+
+from search_spaces.operators.problem import Problem
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a problem, such as ``flags`` ("-m",) or ("--dtype",). ``field`` is what it sets of the problem.
+
+    ``default`` is None where the option is required, and "" where it follows from others.
+    """
+
+    field: str
+    flags: tuple[str, ...]
+    type: type[int] | type[float] | type[str]
+    help: str
+    default: int | float | str | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.flags[-1].lstrip("-").replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """``make`` gives the problem of values by the fields of ``options``, and ``from_json`` the one whose ``to_json()``
+    was given; both raise ValueError for what is no problem."""
+
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+    make: Callable[..., Problem]
+    from_json: Callable[[Mapping[str, Any]], Problem]
+
+    @classmethod
+    def of(cls, problem: type[Problem]) -> Self:
+        """The operator of a problem type: its options are the fields made by ``problem.option``."""
+        types = {"int": int, "float": float, "str": str}
+        options = []
+        for field in dataclasses.fields(problem):
+            if "help" in field.metadata:
+                flag = field.metadata["flag"] or "--" + field.name.replace("_", "-")
+                default = None if field.default is MISSING else field.default
+                kind = types[str(field.type)]
+                options.append(
+                    Option(field.name, (flag,), kind, field.metadata["help"], default, field.metadata["choices"])
+                )
+        return cls(problem.operator, problem.summary, tuple(options), problem, problem.from_json)

@@ -1,0 +1,56 @@
+"""A config: one value for every parameter of a space, together with every attribute that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Config(Mapping[str, Value]):
+    """A mapping from the names of parameters and attributes to values, in the order of the space.
+
+    ``schedule`` is what was decided, ``attributes`` what follows. Everything behind the space (lowering, cost counts)
+    reads this; nothing in it is computed again.
+    """
+
+    schedule: Schedule
+    attributes: tuple[tuple[str, int], ...]
+
+    @cached_property
+    def _values(self) -> dict[str, Value]:
+        return {**self.schedule.values, **dict(self.attributes)}
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(self.schedule)
+
+    def integer(self, name: str) -> int:
+        """An integer parameter or an attribute. Raises TypeError for a text parameter, KeyError for neither."""
+        value = self._values[name]
+        if not isinstance(value, int):
+            raise TypeError(f"parameter {name} is {value!r}, not an integer")
+        return value
+
+    def integers(self, *names: str) -> tuple[int, ...]:
+        """Several of them, in order."""
+        return tuple(self.integer(name) for name in names)
+
+    def text(self, name: str) -> str:
+        """A text parameter. Raises TypeError for an integer, KeyError for a name that is not there."""
+        value = self._values[name]
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is {value!r}, not a text")
+        return value

@@ -1,0 +1,118 @@
+"""A kernel template: one way to compute an operator. What a search, a code generator and a cost model need is here."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.pictures import Drawing
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class KernelTemplate:
+    """``operators`` are the names of what it computes. The functions get a problem that ``supports`` takes.
+
+    ``supports`` gives None, or in one sentence why this template cannot compute a problem on a device. ``lower`` makes
+    the kernel of a config whose schedule is valid. Without ``counts`` a schedule cannot be ranked before it is
+    measured. ``proxy`` gives the smallest problem with the same remainders, for the emulator; without one, problems are
+    emulated as they are. Samples are drawn in equal parts for every value of the parameter ``strata``. ``content`` is
+    what the version follows from besides the code of these functions and the device source.
+    """
+
+    name: str
+    summary: str
+    operators: tuple[str, ...]
+    source: DeviceSource
+    space: Callable[[Any, Device], Space]
+    lower: Callable[[Any, Config, Device], Kernel]
+    supports: Callable[[Any, Device], str | None] = lambda problem, device: None
+    counts: Callable[[Any, Config, Device], CostCounts] | None = None
+    proxy: Callable[[Any, Schedule], Any] | None = None
+    drawings: Callable[[Any, Config, Device], tuple[Drawing, ...]] = lambda problem, config, device: ()
+    strata: str | None = None
+    content: str = ""
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        """Why this template cannot compute ``problem`` on ``device``; None where it can."""
+        if problem.operator not in self.operators:
+            return f"{self.name} computes {' and '.join(self.operators)}, not {problem.operator}"
+        return self.supports(problem, device)
+
+    def config(self, problem: Problem, schedule: Schedule, device: Device) -> Config:
+        """``schedule`` with all that follows from it. Raises ValueError with the name and reason of the first validity
+        constraint that it breaks, and for a problem that this template cannot compute."""
+        reason = self.why_not(problem, device)
+        if reason is not None:
+            raise ValueError(reason)
+        space = self.space(problem, device).valid
+        space.validate(schedule)
+        return space.config(schedule)
+
+    def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+        """The kernel of one schedule. Raises ValueError as ``config`` does."""
+        return self.lower(problem, self.config(problem, schedule, device), device)
+
+    @cached_property
+    def version(self) -> str:
+        """SHA-256 (hex) of the modules that state the space, the lowering and the counts, and of the device source: a
+        template whose logic has changed is another version."""
+        digest = hashlib.sha256(self.content.encode())
+        functions = (self.space, self.lower, self.supports, self.counts, self.proxy)
+        for name, text in sorted({m for f in functions if f is not None for m in _modules(f.__module__)}):
+            digest.update(f"{name}\0{len(text)}\0{text}".encode())
+        digest.update(self.source.digest.encode())
+        return digest.hexdigest()
+
+
+def _modules(name: str) -> Iterator[tuple[str, str]]:
+    """Name and text of a module and of its neighbours in a package, which it shares its constants with."""
+    module = sys.modules[name]
+    if not module.__package__ or module.__package__ == __package__:
+        if module.__file__ is not None:
+            yield name, Path(module.__file__).read_text()
+        return
+    for file in resources.files(module.__package__).iterdir():
+        if file.name.endswith(".py"):
+            yield f"{module.__package__}.{file.name}", file.read_text()
+
+
+class TemplateSet:
+    """Some templates by their names, such as those that one search is over."""
+
+    def __init__(self, templates: Sequence[KernelTemplate]) -> None:
+        self._by_name = {t.name: t for t in templates}
+
+    def __iter__(self) -> Iterator[KernelTemplate]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        """Every schedule of every one of these templates."""
+        (only,) = self._by_name.values()
+        return only.space(problem, device)
+
+    def of(self, schedule: Schedule) -> KernelTemplate:
+        """The template that ``schedule`` is of. Raises ValueError for one that is not here."""
+        if schedule.template not in self._by_name:
+            raise ValueError(f"there is no kernel template {schedule.template!r}: known are {', '.join(self._by_name)}")
+        return self._by_name[schedule.template]
+
+    def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+        """The kernel of one schedule. Raises ValueError where its template cannot make it."""
+        return self.of(schedule).kernel(problem, schedule, device)

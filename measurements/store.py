@@ -26,7 +26,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from measurements import store_file, store_schema
+from measurements import store_file, store_migrations, store_schema
 from measurements.foreign_text import first_line
 from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
@@ -293,12 +293,14 @@ class Store:
                 self._unwritten = False
 
     def _prepare(self, create: bool) -> None:
-        """Make the tables where there are none, and check that they are ours and of a schema we know."""
+        """Make the tables where there are none; check that they are ours, and bring an older schema up to date."""
         with self._transaction(write=create) as connection:
             if create and store_schema.has_none(connection):
                 store_schema.create(connection)
-            else:
-                store_schema.refuse_other(connection, self.name)
+            schema = store_schema.refuse_other(connection, self.name)
+        if schema < SCHEMA_VERSION:
+            with self._transaction(write=True) as connection:
+                store_migrations.migrate(connection, self.name)
 
 
 def _let_go(engine: Engine, written_file: Path | None) -> None:

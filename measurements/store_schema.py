@@ -17,6 +17,7 @@ from measurements.record import Record
 from search_spaces.spaces.schedule import Schedule
 
 SCHEMA_VERSION = 3
+OLDEST_SCHEMA = 2  # that ``store_migrations`` brings up to date
 APPLICATION = "autosched"
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
@@ -90,12 +91,19 @@ def has_none(connection: Connection) -> bool:
     return not set(sa.inspect(connection).get_table_names()) & set(_METADATA.tables)
 
 
-def refuse_other(connection: Connection, name: str) -> None:
-    """Raises StoreError for a database that autosched did not make, or made with another schema. Writes nothing."""
+def refuse_other(connection: Connection, name: str) -> int:
+    """The schema of a database of ours, which may be an older one that ``store_migrations`` knows. Writes nothing.
+
+    Raises StoreError for a database that autosched did not make, or made with a schema that is too new or too old.
+    """
     inspector = sa.inspect(connection)
     there = set(inspector.get_table_names())
     for table in _METADATA.tables.values():
-        if table.name not in there or not set(table.columns.keys()) <= _columns(inspector, table.name):
+        wanted = set(table.columns.keys())
+        here = _columns(inspector, table.name) if table.name in there else set()
+        if "family" in here:  # of schema 2
+            here, wanted = here | {"operator"}, wanted - {"template", "template_version"}
+        if not wanted <= here:
             raise _foreign(name, there)
     rows = {row.key: row.value for row in connection.execute(sa.select(META.c.key, META.c.value))}
     version = str(rows.get("schema_version"))
@@ -106,11 +114,12 @@ def refuse_other(connection: Connection, name: str) -> None:
             f"the database {name} has schema {version} of a newer autosched, this one knows up to {SCHEMA_VERSION}: "
             "upgrade autosched, or choose another path"
         )
-    if int(version) < SCHEMA_VERSION:
+    if int(version) < OLDEST_SCHEMA:
         raise StoreError(
             f"the database {name} has schema {version} of an older autosched, this one writes {SCHEMA_VERSION}: "
             "tune into a new database, or go on with the autosched that made it"
         )
+    return int(version)
 
 
 def _columns(inspector: sa.Inspector, table: str) -> set[str]:

@@ -71,5 +71,5 @@ class Schedule:
         return cls(template, tuple(data.items()))
 
     def key(self) -> str:
-        """Canonical text of the decisions, used as identity in databases."""
-        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        """Canonical text of the template and the decisions, used as identity in databases."""
+        return json.dumps([self.template, self.to_json()], sort_keys=True, separators=(",", ":"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
@@ -21,7 +21,7 @@ from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.template import TemplateSet
+from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 BACKENDS = ("auto", "cuda", "estimate", "replay")
 DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
@@ -72,7 +72,7 @@ def choose(
     workers: int | None = None,
     warm_cache: bool = False,
     gpus: Gpus | None = None,
-    templates: TemplateSet | None = None,
+    templates: Iterable[str | KernelTemplate] | None = None,
 ) -> Backend:
     """The backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
 
@@ -115,8 +115,7 @@ def choose(
             raise BackendError(f"there is nothing to replay: {why_not}; use --backend estimate to go on without it")
         no_gpu = f"{no_gpu}; {why_not}"
     wanted = gpu or wanted or device_row(DEFAULT_DEVICE)
-    if templates is None:
-        templates = templates_for(problem, wanted) if problem is not None else TemplateSet(())
+    usable = TemplateSet(()) if problem is None else templates_for(problem, wanted, templates)
     try:
         pool = CompilePool(workers=workers)
     except NvrtcMissing as error:
@@ -127,10 +126,10 @@ def choose(
         headline = f"times are MEASURED on {'the GPU' if len(used) == 1 else f'{len(used)} GPUs'} of this machine"
     else:
         model = f"the analytic model of autosched {VERSION}"
-        runner = EstimateRunner(wanted, pool, Estimate(wanted, templates), model=model, why=no_gpu)
+        runner = EstimateRunner(wanted, pool, Estimate(wanted, usable), model=model, why=no_gpu)
         headline = f"times are ESTIMATED: {_short(no_gpu)}"
     measuring = len(used) if gpu is not None else 0
-    return Backend(runner.name, runner, wanted, runner.describe(), pool, templates, headline=headline, gpus=measuring)
+    return Backend(runner.name, runner, wanted, runner.describe(), pool, usable, headline=headline, gpus=measuring)
 
 
 def _short(why: str) -> str:
@@ -168,7 +167,7 @@ def _gpus(wanted: Gpus | None) -> tuple[tuple[int, ...], Device | None, str]:
 
 
 def _replay(
-    problem: Problem | None, device: Device, why: str, templates: TemplateSet | None
+    problem: Problem | None, device: Device, why: str, templates: Iterable[str | KernelTemplate] | None
 ) -> tuple[Backend | None, str]:
     """A backend over the recording of ``problem`` on ``device``, or one line on why there is none."""
     if problem is None:
@@ -179,13 +178,13 @@ def _replay(
         raise BackendError(f"{error}; replace or delete that file, or use --backend estimate") from error
     if found is None:
         return None, f"this problem was not recorded on {device.name}"
-    templates = templates or templates_for(problem, device)
-    if found.space_version != templates.space(problem, device).fingerprint:
+    usable = templates_for(problem, device, templates)
+    if found.space_version != usable.space(problem, device).fingerprint:
         version = found.autosched_version
         return None, f"it was recorded on {device.name} with the space of autosched {version}, which is another one now"
     runner = ReplayRunner(found, why=why)
     headline = f"times are REPLAYED: {_short(why)}"
-    return Backend(runner.name, runner, device, runner.describe(), None, templates, runner.schedules, headline), ""
+    return Backend(runner.name, runner, device, runner.describe(), None, usable, runner.schedules, headline), ""
 
 
 def _wanted(device: str | Device | None, gpu: Device | None) -> Device | None:

@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ from search_spaces.spaces.recorded_space import RecordedSpace
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.kernel import Kernel
-from search_spaces.templates.template import TemplateSet
+from search_spaces.templates.template import KernelTemplate
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
 BATCH_PER_GPU = 8  # at least: the last ones of a batch leave the other GPUs waiting
@@ -169,7 +169,7 @@ def tune(
     warm_cache: bool = False,
     gpus: backends.Gpus | None = None,
     progress: Observer | None = None,
-    templates: TemplateSet | None = None,
+    templates: Iterable[str | KernelTemplate] | None = None,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
 
@@ -178,7 +178,7 @@ def tune(
     called best, on backends that do not run kernels. On a GPU the fastest are timed in turns at the end, which decides.
     ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by default GPU 0 alone:
     numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything kept.
-    ``templates`` are the kernel templates to search, by default every one that can compute the problem.
+    ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)

@@ -7,7 +7,7 @@ Operator, or a list of both, or a function without arguments that gives one of t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -120,8 +120,19 @@ def candidates(problem: Problem, device: Device) -> tuple[tuple[KernelTemplate, 
     return tuple((t, t.why_not(problem, device)) for t in templates() if problem.operator in t.operators)
 
 
-def templates_for(problem: Problem, device: Device) -> TemplateSet:
-    """The templates that can compute ``problem`` on ``device``. Raises ValueError, which says why not, without any."""
+def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelTemplate] | None = None) -> TemplateSet:
+    """The templates that can compute ``problem`` on ``device``: ``only`` these, given by name or themselves, or all.
+
+    Raises ValueError for a name that is unknown or a template of ``only`` that cannot compute it, and, with the reasons
+    of each, where none can.
+    """
+    if only is not None:
+        named = [template(entry) if isinstance(entry, str) else entry for entry in only]
+        for one in named:
+            reason = one.why_not(problem, device)
+            if reason is not None:
+                raise ValueError(f"the kernel template {one.name} cannot compute this problem: {reason}")
+        return TemplateSet(named)
     found = candidates(problem, device)
     usable = [t for t, reason in found if reason is None]
     if not usable:

@@ -23,6 +23,7 @@ from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, bad_in
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import problem_from, whole_number
 from autosched.cli.schedule_file import KEYS
+from autosched.cli.templates import TemplateOption
 from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
@@ -43,6 +44,7 @@ def space(
     given: Mapping[str, Any],
     *,
     device: DeviceOption = None,
+    template: TemplateOption = None,
     sample: Annotated[
         int,
         typer.Option(
@@ -77,7 +79,7 @@ def space(
     problem, where = problem_from(operator, given), target(device)
     started = time.perf_counter()
     with bad_input():
-        usable = templates_for(problem, where)
+        usable = templates_for(problem, where, template or None)
     spaces = {t.name: t.space(problem, where) for t in usable}
     if explain is not None:
         schedule = schedule_file.read(explain, {name: s.parameters for name, s in spaces.items()})
@@ -91,6 +93,7 @@ def space(
     samples = usable.space(problem, where).sample(sample, seed) if sample else []
     if picture is not None:
         _draw(usable, problem, (samples or usable.space(problem, where).sample(1, seed))[0], where, picture)
+    listed_templates = [(t, why_not) for t, why_not in candidates(problem, where) if not template or t.name in template]
     if json:
         print_json(
             {
@@ -106,7 +109,7 @@ def space(
                         "why_not": why_not,
                         **({} if why_not else _space_json(spaces[t.name], legal[t.name], rejects[t.name])),
                     }
-                    for t, why_not in candidates(problem, where)
+                    for t, why_not in listed_templates
                 ],
                 "seed": seed,
                 "samples": [{"template": s.template, "schedule": s.to_json()} for s in samples],
@@ -120,13 +123,13 @@ def space(
         ("counted in", formatting.duration(seconds)),
     ]
     show(console, formatting.facts(facts))
-    for template, why_not in candidates(problem, where):
+    for one, why_not in listed_templates:
         console.print()
-        console.print(f"template {template.name}: {template.summary}")
+        console.print(f"template {one.name}: {one.summary}")
         if why_not is not None:
             console.print(f"not for this problem: {why_not}", style="dim")
             continue
-        _show_space(console, spaces[template.name], legal[template.name], rejects[template.name])
+        _show_space(console, spaces[one.name], legal[one.name], rejects[one.name])
     for i, schedule in enumerate(samples):
         console.print()
         console.print(f"sample {i + 1} of {len(samples)}, seed {seed}, template {schedule.template}")

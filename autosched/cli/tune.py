@@ -25,6 +25,7 @@ from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPP
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
+from autosched.cli.templates import TemplateOption
 from autosched.search import SAMPLERS
 from measurements.store import StoreError
 from search_spaces.operators.operator import Operator
@@ -47,6 +48,7 @@ def tune(
         int, typer.Option("--trials", parser=whole_number, metavar="N", help="Schedules to try in this run.")
     ] = 64,
     device: DeviceOption = None,
+    template: TemplateOption = None,
     backend: Annotated[
         str,
         typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from."),
@@ -101,6 +103,7 @@ def tune(
                 verify=not no_verify,
                 warm_cache=warm_cache,
                 gpus=None if gpus is None else _gpus(gpus),
+                templates=template or None,
                 progress=display,
             )
     except KeyboardInterrupt:

@@ -25,6 +25,7 @@ from autosched.cli.output import print_json, show, stderr_console, stdout_consol
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
 from autosched.cli.stored import refuse_unusable
+from autosched.cli.templates import TemplateOption
 from autosched.verify import Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
@@ -70,6 +71,7 @@ def verify(
         int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sample and of the inputs.")
     ] = 0,
     device: DeviceOption = None,
+    template: TemplateOption = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -87,7 +89,7 @@ def verify(
     if db is None:
         problem = problem_from(operator, given)
         with bad_input():
-            usable = templates_for(problem, where)
+            usable = templates_for(problem, where, template or None)
         jobs = [(problem, usable.space(problem, where).sample(sample or DEFAULT_SAMPLE, seed))]
         origin = f"sampled with seed {seed}"
     else:

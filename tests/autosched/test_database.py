@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernels import generate
 
 from autosched import database as database_module
-from kernels import generate
 from autosched.database import Database, NoSchedule, StaleSchedule, current_kernel
 from autosched.runtime import LoadedKernel, RuntimeUnavailable, bind, check_array
 from measurements.measurement import Measurement, Provenance, Status, Timing

@@ -12,7 +12,6 @@ from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, c
 from measurements.runners.cuda_library import OTHERS
 from measurements.runners.supervisor import Limits
 from measurements.timing import StopRule
-from search_spaces.catalogue import template
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec

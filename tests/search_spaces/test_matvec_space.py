@@ -115,20 +115,14 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> 
         small = proxy(problem, schedule)
         tiles = {"m": "workgroup_m", "n": "workgroup_n", "k": "partial_reduction"}
         for axis, tile in ((a, schedule.integer(name)) for a, name in tiles.items()):
-            whole, cut = getattr(problem, axis), getattr(small, axis)
-            assert cut <= whole
-            assert cut % tile == whole % tile
-        unroll, of_split = (
-            schedule.integer("k_unroll"),
-            plan(problem, MATVEC.config(problem, schedule, H200)).steps_of_split,
-        )
-        kept = plan(small, MATVEC.config(small, schedule, H200)).steps_of_split
-        assert kept == min(of_split, 2 * unroll + of_split % unroll)
+            extent, rest = getattr(problem, axis), getattr(small, axis)
+            assert rest <= extent
+            assert rest % tile == extent % tile
+        whole, cut = (plan(p, MATVEC.config(p, schedule, H200)) for p in (problem, small))
+        unroll, of_split = schedule.integer("k_unroll"), whole.steps_of_split
+        assert cut.steps_of_split == min(of_split, 2 * unroll + of_split % unroll)
+        assert cut.access == whole.access
         assert not space(small, H200).valid.explain(schedule)
-        assert (
-            plan(small, MATVEC.config(small, schedule, H200)).access
-            == plan(problem, MATVEC.config(problem, schedule, H200)).access
-        )
         assert proxy(small, schedule) == small
 
 

@@ -104,8 +104,8 @@ class BoostedModel:
     ) -> Self:
         """Learn from X, float [n, d] with n >= 2, and measured seconds [n]; ``groups`` [n] names each row's problem.
 
-        The same rows in the same order and the same settings give the same model. NaN stands for a missing value. Raises
-        ValueError for infinite values, times that are not positive, or shapes that do not match.
+        The same rows in the same order and the same settings give the same model. NaN stands for a missing value.
+        Raises ValueError for infinite values, times that are not positive, or shapes that do not match.
         """
         settings = settings or Settings()
         matrix = _matrix(X)

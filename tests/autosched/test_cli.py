@@ -80,6 +80,7 @@ def record(
         schedule=chosen or schedule(),
         device=on,
         fingerprint="{}",
+        template_version="v1",
         space_version="1",
         kernel_digest="d",
         measurement=measurement,

@@ -48,6 +48,7 @@ def database(*, edit: Callable[[dict[str, object]], object] = dict, **changes: s
                     schedule=chosen,
                     device="h200",
                     fingerprint="{}",
+                    template_version="v1",
                     space_version=SPACE.fingerprint,
                     kernel_digest=f"d{number}",
                     measurement=Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(1e-6 * number)),

@@ -100,7 +100,20 @@ def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: b
         measurement = Measurement(status, Provenance.ESTIMATED, "" if timing else "no", timing)
         now = datetime(2026, 1, 2, tzinfo=UTC)
         record = Record(
-            problem.key(), schedule, "h200", "{}", "1", "d", measurement, "nvrtc 13.0", "", "0.1.0", now, "random", 0
+            problem.key(),
+            schedule,
+            "h200",
+            "{}",
+            "v1",
+            "1",
+            "d",
+            measurement,
+            "nvrtc 13.0",
+            "",
+            "0.1.0",
+            now,
+            "random",
+            0,
         )
         for _ in range(2 if again else 1):
             store.append(record)

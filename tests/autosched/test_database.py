@@ -30,6 +30,7 @@ def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None 
         schedule=SCHEDULES[which],
         device=on,
         fingerprint="{}",
+        template_version="v1",
         space_version="s",
         kernel_digest=digest or generate(PROBLEM, SCHEDULES[which], H200).digest,
         measurement=Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds)),

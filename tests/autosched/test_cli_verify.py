@@ -23,6 +23,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -74,8 +75,9 @@ class FakeEmulator:
     calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def __call__(
-        self, problem: Problem, schedules: Sequence[Schedule], device: object, **more: Any
+        self, templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: object, **more: Any
     ) -> Iterator[Verification]:
+        assert all(templates.of(s).name == s.template for s in schedules)
         self.calls.append({"problem": problem, "schedules": list(schedules), "device": device, **more})
         for i, schedule in enumerate(schedules):
             if i == self.interrupted_after:

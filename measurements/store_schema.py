@@ -141,7 +141,7 @@ def to_row(record: Record) -> dict[str, Any]:
     m = record.measurement
     timing, resources = m.timing, m.resources
     return {
-        "operator": str(json.loads(record.problem_key).get("operator")),
+        "operator": str(json.loads(record.problem_key).get("operator", "")),
         "problem": record.problem_key,
         "device": record.device,
         "fingerprint": record.fingerprint,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 from search_spaces.operators.problem import Problem
 
@@ -42,14 +42,19 @@ class Operator:
 
     @classmethod
     def of(cls, problem: type[Problem]) -> Self:
-        """The operator of a problem type: its options are the fields made by ``problem.option``."""
-        types = {"int": int, "float": float, "str": str}
+        """The operator of a problem type: its options are the fields made by ``problem.option``.
+
+        Raises ValueError for an option that is neither int, float nor str.
+        """
+        types = get_type_hints(problem)
         options = []
         for field in dataclasses.fields(problem):
             if "help" in field.metadata:
                 flag = field.metadata["flag"] or "--" + field.name.replace("_", "-")
                 default = None if field.default is MISSING else field.default
-                kind = types[str(field.type)]
+                kind = types[field.name]
+                if kind not in (int, float, str):
+                    raise ValueError(f"the option {field.name} of {problem.operator} must be an int, a float or a str")
                 options.append(
                     Option(field.name, (flag,), kind, field.metadata["help"], default, field.metadata["choices"])
                 )

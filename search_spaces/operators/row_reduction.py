@@ -103,7 +103,7 @@ class RowProblem(Problem):
     def epsilon(self) -> float:
         return 0.0
 
-    # What every family computes
+    # What every row problem computes
 
     @property
     def input_dtype(self) -> DType:

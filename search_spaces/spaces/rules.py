@@ -1,4 +1,4 @@
-"""What a family says about its space: derived columns, and the named rules of legality.
+"""What a template says about its space: derived columns, and the named rules of legality.
 
 The functions of attributes and rules are pure, and total: a space evaluates them on any combination of values that
 their inputs can take, including combinations that another rule refuses, so none of them may raise or divide by zero.

@@ -80,14 +80,16 @@ class KernelTemplate:
 
 def _modules(name: str) -> Iterator[tuple[str, str]]:
     """Name and text of a module and of its neighbours in a package, which it shares its constants with."""
-    module = sys.modules[name]
-    if not module.__package__ or module.__package__ == __package__:
-        if module.__file__ is not None:
-            yield name, Path(module.__file__).read_text()
+    module = sys.modules.get(name)
+    package = getattr(module, "__package__", None)
+    if not package or package == __package__:
+        file = getattr(module, "__file__", None)  # there is none for what was typed in
+        if file is not None:
+            yield name, Path(file).read_text("utf-8")
         return
-    for file in resources.files(module.__package__).iterdir():
-        if file.name.endswith(".py"):
-            yield f"{module.__package__}.{file.name}", file.read_text()
+    for neighbour in resources.files(package).iterdir():
+        if neighbour.name.endswith(".py"):
+            yield f"{package}.{neighbour.name}", neighbour.read_text("utf-8")
 
 
 class TemplateSet:

@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,12 @@ from measurements.compile import NvrtcMissing
 from measurements.measurement import Provenance, Resources
 from measurements.runners.base import Candidate
 from measurements.runners.cuda import CudaRunner
-from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.matmul.counts import counts
+from search_spaces.templates.matmul.template import MATMUL
+from search_spaces.templates.template import TemplateSet
 
 H200, A100 = device("h200"), device("a100")
 NO_GPU = "no NVIDIA driver is installed"
@@ -207,17 +210,23 @@ class TestRefusals:
 
 class TestEstimate:
     PROBLEM = Matmul(m=96, n=80, k=64)
+    ESTIMATE = Estimate(H200, TemplateSet([MATMUL]))
 
     @pytest.fixture
     def candidate(self) -> Iterator[Candidate]:
-        schedule = template("matmul").space(self.PROBLEM, H200).sample(1, 3)[0]
+        schedule = MATMUL.space(self.PROBLEM, H200).sample(1, 3)[0]
         yield Candidate(self.PROBLEM, schedule, Kernel("k", "", (), (), (1, 1, 1), (32, 1, 1), 0))
 
     def test_it_is_the_analytic_model_with_what_the_compiler_allotted(self, candidate: Candidate) -> None:
-        work = template("matmul").counts(self.PROBLEM, candidate.schedule, H200)
+        work = counts(self.PROBLEM, MATMUL.config(self.PROBLEM, candidate.schedule, H200), H200)
         allotted = Resources(40, 24, 16, 0, 0, 0)
-        assert Estimate(H200)(candidate, allotted) == predict(work, H200, registers=40, spill_bytes=40)
+        assert self.ESTIMATE(candidate, allotted) == predict(work, H200, registers=40, spill_bytes=40)
+
+    def test_a_template_without_cost_counts_is_not_estimated(self, candidate: Candidate) -> None:
+        silent = TemplateSet([dataclasses.replace(MATMUL, counts=None)])
+        with pytest.raises(ValueError, match="the kernel template matmul says nothing of its costs: measure it"):
+            Estimate(H200, silent)(candidate, Resources(40, 0, 0, 0, 0, 0))
 
     def test_spills_make_it_slower(self, candidate: Candidate) -> None:
         calm, spilled = Resources(40, 0, 0, 0, 0, 0), Resources(40, 4000, 4000, 0, 0, 0)
-        assert Estimate(H200)(candidate, spilled) > Estimate(H200)(candidate, calm)
+        assert self.ESTIMATE(candidate, spilled) > self.ESTIMATE(candidate, calm)

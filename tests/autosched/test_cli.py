@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from measurements.measurement import Measurement, Provenance, Resources, Status,
 from measurements.nvrtc import NvrtcMissing
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.catalogue import Option, families, family
+from search_spaces.catalogue import operator, operators, template, templates
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.operator import Operator, Option
 from search_spaces.spaces.schedule import Schedule
 
 Run = Callable[..., tuple[int, str, str]]
@@ -80,6 +81,7 @@ def record(
         schedule=chosen or schedule(),
         device=on,
         fingerprint="{}",
+        template_version="v1",
         space_version="1",
         kernel_digest="d",
         measurement=measurement,
@@ -123,17 +125,17 @@ def test_help_says_what_a_status_means_and_gives_an_example(run: Run) -> None:
         assert example.startswith(command)
 
 
-@pytest.mark.parametrize("name", [f.name for f in families()])
+@pytest.mark.parametrize("name", [o.name for o in operators()])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_family_has_its_options_in_every_command(run: Run, command: str, name: str) -> None:
+def test_every_operator_has_its_options_in_every_command(run: Run, command: str, name: str) -> None:
     status, out, _ = run(command, name, "--help")
     assert status == 0
-    for option in family(name).options:
+    for option in operator(name).options:
         for flag in option.flags:
             assert flag in out.replace(",", " ").split(), flag
     shown = [line.split()[0] for line in out.splitlines() if line.startswith("  -")]
     assert "--json" in shown and len(shown) == len(set(shown)), (
-        "an option of the family has the name of one of the command"
+        "an option of the operator has the name of one of the command"
     )
 
 
@@ -146,9 +148,13 @@ def test_the_version_is_printed(run: Run) -> None:
 BAD = {
     "unknown command": (("frobnicate",), "doctor, space, tune, best, verify"),
     "no command but an option": (("--json",), "--json"),
-    "no family": (("tune",), "matmul"),
-    "unknown family": (("tune", "matmull"), "matmul"),
-    "options before the family": (("tune", "--trials", "3", "matmul"), "--trials"),
+    "no operator": (("tune",), "matmul"),
+    "unknown operator": (("tune", "matmull"), "matmul"),
+    "options before the operator": (("tune", "--trials", "3", "matmul"), "--trials"),
+    "no real number": (
+        ("space", "rmsnorm", "--rows", "4", "--columns", "4", "--eps", "small"),
+        "'small' is not a number",
+    ),
     "missing size": (("space", "matmul", "-m", "3"), "-n and -k"),
     "no size": (("space", "matmul", "-m"), "-m"),
     "negative size": (("space", "matmul", "-m", "-4", "-n", "4", "-k", "4"), "-4"),
@@ -237,33 +243,33 @@ def test_ctrl_c_is_a_line_and_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     assert run("space", "matmul", *SMALL) == (130, "", "autosched: stopped\n")
 
 
-# -- a family is all it takes -----------------------------------------------------------------------------------------
+# -- an operator is all it takes ---------------------------------------------------------------------------------------
 
 
-def test_a_new_family_needs_no_change_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Mapping[str, Any]] = []
+def test_a_new_operator_needs_no_change_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
 
-    def problem(options: Mapping[str, Any]) -> Matmul:
-        given.append(options)
+    def problem(**fields: Any) -> Matmul:
+        given.append(fields)
         return PROBLEM
 
-    other = dataclasses.replace(
-        template("matmul"),
+    other = Operator(
         name="outer",
         summary="y = a @ x",
         options=(
-            Option("rows", ("-r", "--rows"), int, "rows of a"),
+            Option("height", ("-r", "--rows"), int, "rows of a"),
             Option("device", ("--layout",), str, "a name that a command has too", "row", ("row", "col")),
         ),
-        problem_from_options=problem,
+        make=problem,
+        from_json=Matmul.from_json,
     )
-    monkeypatch.setattr(app, "families", lambda: (template("matmul"), other))
+    monkeypatch.setattr(app, "operators", lambda: (operator("matmul"), other))
     status, out, _ = run("space", "outer", "--rows", "8", "--layout", "col", "--device", "a100", "--json")
     assert status == 0
     assert json.loads(out)["device"] == "a100"
-    assert given == [{"rows": 8, "device": "col"}]
+    assert given == [{"height": 8, "device": "col"}]
     assert run("space", "outer", "-r", "8")[0] == 0
-    assert given[1] == {"rows": 8, "device": "row"}
+    assert given[1] == {"height": 8}, "what is left out has the default of the problem"
     assert "y = a @ x" in run("best", "outer", "--help")[1]
     assert "matmul, outer" in run("tune", "conv")[2]
 
@@ -323,9 +329,30 @@ def test_space_json_says_what_the_space_is(run: Run) -> None:
     space = template("matmul").space(PROBLEM, device("a100"))
     assert (found["raw"], found["legal"]) == (space.raw_count, space.count())
     assert found["problem"] == PROBLEM.to_json()
-    assert {p["name"]: tuple(p["values"]) for p in found["parameters"]} == {p.name: p.values for p in space.parameters}
-    assert {r["name"]: r["rejects"] for r in found["rules"]} == {r.rule: r.count for r in space.rejects()}
-    assert found["samples"] == [s.to_json() for s in space.sample(3, 5)]
+    assert [t["name"] for t in found["templates"]] == [t.name for t in templates() if "matmul" in t.operators]
+    (made,) = (t for t in found["templates"] if t["name"] == "matmul")
+    assert (made["version"], made["why_not"]) == (template("matmul").version, None)
+    assert (made["raw"], made["legal"]) == (space.raw_count, space.count())
+    assert {p["name"]: tuple(p["values"]) for p in made["parameters"]} == {p.name: p.values for p in space.parameters}
+    assert {r["name"]: r["rejects"] for r in made["rules"]} == {r.rule: r.count for r in space.rejects()}
+    valid = {rule.name for rule in space.constraints}
+    assert {r["name"]: r["kind"] for r in made["rules"]} == {
+        rule.name: "valid" if rule.name in valid else "pruning" for rule in space.rules
+    }
+    assert found["samples"] == [{"template": "matmul", "schedule": s.to_json()} for s in space.sample(3, 5)]
+
+
+def test_space_says_why_a_template_is_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = dataclasses.replace(template("matmul"), name="newer", supports=lambda problem, device: "it needs sm_90")
+    found = ((template("matmul"), None), (other, "it needs sm_90"))
+    monkeypatch.setattr("autosched.cli.space.candidates", lambda problem, device: found)
+    status, out, _ = run("space", "matmul", *SMALL, "--json")
+    assert status == 0
+    _, left_out = json.loads(out)["templates"]
+    assert left_out == {"name": "newer", "version": other.version, "why_not": "it needs sm_90"}
+    assert json.loads(out)["legal"] == template("matmul").space(PROBLEM, device("h200")).count()
+    text = run("space", "matmul", *SMALL)[1]
+    assert "template newer" in text and "not for this problem: it needs sm_90" in text
 
 
 def test_space_text_has_the_counts_the_rules_and_the_samples(run: Run) -> None:
@@ -375,6 +402,7 @@ def test_explain_reads_what_our_commands_print(
     status, out, err = run("space", "matmul", *SMALL, "--explain", "-", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["schedule"] == schedule().to_json()
+    assert json.loads(out)["template"] == "matmul"
 
 
 def test_explain_refuses_several_schedules(run: Run) -> None:
@@ -382,6 +410,13 @@ def test_explain_refuses_several_schedules(run: Run) -> None:
     status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "s.json holds 3 schedules" in err and "schedule, samples, best or candidates" in err
+
+
+def test_explain_refuses_a_schedule_of_a_template_that_is_not_for_the_problem(run: Run) -> None:
+    Path("s.json").write_text(json.dumps({"template": "copy", "schedule": schedule().to_json()}))
+    status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
+    assert (status, out) == (2, "")
+    assert err == "autosched: the schedule in s.json is of copy: give one of matmul\n"
 
 
 NO_SCHEDULE = {

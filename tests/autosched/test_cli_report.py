@@ -150,6 +150,7 @@ RECORD = Record(
     Schedule("matmul", (("tile_m", 16),)),
     "h200",
     "{}",
+    "v1",
     "1",
     "d",
     Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(2e-6)),

@@ -67,7 +67,20 @@ def record(seconds: float | None) -> Record:
         measurement = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds))
     now = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     return Record(
-        PROBLEM.key(), schedule(), "h200", "{}", "1", "d", measurement, "nvrtc 13.0", "", "0.1.0", now, "random", 0
+        PROBLEM.key(),
+        schedule(),
+        "h200",
+        "{}",
+        "v1",
+        "1",
+        "d",
+        measurement,
+        "nvrtc 13.0",
+        "",
+        "0.1.0",
+        now,
+        "random",
+        0,
     )
 
 

@@ -48,6 +48,7 @@ def database(*, edit: Callable[[dict[str, object]], object] = dict, **changes: s
                     schedule=chosen,
                     device="h200",
                     fingerprint="{}",
+                    template_version="v1",
                     space_version=SPACE.fingerprint,
                     kernel_digest=f"d{number}",
                     measurement=Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(1e-6 * number)),
@@ -83,8 +84,8 @@ ODD_PROBLEMS = {
     "a field too many": json.dumps({**PROBLEM.to_json(), "sparsity": 2}, sort_keys=True, separators=(",", ":")),
     "a value of another version": PROBLEM.key().replace("f16", "f4"),
     "an impossible size": PROBLEM.key().replace('"m":32', '"m":-1'),
-    "another family": json.dumps({"operator": "convolution"}),
-    "of another family": PROBLEM.key().replace("matmul", "transpose"),
+    "another operator": json.dumps({"operator": "convolution"}),
+    "of another operator": PROBLEM.key().replace("matmul", "transpose"),
     "without spaces": PROBLEM.key().replace(",", ", "),
     "not whole": PROBLEM.key()[:-5],
 }
@@ -98,8 +99,8 @@ def test_a_problem_of_another_form_is_named(run: Run, command: str, problem: str
 
 
 @pytest.mark.parametrize("command", ["best", "verify"])
-def test_a_problem_of_another_family_is_in_nobodys_way(run: Run, command: str) -> None:
-    database(problem='{"operator":"convolution"}', family="convolution")
+def test_a_problem_of_another_operator_is_in_nobodys_way(run: Run, command: str) -> None:
+    database(problem='{"operator":"convolution"}', operator="convolution")
     status, _, err = run(command, "softmax", "--db", "b.db")
     assert status == 1 and err.count("\n") == 1
 

@@ -23,6 +23,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -74,8 +75,9 @@ class FakeEmulator:
     calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def __call__(
-        self, problem: Problem, schedules: Sequence[Schedule], device: object, **more: Any
+        self, templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: object, **more: Any
     ) -> Iterator[Verification]:
+        assert all(templates.of(s).name == s.template for s in schedules)
         self.calls.append({"problem": problem, "schedules": list(schedules), "device": device, **more})
         for i, schedule in enumerate(schedules):
             if i == self.interrupted_after:
@@ -100,7 +102,20 @@ def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: b
         measurement = Measurement(status, Provenance.ESTIMATED, "" if timing else "no", timing)
         now = datetime(2026, 1, 2, tzinfo=UTC)
         record = Record(
-            problem.key(), schedule, "h200", "{}", "1", "d", measurement, "nvrtc 13.0", "", "0.1.0", now, "random", 0
+            problem.key(),
+            schedule,
+            "h200",
+            "{}",
+            "v1",
+            "1",
+            "d",
+            measurement,
+            "nvrtc 13.0",
+            "",
+            "0.1.0",
+            now,
+            "random",
+            0,
         )
         for _ in range(2 if again else 1):
             store.append(record)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernels import generate
 
 from autosched import database as database_module
-from kernels import generate
 from autosched.database import Database, NoSchedule, StaleSchedule, current_kernel
 from autosched.runtime import LoadedKernel, RuntimeUnavailable, bind, check_array
 from measurements.measurement import Measurement, Provenance, Status, Timing
@@ -30,6 +30,7 @@ def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None 
         schedule=SCHEDULES[which],
         device=on,
         fingerprint="{}",
+        template_version="v1",
         space_version="s",
         kernel_digest=digest or generate(PROBLEM, SCHEDULES[which], H200).digest,
         measurement=Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds)),

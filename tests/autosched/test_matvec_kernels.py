@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from kernels import generate
 from static_asserts import asserted_rules
 
-from kernels import generate
 from autosched.verify import verify_one
 from measurements.compile import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
@@ -18,6 +18,7 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matvec.lowering import lowering_config
 from search_spaces.templates.matvec.space import space, validity_constraints
+from search_spaces.templates.matvec.template import MATVEC
 
 H200 = device("h200")
 DOCUMENT = Matvec(4, 6656, 16384, out="f32")
@@ -44,8 +45,8 @@ def compiled(problem: Matvec, schedules: list[Schedule], target: str = "h200") -
 
 def test_expansion_of_the_document_s_case_frees_registers() -> None:
     """16 accumulators a thread become 2, in the config, in the source, and in what ptxas reports."""
-    assert lowering_config(BEFORE).accumulators_per_thread() == 16
-    assert lowering_config(AFTER).accumulators_per_thread() == 2
+    assert lowering_config(MATVEC.config(DOCUMENT, BEFORE, H200)).accumulators_per_thread() == 16
+    assert lowering_config(MATVEC.config(DOCUMENT, AFTER, H200)).accumulators_per_thread() == 2
     assert "int accumulators = 16;" in generate(DOCUMENT, BEFORE, H200).source
     assert "int accumulators = 2;" in generate(DOCUMENT, AFTER, H200).source
     before, after = (c.resources for c in compiled(DOCUMENT, [BEFORE, AFTER]))
@@ -74,7 +75,7 @@ FRAGMENTS = BEFORE.replace(
 
 def test_fragments_carry_fewer_accumulators_than_fmas() -> None:
     """8 columns of 4 rows and 4 batches are shared by 4 lanes: 32 accumulators, where FMAs would carry 64."""
-    assert lowering_config(FRAGMENTS).accumulators_per_thread() == 64
+    assert lowering_config(MATVEC.config(DOCUMENT, FRAGMENTS, H200)).accumulators_per_thread() == 64
     assert "int accumulators = 32;" in generate(DOCUMENT, FRAGMENTS, H200).source
     wide = dataclasses.replace(DOCUMENT, m=16)
     by_fma = FRAGMENTS.replace(workgroup_m=16, partial_reduction=32, intrinsic="fma")
@@ -143,7 +144,7 @@ def test_sampled_schedules_compile(target: str) -> None:
 )
 def test_sampled_schedules_are_right(problem: Matvec) -> None:
     for schedule in space(problem, H200).sample(8, seed=11):
-        result = verify_one(problem, schedule, H200)
+        result = verify_one(MATVEC, problem, schedule, H200)
         assert result.ok, (schedule, result.reason)
 
 

@@ -40,6 +40,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
                 schedule=schedule,
                 device="h200",
                 fingerprint='{"device":"h200","name":"NVIDIA H200"}',
+                template_version="v1",
                 space_version=SPACE.fingerprint,
                 kernel_digest=f"d{i}",
                 measurement=measurement,

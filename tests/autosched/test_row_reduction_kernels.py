@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from kernels import generate
 from static_asserts import asserted_rules
 
-from kernels import generate
 from autosched.verify import verify_one
 from measurements.compile import CompileFailure, CompilePool
 from measurements.emulator import emulate
@@ -20,6 +20,7 @@ from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Ro
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.row_reduction.space import space, validity_constraints
+from search_spaces.templates.row_reduction.template import ROW_REDUCTION
 
 H200 = device("h200")
 SAMPLED: tuple[RowProblem, ...] = (
@@ -51,7 +52,7 @@ def name_of(problem: RowProblem) -> str:
 def test_sampled_schedules_are_right(problem: RowProblem) -> None:
     sampled = space(problem, H200)
     for schedule in sampled.sample(min(5, sampled.count()), seed=11):
-        outcome = verify_one(problem, schedule, H200, seed=4)
+        outcome = verify_one(ROW_REDUCTION, problem, schedule, H200, seed=4)
         assert outcome.ok, (schedule.values, outcome.reason)
 
 

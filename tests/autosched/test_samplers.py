@@ -28,6 +28,7 @@ from search_spaces.spaces.parameters import categorical, ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import EmptySpace, Space
+from search_spaces.templates.template import TemplateSet
 
 
 def toy(size: int = 8) -> Space:
@@ -127,7 +128,7 @@ class TestContract:
 
     def test_the_parameters_stand_in_the_order_of_the_space(self, make: Callable[[int], Sampler]) -> None:
         for schedule in run(make(3), 4):
-            assert schedule.family == "toy"
+            assert schedule.template == "toy"
             assert list(schedule) == ["x", "y", "letter"]
 
     def test_nothing_is_asked_twice_without_being_told(self, make: Callable[[int], Sampler]) -> None:
@@ -499,27 +500,30 @@ for name in ("random", "tpe", "evolution"):
     assert len(outputs[0].splitlines()) == 108
 
 
-class TestAnalyticGuide:
+class TestAnalyticPrior:
+    TEMPLATES = TemplateSet([template("matmul")])
     PROBLEM = Matmul(m=96, n=80, k=64)
     DEVICE = device("h200")
 
     def test_rows_keep_their_order_and_are_remembered(self) -> None:
-        prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
+        prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
         schedules = template("matmul").space(self.PROBLEM, self.DEVICE).sample(8, 1)
         rows, guess = prior.features(schedules), prior.log_seconds(schedules)
         assert rows.shape[0] == 8 and rows.dtype == np.float32
         assert np.isfinite(guess).all()
         assert np.array_equal(prior.features(schedules[::-1]), rows[::-1])
         assert np.array_equal(prior.log_seconds(schedules[2:5]), guess[2:5])
-        assert AnalyticPrior(self.PROBLEM, self.DEVICE).log_seconds(schedules).tolist() == guess.tolist()
+        assert (
+            AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE).log_seconds(schedules).tolist() == guess.tolist()
+        )
 
     def test_nothing_gives_empty_arrays(self) -> None:
-        prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
+        prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
         assert prior.log_seconds(()).shape == (0,)
         assert prior.features(()).shape[0] == 0
 
     def test_what_does_not_fit_is_infinite_and_spoils_no_other(self) -> None:
-        prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
+        prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
         good = template("matmul").space(self.PROBLEM, self.DEVICE).sample(3, 1)
         illegal = good[0].replace(stages=5, tile_m=256, tile_n=256, tile_k=128)
         guess = prior.log_seconds([good[0], illegal, good[1]])
@@ -527,7 +531,7 @@ class TestAnalyticGuide:
 
     def test_it_leads_a_search_of_matmuls(self) -> None:
         space = template("matmul").space(self.PROBLEM, self.DEVICE)
-        prior = AnalyticPrior(self.PROBLEM, self.DEVICE)
+        prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
         led = sampler("evolution", space, seed=1, prior=prior).ask(8)
         chance = sampler("random", space, seed=1).ask(8)
         assert all(not space.explain(s) for s in led)

@@ -6,9 +6,9 @@ import dataclasses
 import re
 
 import pytest
+from kernels import generate, space_of
 from static_asserts import asserted_rules
 
-from kernels import generate
 from measurements.compile import CompileFailure, CompilePool
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -77,7 +77,7 @@ def problems() -> list[Problem]:
 def test_sampled_schedules_compile_without_spills() -> None:
     kernels = []
     for problem in problems():
-        for schedule in family(problem.operator).space(problem, H200).sample(4, seed=7):
+        for schedule in space_of(problem, H200).sample(4, seed=7):
             kernels.append(generate(problem, schedule.replace(min_blocks=1), H200))
     with CompilePool() as pool:
         results = dict(pool.compile_many(kernels, H200.arch))
@@ -97,7 +97,7 @@ def test_the_register_route_needs_no_shared_memory() -> None:
     "problem", [Copy(64, 64), Transpose(64, 64, dtype="u8"), Softmax(64, 64)], ids=lambda p: p.operator
 )
 def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
-    whole = family(problem.operator).space(problem, H200)
+    whole = space_of(problem, H200)
     first = next(
         s
         for s in whole.sample(40, seed=0)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,20 +17,22 @@ from autosched.tuner import Observer, Progress, Start, tune
 from measurements.emulator import HostCompilerMissing
 from measurements.measurement import Provenance
 from measurements.store import Store, StoreError
-from search_spaces.catalogue import families
+from search_spaces.catalogue import operators, template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.template import TemplateSet
 
 H200 = device("h200")
 PROBLEM = Matmul(m=64, n=48, k=32)
 
 
-def test_the_problem_of_every_family_can_be_had_from_the_package() -> None:
-    for row in families():
-        problem = row.problem_from_json.__self__  # type: ignore[attr-defined]
+def test_the_problem_of_every_operator_can_be_had_from_the_package() -> None:
+    for operator in operators():
+        problem: Any = operator.make
+        assert problem.operator == operator.name
         assert getattr(autosched, problem.__name__) is problem
         assert problem.__name__ in autosched.__all__
 
@@ -117,6 +120,8 @@ class TestEndToEnd:
         assert "ESTIMATED" in result.lines[1] and "h200" in result.lines[1]
         assert result.best is not None, [r.measurement.reason for r in result.trials]
         assert result.best.measurement.resources is not None
+        assert {r.schedule.template for r in result.trials} == {"matmul"}
+        assert {r.template_version for r in result.trials} == {template("matmul").version}
         again = tune(PROBLEM, trials=1, **arguments)  # now the best is proven
         assert again.earlier == 4
         assert again.best is not None, [r.measurement.reason for r in again.trials]
@@ -132,16 +137,13 @@ class TestEndToEnd:
         result = tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", workers=1)
         assert result.lines[2] == "new bests are not proven: no C++ compiler: install one"
 
-    def test_a_problem_without_schedules_says_which_rule_refuses_them(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_problem_without_schedules_says_which_rule_refuses_them(self, tmp_path: Path) -> None:
         nothing = Space(
             "toy", [ordinal("x", (1, 2))], (), (Rule("never", ("x",), lambda c: c["x"] < 0, lambda v: "no"),)
         )
-        row = dataclasses.replace(tuner_module.template("matmul"), space=lambda problem, device: nothing)
-        monkeypatch.setattr(tuner_module, "operator", lambda name: row)
+        only = TemplateSet([dataclasses.replace(template("matmul"), space=lambda problem, device: nothing)])
         with pytest.raises(ValueError, match="never"):
-            tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate")
+            tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", templates=only)
         assert os.listdir(tmp_path) == []
 
     def test_a_problem_larger_than_the_device_s_memory_is_refused(self, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.lowering import plan
 from search_spaces.templates.matmul.space import space
+from search_spaces.templates.matmul.template import MATMUL
+from search_spaces.templates.template import TemplateSet
 
 H200 = device("h200")
 
@@ -23,7 +26,7 @@ H200 = device("h200")
 def test_a_sample_of_odd_schedules_passes() -> None:
     problem = Matmul(67, 45, 53, batch=2, order_a="col", epilogue="bias+silu")
     schedules = space(problem, H200).sample(4, seed=11)
-    results = list(verify(problem, schedules, H200, workers=2))
+    results = list(verify(TemplateSet([MATMUL]), problem, schedules, H200, workers=2))
     assert [r.schedule for r in results] == schedules
     for result in results:
         assert result.ok and result.status == "ok" and not result.findings, result.reason
@@ -36,18 +39,24 @@ def test_a_sample_of_odd_schedules_passes() -> None:
 def test_a_large_problem_is_cut() -> None:
     problem = Matmul(4096, 4096, 4096)
     (schedule,) = space(problem, H200).sample(1, seed=3)
-    small = emulated_problem(problem, schedule)
+    small = emulated_problem(MATMUL, problem, schedule)
     assert small.flops < problem.flops / 100
-    assert emulated_problem(Matmul(64, 64, 64), schedule) == Matmul(64, 64, 64)
+    assert emulated_problem(MATMUL, Matmul(64, 64, 64), schedule) == Matmul(64, 64, 64)
     assert Matmul(256, 256, 256).flops <= EMULATED_FLOPS
-    assert verify_one(problem, schedule, H200).ok
+    assert verify_one(MATMUL, problem, schedule, H200).ok
 
 
-def test_a_schedule_that_breaks_a_law_is_refused() -> None:
+def test_a_template_without_a_proxy_is_emulated_whole() -> None:
+    problem = Matmul(4096, 4096, 4096)
+    (schedule,) = space(problem, H200).sample(1, seed=3)
+    assert emulated_problem(replace(MATMUL, proxy=None), problem, schedule) is problem
+
+
+def test_a_schedule_that_breaks_a_constraint_is_refused() -> None:
     problem = Matmul(64, 64, 64)
     (schedule,) = space(problem, H200).sample(1, seed=3)
     with pytest.raises(ValueError, match="wg_map_m"):
-        verify_one(problem, schedule.replace(sg_data_m=96), H200)
+        verify_one(MATMUL, problem, schedule.replace(sg_data_m=96), H200)
 
 
 def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_be_cut_by_it() -> None:
@@ -55,7 +64,7 @@ def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_b
     (schedule,) = space(problem, H200).sample(1, seed=3)
     older = Schedule("matmul", tuple((name, value) for name, value in schedule.items if name != "tile_m"))
     with pytest.raises(ValueError, match="lacks tile_m"):
-        verify_one(problem, older, H200)
+        verify_one(MATMUL, problem, older, H200)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
@@ -65,7 +74,8 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) ->
     problem = Matmul(768, 768, 6144, a=dtype, b=dtype, out="f32")
     tried = 0
     for schedule in space(problem, H200).sample(60, seed=2):
-        p = plan(emulated_problem(problem, schedule), schedule, H200)
+        small = emulated_problem(MATMUL, problem, schedule)
+        p = plan(small, MATMUL.config(small, schedule, H200))
         if p.tiles[2] % p.split_k or p.problem.flops > EMULATED_FLOPS:
             continue
         tried += 1
@@ -78,7 +88,7 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) ->
         )
         writes = sum(operand.copy.stores.wavefronts for operand in (p.a, p.b))
 
-        result = verify_one(problem, schedule, H200)
+        result = verify_one(MATMUL, problem, schedule, H200)
         assert result.problem == p.problem and result.ok, result.reason
         counted = {"intrinsics": 0, "common": 0}
         for site in result.shared_sites:
@@ -109,7 +119,8 @@ def test_as_many_are_emulated_at_a_time_as_this_process_has_cores(monkeypatch: p
     everywhere = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(everywhere)})
-        assert len(list(verify(Matmul(m=8, n=8, k=8), [Schedule("matmul", (("x", i),)) for i in range(8)], H200))) == 8
+        schedules = [Schedule("matmul", (("x", i),)) for i in range(8)]
+        assert len(list(verify(TemplateSet([MATMUL]), Matmul(m=8, n=8, k=8), schedules, H200))) == 8
     finally:
         os.sched_setaffinity(0, everywhere)
     assert most == 1

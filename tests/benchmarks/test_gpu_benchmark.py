@@ -30,7 +30,7 @@ from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.runners.base import Entrant
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available
 from measurements.runners.supervisor import Limits
-from search_spaces.catalogue import families
+from search_spaces.catalogue import operators, templates, templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -98,7 +98,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     results = json.loads((out / "results.json").read_text())
     assert results["tests"] == {"timed_out": False, "returncode": 0, "passed": 1, "failed": 0, "skipped": 1}
     assert [row["purpose"] for row in results["shapes"]] == ["square", "odd", "matvec"]
-    assert "the family strange: it has no size" in results["left_out"]
+    assert "the operator strange: it has no size" in results["left_out"]
     assert results["finished"] and not results["stopped"]
     for row in results["shapes"]:
         assert row["trials"] == 24
@@ -120,6 +120,9 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     assert [r.problem for r in recordings] == [SHAPES[0][1], SHAPES[1][1], SHAPES[0][1]]
     assert all(r.provenance is Provenance.MEASURED for recorded in recordings for r in recorded.records)
     assert len(recordings[0].records) >= 24 + 2
+    versions = {t.name: t.version for t in templates()}
+    for recorded in recordings:
+        assert all(r.template_version == versions[r.schedule.template] for r in recorded.records)
     assert {r.measurement.clock_mhz for r in recordings[0].records if r.ok} == {1500.0}
     recording.install(out / "recordings-0.jsonl.gz", tmp_path / "recorded")
     assert recording.find(SHAPES[1][1], "h200", tmp_path / "recorded") == recordings[1]
@@ -128,7 +131,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     tables = []
     for recorded in recordings:
         timed = [r for r in recorded.records if r.ok]
-        table = features(recorded.problem, [r.schedule for r in timed], H200)
+        table = features(templates_for(recorded.problem, H200), recorded.problem, [r.schedule for r in timed], H200)
         tables.append(TrainingTable(table, np.array([r.seconds for r in timed]), recorded.problem_key))
     model, quality = train(tables)
     assert quality.rows > 0
@@ -173,7 +176,7 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
     assert [row["agrees"] for row in results["agreement"]] == [True, True], results["agreement"]
     assert results["agreement"][0]["worst"] <= 1 and results["agreement"][1]["worst"] == 0
     assert [(row["purpose"], row["trials"]) for row in results["shapes"]] == [("small", 4), ("transpose", 4)]
-    assert results["left_out"] == ["the family strange: it has no size"]
+    assert results["left_out"] == ["the operator strange: it has no size"]
     assert "emulator: 2 of 2 candidates agree" in (out / "table.txt").read_text()
 
 
@@ -354,7 +357,7 @@ def test_the_shapes_cover_what_they_should():
     rest = others()
     for name, problem in rest:
         assert not isinstance(problem, str), f"{name}: {problem}"
-    assert {row.name for row in families()} == {"matmul", *(name for name, _ in rest)}
+    assert {row.name for row in operators()} == {"matmul", *(name for name, _ in rest)}
     assert rest[0] == ("matvec", Matvec(m=4, n=6656, k=16384))
     assert {p.columns for name, p in rest if name == "softmax"} == {1024, 8192, 65536}
     assert ("transpose", Transpose(8192, 8192)) in rest

@@ -165,7 +165,19 @@ def test_rows_of_another_width_are_refused() -> None:
         model.predict(x[:, :5])
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_value_that_is_missing_tells_something_too() -> None:
+    x, seconds = kernels(400, seed=16)
+    x[::2, 2] = np.nan
+    seconds[::2] *= 32.0
+    model = BoostedModel.fit(x, seconds, settings=QUICK)
+    there, missing = x[1::2].copy(), x[1::2].copy()
+    missing[:, 2] = np.nan
+    predicted = model.predict(missing) - model.predict(there)
+    assert np.isfinite(predicted).all()
+    assert np.log(8.0) < np.median(predicted) < np.log(128.0)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, 1e300])
 def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
     x, seconds = kernels(30, seed=16)
     spoiled = x.astype(np.float64)

@@ -9,19 +9,25 @@ from cost_models.features import FeatureMismatch, FeatureTable, align
 from cost_models.training import TrainingTable, train
 
 QUICK = Settings(rounds=80, patience=15)
-NAMES = ("problem.size", "work.steps", "schedule.tile", "schedule.layout=identity", "schedule.layout=pad")
+NAMES = (
+    "problem.size",
+    "work.steps",
+    "schedule.matmul.tile",
+    "schedule.matmul.layout=identity",
+    "schedule.matmul.layout=pad",
+)
 
 
 def table(group: int, rows: int = 40, names: tuple[str, ...] = NAMES) -> TrainingTable:
     """Problems of different size that prefer the same middle tile; without the pad column the domain has no pad."""
     rng = np.random.default_rng(group)
-    tile, pad = rng.integers(0, 7, rows), rng.integers(0, 2, rows) * ("schedule.layout=pad" in names)
+    tile, pad = rng.integers(0, 7, rows), rng.integers(0, 2, rows) * ("schedule.matmul.layout=pad" in names)
     columns = {
         "problem.size": np.full(rows, group),
         "work.steps": rng.integers(0, 9, rows),
-        "schedule.tile": tile,
-        "schedule.layout=identity": 1 - pad,
-        "schedule.layout=pad": pad,
+        "schedule.matmul.tile": tile,
+        "schedule.matmul.layout=identity": 1 - pad,
+        "schedule.matmul.layout=pad": pad,
     }
     seconds = 1e-5 * 4.0**group * np.exp(0.3 * np.abs(tile - 4) - 0.4 * pad + 0.03 * columns["work.steps"])
     values = np.stack([columns[name] for name in names], axis=1).astype(np.float32)
@@ -43,16 +49,26 @@ def test_training_repeats_itself() -> None:
 
 
 def test_a_table_whose_domain_lacks_a_value_joins() -> None:
-    fewer = table(1, names=tuple(n for n in NAMES if n != "schedule.layout=pad"))
+    fewer = table(1, names=tuple(n for n in NAMES if n != "schedule.matmul.layout=pad"))
     model, _ = train([fewer, table(2)], QUICK)
     assert set(model.names) == set(NAMES)
     aligned = align(fewer.features, model.names)
-    assert (aligned[:, model.names.index("schedule.layout=pad")] == 0).all()
+    assert (aligned[:, model.names.index("schedule.matmul.layout=pad")] == 0).all()
 
 
-def test_tables_of_different_families_are_refused() -> None:
-    other = TrainingTable(FeatureTable(("schedule.rows",), np.zeros((20, 1), dtype=np.float32)), np.ones(20), "softmax")
-    with pytest.raises(FeatureMismatch, match="operator"):
+def test_tables_of_several_templates_join() -> None:
+    """Rows of another template lack what this one decides, and the model learns from both."""
+    other = table(1, names=("problem.size", "work.steps"))
+    model, _ = train([table(2), other, table(3)], QUICK)
+    assert set(model.names) == set(NAMES)
+    assert np.isnan(align(other.features, model.names)[:, model.names.index("schedule.matmul.tile")]).all()
+    assert np.isfinite(model.predict(align(other.features, model.names))).all()
+
+
+def test_tables_of_different_operators_are_refused() -> None:
+    names = ("problem.rows", "work.steps")
+    other = TrainingTable(FeatureTable(names, np.zeros((20, 2), dtype=np.float32)), np.ones(20), "softmax")
+    with pytest.raises(FeatureMismatch, match=r"features differ \(problem\.rows\).*operator"):
         train([table(1), other], QUICK)
 
 

@@ -32,6 +32,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(64, 2)
-autosched_layernorm(const autosched::bf16* __restrict__ x, const autosched::bf16* __restrict__ weight, const autosched::bf16* __restrict__ bias, autosched::bf16* __restrict__ out) {
+autosched_row_reduction(const autosched::bf16* __restrict__ x, const autosched::bf16* __restrict__ weight, const autosched::bf16* __restrict__ bias, autosched::bf16* __restrict__ out) {
   autosched::row_reduction<Config>(x, weight, bias, out, nullptr, nullptr);
 }

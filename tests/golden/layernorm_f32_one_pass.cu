@@ -32,6 +32,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)
-autosched_layernorm(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
+autosched_row_reduction(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
   autosched::row_reduction<Config>(x, weight, bias, out, partials, counters);
 }

@@ -32,6 +32,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-autosched_reduce(const autosched::f16* __restrict__ x, autosched::f16* __restrict__ out) {
+autosched_row_reduction(const autosched::f16* __restrict__ x, autosched::f16* __restrict__ out) {
   autosched::row_reduction<Config>(x, nullptr, nullptr, out, nullptr, nullptr);
 }

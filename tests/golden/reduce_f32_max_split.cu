@@ -32,6 +32,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-autosched_reduce(const float* __restrict__ x, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
+autosched_row_reduction(const float* __restrict__ x, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
   autosched::row_reduction<Config>(x, nullptr, nullptr, out, partials, counters);
 }

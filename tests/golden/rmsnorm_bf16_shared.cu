@@ -32,6 +32,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(128, 3)
-autosched_rmsnorm(const autosched::bf16* __restrict__ x, const autosched::bf16* __restrict__ weight, autosched::f16* __restrict__ out) {
+autosched_row_reduction(const autosched::bf16* __restrict__ x, const autosched::bf16* __restrict__ weight, autosched::f16* __restrict__ out) {
   autosched::row_reduction<Config>(x, weight, nullptr, out, nullptr, nullptr);
 }

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 import pytest
-
 from kernels import generate
+
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule

@@ -3,8 +3,8 @@
 import statistics
 
 import pytest
+from kernels import generate, space_of
 
-from autosched import codegen
 from measurements.compile import CompileCache, CompilePool
 from measurements.measurement import Status
 from measurements.runners.base import Candidate
@@ -12,7 +12,6 @@ from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, c
 from measurements.runners.cuda_library import OTHERS
 from measurements.runners.supervisor import Limits
 from measurements.timing import StopRule
-from search_spaces.catalogue import template
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -195,8 +194,8 @@ def test_a_comparison_finds_that_a_kernel_is_as_fast_as_itself(runner):
     ids=lambda p: p.key(),
 )
 def test_every_baseline_computes_the_same_or_says_why_there_is_none(runner, problem):
-    schedule = family(problem.operator).space(problem, runner.device).sample(1, 0)[0]
-    ours = Candidate(problem, schedule, codegen.generate(problem, schedule, runner.device))
+    schedule = space_of(problem, runner.device).sample(1, 0)[0]
+    ours = Candidate(problem, schedule, generate(problem, schedule, runner.device))
     mine, library, *others = runner.compare([ours], rounds=5, others=OTHERS)
     assert mine.status is Status.OK, mine.reason
     for entrant in (library, *others):

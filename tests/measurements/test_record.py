@@ -22,6 +22,7 @@ def record_of(measurement: Measurement, **changes: object) -> Record:
         schedule=Schedule("matmul", (("tile_n", 64), ("layout_a", "pad(8, 1)"), ("tile_m", 32))),
         device="h200",
         fingerprint='{"name":"h200","sm":90}',
+        template_version="v1",
         space_version="s1",
         kernel_digest="d1",
         measurement=measurement,
@@ -86,7 +87,7 @@ def test_problem_comes_back_equal() -> None:
     assert record_of(ok()).problem == PROBLEM
 
 
-def test_a_record_of_an_unknown_family_can_be_read_but_not_made_a_problem() -> None:
+def test_a_record_of_an_unknown_operator_can_be_read_but_not_made_a_problem() -> None:
     record = record_of(ok(), problem_key='{"operator":"fft"}')
     assert record.seconds == 1e-5
     with pytest.raises(ValueError, match="fft"):

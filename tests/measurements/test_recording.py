@@ -32,6 +32,7 @@ def trial(i: int, seconds: float | None = 1e-5, **changes: object) -> Record:
         schedule=Schedule("matmul", (("tile_n", i), ("layout_a", "pad(8, 1)"))),
         device="h200",
         fingerprint='{"device":"h200","name":"NVIDIA H200"}',
+        template_version="v1",
         space_version="s1",
         kernel_digest=f"d{i}",
         measurement=measurement,
@@ -145,7 +146,8 @@ EDITS: list[dict[str, object]] = [
     {"clock_mhz": "fast"},
     {"compile_seconds": 10**400},
     {"driver": []},
-    {"operator": None},
+    {"template": None},
+    {"template_version": None},
     {"sampler": 5},
     {"timing": 5},
 ]

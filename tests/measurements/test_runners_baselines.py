@@ -12,7 +12,7 @@ from needs import cpp_compiler
 
 from measurements.runners import cublas
 from measurements.runners.cuda_library import OTHERS, baseline_call
-from search_spaces.catalogue import families
+from search_spaces.catalogue import operators
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
@@ -432,12 +432,12 @@ def test_a_copy_moves_as_many_bytes_as_the_problem_must_at_least():
     assert len({place for source, target, _ in moved for place in (source, target)}) == 8
 
 
-def test_every_family_has_an_arm_beside_the_copy(torch):
-    for row in families():
+def test_every_operator_has_an_arm_beside_the_copy(torch):
+    for row in operators():
         known = [name for name in OTHERS if name != "copy" and _known(name, row.name)]
         assert known, row.name
 
 
-def _known(name, family):
-    problem = next((p for p in PROBLEMS if p.operator == family), None)
+def _known(name, operator):
+    problem = next((p for p in PROBLEMS if p.operator == operator), None)
     return problem is None or callable(call(name, problem)[2])

@@ -94,6 +94,7 @@ def recording() -> Recording:
                     schedule=recorded(status, i).schedule,
                     device="h200",
                     fingerprint=json.dumps({"device": "h200", "sm": "sm_90a", "sm_count": "132", "toolchain": "x"}),
+                    template_version="v1",
                     space_version="s",
                     kernel_digest=None,
                     measurement=measurement,

@@ -52,6 +52,7 @@ def record(
         schedule=Schedule("matmul", (("tile_n", 64), ("layout_a", "pad(8, 1)"), ("tile_m", tile))),
         device=device,
         fingerprint='{"sm":90}',
+        template_version="v1",
         space_version="s1",
         kernel_digest=digest and f"{digest}{tile}",
         measurement=ok(1e-5) if measurement is None else measurement,
@@ -427,7 +428,7 @@ i = store.count()
 while i < int(sys.argv[2]):
     i += 1
     schedule = Schedule('f', (('i', i), ('who', sys.argv[3])))
-    row = Record('{}', schedule, 'd', '{}', 's', 'k', outcome, '', '', '0', datetime.now(UTC), 'r', 0)
+    row = Record('{}', schedule, 'd', '{}', 'v', 's', 'k', outcome, '', '', '0', datetime.now(UTC), 'r', 0)
     print(store.append(row).id, flush=True)
 """
 

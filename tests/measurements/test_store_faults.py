@@ -33,6 +33,7 @@ def record(tile: int) -> Record:
         schedule=Schedule("matmul", (("tile_n", 64), ("tile_m", tile))),
         device="h200",
         fingerprint='{"sm":90}',
+        template_version="v1",
         space_version="s1",
         kernel_digest=f"d{tile}",
         measurement=Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(1e-6 * tile)),

@@ -1,4 +1,4 @@
-"""The law that a launch counts its blocks, in every family."""
+"""The constraint that a launch can count its blocks, in every template."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import families, family, problem_from_json
+from search_spaces.catalogue import operators, problem_from_json, template, templates, templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS
 
 H200 = device("h200")
-# The largest grids that each family's problems allow; arrays of these sizes fit on no device.
+# The largest grids that each operator's problems allow; arrays of these sizes fit on no device.
 LARGEST = (
     {"operator": "matmul", "m": 2**19, "n": 2**20 - 1, "k": 64},
     {"operator": "matmul", "m": 16, "n": 16, "k": 2**10, "batch": 2**25},
@@ -29,17 +29,20 @@ LARGEST = (
 )
 
 
-def test_every_family_is_looked_at() -> None:
-    assert {problem["operator"] for problem in LARGEST} == {f.name for f in families()}
+def test_every_operator_and_template_is_looked_at() -> None:
+    assert {problem["operator"] for problem in LARGEST} == {o.name for o in operators()}
+    looked_at = {t.name for data in LARGEST for t in templates_for(problem_from_json(data), H200)}
+    assert looked_at == {t.name for t in templates()}
 
 
-@pytest.mark.parametrize("data", LARGEST, ids=lambda data: f"{data['family']}-{list(data.values())[1]}")
+@pytest.mark.parametrize("data", LARGEST, ids=lambda data: f"{data['operator']}-{list(data.values())[1]}")
 def test_no_legal_schedule_launches_more_blocks_than_a_grid_counts(data: dict[str, Any]) -> None:
     problem = problem_from_json(data)
-    row = family(problem.operator)
-    space = row.space(problem, H200)
-    blocks = [row.config(problem, schedule, H200).blocks for schedule in space.sample(200, seed=3)]
-    assert max(blocks) <= MOST_BLOCKS
+    for row in templates_for(problem, H200):
+        space = row.space(problem, H200)
+        kernels = [row.lower(problem, config, H200) for config in space.configs(space.sample(200, seed=3))]
+        assert max(kernel.grid[0] for kernel in kernels) <= MOST_BLOCKS
+        assert all(kernel.grid[1:] == (1, 1) for kernel in kernels)
 
 
 def test_a_grid_that_is_too_large_is_refused_by_name() -> None:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import family, problem_from_json
+from search_spaces.catalogue import operator, problem_from_json
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
 from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
 
@@ -22,7 +22,7 @@ from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
         ({"batch": 0}, "batch must be"),
         ({"m": 2**31}, "m"),
         ({"a": "f64", "b": "f64"}, "unknown type 'f64': use one of f16, bf16, f32"),
-        ({"a": "bf16"}, "same type"),
+        ({"a": "bf16", "b": "f16"}, "same type"),
         ({"acc": "f16"}, "acc must be f32"),
         ({"out": "i8"}, "unknown type"),
         ({"order_a": "blocked"}, "order_a must be row or col"),
@@ -40,10 +40,19 @@ def test_bad_problems_are_refused_in_one_line(fields: dict[str, object], says: s
 
 
 def test_options_of_the_command_line_make_the_problem() -> None:
-    row = template("matmul")
-    options = {option.name: option.default for option in row.options} | {"m": 3, "n": 4, "k": 5, "dtype": "bf16"}
-    assert row.problem_from_options(options) == Matmul(3, 4, 5, a="bf16", b="bf16", out="bf16")
-    assert row.problem_from_options(options | {"out": "f32"}) == Matmul(3, 4, 5, a="bf16", b="bf16", out="f32")
+    matmul = operator("matmul")
+    flags = {option.name: option.field for option in matmul.options}
+    assert flags["dtype"] == "a"
+    fields = {option.field: option.default for option in matmul.options} | {"m": 3, "n": 4, "k": 5, "a": "bf16"}
+    assert matmul.make(**fields) == Matmul(3, 4, 5, a="bf16", b="bf16", out="bf16")
+    assert matmul.make(**fields | {"out": "f32"}) == Matmul(3, 4, 5, a="bf16", b="bf16", out="f32")
+
+
+def test_b_and_out_have_by_default_the_type_of_a() -> None:
+    assert Matmul(3, 4, 5, a="bf16") == Matmul(3, 4, 5, a="bf16", b="bf16", out="bf16")
+    assert Matmul(3, 4, 5, a="f32", out="f16") == Matmul(3, 4, 5, a="f32", b="f32", out="f16")
+    assert Matmul(3, 4, 5) == Matmul(3, 4, 5, a="f16", b="f16", out="f16")
+    assert Matmul(3, 4, 5, a="bf16").key() == Matmul(3, 4, 5, a="bf16", b="bf16", out="bf16").key()
 
 
 def test_problem_survives_json_and_equal_problems_have_equal_keys() -> None:

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import template
 from search_spaces.hardware.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_choices, copy_plan
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import Refusal, intrinsic
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.matmul.counts import counts
 from search_spaces.templates.matmul.lowering import plan
 from search_spaces.templates.matmul.proxy import proxy
 from search_spaces.templates.matmul.space import (
@@ -23,6 +23,7 @@ from search_spaces.templates.matmul.space import (
     tile_shape,
     validity_constraints,
 )
+from search_spaces.templates.matmul.template import MATMUL
 
 H200 = device("h200")
 LARGE = Matmul(4096, 4096, 4096)
@@ -94,8 +95,9 @@ def test_the_document_s_pads_meet_wmma_and_ldmatrix() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
 def test_plans_describe_a_partition_of_the_work(problem: Matmul) -> None:
-    for schedule in space(problem, H200).sample(25, seed=1):
-        p = plan(problem, schedule, H200)
+    whole = space(problem, H200)
+    for config in whole.configs(whole.sample(25, seed=1)):
+        p = plan(problem, config)
         tile_m, tile_n, _ = p.tile
         assert not any(p.wg_map.wraps((tile_m, tile_n)))
         assert p.wg_map.subgroups * 32 == p.threads
@@ -154,8 +156,9 @@ def test_a_copy_is_lawful_exactly_where_the_data_movement_has_a_plan(problem: Ma
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
 def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
     """Few sectors, and as few bank conflicts as the layout allows, counted over the whole tile."""
-    for schedule in space(problem, H200).sample(25, seed=4):
-        p = plan(problem, schedule, H200)
+    whole = space(problem, H200)
+    for config in whole.configs(whole.sample(25, seed=4)):
+        p = plan(problem, config)
         for operand in (p.a, p.b):
             copy = operand.copy
             choices = copy_choices(
@@ -172,9 +175,8 @@ def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
 
 
 def test_work_counts_what_the_tile_does() -> None:
-    row = template("matmul")
     for schedule in space(LARGE, H200).sample(25, seed=3):
-        counted = row.counts(LARGE, schedule, H200)
+        counted = counts(LARGE, MATMUL.config(LARGE, schedule, H200), H200)
         tile = schedule.integer("tile_m") * schedule.integer("tile_n")
         assert counted.blocks * counted.flops >= LARGE.flops
         assert counted.dram_bytes >= LARGE.min_bytes

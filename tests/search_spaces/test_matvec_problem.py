@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import family, problem_from_json
+from search_spaces.catalogue import operator, problem_from_json
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
 from search_spaces.operators.matvec import Matvec
 
@@ -32,10 +32,11 @@ def test_bad_problems_are_refused_in_one_line(fields: dict[str, object], says: s
 
 
 def test_options_and_json_make_the_problem() -> None:
-    row = template("matvec")
-    options = {option.name: option.default for option in row.options} | {"m": 3, "n": 4, "k": 5, "dtype": "bf16"}
-    assert row.problem_from_options(options) == Matvec(3, 4, 5, x="bf16", out="bf16")
-    problem = row.problem_from_options(options | {"out": "f32"})
+    matvec = operator("matvec")
+    assert {option.name: option.field for option in matvec.options}["dtype"] == "x"
+    fields = {option.field: option.default for option in matvec.options} | {"m": 3, "n": 4, "k": 5, "x": "bf16"}
+    assert matvec.make(**fields) == Matvec(3, 4, 5, x="bf16", out="bf16") == Matvec(3, 4, 5, x="bf16")
+    problem = matvec.make(**fields | {"out": "f32"})
     assert problem == Matvec(3, 4, 5, x="bf16", out="f32")
     assert problem_from_json(problem.to_json()) == problem
 

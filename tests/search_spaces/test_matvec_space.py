@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matvec import Matvec
-from search_spaces.templates.matvec.lowering import config, lowering_config, plan
+from search_spaces.templates.matvec.counts import counts
+from search_spaces.templates.matvec.lowering import lower, lowering_config, plan
 from search_spaces.templates.matvec.proxy import proxy
 from search_spaces.templates.matvec.space import (
     MMA_ELEMENTS,
@@ -23,6 +23,7 @@ from search_spaces.templates.matvec.space import (
     space,
     validity_constraints,
 )
+from search_spaces.templates.matvec.template import MATVEC
 
 H200 = device("h200")
 DOCUMENT = Matvec(4, 6656, 16384, out="f32")
@@ -42,12 +43,11 @@ def test_the_space_of_the_document_s_problem_holds_the_document_s_config() -> No
         **{"intrinsic": "fma", "k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
     }
     assert not whole.explain(values)
-    (schedule,) = whole.schedules(whole.columns([values]))
-    assert str(lowering_config(schedule)) == (
+    assert str(lowering_config(whole.config(values))) == (
         "#iree_gpu.lowering_config<{lane_basis = [[1, 1, 32], [0, 1, 2]], partial_reduction = [0, 0, 256], "
         "subgroup_basis = [[1, 1, 1], [0, 1, 2]], thread = [0, 0, 8], workgroup = [2, 1, 0]}>"
     )
-    expanded = lowering_config(schedule.replace(expand_dims="yes"))
+    expanded = lowering_config(whole.config(values | {"expand_dims": "yes"}))
     assert expanded.partial_reduction == (0, 0, 32, 0) and expanded.expand_dims == (0, 0, 0, 8)
 
 
@@ -78,15 +78,16 @@ def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
     """What the space and the kernel count is what the config counts, and its tile goes to the threads without rest."""
-    for schedule in space(problem, H200).sample(60, seed=1):
-        p = plan(problem, schedule, H200)
+    whole = space(problem, H200)
+    for config in whole.configs(whole.sample(60, seed=1)):
+        p = plan(problem, config)
         lowering = p.lowering
         accumulators = lowering.accumulators_per_thread()
         if p.mma:  # rows of x fill the columns of fragments, and lanes along k share their sums
             padded = -(-p.tile[0] // 8) * 8
             accumulators = accumulators // p.tile[0] * padded // lowering.lane_basis.tile[2]
-        assert accumulators == space(problem, H200).valid.describe(schedule)["accumulators"]
-        assert f"static constexpr int accumulators = {accumulators};" in config(problem, schedule, H200).members
+        assert accumulators == config["accumulators"]
+        assert f"static constexpr int accumulators = {accumulators};" in lower(problem, config, H200).source
         assert lowering.lane_basis.size == H200.warp_size
         assert lowering.subgroup_basis.size * H200.warp_size == p.threads
         assert lowering.tile()[:2] == p.tile[:2]
@@ -94,7 +95,7 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
         share = lowering.to_nested().distributed_shape
         assert share[:2] == (p.tile[0], p.rows_n)
         elements = share[2] * (share[3] if lowering.appended else 1)
-        assert elements == p.batches_k * schedule.integer("thread")
+        assert elements == p.batches_k * config.integer("thread")
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 6, 8, 1000, 12345, 16384])
@@ -103,8 +104,9 @@ def test_a_load_is_the_widest_that_every_row_allows(k: int) -> None:
     width = aligned_elements(problem)
     assert k % width == 0 and width <= 8
     assert width == 8 or k % (2 * width) != 0
-    for schedule in space(problem, H200).sample(20, seed=0):
-        assert plan(problem, schedule, H200).access == min(width, schedule.integer("thread"))
+    whole = space(problem, H200)
+    for config in whole.configs(whole.sample(20, seed=0)):
+        assert plan(problem, config).access == min(width, config.integer("thread"))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
@@ -113,21 +115,20 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> 
         small = proxy(problem, schedule)
         tiles = {"m": "workgroup_m", "n": "workgroup_n", "k": "partial_reduction"}
         for axis, tile in ((a, schedule.integer(name)) for a, name in tiles.items()):
-            whole, cut = getattr(problem, axis), getattr(small, axis)
-            assert cut <= whole
-            assert cut % tile == whole % tile
-        unroll, of_split = schedule.integer("k_unroll"), plan(problem, schedule, H200).steps_of_split
-        kept = plan(small, schedule, H200).steps_of_split
-        assert kept == min(of_split, 2 * unroll + of_split % unroll)
+            extent, rest = getattr(problem, axis), getattr(small, axis)
+            assert rest <= extent
+            assert rest % tile == extent % tile
+        whole, cut = (plan(p, MATVEC.config(p, schedule, H200)) for p in (problem, small))
+        unroll, of_split = schedule.integer("k_unroll"), whole.steps_of_split
+        assert cut.steps_of_split == min(of_split, 2 * unroll + of_split % unroll)
+        assert cut.access == whole.access
         assert not space(small, H200).valid.explain(schedule)
-        assert plan(small, schedule, H200).access == plan(problem, schedule, H200).access
         assert proxy(small, schedule) == small
 
 
 def test_work_counts_what_the_kernel_moves() -> None:
-    row = template("matvec")
     for schedule in space(DOCUMENT, H200).sample(40, seed=3):
-        counted = row.counts(DOCUMENT, schedule, H200)
+        counted = counts(DOCUMENT, MATVEC.config(DOCUMENT, schedule, H200), H200)
         assert counted.blocks * counted.flops >= DOCUMENT.flops
         assert counted.dram_bytes >= DOCUMENT.min_bytes
         w_bytes = 2 * schedule.integer("workgroup_n") * DOCUMENT.k / schedule.integer("split_k")

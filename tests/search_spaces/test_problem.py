@@ -1,4 +1,4 @@
-"""What the problems of all families have in common."""
+"""What the problems of all operators have in common."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import families, problem_from_json
+from search_spaces.catalogue import operators, problem_from_json
 from search_spaces.hardware.dtypes import dtype
 from search_spaces.operators.problem import DRAWN, Problem, standard_normal
 
@@ -16,9 +16,9 @@ SIZES = ("m", "n", "k", "rows", "columns", "batch", "reduction_size")
 
 def problems() -> list[Problem]:
     made = []
-    for row in families():
-        options: Mapping[str, Any] = {o.name: 8 if o.default is None else o.default for o in row.options}
-        made.append(row.problem_from_options(options))
+    for operator in operators():
+        fields: Mapping[str, Any] = {o.field: 8 if o.default is None else o.default for o in operator.options}
+        made.append(operator.make(**fields))
     return made
 
 

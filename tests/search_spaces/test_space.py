@@ -119,8 +119,12 @@ def test_columns_say_the_same_as_one_schedule_at_a_time(space: Space) -> None:
     columns = space.columns(rows)
     assert space.allowed(columns).tolist() == [not space.explain(v) for v in rows]
     attributes = space.attributes_of(columns)
+    configs = space.configs(rows)
     for i, values in enumerate(rows):
-        assert space.describe(values) == {name: array[i] for name, array in attributes.items()}
+        expected = {name: array[i] for name, array in attributes.items()}
+        assert dict(space.config(values).attributes) == expected
+        assert configs[i] == space.config(values) == space.config(space.schedules(columns)[i])
+        assert dict(configs[i]) == values | expected
     assert [s.values for s in space.schedules(columns)] == rows
 
 
@@ -196,7 +200,7 @@ def test_explain_gives_the_reason_of_every_broken_rule() -> None:
     assert space.explain({"a": 1, "b": 2, "c": "x"}) == []
     (violation,) = space.explain(Schedule("sums", (("a", 4), ("b", 5), ("c", "y"))))
     assert (violation.rule, violation.reason) == ("sum", "4 + 5 exceed 4")
-    assert space.describe({"a": 4, "b": 5, "c": "y"}) == {"total": 9}
+    assert space.config({"a": 4, "b": 5, "c": "y"}).attributes == (("total", 9),)
 
 
 @pytest.mark.parametrize(
@@ -209,12 +213,12 @@ def test_explain_gives_the_reason_of_every_broken_rule() -> None:
     ],
 )
 def test_a_schedule_of_another_space_is_refused(values: dict[str, Value], message: str) -> None:
-    for ask in (sums(4).explain, sums(4).describe, lambda v: sums(4).columns([v])):
+    for ask in (sums(4).explain, sums(4).config, sums(4).validate, lambda v: sums(4).columns([v])):
         with pytest.raises(ValueError, match=message):
             ask(values)
 
 
-def test_a_schedule_of_another_family_is_refused() -> None:
+def test_a_schedule_of_another_template_is_refused() -> None:
     with pytest.raises(ValueError, match="a schedule of products: give one of sums"):
         sums(4).explain(Schedule("products", (("a", 1), ("b", 1), ("c", "x"))))
 

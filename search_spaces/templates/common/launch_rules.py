@@ -1,4 +1,4 @@
-"""The rules that a block and a grid must keep to be launched, the same for every family."""
+"""The rules that a block and a grid must keep to be launched, the same for every template."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 // What the rows of a row reduction are reduced to, and what becomes of their elements.
 //
 // An operator makes `passes` passes over a row. Pass p adds elements to a State<p>, and `finish` turns the state of the
-// whole row into `center` and `scale`, two numbers that later passes and `apply` use. The operators of the family
-// `reduce` end there with `result`.
+// whole row into `center` and `scale`, two numbers that later passes and `apply` use. The kinds of `reduce` end
+// there with `result`.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>

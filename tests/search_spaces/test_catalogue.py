@@ -1,0 +1,183 @@
+"""The catalogue: what is registered, what other packages offer, and which templates serve a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from search_spaces import catalogue
+from search_spaces.catalogue import UnusableEntryPoint
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.operator import Operator
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.templates.matmul.template import MATMUL
+
+H200 = device("h200")
+PROBLEM = Matmul(64, 64, 64)
+
+
+def for_sm_100(problem: Problem, target: Device) -> str | None:
+    return None if target.sm >= 100 else f"it needs sm_100, and {target.name} is sm_{target.sm}"
+
+
+NEWER = replace(MATMUL, name="newer", supports=for_sm_100)
+OTHER = replace(MATMUL, name="other")
+
+
+@pytest.fixture(autouse=True)
+def _of_its_own() -> Iterator[None]:
+    """Every test has a catalogue of its own."""
+    catalogue._catalogue.cache_clear()
+    yield
+    catalogue._catalogue.cache_clear()
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
+    """Pretend that installed packages have these entry points of our group."""
+    points = tuple(EntryPoint(f"point{i}", value, catalogue.ENTRY_POINTS) for i, value in enumerate(values))
+    monkeypatch.setattr(catalogue, "entry_points", lambda *, group: points if group == catalogue.ENTRY_POINTS else ())
+
+
+def test_names_find_what_they_name_and_nothing_else() -> None:
+    for template in catalogue.templates():
+        assert catalogue.template(template.name) is template
+        assert set(template.operators) <= {o.name for o in catalogue.operators()}
+    for operator in catalogue.operators():
+        assert catalogue.operator(operator.name) is operator
+        assert any(operator.name in t.operators for t in catalogue.templates()), "nothing computes it"
+    with pytest.raises(ValueError, match=r"^unknown kernel template 'gemm': use one of matmul, matvec, row_reduction"):
+        catalogue.template("gemm")
+    with pytest.raises(ValueError, match=r"^unknown operator 'gemm': use one of matmul, matvec, reduce, softmax"):
+        catalogue.operator("gemm")
+
+
+def test_what_is_registered_is_there_and_may_be_registered_again() -> None:
+    before = catalogue.templates()
+    catalogue.register(NEWER)
+    catalogue.register(NEWER, replace(MATMUL, name="newer", supports=for_sm_100))
+    assert catalogue.templates() == (*before, NEWER)
+    assert catalogue.template("newer") is NEWER
+    catalogue.register(MATMUL, Operator.of(Matmul))  # what is there from the start
+    assert catalogue.templates() == (*before, NEWER)
+    scan = replace(Operator.of(Softmax), name="scan")
+    catalogue.register(scan)
+    assert catalogue.operator("scan") is scan
+    made = catalogue.problem_from_json({**Softmax(3, 4).to_json(), "operator": "scan"})
+    assert made == Softmax(3, 4)
+
+
+def test_another_one_of_the_same_name_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"another kernel template called 'matmul': give yours a name of its own"):
+        catalogue.register(replace(MATMUL, summary="mine"))
+    assert catalogue.template("matmul") is MATMUL
+    with pytest.raises(ValueError, match=r"another operator called 'matmul': give yours a name of its own"):
+        catalogue.register(replace(Operator.of(Matmul), summary="mine"))
+    catalogue.register(replace(Operator.of(Softmax), name="newer"), NEWER)  # an operator and a template may share one
+
+
+@pytest.mark.parametrize("entry", [None, "matmul", Matmul, PROBLEM, [MATMUL]], ids=lambda e: type(e).__name__)
+def test_only_operators_and_templates_are_registered(entry: object) -> None:
+    before = catalogue.templates(), catalogue.operators()
+    with pytest.raises(ValueError, match="only an Operator or a KernelTemplate can be registered, not") as caught:
+        catalogue.register(entry)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert (catalogue.templates(), catalogue.operators()) == before
+
+
+def test_candidates_are_of_the_problem_s_operator_each_with_why_it_is_out() -> None:
+    catalogue.register(NEWER, OTHER)
+    found = catalogue.candidates(PROBLEM, H200)
+    assert [t.name for t, _ in found] == [t.name for t in catalogue.templates() if "matmul" in t.operators]
+    reasons = {t.name: why for t, why in found}
+    assert reasons["matmul"] is None and reasons["other"] is None
+    assert reasons["newer"] == "it needs sm_100, and h200 is sm_90"
+    assert all("matmul" not in t.operators for t, _ in catalogue.candidates(Softmax(3, 4), H200))
+
+
+def test_templates_for_a_problem_are_those_that_can_compute_it() -> None:
+    catalogue.register(NEWER, OTHER)
+    assert [t.name for t in catalogue.templates_for(PROBLEM, H200)] == ["matmul", "other"]
+    later = replace(H200, sm=100, arch="sm_100")
+    assert [t.name for t in catalogue.templates_for(PROBLEM, later)] == ["matmul", "newer", "other"]
+
+
+def test_without_any_template_it_says_why() -> None:
+    scan = type("Scan", (Matmul,), {"operator": "scan"})(8, 8, 8)
+    with pytest.raises(ValueError, match=r"^no kernel template computes this problem on h200: none is known$"):
+        catalogue.templates_for(scan, H200)
+    catalogue.register(replace(NEWER, operators=("scan",)), replace(NEWER, name="newest", operators=("scan",)))
+    with pytest.raises(ValueError, match=r"on h200: newer: it needs sm_100, and .*; newest: it needs sm_100"):
+        catalogue.templates_for(scan, H200)
+
+
+@pytest.mark.parametrize("data", [7, None, [], "matmul"])
+def test_what_is_no_object_is_no_problem(data: object) -> None:
+    with pytest.raises(ValueError, match="the JSON of a problem is an object, not"):
+        catalogue.problem_from_json(data)  # type: ignore[arg-type]
+
+
+OFFERS = """
+from dataclasses import replace
+from search_spaces.operators.operator import Operator
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.templates.matmul.template import MATMUL
+
+ONE = replace(MATMUL, name="one")
+SCAN = replace(Operator.of(Softmax), name="scan")
+SEVERAL = [SCAN, replace(MATMUL, name="two")]
+
+def made():
+    return (replace(MATMUL, name="three"), replace(MATMUL, name="four"))
+
+def broken():
+    raise RuntimeError("out\\nof luck")
+
+TAKEN = replace(MATMUL, summary="not the one")
+TEXT = "matmul"
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "offers_of_a_test.py").write_text(OFFERS)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_other_packages_offer_theirs_by_entry_points(package: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [t.name for t in catalogue.templates()]
+    catalogue._catalogue.cache_clear()
+    offer(monkeypatch, *(f"offers_of_a_test:{name}" for name in ("ONE", "SEVERAL", "made")))
+    assert [t.name for t in catalogue.templates()] == [*before, "one", "two", "three", "four"]
+    assert catalogue.operator("scan").summary == Softmax.summary
+    assert [t.name for t in catalogue.templates_for(PROBLEM, H200)][-4:] == ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("there_is_no_such_module:ONE", "ModuleNotFoundError: No module named 'there_is_no_such_module'"),
+        ("offers_of_a_test:NOWHERE", "AttributeError: .*NOWHERE"),
+        ("offers_of_a_test:broken", "RuntimeError: out of luck"),
+        ("offers_of_a_test:TAKEN", "another kernel template called 'matmul'"),
+        ("offers_of_a_test:TEXT", "only an Operator or a KernelTemplate"),
+    ],
+)
+def test_an_entry_point_that_fails_is_a_warning_and_harms_nobody(
+    package: None, monkeypatch: pytest.MonkeyPatch, value: str, why: str
+) -> None:
+    offer(monkeypatch, value, "offers_of_a_test:ONE")
+    with pytest.warns(UnusableEntryPoint, match=why) as warned:
+        templates = catalogue.templates()
+    (warning,) = warned
+    text = str(warning.message)
+    assert text.startswith(f"the entry point point0 ({value}) offers no templates (")
+    assert text.endswith(": repair or uninstall it") and "\n" not in text
+    assert {"matmul", "one"} <= {t.name for t in templates}
+    assert catalogue.template("matmul") is MATMUL
+    assert catalogue.templates() == templates, "and it is said once"

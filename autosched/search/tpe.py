@@ -14,12 +14,13 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import Trial, TrialState, create_trial
 
-from autosched.search.base import Unseen
+from autosched.search.base import Identity, Unseen, differences, identity
 from measurements.measurement import Measurement
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.spaces.space import Space
+from search_spaces.spaces.search_space import SearchSpace
 
+_TEMPLATE = "template"  # the parameter of Optuna that no other, with a point in its name, is called like
 _TRIES = 3  # suggestions per proposal before the last one is repaired
 _RANDOM = 256  # random schedules that a repair chooses from
 _BEST = 4  # best schedules whose neighbours a repair chooses from
@@ -29,23 +30,28 @@ _NEIGHBOURS = 32  # of each of them
 class OptunaSampler:
     """Proposals of one Optuna sampler, ``TPESampler(seed=seed)`` if none is given.
 
-    A categorical parameter becomes a categorical distribution over its values, an ordinal one an integer distribution
-    over the positions of its values. The objective is log(seconds). A failed trial is told as pruned: Optuna's samplers
+    First the template is chosen, then values for the parameters of that template alone, which Optuna knows as
+    "template.parameter". A categorical parameter becomes a categorical distribution over its values, an ordinal one an
+    integer distribution over the positions of its values. The objective is log(seconds). A failed trial is told as pruned: Optuna's samplers
     take that as worse than every finished one, or leave it out.
     """
 
     name = "tpe"
 
-    def __init__(self, space: Space, seed: int, sampler: optuna.samplers.BaseSampler | None = None) -> None:
+    def __init__(self, space: SearchSpace, seed: int, sampler: optuna.samplers.BaseSampler | None = None) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # a line per trial otherwise, on stderr
         self._space = space
         self._seed = seed
         self._unseen = Unseen(space, seed)
-        self._distributions = {p.name: _distribution(p) for p in space.parameters}
+        self._templates = CategoricalDistribution(tuple(space.members))
+        self._distributions = {
+            template: {f"{template}.{p.name}": _distribution(p) for p in member.parameters}
+            for template, member in space.members.items()
+        }
         self._study = optuna.create_study(
             direction="minimize", sampler=optuna.samplers.TPESampler(seed=seed) if sampler is None else sampler
         )
-        self._running: dict[str, Trial] = {}
+        self._running: dict[Identity, Trial] = {}
         self._times: dict[Schedule, float] = {}
         self._repairs = 0
 
@@ -63,30 +69,30 @@ class OptunaSampler:
         self._unseen.remove(schedule)
         value = math.log(measurement.timing.median) if measurement.timing is not None else None
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE
-        running = self._running.pop(schedule.key(), None)
+        running = self._running.pop(identity(schedule), None)
         if running is not None:
             self._study.tell(running, values=value, state=state)
         else:
+            distributions = {_TEMPLATE: self._templates, **self._distributions[schedule.template]}
             params = self._params(schedule)
-            self._study.add_trial(
-                create_trial(state=state, value=value, params=params, distributions=self._distributions)
-            )
+            self._study.add_trial(create_trial(state=state, value=value, params=params, distributions=distributions))
         if value is not None:
             self._times[schedule] = min(value, self._times.get(schedule, math.inf))
 
     def _proposed(self) -> Schedule | None:
         """What Optuna suggests, if that is legal and new within a few tries; else the last suggestion, repaired."""
         for _ in range(_TRIES):
-            trial = self._study.ask(self._distributions)
-            suggestion = self._schedule(trial)
-            if suggestion in self._unseen and self._space.allowed(self._space.columns([suggestion])).all():
+            trial = self._study.ask()
+            suggestion = self._suggested(trial)
+            if suggestion in self._unseen and suggestion in self._space:
                 return self._started(suggestion, trial)
             self._study.tell(trial, state=TrialState.FAIL)
         nearest = self._nearest(suggestion)
         if nearest is None:
             return None
         self._study.enqueue_trial(self._params(nearest))
-        return self._started(nearest, self._study.ask(self._distributions))
+        trial = self._study.ask()
+        return self._started(self._suggested(trial), trial)
 
     def _nearest(self, suggestion: Schedule) -> Schedule | None:
         """A new legal schedule that differs from ``suggestion`` in few parameters; None if none is left."""
@@ -97,33 +103,35 @@ class OptunaSampler:
         pool += self._space.sample(_RANDOM, int(seed[0]))
         pool = [schedule for schedule in pool if schedule in self._unseen] or self._unseen.draw(1)
         # the first of equals: a neighbour of the best
-        return min(pool, key=lambda s: _differences(s, suggestion), default=None)
+        return min(pool, key=lambda s: differences(s, suggestion), default=None)
 
     def _started(self, schedule: Schedule, trial: Trial) -> Schedule:
         self._unseen.remove(schedule)
-        self._running[schedule.key()] = trial
+        self._running[identity(schedule)] = trial
         return schedule
 
-    def _schedule(self, trial: Trial) -> Schedule:
-        items = []
-        for parameter in self._space.parameters:
-            said = trial.params[parameter.name]
-            items.append((parameter.name, said if parameter.kind == "categorical" else parameter.values[said]))
-        return Schedule(self._space.name, tuple(items))
+    def _suggested(self, trial: Trial) -> Schedule:
+        """What Optuna chooses, a template and then its parameters in their order; for an enqueued trial, what that is."""
+        template = str(trial.suggest_categorical(_TEMPLATE, self._templates.choices))
+        items: list[tuple[str, Value]] = []
+        for parameter in self._space.members[template].parameters:
+            name = f"{template}.{parameter.name}"
+            if parameter.kind == "categorical":
+                items.append((parameter.name, trial.suggest_categorical(name, parameter.values)))
+            else:
+                items.append((parameter.name, parameter.values[trial.suggest_int(name, 0, len(parameter.values) - 1)]))
+        return Schedule(template, tuple(items))
 
     def _params(self, schedule: Schedule) -> dict[str, Value]:
-        values = schedule.values
-        return {
-            p.name: values[p.name] if p.kind == "categorical" else p.code(values[p.name])
-            for p in self._space.parameters
-        }
+        """What Optuna chooses where it chooses ``schedule``."""
+        params: dict[str, Value] = {_TEMPLATE: schedule.template}
+        for p in self._space.members[schedule.template].parameters:
+            value = schedule[p.name]
+            params[f"{schedule.template}.{p.name}"] = value if p.kind == "categorical" else p.code(value)
+        return params
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:
     if parameter.kind == "categorical":
         return CategoricalDistribution(parameter.values)
     return IntDistribution(0, len(parameter.values) - 1)
-
-
-def _differences(a: Schedule, b: Schedule) -> int:
-    return sum(x != y for x, y in zip(a.items, b.items, strict=True))

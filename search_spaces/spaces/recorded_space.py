@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces import neighbourhood
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
@@ -83,13 +84,11 @@ class RecordedSpace(Space):
         return self._at(order if limit is None else order[:limit])
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
-        if not 0.0 < rate <= 1.0:
-            raise ValueError(f"a mutation rate of {rate} makes no sense: use a number in (0, 1]")
+        neighbourhood.check_rate(rate)
         return self._moved(self._matrix(schedules), schedules, rng)
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        if len(a) != len(b):
-            raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
+        neighbourhood.check_pairs(a, b)
         first, second = self._matrix(a), self._matrix(b)
         return self._moved(np.where(rng.random(first.shape) < 0.5, first, second), a, rng)
 

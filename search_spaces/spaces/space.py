@@ -313,8 +313,7 @@ class Space:
         takes the first legal one; returns the schedule itself where none is. Raises ValueError for
         a rate outside (0, 1].
         """
-        if not 0.0 < rate <= 1.0:
-            raise ValueError(f"a mutation rate of {rate} makes no sense: use a number in (0, 1]")
+        neighbourhood.check_rate(rate)
         return self.schedules(
             self._from_codes(neighbourhood.mutate(self.parameters, self._matrix(schedules), rng, rate, self._legal))
         )
@@ -325,8 +324,7 @@ class Space:
         Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` children and takes the first legal one; returns
         the parent in ``a`` where none is. Raises ValueError where ``a`` and ``b`` differ in length.
         """
-        if len(a) != len(b):
-            raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
+        neighbourhood.check_pairs(a, b)
         return self.schedules(
             self._from_codes(neighbourhood.crossover(self._matrix(a), self._matrix(b), rng, self._legal))
         )

@@ -18,6 +18,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.spaces import neighbourhood
 from search_spaces.spaces.ranks import draw_ranks
 from search_spaces.spaces.rules import Violation
 from search_spaces.spaces.schedule import Schedule
@@ -78,7 +79,7 @@ class UnionSpace:
 
     def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
         """Which stratum each of ``n`` draws is from: number j of a stratum comes at time (j + a random part) / weight."""
-        draw_ranks(1, n, seed, replace=True)  # refuses what is negative
+        draw_ranks(1, min(n, 0), seed)  # refuses what is negative
         weights = [self._weight(stratum) for stratum in self.strata]
         if not all(0.0 < weight < float("inf") for weight in weights):
             raise ValueError(f"the weight of a stratum must be positive and finite, not among {weights}")
@@ -151,6 +152,7 @@ class UnionSpace:
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
         """One mutant of each schedule: of its own template, or with probability ``JUMP`` a random schedule of another
         stratum."""
+        neighbourhood.check_rate(rate)
         jumps = (rng.random(len(schedules)) < JUMP).tolist()
         mutants = list(schedules)
         for row in range(len(schedules)):
@@ -180,8 +182,7 @@ class UnionSpace:
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
         """One child of each pair: of both parents where they are of one template, else a mutant of the one in ``a``."""
-        if len(a) != len(b):
-            raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
+        neighbourhood.check_pairs(a, b)
         pairs = list(zip(a, b, strict=True))
         alike = [(one, other) for one, other in pairs if one.template == other.template]
 

@@ -60,7 +60,7 @@ class Prior(Protocol):
     """What a sampler may know of schedules before any is tried. Rows keep the order of ``schedules``."""
 
     def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        """One row per schedule for a learned model, float32 [n, d], finite; NaN where a schedule has no such feature."""
+        """One row per schedule for a learned model, float32 [n, d]; NaN where a schedule has no such feature."""
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray | None:
         """A rough model's guess of the time, [n]; infinite where it thinks it cannot run. None: there is no guess."""

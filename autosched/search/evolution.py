@@ -1,8 +1,8 @@
 """Evolutionary search ranked by a learned model, after TVM MetaSchedule (Shao et al., NeurIPS 2022).
 
-A population of legal schedules of all templates, part of it the best measured so far and the rest random, is mutated and crossed over a
-few generations. A model predicts every time, and the best predictions that are new are proposed, with a few random
-schedules among them. The model is trained anew whenever a fifth more records have arrived.
+A population of legal schedules of all templates, part of it the best measured so far and the rest random, is mutated
+and crossed over a few generations. One model predicts every time, and the best predictions that are new are proposed,
+with a few random schedules among them. The model is trained anew whenever a fifth more records have arrived.
 
 Where a prior guesses times (an analytic model), its guess leads from the first proposal, and the learned model corrects
 it: it is trained on measured over guessed time, which needs far fewer records than learning the time itself.

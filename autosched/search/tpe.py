@@ -20,7 +20,7 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-_TEMPLATE = "template"  # the parameter of Optuna that no other, with a point in its name, is called like
+_TEMPLATE = "template"  # the other parameters that Optuna knows have a point in their names
 _TRIES = 3  # suggestions per proposal before the last one is repaired
 _RANDOM = 256  # random schedules that a repair chooses from
 _BEST = 4  # best schedules whose neighbours a repair chooses from
@@ -32,8 +32,8 @@ class OptunaSampler:
 
     First the template is chosen, then values for the parameters of that template alone, which Optuna knows as
     "template.parameter". A categorical parameter becomes a categorical distribution over its values, an ordinal one an
-    integer distribution over the positions of its values. The objective is log(seconds). A failed trial is told as pruned: Optuna's samplers
-    take that as worse than every finished one, or leave it out.
+    integer distribution over the positions of its values. The objective is log(seconds). A failed trial is told as
+    pruned: Optuna's samplers take that as worse than every finished one, or leave it out.
     """
 
     name = "tpe"
@@ -111,7 +111,7 @@ class OptunaSampler:
         return schedule
 
     def _suggested(self, trial: Trial) -> Schedule:
-        """What Optuna chooses, a template and then its parameters in their order; for an enqueued trial, what that is."""
+        """A template and its parameters, chosen by Optuna in this order; for an enqueued trial what it holds."""
         template = str(trial.suggest_categorical(_TEMPLATE, self._templates.choices))
         items: list[tuple[str, Value]] = []
         for parameter in self._space.members[template].parameters:

@@ -131,7 +131,9 @@ class Plan:
     def _work_to_end(self, step: Elimination, enough: float) -> float:
         """Estimated work of this step and of a greedy end; infinite where it reaches ``enough``."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
-        plan = Plan(relations, evaluations, self.waiting, self.undefined, self.combinations, self.held, dict(self._steps))
+        plan = Plan(
+            relations, evaluations, self.waiting, self.undefined, self.combinations, self.held, dict(self._steps)
+        )
         work, index = 0.0, -1
         while True:
             work += step.work

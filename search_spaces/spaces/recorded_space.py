@@ -30,9 +30,7 @@ class RecordedSpace(Space):
     """
 
     def __init__(self, space: Space, listed: Sequence[Schedule]) -> None:
-        super().__init__(
-            space.name, space.parameters, space.attributes, space.rules, stratified_by=space.stratified_by
-        )
+        super().__init__(space.name, space.parameters, space.attributes, space.rules, stratified_by=space.stratified_by)
         codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
         self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
         if space.stratified_by is not None:  # the ranks of a stratum follow each other

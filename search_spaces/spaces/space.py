@@ -44,8 +44,8 @@ class Space:
     right numbers. ``pruning`` rules leave out schedules that a simpler or smaller one equals or beats. A search keeps
     both; a schedule tuned for another problem has to keep the first only, which is what ``valid`` holds.
 
-    ``stratified_by`` names the parameter whose values divide the space into ``strata``; it changes nothing but the order
-    of the ranks.
+    ``stratified_by`` names the parameter whose values divide the space into ``strata``. Nothing but the order of the
+    ranks depends on it.
 
     Raises ValueError for no parameters, names used twice, needs and a ``stratified_by`` that name nothing, and
     attributes that need themselves.

@@ -78,7 +78,7 @@ class UnionSpace:
         return self._at([(i, next(drawn_of[i])) for i in turns])
 
     def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
-        """Which stratum each of ``n`` draws is from: number j of a stratum comes at time (j + a random part) / weight."""
+        """The stratum of each of ``n`` draws: draw j of a stratum comes at the time (j + random start) / weight."""
         draw_ranks(1, min(n, 0), seed)  # refuses what is negative
         weights = [self._weight(stratum) for stratum in self.strata]
         if not all(0.0 < weight < float("inf") for weight in weights):

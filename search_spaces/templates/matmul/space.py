@@ -256,7 +256,7 @@ def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Tensor cores multiply 8 times and more as fast as CUDA cores, which win only where fragments are mostly padding."""
+    """Tensor cores multiply 8 times as fast as CUDA cores and more, unless their fragments are mostly padding."""
     rows = intrinsics_for(problem.a, tf32=problem.precision == "tf32")
     tensor = [row.name for row in rows if row.unit != "fma" and row.min_sm <= device.sm]
     if not tensor or min(problem.m, problem.n) < NARROW:

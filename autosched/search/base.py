@@ -17,13 +17,6 @@ Matrix = npt.NDArray[np.float32]
 
 _FIRST_DRAW = 256
 
-Identity = tuple[str, str]
-
-
-def identity(schedule: Schedule) -> Identity:
-    """What equal decisions share, in whatever order they are listed."""
-    return schedule.template, schedule.key()
-
 
 def differences(a: Schedule, b: Schedule) -> int:
     """In how many parameters two schedules of a space differ; those of different templates in all."""
@@ -85,7 +78,7 @@ class Unseen:
     def __init__(self, space: SearchSpace, seed: int) -> None:
         self._space = space
         self._seed = seed
-        self._seen: set[Identity] = set()
+        self._seen: set[str] = set()
         self._order: list[Schedule] = []
         self._next = 0
 
@@ -95,7 +88,7 @@ class Unseen:
             raise ValueError(f"cannot ask for {n} schedules: use a number from 0 up")
 
     def __contains__(self, schedule: Schedule) -> bool:
-        return identity(schedule) not in self._seen
+        return schedule.key() not in self._seen
 
     @property
     def seen(self) -> int:
@@ -104,7 +97,7 @@ class Unseen:
 
     def remove(self, schedule: Schedule) -> None:
         """Count a schedule as seen."""
-        self._seen.add(identity(schedule))
+        self._seen.add(schedule.key())
 
     def draw(self, n: int) -> list[Schedule]:
         """The next ``n`` of them, which are then seen; fewer where there are no more. Raises ValueError for n < 0."""

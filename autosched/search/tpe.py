@@ -14,7 +14,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import Trial, TrialState, create_trial
 
-from autosched.search.base import Identity, Unseen, differences, identity
+from autosched.search.base import Unseen, differences
 from measurements.measurement import Measurement
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
@@ -31,9 +31,9 @@ class OptunaSampler:
     """Proposals of one Optuna sampler, ``TPESampler(seed=seed)`` if none is given.
 
     First the template is chosen, then values for the parameters of that template alone, which Optuna knows as
-    "template.parameter". A categorical parameter becomes a categorical distribution over its values, an ordinal one an
-    integer distribution over the positions of its values. The objective is log(seconds). A failed trial is told as
-    pruned: Optuna's samplers take that as worse than every finished one, or leave it out.
+    "template.parameter". It chooses positions among a parameter's values: from a categorical distribution, or for an
+    ordinal parameter from an integer one. The objective is log(seconds). A failed trial is told as pruned: Optuna's
+    samplers take that as worse than every finished one, or leave it out.
     """
 
     name = "tpe"
@@ -51,7 +51,7 @@ class OptunaSampler:
         self._study = optuna.create_study(
             direction="minimize", sampler=optuna.samplers.TPESampler(seed=seed) if sampler is None else sampler
         )
-        self._running: dict[Identity, Trial] = {}
+        self._running: dict[str, Trial] = {}
         self._times: dict[Schedule, float] = {}
         self._repairs = 0
 
@@ -69,7 +69,7 @@ class OptunaSampler:
         self._unseen.remove(schedule)
         value = math.log(measurement.timing.median) if measurement.timing is not None else None
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE
-        running = self._running.pop(identity(schedule), None)
+        running = self._running.pop(schedule.key(), None)
         if running is not None:
             self._study.tell(running, values=value, state=state)
         else:
@@ -107,31 +107,30 @@ class OptunaSampler:
 
     def _started(self, schedule: Schedule, trial: Trial) -> Schedule:
         self._unseen.remove(schedule)
-        self._running[identity(schedule)] = trial
+        self._running[schedule.key()] = trial
         return schedule
 
     def _suggested(self, trial: Trial) -> Schedule:
         """A template and its parameters, chosen by Optuna in this order; for an enqueued trial what it holds."""
-        template = str(trial.suggest_categorical(_TEMPLATE, self._templates.choices))
+        template = trial.suggest_categorical(_TEMPLATE, tuple(self._space.members))
         items: list[tuple[str, Value]] = []
         for parameter in self._space.members[template].parameters:
-            name = f"{template}.{parameter.name}"
+            name, last = f"{template}.{parameter.name}", len(parameter.values) - 1
             if parameter.kind == "categorical":
-                items.append((parameter.name, trial.suggest_categorical(name, parameter.values)))
+                code = trial.suggest_categorical(name, tuple(range(last + 1)))
             else:
-                items.append((parameter.name, parameter.values[trial.suggest_int(name, 0, len(parameter.values) - 1)]))
+                code = trial.suggest_int(name, 0, last)
+            items.append((parameter.name, parameter.values[code]))
         return Schedule(template, tuple(items))
 
     def _params(self, schedule: Schedule) -> dict[str, Value]:
         """What Optuna chooses where it chooses ``schedule``."""
-        params: dict[str, Value] = {_TEMPLATE: schedule.template}
-        for p in self._space.members[schedule.template].parameters:
-            value = schedule[p.name]
-            params[f"{schedule.template}.{p.name}"] = value if p.kind == "categorical" else p.code(value)
-        return params
+        parameters = self._space.members[schedule.template].parameters
+        codes: dict[str, Value] = {f"{schedule.template}.{p.name}": p.code(schedule[p.name]) for p in parameters}
+        return {_TEMPLATE: schedule.template, **codes}
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:
     if parameter.kind == "categorical":
-        return CategoricalDistribution(parameter.values)
+        return CategoricalDistribution(tuple(range(len(parameter.values))))
     return IntDistribution(0, len(parameter.values) - 1)

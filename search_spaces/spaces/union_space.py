@@ -121,7 +121,7 @@ class UnionSpace:
     def _refuse_empty(self) -> None:
         if self.strata:
             return
-        reasons, rules = [], []
+        reasons, rules = list[str](), list[str]()
         for member in self.members.values():
             try:
                 member.sample(1, 0)

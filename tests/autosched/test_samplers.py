@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.search import SAMPLERS, Sampler, sampler
-from autosched.search.base import Identity, Matrix, Unseen, identity
+from autosched.search.base import Matrix, Unseen
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.search.prior import AnalyticPrior
 from autosched.search.tpe import OptunaSampler
@@ -61,7 +61,7 @@ FLAT = Space(
     stratified_by="letter",
 )
 BOTH = UnionSpace([TOY, FLAT])
-EVERYTHING = {id(space): frozenset(map(identity, space.sample(10**6, 0))) for space in (TOY, BOTH)}
+EVERYTHING = {id(space): frozenset(s.key() for s in space.sample(10**6, 0)) for space in (TOY, BOTH)}
 
 
 def seconds(schedule: Schedule) -> float:
@@ -151,7 +151,7 @@ class TestContract:
         asked = run(make(space, 3), 8)
         assert len(asked) == 40
         assert all(s in space for s in asked)
-        assert len({identity(s) for s in asked}) == 40
+        assert len({s.key() for s in asked}) == 40
 
     def test_the_parameters_stand_in_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
         for schedule in run(make(space, 3), 4):
@@ -160,7 +160,7 @@ class TestContract:
     def test_nothing_is_asked_twice_without_being_told(self, make: Make, space: SearchSpace) -> None:
         made = make(space, 4)
         asked = [*made.ask(7), *made.ask(7), *made.ask(7)]
-        assert len({identity(s) for s in asked}) == 21
+        assert len({s.key() for s in asked}) == 21
 
     def test_the_same_seed_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
         assert run(make(space, 5), 8) == run(make(space, 5), 8)
@@ -178,12 +178,12 @@ class TestContract:
 
     def test_everything_is_proposed_once_and_then_nothing(self, make: Make, space: SearchSpace) -> None:
         made = make(space, 7)
-        keys: list[Identity] = []
+        keys: list[str] = []
         while batch := made.ask(16):
             assert len(batch) == min(16, len(EVERYTHING[id(space)]) - len(keys))
             for schedule in batch:
                 made.tell(schedule, outcome(schedule))
-            keys += [identity(s) for s in batch]
+            keys += [s.key() for s in batch]
         assert len(keys) == len(EVERYTHING[id(space)])
         assert set(keys) == EVERYTHING[id(space)]
         assert made.ask(16) == []
@@ -195,7 +195,7 @@ class TestContract:
             restored.tell(schedule, outcome(schedule))
         more = run(restored, 4)
         assert len(more) == 20
-        assert not {identity(s) for s in told} & {identity(s) for s in more}
+        assert not {s.key() for s in told} & {s.key() for s in more}
 
     def test_restored_twice_from_the_same_records_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
         told = run(make(space, 8), 6)
@@ -214,14 +214,14 @@ class TestContract:
             made.tell(schedule, outcome(schedule))
         for schedule in batch[:4]:
             made.tell(schedule, outcome(schedule))
-        assert not {identity(s) for s in made.ask(12)} & {identity(s) for s in batch}
+        assert not {s.key() for s in made.ask(12)} & {s.key() for s in batch}
 
     def test_schedules_that_were_never_asked_may_be_told(self, make: Make, space: SearchSpace) -> None:
         made = make(space, 10)
         others = space.sample(30, 99)
         for schedule in others:
             made.tell(schedule, outcome(schedule))
-        assert not {identity(s) for s in run(made, 3)} & {identity(s) for s in others}
+        assert not {s.key() for s in run(made, 3)} & {s.key() for s in others}
 
     def test_only_failures_do_not_stop_it(self, make: Make, space: SearchSpace) -> None:
         made = make(space, 11)
@@ -248,11 +248,11 @@ class TestContract:
     @given(data=st.data())
     def test_any_sequence_of_calls(self, make: Make, space: SearchSpace, data: st.DataObject) -> None:
         made = make(space, data.draw(st.integers(0, 2**31 - 1)))
-        seen: set[Identity] = set()
+        seen: set[str] = set()
         waiting: list[Schedule] = []
         for _ in range(data.draw(st.integers(1, 6))):
             batch = made.ask(data.draw(st.integers(0, 30)))
-            keys = {identity(s) for s in batch}
+            keys = {s.key() for s in batch}
             assert len(keys) == len(batch)
             assert keys <= EVERYTHING[id(space)]
             assert not keys & seen
@@ -327,7 +327,7 @@ def test_equal_decisions_in_two_templates_are_two_schedules(name: str) -> None:
             made.tell(schedule, ok(1e-6 * schedule.integer("x")))
         asked += batch
     assert Counter(s.template for s in asked) == {"one": 64, "two": 64}
-    assert len({s.key() for s in asked}) == 64
+    assert len({s.items for s in asked}) == 64
 
 
 class TestRandom:

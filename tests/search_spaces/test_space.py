@@ -213,7 +213,7 @@ def test_the_fingerprint_follows_parameters_and_rules() -> None:
 @settings(deadline=None, max_examples=60)
 @given(space=spaces())
 def test_strata_are_ranges_of_ranks_with_one_value_each(way: Way, space: Space) -> None:
-    expected = Counter(None if (name := space.stratified_by) is None else json.loads(k)[name] for k in legal(space))
+    expected = Counter(None if (name := space.stratified_by) is None else json.loads(k)[1][name] for k in legal(space))
     with taking(way):
         strata = space.strata
         assert {s.value: s.count for s in strata} == dict(expected)

@@ -104,8 +104,9 @@ class BoostedModel:
     ) -> Self:
         """Learn from X, float [n, d] with n >= 2, and measured seconds [n]; ``groups`` [n] names each row's problem.
 
-        The same rows in the same order and the same settings give the same model. NaN stands for a missing value.
-        Raises ValueError for infinite values, times that are not positive, or shapes that do not match.
+        NaN is a missing value: a tree learns at each branch where rows without it go. The same rows in the same order
+        and the same settings give the same model. Raises ValueError for infinite values, times that are not positive,
+        or shapes that do not match.
         """
         settings = settings or Settings()
         matrix = _matrix(X)
@@ -237,7 +238,7 @@ def _matrix(X: npt.ArrayLike) -> Matrix:
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise ValueError(f"features must be a table of rows and columns, not of shape {matrix.shape}")
     if np.isinf(matrix).any():
-        raise ValueError("features must be finite, or NaN where one is missing: one is infinite or beyond float32")
+        raise ValueError("features must be finite, or NaN where they are missing: one is infinite or beyond float32")
     return matrix
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from autosched.search.base import Prior, Sampler
-from search_spaces.spaces.space import Space
+from search_spaces.spaces.search_space import SearchSpace
 
 SAMPLERS = ("evolution", "random", "tpe")
 
 
-def sampler(name: str, space: Space, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
+def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
     """A new sampler by its name. ``prior`` helps those that use one; ``threads`` are for training a model.
 
     Raises ValueError for a name that is not in SAMPLERS, or a seed that is not an integer from 0 up.

@@ -11,11 +11,18 @@ import numpy.typing as npt
 from measurements.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.spaces.space import Space
+from search_spaces.spaces.search_space import SearchSpace
 
 Matrix = npt.NDArray[np.float32]
 
 _FIRST_DRAW = 256
+
+
+def differences(a: Schedule, b: Schedule) -> int:
+    """In how many parameters two schedules of a space differ; those of different templates in all."""
+    if a.template != b.template:
+        return max(len(a.items), len(b.items))
+    return sum(x != y for x, y in zip(a.items, b.items, strict=True))
 
 
 class Sampler(Protocol):
@@ -46,7 +53,7 @@ class Prior(Protocol):
     """What a sampler may know of schedules before any is tried. Rows keep the order of ``schedules``."""
 
     def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        """One row per schedule for a learned model, float32 [n, d], finite."""
+        """One row per schedule for a learned model, float32 [n, d]; NaN where a schedule has no such feature."""
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray | None:
         """A rough model's guess of the time, [n]; infinite where it thinks it cannot run. None: there is no guess."""
@@ -55,7 +62,7 @@ class Prior(Protocol):
 class EncodingPrior:
     """Knows the space's own encoding and nothing of time."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: SearchSpace) -> None:
         self._space = space
 
     def features(self, schedules: Sequence[Schedule]) -> Matrix:
@@ -68,7 +75,7 @@ class EncodingPrior:
 class Unseen:
     """The legal schedules that have neither been asked nor told, in one random order."""
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: SearchSpace, seed: int) -> None:
         self._space = space
         self._seed = seed
         self._seen: set[str] = set()

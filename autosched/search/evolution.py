@@ -1,8 +1,8 @@
 """Evolutionary search ranked by a learned model, after TVM MetaSchedule (Shao et al., NeurIPS 2022).
 
-A population of legal schedules, part of it the best measured so far and the rest random, is mutated and crossed over a
-few generations. A model predicts every time, and the best predictions that are new are proposed, with a few random
-schedules among them. The model is trained anew whenever a fifth more records have arrived.
+A population of legal schedules of all templates, part of it the best measured so far and the rest random, is mutated
+and crossed over a few generations. One model predicts every time, and the best predictions that are new are proposed,
+with a few random schedules among them. The model is trained anew whenever a fifth more records have arrived.
 
 Where a prior guesses times (an analytic model), its guess leads from the first proposal, and the learned model corrects
 it: it is trained on measured over guessed time, which needs far fewer records than learning the time itself.
@@ -21,11 +21,11 @@ from typing import Protocol
 
 import numpy as np
 
-from autosched.search.base import EncodingPrior, Matrix, Prior, Unseen
+from autosched.search.base import EncodingPrior, Matrix, Prior, Unseen, differences
 from measurements.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.spaces.space import Space
+from search_spaces.spaces.search_space import SearchSpace
 
 
 class Model(Protocol):
@@ -66,7 +66,7 @@ class EvolutionSampler:
 
     def __init__(
         self,
-        space: Space,
+        space: SearchSpace,
         seed: int,
         *,
         fit: Fit | None,
@@ -186,7 +186,7 @@ def _spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Sched
     for schedule in ranked:
         if len(chosen) == n:
             break
-        near = any(sum(x != y for x, y in zip(schedule.items, c.items, strict=True)) < distance for c in chosen)
+        near = any(differences(schedule, c) < distance for c in chosen)
         (others if near else chosen).append(schedule)
     return [*chosen, *others][:n]
 

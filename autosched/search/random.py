@@ -1,19 +1,19 @@
-"""Uniform sampling without replacement: the baseline that every other sampler has to beat."""
+"""Sampling without replacement: the baseline that every other sampler has to beat."""
 
 from __future__ import annotations
 
 from autosched.search.base import Unseen
 from measurements.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.spaces.space import Space
+from search_spaces.spaces.search_space import SearchSpace
 
 
 class RandomSampler:
-    """Every legal schedule that is left is equally likely. Learns nothing."""
+    """The order is the space's own sample: uniform in one space, in turns of strata in a union. Learns nothing."""
 
     name = "random"
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: SearchSpace, seed: int) -> None:
         self._unseen = Unseen(space, seed)
 
     def ask(self, n: int) -> list[Schedule]:

@@ -14,12 +14,13 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import Trial, TrialState, create_trial
 
-from autosched.search.base import Unseen
+from autosched.search.base import Unseen, differences
 from measurements.measurement import Measurement
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.spaces.space import Space
+from search_spaces.spaces.search_space import SearchSpace
 
+_TEMPLATE = "template"  # the other parameters that Optuna knows have a point in their names
 _TRIES = 3  # suggestions per proposal before the last one is repaired
 _RANDOM = 256  # random schedules that a repair chooses from
 _BEST = 4  # best schedules whose neighbours a repair chooses from
@@ -29,19 +30,24 @@ _NEIGHBOURS = 32  # of each of them
 class OptunaSampler:
     """Proposals of one Optuna sampler, ``TPESampler(seed=seed)`` if none is given.
 
-    A categorical parameter becomes a categorical distribution over its values, an ordinal one an integer distribution
-    over the positions of its values. The objective is log(seconds). A failed trial is told as pruned: Optuna's samplers
-    take that as worse than every finished one, or leave it out.
+    First the template is chosen, then values for the parameters of that template alone, which Optuna knows as
+    "template.parameter". It chooses positions among a parameter's values: from a categorical distribution, or for an
+    ordinal parameter from an integer one. The objective is log(seconds). A failed trial is told as pruned: Optuna's
+    samplers take that as worse than every finished one, or leave it out.
     """
 
     name = "tpe"
 
-    def __init__(self, space: Space, seed: int, sampler: optuna.samplers.BaseSampler | None = None) -> None:
+    def __init__(self, space: SearchSpace, seed: int, sampler: optuna.samplers.BaseSampler | None = None) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # a line per trial otherwise, on stderr
         self._space = space
         self._seed = seed
         self._unseen = Unseen(space, seed)
-        self._distributions = {p.name: _distribution(p) for p in space.parameters}
+        self._templates = CategoricalDistribution(tuple(space.members))
+        self._distributions = {
+            template: {f"{template}.{p.name}": _distribution(p) for p in member.parameters}
+            for template, member in space.members.items()
+        }
         self._study = optuna.create_study(
             direction="minimize", sampler=optuna.samplers.TPESampler(seed=seed) if sampler is None else sampler
         )
@@ -67,26 +73,26 @@ class OptunaSampler:
         if running is not None:
             self._study.tell(running, values=value, state=state)
         else:
+            distributions = {_TEMPLATE: self._templates, **self._distributions[schedule.template]}
             params = self._params(schedule)
-            self._study.add_trial(
-                create_trial(state=state, value=value, params=params, distributions=self._distributions)
-            )
+            self._study.add_trial(create_trial(state=state, value=value, params=params, distributions=distributions))
         if value is not None:
             self._times[schedule] = min(value, self._times.get(schedule, math.inf))
 
     def _proposed(self) -> Schedule | None:
         """What Optuna suggests, if that is legal and new within a few tries; else the last suggestion, repaired."""
         for _ in range(_TRIES):
-            trial = self._study.ask(self._distributions)
-            suggestion = self._schedule(trial)
-            if suggestion in self._unseen and self._space.allowed(self._space.columns([suggestion])).all():
+            trial = self._study.ask()
+            suggestion = self._suggested(trial)
+            if suggestion in self._unseen and suggestion in self._space:
                 return self._started(suggestion, trial)
             self._study.tell(trial, state=TrialState.FAIL)
         nearest = self._nearest(suggestion)
         if nearest is None:
             return None
         self._study.enqueue_trial(self._params(nearest))
-        return self._started(nearest, self._study.ask(self._distributions))
+        trial = self._study.ask()
+        return self._started(self._suggested(trial), trial)
 
     def _nearest(self, suggestion: Schedule) -> Schedule | None:
         """A new legal schedule that differs from ``suggestion`` in few parameters; None if none is left."""
@@ -97,33 +103,34 @@ class OptunaSampler:
         pool += self._space.sample(_RANDOM, int(seed[0]))
         pool = [schedule for schedule in pool if schedule in self._unseen] or self._unseen.draw(1)
         # the first of equals: a neighbour of the best
-        return min(pool, key=lambda s: _differences(s, suggestion), default=None)
+        return min(pool, key=lambda s: differences(s, suggestion), default=None)
 
     def _started(self, schedule: Schedule, trial: Trial) -> Schedule:
         self._unseen.remove(schedule)
         self._running[schedule.key()] = trial
         return schedule
 
-    def _schedule(self, trial: Trial) -> Schedule:
-        items = []
-        for parameter in self._space.parameters:
-            said = trial.params[parameter.name]
-            items.append((parameter.name, said if parameter.kind == "categorical" else parameter.values[said]))
-        return Schedule(self._space.name, tuple(items))
+    def _suggested(self, trial: Trial) -> Schedule:
+        """A template and its parameters, chosen by Optuna in this order; for an enqueued trial what it holds."""
+        template = trial.suggest_categorical(_TEMPLATE, tuple(self._space.members))
+        items: list[tuple[str, Value]] = []
+        for parameter in self._space.members[template].parameters:
+            name, last = f"{template}.{parameter.name}", len(parameter.values) - 1
+            if parameter.kind == "categorical":
+                code = trial.suggest_categorical(name, tuple(range(last + 1)))
+            else:
+                code = trial.suggest_int(name, 0, last)
+            items.append((parameter.name, parameter.values[code]))
+        return Schedule(template, tuple(items))
 
     def _params(self, schedule: Schedule) -> dict[str, Value]:
-        values = schedule.values
-        return {
-            p.name: values[p.name] if p.kind == "categorical" else p.code(values[p.name])
-            for p in self._space.parameters
-        }
+        """What Optuna chooses where it chooses ``schedule``."""
+        parameters = self._space.members[schedule.template].parameters
+        codes: dict[str, Value] = {f"{schedule.template}.{p.name}": p.code(schedule[p.name]) for p in parameters}
+        return {_TEMPLATE: schedule.template, **codes}
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:
     if parameter.kind == "categorical":
-        return CategoricalDistribution(parameter.values)
+        return CategoricalDistribution(tuple(range(len(parameter.values))))
     return IntDistribution(0, len(parameter.values) - 1)
-
-
-def _differences(a: Schedule, b: Schedule) -> int:
-    return sum(x != y for x, y in zip(a.items, b.items, strict=True))

@@ -101,6 +101,21 @@ class CountTree:
                 count *= int(step.totals[0])
         return count
 
+    def ranges(self, held: str) -> dict[int, range]:
+        """The ranks of the configurations with each code of ``held``, the parameter that was eliminated last.
+
+        Codes that no legal configuration has are left out.
+        """
+        if not self.steps:
+            return {}
+        last = self.steps[-1]
+        codes = last.values[held].tolist()
+        ends = [int(end) for end in last.running] if last.running is not None else list(range(1, len(codes) + 1))
+        below = self.count // ends[-1]  # the last root is the most significant digit of a rank
+        return {
+            code: range(below * first, below * end) for code, first, end in zip(codes, [0, *ends], ends, strict=False)
+        }
+
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> dict[str, IntArray]:
         """Codes of the configurations with these ranks, each in [0, count). Raises ValueError for one outside."""
         rest = self._checked(ranks)

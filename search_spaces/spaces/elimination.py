@@ -42,18 +42,19 @@ class TooTightlyTied(ValueError):
     """The rules tie so many parameters together that counting needs too large a table."""
 
 
-def eliminate(constraints: Constraints, rules: Sequence[Rule]) -> CountTree:
+def eliminate(constraints: Constraints, rules: Sequence[Rule], held: str | None = None) -> CountTree:
     """Count the configurations of all parameters that every rule allows.
 
+    The parameter ``held`` is eliminated last, so that each of its values has one range of ranks: see ``ranges``.
     Raises TooTightlyTied where a table would keep more than TABLE_ROWS rows.
     """
-    return _Tables(constraints, rules).run()
+    return _Tables(constraints, rules, held).run()
 
 
 class _Tables:
     """The relations and evaluations that are left, and the steps done. Relation i of the plan is ``_relations[i]``."""
 
-    def __init__(self, constraints: Constraints, rules: Sequence[Rule]) -> None:
+    def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: str | None) -> None:
         relations: list[Relation] = []
         evaluations: list[tuple[Attribute | Rule, str | None, float]] = []
         needs: set[str] = set()
@@ -91,6 +92,7 @@ class _Tables:
             waiting=mask((*self._parameters, *attributes)),
             undefined=mask(name for name in attributes if name not in self._domains),
             combinations=constraints.combinations,
+            held=mask([] if held is None else [held]),
         )
 
     def run(self) -> CountTree:

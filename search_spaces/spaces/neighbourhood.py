@@ -19,6 +19,18 @@ TRIES = 16
 Legal = Callable[[IntArray], BoolArray]
 
 
+def check_rate(rate: float) -> None:
+    """Raises ValueError for a mutation rate outside (0, 1]."""
+    if not 0.0 < rate <= 1.0:
+        raise ValueError(f"a mutation rate of {rate} makes no sense: use a number in (0, 1]")
+
+
+def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
+    """Raises ValueError for lists of parents of different lengths."""
+    if len(a) != len(b):
+        raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
+
+
 def neighbours(
     parameters: Sequence[Parameter], tied: Sequence[tuple[int, int]], start: IntArray, legal: Legal
 ) -> IntArray:

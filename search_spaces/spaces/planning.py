@@ -9,6 +9,9 @@ not shrink it (one pass less). The estimate of a join takes values as independen
 While tables stay small, the next step is the one with the smallest estimated table (declared order breaks ties). Above
 ROLLOUT_ROWS every variable is tried: take its step, go on greedily to the end on estimates alone, and add up the work.
 Everything is deterministic and depends on the sizes alone.
+
+Held variables are eliminated after all others, in a step of their own: it then says how the total splits among their
+values.
 """
 
 from __future__ import annotations
@@ -73,13 +76,15 @@ class Elimination:
 @dataclass
 class Plan:
     """What is left to do. ``waiting`` variables are not eliminated yet, ``undefined`` ones are attributes that only a
-    table can give. ``combinations`` estimates how many combinations of some variables occur."""
+    table can give, ``held`` ones come last. ``combinations`` estimates how many combinations of some variables occur.
+    """
 
     relations: dict[int, Estimate]
     evaluations: dict[int, Evaluated]
     waiting: int
     undefined: int
     combinations: Callable[[int], float]
+    held: int = 0
     _steps: dict[int, Elimination] = field(default_factory=dict)
 
     def next(self) -> Elimination:
@@ -88,7 +93,7 @@ class Plan:
         if greedy.peak < ROLLOUT_ROWS:
             return greedy
         best, least = greedy, ROLLOUT_GAIN * self._work_to_end(greedy, float("inf"))
-        for variable in bits(self.waiting & ~self.undefined):
+        for variable in self._candidates():
             step = self._step(variable)
             work = self._work_to_end(step, least)
             if work < least:
@@ -114,14 +119,21 @@ class Plan:
             if self.waiting >> v & 1 and not other.variables & step.variables
         }
 
+    def _candidates(self) -> Iterator[int]:
+        """The variables that a step may be for."""
+        free = self.waiting & ~self.undefined
+        return bits(free & ~self.held or free)
+
     def _greedy(self) -> Elimination:
-        steps = [self._step(variable) for variable in bits(self.waiting & ~self.undefined)]
+        steps = [self._step(variable) for variable in self._candidates()]
         return min(steps, key=lambda step: (step.peak, step.groups))
 
     def _work_to_end(self, step: Elimination, enough: float) -> float:
         """Estimated work of this step and of a greedy end; infinite where it reaches ``enough``."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
-        plan = Plan(relations, evaluations, self.waiting, self.undefined, self.combinations, dict(self._steps))
+        plan = Plan(
+            relations, evaluations, self.waiting, self.undefined, self.combinations, self.held, dict(self._steps)
+        )
         work, index = 0.0, -1
         while True:
             work += step.work
@@ -145,7 +157,7 @@ class Plan:
         longer: _Draft | None = draft
         while longer is not None and draft.groups() > SHRINKS * draft.rows:
             longer = None
-            for other in bits(draft.keeps()):
+            for other in bits(draft.keeps() & ~self.held):
                 further = draft.copy()
                 if further.finish(1 << other, at_most=GROWS * draft.rows):
                     draft = longer = further
@@ -177,7 +189,7 @@ class _Draft:
 
     def keeps(self) -> int:
         """The variables of the table that something else still mentions."""
-        later = 0
+        later = self.plan.held if self.plan.waiting & ~self.plan.held else 0
         for r in self.relations.values():
             later |= r.variables
         for e in self.evaluations.values():

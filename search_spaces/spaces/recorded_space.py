@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces import neighbourhood
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 
 _NEAR = 8  # a move goes to one of that many listed schedules, the nearest ones
@@ -27,9 +30,12 @@ class RecordedSpace(Space):
     """
 
     def __init__(self, space: Space, listed: Sequence[Schedule]) -> None:
-        super().__init__(space.name, space.parameters, space.attributes, space.rules)
+        super().__init__(space.name, space.parameters, space.attributes, space.rules, stratified_by=space.stratified_by)
         codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
         self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
+        if space.stratified_by is not None:  # the ranks of a stratum follow each other
+            strata = self._rows[:, self._column(space.stratified_by)]
+            self._rows = self._rows[np.argsort(strata, kind="stable")]
         self._keys = {row.tobytes() for row in self._values(self._from_codes(self._rows))}
         if not len(self._rows):
             raise EmptySpace(f"none of the {len(listed)} listed schedules of {space.name} is legal", ())
@@ -39,6 +45,22 @@ class RecordedSpace(Space):
 
     def count(self) -> int:
         return len(self._rows)
+
+    @cached_property
+    def strata(self) -> tuple[Stratum, ...]:
+        if self.stratified_by is None:
+            return super().strata
+        column = self._column(self.stratified_by)
+        codes, firsts = np.unique(self._rows[:, column], return_index=True)
+        values = [self.parameters[column].values[code] for code in codes.tolist()]
+        ends = [*firsts[1:].tolist(), len(self._rows)]
+        return tuple(
+            Stratum(self.name, value, range(first, end))
+            for value, first, end in zip(values, firsts.tolist(), ends, strict=True)
+        )
+
+    def _column(self, name: str) -> int:
+        return [p.name for p in self.parameters].index(name)
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
         if n < 0:
@@ -60,13 +82,11 @@ class RecordedSpace(Space):
         return self._at(order if limit is None else order[:limit])
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
-        if not 0.0 < rate <= 1.0:
-            raise ValueError(f"a mutation rate of {rate} makes no sense: use a number in (0, 1]")
+        neighbourhood.check_rate(rate)
         return self._moved(self._matrix(schedules), schedules, rng)
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        if len(a) != len(b):
-            raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
+        neighbourhood.check_pairs(a, b)
         first, second = self._matrix(a), self._matrix(b)
         return self._moved(np.where(rng.random(first.shape) < 0.5, first, second), a, rng)
 

@@ -22,6 +22,7 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.ranks import draw_ranks
 from search_spaces.spaces.rules import Attribute, Rejection, Rule, Violation
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import Stratum
 
 
 class EmptySpace(ValueError):
@@ -43,7 +44,11 @@ class Space:
     right numbers. ``pruning`` rules leave out schedules that a simpler or smaller one equals or beats. A search keeps
     both; a schedule tuned for another problem has to keep the first only, which is what ``valid`` holds.
 
-    Raises ValueError for no parameters, names used twice, needs that name nothing, and attributes that need themselves.
+    ``stratified_by`` names the parameter whose values divide the space into ``strata``. Nothing but the order of the
+    ranks depends on it.
+
+    Raises ValueError for no parameters, names used twice, needs and a ``stratified_by`` that name nothing, and
+    attributes that need themselves.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class Space:
         attributes: Sequence[Attribute] = (),
         constraints: Sequence[Rule] = (),
         pruning: Sequence[Rule] = (),
+        stratified_by: str | None = None,
     ) -> None:
         self.name = name
         self.parameters = tuple(parameters)
@@ -69,6 +75,9 @@ class Space:
                     raise ValueError(f"{user} needs {need}, which is neither a parameter nor an attribute")
         self.attributes = _in_order(self.parameters, attributes)
         self._parameter = {p.name: p for p in self.parameters}
+        if stratified_by is not None and stratified_by not in self._parameter:
+            raise ValueError(f"{name} cannot be stratified by {stratified_by}, which is no parameter")
+        self.stratified_by = stratified_by
 
     def __repr__(self) -> str:
         return f"Space({self.name}: {len(self.parameters)} parameters, {len(self.rules)} rules)"
@@ -89,11 +98,25 @@ class Space:
 
     @cached_property
     def _tree(self) -> CountTree:
-        return eliminate(self._constraints, self.rules)
+        return eliminate(self._constraints, self.rules, self.stratified_by)
 
     def count(self) -> int:
         """Exact number of legal configurations. Raises TooTightlyTied where the rules tie too much together."""
         return self._tree.count
+
+    @property
+    def members(self) -> Mapping[str, Space]:
+        """Itself, by the name of its template."""
+        return {self.name: self}
+
+    @cached_property
+    def strata(self) -> tuple[Stratum, ...]:
+        """The parts with each value of ``stratified_by`` that leaves legal schedules; the whole where that is None."""
+        if self.stratified_by is None:
+            return (Stratum(self.name, None, range(self.count())),) if self.count() else ()
+        values = self._parameter[self.stratified_by].values
+        ranges = self._tree.ranges(self.stratified_by)
+        return tuple(Stratum(self.name, values[code], ranks) for code, ranks in ranges.items())
 
     @cached_property
     def _rejections(self) -> tuple[Rejection, ...]:
@@ -172,6 +195,16 @@ class Space:
         """The rules with the attributes that they need: those of few parameters leave fewer rows for the others."""
         needed = [(rule, self._constraints.needed(rule.needs)) for rule in self.rules]
         return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
+
+    def __contains__(self, schedule: object) -> bool:
+        """Whether this is a legal schedule of the space."""
+        if not isinstance(schedule, Schedule):
+            return False
+        try:
+            columns = self.columns([schedule])
+        except ValueError:
+            return False
+        return bool(self.allowed(columns)[0])
 
     def explain(self, schedule: Schedule | Mapping[str, Value]) -> list[Violation]:
         """Every rule that a schedule breaks, with the reason; empty for a legal one.
@@ -280,8 +313,7 @@ class Space:
         takes the first legal one; returns the schedule itself where none is. Raises ValueError for
         a rate outside (0, 1].
         """
-        if not 0.0 < rate <= 1.0:
-            raise ValueError(f"a mutation rate of {rate} makes no sense: use a number in (0, 1]")
+        neighbourhood.check_rate(rate)
         return self.schedules(
             self._from_codes(neighbourhood.mutate(self.parameters, self._matrix(schedules), rng, rate, self._legal))
         )
@@ -292,8 +324,7 @@ class Space:
         Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` children and takes the first legal one; returns
         the parent in ``a`` where none is. Raises ValueError where ``a`` and ``b`` differ in length.
         """
-        if len(a) != len(b):
-            raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
+        neighbourhood.check_pairs(a, b)
         return self.schedules(
             self._from_codes(neighbourhood.crossover(self._matrix(a), self._matrix(b), rng, self._legal))
         )

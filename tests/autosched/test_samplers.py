@@ -27,7 +27,9 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.parameters import categorical, ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.spaces.space import EmptySpace, Space
+from search_spaces.spaces.union_space import UnionSpace
 from search_spaces.templates.template import TemplateSet
 
 
@@ -51,11 +53,23 @@ def toy(size: int = 8) -> Space:
 
 
 TOY = toy()
-EVERYTHING = frozenset(s.key() for s in TOY.sample(10**6, 0))
+FLAT = Space(
+    "flat",
+    (ordinal("x", tuple(2**i for i in range(6))), ordinal("depth", (1, 2, 3, 4)), categorical("letter", ("b", "z"))),
+    (),
+    (Rule("depth", ("x", "depth"), lambda c: c["x"] >= c["depth"], lambda v: f"{v['depth']} is more than {v['x']}"),),
+    stratified_by="letter",
+)
+BOTH = UnionSpace([TOY, FLAT])
+EVERYTHING = {id(space): frozenset(s.key() for s in space.sample(10**6, 0)) for space in (TOY, BOTH)}
 
 
 def seconds(schedule: Schedule) -> float:
-    """A time that is smallest, 1 us, at x = 8, y = 32, letter b."""
+    """A time that is smallest, 1 us, at x = 8, y = 32, letter b; a schedule of ``flat`` takes as long as one of ``toy``
+    with y = 32, and longer with less depth."""
+    if schedule.template == "flat":
+        same = Schedule("toy", (("x", schedule["x"]), ("y", 32), ("letter", schedule["letter"])))
+        return seconds(same) * 1.2 ** (4 - schedule.integer("depth"))
     distance = abs(math.log2(schedule.integer("x")) - 3) + abs(math.log2(schedule.integer("y")) - 5)
     return 1e-6 * 1.5 ** (distance + (schedule["letter"] != "b"))
 
@@ -71,8 +85,11 @@ def failed() -> Measurement:
 class ToyGuide:
     """The encoding, and a guess that is right but for the letter; it holds x = 1 to be impossible."""
 
+    def __init__(self, space: SearchSpace = TOY) -> None:
+        self.space = space
+
     def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        return TOY.encode(schedules)
+        return self.space.encode(schedules)
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
         blind = (s.replace(letter="b") for s in schedules)
@@ -80,26 +97,36 @@ class ToyGuide:
 
 
 class Nearest:
-    """A model for tests: the logarithm of the time of the nearest row that was trained on."""
+    """A model for tests: the logarithm of the time of the nearest row that was trained on. Missing values are far from
+    all others."""
 
     def __init__(self, rows: Matrix, times: FloatArray) -> None:
-        assert np.isfinite(rows).all() and np.isfinite(times).all() and (times > 0).all()
-        self.rows, self.times = rows, times
+        assert not np.isinf(rows).any() and np.isfinite(times).all() and (times > 0).all()
+        self.rows, self.times = np.nan_to_num(rows, nan=-100.0), times
 
     def predict(self, X: Matrix) -> FloatArray:
-        distances = np.abs(X[:, None, :] - self.rows[None, :, :]).sum(axis=2)
+        distances = np.abs(np.nan_to_num(X, nan=-100.0)[:, None, :] - self.rows[None, :, :]).sum(axis=2)
         return np.log(self.times[distances.argmin(axis=1)])
 
 
 QUICK = Settings(warmup=6, population=24, generations=2)
-MAKERS: dict[str, Callable[[int], Sampler]] = {
-    "random": lambda seed: sampler("random", TOY, seed=seed),
-    "tpe": lambda seed: sampler("tpe", TOY, seed=seed),
-    "optuna_random": lambda seed: OptunaSampler(TOY, seed, optuna.samplers.RandomSampler(seed=seed)),
-    "evolution": lambda seed: sampler("evolution", TOY, seed=seed),
-    "evolution_of_nearest": lambda seed: EvolutionSampler(TOY, seed, fit=Nearest, settings=QUICK),
-    "evolution_guided": lambda seed: EvolutionSampler(TOY, seed, fit=Nearest, prior=ToyGuide(), settings=QUICK),
-    "evolution_of_a_guide_alone": lambda seed: EvolutionSampler(TOY, seed, fit=None, prior=ToyGuide(), settings=QUICK),
+Make = Callable[[SearchSpace, int], Sampler]
+MAKERS: dict[str, Make] = {
+    "random": lambda space, seed: sampler("random", space, seed=seed),
+    "tpe": lambda space, seed: sampler("tpe", space, seed=seed),
+    "optuna_random": lambda space, seed: OptunaSampler(space, seed, optuna.samplers.RandomSampler(seed=seed)),
+    "evolution": lambda space, seed: sampler("evolution", space, seed=seed),
+    "evolution_of_nearest": lambda space, seed: EvolutionSampler(space, seed, fit=Nearest, settings=QUICK),
+    "evolution_guided": lambda space, seed: EvolutionSampler(
+        space, seed, fit=Nearest, prior=ToyGuide(space), settings=QUICK
+    ),
+    "evolution_of_a_guide_alone": lambda space, seed: EvolutionSampler(
+        space, seed, fit=None, prior=ToyGuide(space), settings=QUICK
+    ),
+}
+CASES: dict[str, tuple[Make, SearchSpace]] = {
+    **{name: (make, TOY) for name, make in MAKERS.items()},
+    **{f"{name}_of_a_union": (MAKERS[name], BOTH) for name in ("random", "tpe", "evolution", "evolution_guided")},
 }
 
 
@@ -118,71 +145,70 @@ def run(made: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
     return asked
 
 
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize(("make", "space"), CASES.values(), ids=CASES)
 class TestContract:
-    def test_proposals_are_legal_and_never_repeated(self, make: Callable[[int], Sampler]) -> None:
-        asked = run(make(3), 8)
+    def test_proposals_are_legal_and_never_repeated(self, make: Make, space: SearchSpace) -> None:
+        asked = run(make(space, 3), 8)
         assert len(asked) == 40
-        assert all(not TOY.explain(s) for s in asked)
+        assert all(s in space for s in asked)
         assert len({s.key() for s in asked}) == 40
 
-    def test_the_parameters_stand_in_the_order_of_the_space(self, make: Callable[[int], Sampler]) -> None:
-        for schedule in run(make(3), 4):
-            assert schedule.template == "toy"
-            assert list(schedule) == ["x", "y", "letter"]
+    def test_the_parameters_stand_in_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
+        for schedule in run(make(space, 3), 4):
+            assert list(schedule) == [p.name for p in space.members[schedule.template].parameters]
 
-    def test_nothing_is_asked_twice_without_being_told(self, make: Callable[[int], Sampler]) -> None:
-        made = make(4)
+    def test_nothing_is_asked_twice_without_being_told(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 4)
         asked = [*made.ask(7), *made.ask(7), *made.ask(7)]
         assert len({s.key() for s in asked}) == 21
 
-    def test_the_same_seed_proposes_the_same(self, make: Callable[[int], Sampler]) -> None:
-        assert run(make(5), 8) == run(make(5), 8)
+    def test_the_same_seed_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+        assert run(make(space, 5), 8) == run(make(space, 5), 8)
 
-    def test_another_seed_proposes_something_else(self, make: Callable[[int], Sampler]) -> None:
-        assert run(make(5), 3) != run(make(6), 3)
+    def test_another_seed_proposes_something_else(self, make: Make, space: SearchSpace) -> None:
+        assert run(make(space, 5), 3) != run(make(space, 6), 3)
 
-    def test_the_global_generator_is_neither_used_nor_moved(self, make: Callable[[int], Sampler]) -> None:
+    def test_the_global_generator_is_neither_used_nor_moved(self, make: Make, space: SearchSpace) -> None:
         np.random.seed(1)
-        first = run(make(5), 4)
+        first = run(make(space, 5), 4)
         drawn = np.random.random()
         np.random.seed(1)
         assert np.random.random() == drawn
-        assert run(make(5), 4) == first
+        assert run(make(space, 5), 4) == first
 
-    def test_everything_is_proposed_once_and_then_nothing(self, make: Callable[[int], Sampler]) -> None:
-        made = make(7)
+    def test_everything_is_proposed_once_and_then_nothing(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 7)
         keys: list[str] = []
         while batch := made.ask(16):
-            assert len(batch) == min(16, len(EVERYTHING) - len(keys))
+            assert len(batch) == min(16, len(EVERYTHING[id(space)]) - len(keys))
             for schedule in batch:
                 made.tell(schedule, outcome(schedule))
             keys += [s.key() for s in batch]
-        assert len(keys) == len(EVERYTHING)
-        assert set(keys) == EVERYTHING
+        assert len(keys) == len(EVERYTHING[id(space)])
+        assert set(keys) == EVERYTHING[id(space)]
         assert made.ask(16) == []
 
-    def test_a_restored_sampler_proposes_nothing_it_was_told(self, make: Callable[[int], Sampler]) -> None:
-        told = run(make(8), 6)
-        restored = make(8)
+    def test_a_restored_sampler_proposes_nothing_it_was_told(self, make: Make, space: SearchSpace) -> None:
+        told = run(make(space, 8), 6)
+        restored = make(space, 8)
         for schedule in told:
             restored.tell(schedule, outcome(schedule))
         more = run(restored, 4)
         assert len(more) == 20
         assert not {s.key() for s in told} & {s.key() for s in more}
 
-    def test_restored_twice_from_the_same_records_it_proposes_the_same(self, make: Callable[[int], Sampler]) -> None:
-        told = run(make(8), 6)
+    def test_restored_twice_from_the_same_records_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+        told = run(make(space, 8), 6)
         proposals = []
         for _ in range(2):
-            restored = make(8)
+            restored = make(space, 8)
             for schedule in told:
                 restored.tell(schedule, outcome(schedule))
             proposals.append(run(restored, 3))
         assert proposals[0] == proposals[1]
 
-    def test_results_may_come_in_any_order_and_more_than_once(self, make: Callable[[int], Sampler]) -> None:
-        made = make(9)
+    def test_results_may_come_in_any_order_and_more_than_once(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 9)
         batch = made.ask(12)
         for schedule in reversed(batch):
             made.tell(schedule, outcome(schedule))
@@ -190,45 +216,45 @@ class TestContract:
             made.tell(schedule, outcome(schedule))
         assert not {s.key() for s in made.ask(12)} & {s.key() for s in batch}
 
-    def test_schedules_that_were_never_asked_may_be_told(self, make: Callable[[int], Sampler]) -> None:
-        made = make(10)
-        others = TOY.sample(30, 99)
+    def test_schedules_that_were_never_asked_may_be_told(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 10)
+        others = space.sample(30, 99)
         for schedule in others:
             made.tell(schedule, outcome(schedule))
         assert not {s.key() for s in run(made, 3)} & {s.key() for s in others}
 
-    def test_only_failures_do_not_stop_it(self, make: Callable[[int], Sampler]) -> None:
-        made = make(11)
+    def test_only_failures_do_not_stop_it(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 11)
         total = 0
         while batch := made.ask(20):
             for schedule in batch:
                 made.tell(schedule, failed())
             total += len(batch)
-        assert total == len(EVERYTHING)
+        assert total == len(EVERYTHING[id(space)])
 
-    def test_counts(self, make: Callable[[int], Sampler]) -> None:
-        assert make(1).ask(0) == []
+    def test_counts(self, make: Make, space: SearchSpace) -> None:
+        assert make(space, 1).ask(0) == []
         with pytest.raises(ValueError, match="cannot ask for -1"):
-            make(1).ask(-1)
+            make(space, 1).ask(-1)
 
-    def test_it_has_a_name_for_the_records(self, make: Callable[[int], Sampler]) -> None:
-        assert make(1).name in SAMPLERS
+    def test_it_has_a_name_for_the_records(self, make: Make, space: SearchSpace) -> None:
+        assert make(space, 1).name in SAMPLERS
 
-    def test_nothing_is_printed(self, make: Callable[[int], Sampler], capfd: pytest.CaptureFixture[str]) -> None:
-        run(make(2), 4)
+    def test_nothing_is_printed(self, make: Make, space: SearchSpace, capfd: pytest.CaptureFixture[str]) -> None:
+        run(make(space, 2), 4)
         assert capfd.readouterr() == ("", "")
 
     @settings(deadline=None, max_examples=5)
     @given(data=st.data())
-    def test_any_sequence_of_calls(self, make: Callable[[int], Sampler], data: st.DataObject) -> None:
-        made = make(data.draw(st.integers(0, 2**31 - 1)))
+    def test_any_sequence_of_calls(self, make: Make, space: SearchSpace, data: st.DataObject) -> None:
+        made = make(space, data.draw(st.integers(0, 2**31 - 1)))
         seen: set[str] = set()
         waiting: list[Schedule] = []
         for _ in range(data.draw(st.integers(1, 6))):
             batch = made.ask(data.draw(st.integers(0, 30)))
             keys = {s.key() for s in batch}
             assert len(keys) == len(batch)
-            assert keys <= EVERYTHING
+            assert keys <= EVERYTHING[id(space)]
             assert not keys & seen
             seen |= keys
             waiting += batch
@@ -266,6 +292,44 @@ def median_of_best(name: str, trials: int) -> float:
     return float(np.median([best_after(sampler(name, HILL, seed=seed), trials) for seed in range(5)]))
 
 
+LAKE = Space(  # as many schedules as HILL has in its own two dimensions, all of them slow
+    "lake", tuple(ordinal(name, tuple(range(1, 13))) for name in "ab"), ()
+)
+
+
+@pytest.mark.parametrize("name", ["tpe", "evolution"])
+def test_a_search_of_a_union_finds_the_template_and_the_schedule(name: str) -> None:
+    """Half of a sample is of each template; one that learns turns to the better one."""
+
+    def found(name: str, seed: int) -> tuple[float, int]:
+        made, best, on_the_hill = sampler(name, UnionSpace([LAKE, HILL]), seed=seed), math.inf, 0
+        for _ in range(8):
+            for schedule in made.ask(8):
+                time = 2e-4 if schedule.template == "lake" else hill_seconds(schedule)
+                best, on_the_hill = min(best, time), on_the_hill + (schedule.template == "hill")
+                made.tell(schedule, ok(time))
+        return best, on_the_hill
+
+    best, on_the_hill = np.median([found(name, seed) for seed in range(3)], axis=0)
+    chance, half = np.median([found("random", seed) for seed in range(3)], axis=0)
+    assert half == 32
+    assert on_the_hill > 40
+    assert best < 0.6 * chance
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_equal_decisions_in_two_templates_are_two_schedules(name: str) -> None:
+    twins = UnionSpace([Space(template, TOY.parameters[:2]) for template in ("one", "two")])
+    made = sampler(name, twins, seed=1)
+    asked = []
+    while batch := made.ask(16):
+        for schedule in batch:
+            made.tell(schedule, ok(1e-6 * schedule.integer("x")))
+        asked += batch
+    assert Counter(s.template for s in asked) == {"one": 64, "two": 64}
+    assert len({s.items for s in asked}) == 64
+
+
 class TestRandom:
     def test_every_schedule_is_equally_likely_to_come_first(self) -> None:
         small = toy(3)
@@ -288,6 +352,15 @@ class TestRandom:
         unseen = Unseen(large, 1)
         drawn = [s.key() for _ in range(10) for s in unseen.draw(100)]
         assert len(set(drawn)) == 1000
+
+
+class Spy(optuna.samplers.RandomSampler):
+    """Keeps the trials that Optuna's samplers see."""
+
+    seen: tuple[optuna.trial.FrozenTrial, ...] = ()
+
+    def before_trial(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        self.seen = tuple(study.get_trials())
 
 
 class TestTpe:
@@ -313,12 +386,6 @@ class TestTpe:
         assert sorted(s.integer("a") for s in asked) == list(range(12))
 
     def test_optuna_knows_what_was_told(self) -> None:
-        class Spy(optuna.samplers.RandomSampler):
-            seen: tuple[optuna.trial.FrozenTrial, ...] = ()
-
-            def before_trial(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
-                self.seen = tuple(study.get_trials())
-
         spy = Spy(seed=1)
         made = OptunaSampler(TOY, 0, spy)
         told = TOY.sample(10, 2)
@@ -334,14 +401,26 @@ class TestTpe:
         assert len(pruned) == 11 - len(worked)
         assert all(t.value is None for t in pruned), "a failure has no value"
 
+    def test_optuna_sees_a_template_and_then_its_parameters_alone(self) -> None:
+        spy = Spy(seed=1)
+        made = OptunaSampler(BOTH, 0, spy)
+        for schedule in [*BOTH.sample(6, 2), *made.ask(6)]:
+            made.tell(schedule, ok(seconds(schedule)))
+        made.ask(1)
+        of = {m.name: {"template", *(f"{m.name}.{p.name}" for p in m.parameters)} for m in (TOY, FLAT)}
+        done = [t for t in spy.seen if t.state is optuna.trial.TrialState.COMPLETE]
+        assert len(done) == 12
+        assert all(set(t.params) == of[t.params["template"]] for t in done)
+        assert {t.params["template"] for t in done} == {"toy", "flat"}
+
 
 class TestEvolution:
     def test_it_finds_faster_schedules_than_chance(self) -> None:
         assert median_of_best("evolution", 64) < 0.6 * median_of_best("random", 64)
 
     def test_a_guide_leads_from_the_first_proposal(self) -> None:
-        best = [min(map(seconds, MAKERS["evolution_guided"](seed).ask(8))) for seed in range(10)]
-        chance = [min(map(seconds, MAKERS["random"](seed).ask(8))) for seed in range(10)]
+        best = [min(map(seconds, MAKERS["evolution_guided"](TOY, seed).ask(8))) for seed in range(10)]
+        chance = [min(map(seconds, MAKERS["random"](TOY, seed).ask(8))) for seed in range(10)]
         assert np.median(best) < np.median(chance)
         assert max(best) <= 1.5e-6
 
@@ -396,6 +475,22 @@ class TestEvolution:
             made.ask(1)
         assert sizes == [6, 8, 10, 12, 15, 18, 22, 27, 33, 40]
 
+    def test_rows_of_all_templates_are_learned_together_with_what_they_lack_missing(self) -> None:
+        learned: list[Matrix] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            learned.append(rows)
+            return Nearest(rows, times)
+
+        made = EvolutionSampler(BOTH, 1, fit=fit, settings=dataclasses.replace(QUICK, warmup=30))
+        told = BOTH.sample(30, 3)
+        for schedule in told:
+            made.tell(schedule, ok(seconds(schedule)))
+        made.ask(1)
+        assert np.array_equal(learned[0], BOTH.encode(told), equal_nan=True)
+        toys = np.isnan(learned[0]).sum(axis=1) == len(FLAT.encoded_names)
+        assert toys.tolist() == [s.template == "toy" for s in told]
+
     def test_failures_are_worse_than_every_time_and_never_better(self) -> None:
         labels: list[float] = []
 
@@ -446,8 +541,8 @@ class TestEvolution:
 
     def test_a_stopped_search_goes_on_as_if_it_had_not_stopped(self) -> None:
         for make in (MAKERS["evolution_guided"], MAKERS["evolution_of_nearest"]):
-            whole = run(make(3), 12)
-            restored = make(3)
+            whole = run(make(TOY, 3), 12)
+            restored = make(TOY, 3)
             for schedule in whole[:35]:
                 restored.tell(schedule, outcome(schedule))
             assert run(restored, 5) == whole[35:]
@@ -501,9 +596,9 @@ for name in ("random", "tpe", "evolution"):
 
 
 class TestAnalyticPrior:
-    TEMPLATES = TemplateSet([template("matmul")])
     PROBLEM = Matmul(m=96, n=80, k=64)
     DEVICE = device("h200")
+    TEMPLATES = TemplateSet([template("matmul")])
 
     def test_rows_keep_their_order_and_are_remembered(self) -> None:
         prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
@@ -513,9 +608,8 @@ class TestAnalyticPrior:
         assert np.isfinite(guess).all()
         assert np.array_equal(prior.features(schedules[::-1]), rows[::-1])
         assert np.array_equal(prior.log_seconds(schedules[2:5]), guess[2:5])
-        assert (
-            AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE).log_seconds(schedules).tolist() == guess.tolist()
-        )
+        again = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)
+        assert again.log_seconds(schedules).tolist() == guess.tolist()
 
     def test_nothing_gives_empty_arrays(self) -> None:
         prior = AnalyticPrior(self.TEMPLATES, self.PROBLEM, self.DEVICE)

@@ -68,7 +68,7 @@ def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
                 values = {p.name: p.random(rng) for p in whole.parameters}
                 for violation in whole.explain(values):
                     refused.setdefault(violation.rule, violation.reason)
-    names = {rule.name for rule in (*validity_constraints(LARGE, H200), *pruning_rules(LARGE))}
+    names = {rule.name for rule in (*validity_constraints(LARGE, H200), *pruning_rules(LARGE, H200))}
     # Every device row is of sm_80 or later, and every domain of tile_k is made of multiples of every intrinsic's k.
     assert names - set(refused) <= {"intrinsic_sm", "fragments_k"}
     for rule, reason in refused.items():

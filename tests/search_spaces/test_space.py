@@ -2,95 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import product
+import json
+from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from random_spaces import Way, legal, paths, raw, spaces, taking
 
-from search_spaces.arrays import IntArray
-from search_spaces.spaces import constraints, elimination, planning
-from search_spaces.spaces.columns import Columns
-from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
+from search_spaces.spaces.parameters import Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import EmptySpace, Space
 
 
-def number(c: Columns, name: str) -> IntArray:
-    """An integer for any column: the value, or the length of a text."""
-    return c.map(name, len) if c.is_text(name) else c[name]
-
-
-def mixed(c: Columns, needs: tuple[str, ...], factors: tuple[int, ...], modulus: int) -> IntArray:
-    total = np.zeros(len(c), dtype=np.int64)
-    for name, factor in zip(needs, factors, strict=False):
-        total += factor * number(c, name)
-    return total % modulus
-
-
-@st.composite
-def spaces(draw: st.DrawFn) -> Space:
-    """Up to 6 parameters of up to 4 values, attributes of attributes, and rules of different strictness."""
-    parameters: list[Parameter] = []
-    for i in range(draw(st.integers(1, 6))):
-        if draw(st.booleans()):
-            values = draw(st.lists(st.integers(-3, 9), min_size=1, max_size=4, unique=True))
-            parameters.append(ordinal(f"p{i}", values))
-        else:
-            parameters.append(categorical(f"p{i}", ["x" * n for n in range(1, draw(st.integers(1, 4)) + 1)]))
-    columns = [p.name for p in parameters]
-
-    def needs() -> tuple[str, ...]:
-        return tuple(draw(st.lists(st.sampled_from(columns), min_size=1, max_size=4, unique=True)))
-
-    factors = st.tuples(*[st.integers(-4, 4)] * 4)
-    attributes = []
-    for i in range(draw(st.integers(0, 4))):
-        n, f, m = needs(), draw(factors), draw(st.integers(1, 12))
-        attributes.append(Attribute(f"a{i}", n, lambda c, n=n, f=f, m=m: mixed(c, n, f, m) - 2))
-        columns.append(f"a{i}")
-    rules = []
-    for i in range(draw(st.integers(0, 5))):
-        n, f, m = needs(), draw(factors), draw(st.integers(2, 7))
-        r = draw(st.integers(0, m - 1))
-        rules.append(Rule(f"r{i}", n, lambda c, n=n, f=f, m=m, r=r: mixed(c, n, f, m) != r, lambda v: f"broken by {v}"))
-    return Space("toy", parameters, draw(st.permutations(attributes)), rules)
-
-
-def raw(space: Space) -> list[dict[str, Value]]:
-    names = [p.name for p in space.parameters]
-    return [dict(zip(names, row, strict=True)) for row in product(*(p.values for p in space.parameters))]
-
-
-def legal(space: Space) -> set[str]:
-    return {Schedule("toy", tuple(v.items())).key() for v in raw(space) if not space.explain(v)}
-
-
-@contextmanager
-def path(relation_rows: int, chunk_rows: int, rollout_rows: float) -> Iterator[None]:
-    """Make the elimination take a certain path: without relations, in small pieces, or with every step searched."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(constraints, "RELATION_ROWS", relation_rows)
-        patch.setattr(elimination, "CHUNK_ROWS", chunk_rows)
-        patch.setattr(planning, "ROLLOUT_ROWS", rollout_rows)
-        yield
-
-
-paths = pytest.mark.parametrize(
-    "way", [(1 << 17, 1 << 17, 3e4), (1 << 17, 2, 0.0), (0, 1 << 17, 3e4), (0, 3, 0.0), (9, 5, 0.0)], ids=str
-)
-
-
 @paths
 @settings(deadline=None, max_examples=60)
 @given(space=spaces())
-def test_count_and_samples_are_those_of_enumeration(way: tuple[int, int, float], space: Space) -> None:
+def test_count_and_samples_are_those_of_enumeration(way: Way, space: Space) -> None:
     expected = legal(space)
-    with path(*way):
+    with taking(way):
         assert space.count() == len(expected)
         if expected:
             everything = space.sample(len(expected) + 5, seed=1)
@@ -104,9 +35,9 @@ def test_count_and_samples_are_those_of_enumeration(way: tuple[int, int, float],
 @paths
 @settings(deadline=None, max_examples=30)
 @given(space=spaces())
-def test_rejects_are_those_of_enumeration(way: tuple[int, int, float], space: Space) -> None:
+def test_rejects_are_those_of_enumeration(way: Way, space: Space) -> None:
     broken = [v.rule for values in raw(space) for v in space.explain(values)]
-    with path(*way):
+    with taking(way):
         for rejection in space.rejects():
             assert rejection.raw == space.raw_count == len(raw(space))
             assert rejection.count == broken.count(rejection.rule)
@@ -280,3 +211,34 @@ def test_the_fingerprint_follows_parameters_and_rules() -> None:
     less = Space("sums", space.parameters[:2], space.attributes, space.rules)
     free = Space("sums", space.parameters, space.attributes)
     assert len({space.fingerprint, less.fingerprint, free.fingerprint}) == 3
+
+
+@paths
+@settings(deadline=None, max_examples=60)
+@given(space=spaces())
+def test_strata_are_ranges_of_ranks_with_one_value_each(way: Way, space: Space) -> None:
+    expected = Counter(None if (name := space.stratified_by) is None else json.loads(k)[1][name] for k in legal(space))
+    with taking(way):
+        strata = space.strata
+        assert {s.value: s.count for s in strata} == dict(expected)
+        assert len(strata) == len(expected)
+        assert [rank for s in strata for rank in s.ranks] == list(range(space.count()))
+        for stratum in strata:
+            assert stratum.template == space.name
+            if space.stratified_by is not None:
+                found = space.unrank(stratum.ranks).decode(space.stratified_by)
+                assert set(found) == {stratum.value}
+
+
+def test_strata_beyond_64_bits_are_exact() -> None:
+    free = [ordinal(f"p{i}", tuple(range(1000))) for i in range(9)]
+    rules = [Rule("few", ("which", "p0"), lambda c: (c["which"] == 0) | (c["p0"] < 3), lambda v: "too many")]
+    space = Space("wide", [*free, ordinal("which", (0, 1))], [], rules, stratified_by="which")
+    assert [(s.value, s.count) for s in space.strata] == [(0, 10**27), (1, 3 * 10**24)]
+    last = space.schedules(space.unrank([space.strata[1].ranks.start, space.strata[1].ranks.stop - 1]))
+    assert all(s["which"] == 1 and s.integer("p0") < 3 for s in last)
+
+
+def test_a_space_is_stratified_by_a_parameter_only() -> None:
+    with pytest.raises(ValueError, match="sums cannot be stratified by total, which is no parameter"):
+        Space("sums", sums(4).parameters, sums(4).attributes, stratified_by="total")

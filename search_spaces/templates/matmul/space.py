@@ -35,6 +35,8 @@ STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 EPILOGUE_PAD = 8  # f32 elements after each row of the epilogue's tile: 32 bytes, the step of wmma.store
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
 BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
+NARROW = 16  # rows or columns of out under which fragments of tensor cores, at least 16 x 8, are mostly padding
+FULL_WAVES = 2  # blocks per SM from which on splitting k gives the device no more work at a time
 
 
 @lru_cache(maxsize=64)
@@ -45,7 +47,8 @@ def space(problem: Matmul, device: Device) -> Space:
         parameters(problem),
         attributes(problem),
         validity_constraints(problem, device),
-        pruning_rules(problem),
+        pruning_rules(problem, device),
+        stratified_by="intrinsic",
     )
 
 
@@ -207,7 +210,7 @@ def _extent(row: TensorIntrinsic, operand: str) -> int:
 
 def rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """The one list of what makes a matmul schedule worth trying: the laws, then the economies."""
-    return (*validity_constraints(problem, device), *pruning_rules(problem))
+    return (*validity_constraints(problem, device), *pruning_rules(problem, device))
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
@@ -223,7 +226,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     )
 
 
-def pruning_rules(problem: Matmul) -> tuple[Rule, ...]:
+def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
     return (
         *_tile_size_rules(problem),
@@ -232,6 +235,8 @@ def pruning_rules(problem: Matmul) -> tuple[Rule, ...]:
         *_copy_pruning(problem, "b"),
         *_stage_rules(problem),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
+        *_tensor_core_rules(problem, device),
+        _split_pruning(problem, device),
     )
 
 
@@ -248,6 +253,44 @@ def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
         )
 
     return size_rule("tile_m"), size_rule("tile_n"), size_rule("tile_k")
+
+
+def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Tensor cores multiply 8 times as fast as CUDA cores and more, unless their fragments are mostly padding."""
+    rows = intrinsics_for(problem.a, tf32=problem.precision == "tf32")
+    tensor = [row.name for row in rows if row.unit != "fma" and row.min_sm <= device.sm]
+    if not tensor or min(problem.m, problem.n) < NARROW:
+        return ()
+    return (
+        Rule(
+            "tensor_cores",
+            ("intrinsic",),
+            lambda c: c.map("intrinsic", lambda name: intrinsic(name).unit != "fma", dtype=np.bool_),
+            lambda v: (
+                f"{v['intrinsic']} multiplies on CUDA cores, but {tensor[-1]} does it on tensor cores, which are "
+                f"faster where neither m nor n is under {NARROW}"
+            ),
+        ),
+    )
+
+
+def _split_pruning(problem: Matmul, device: Device) -> Rule:
+    """Splits of k fill SMs that would have nothing to do; where all are busy, adding up the parts only costs time."""
+    enough = FULL_WAVES * device.sm_count
+
+    def blocks(c: Columns) -> IntArray:
+        tiles: IntArray = ceil_div(problem.m, c["tile_m"]) * ceil_div(problem.n, c["tile_n"])
+        return problem.batch * tiles
+
+    return Rule(
+        "split_k_waves",
+        ("tile_m", "tile_n", "split_k"),
+        lambda c: (c["split_k"] == 1) | (blocks(c) < enough),
+        lambda v: (
+            f"split_k is {v['split_k']}, but tiles of {v['tile_m']}x{v['tile_n']} alone already give each of the "
+            f"{device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more"
+        ),
+    )
 
 
 def _map_rules() -> tuple[Rule, ...]:

@@ -1,0 +1,97 @@
+"""What a search asks of a space, whether that is the space of one kernel template or the union of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.spaces.rules import Violation
+from search_spaces.spaces.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """A part of a space: the legal schedules of ``template`` with ``value`` for the parameter that its space is
+    stratified by; all of them where ``value`` is None. ``ranks`` are theirs in the space of the template."""
+
+    template: str
+    value: Value | None
+    ranks: range
+
+    @property
+    def count(self) -> int:
+        """How many schedules there are; ``len(ranks)`` cannot say more than 2^63."""
+        return self.ranks.stop - self.ranks.start
+
+
+class Member(Protocol):
+    """The schedules of one template, as a part of a search space."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """In the order that the items of a schedule have."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The version of the template's space, which records of its schedules name."""
+
+
+class SearchSpace(Protocol):
+    """The legal schedules that a search may propose. The contract, which one test class checks:
+
+    - Every method that gives schedules gives legal ones, of the space. The order of a sample depends on the space and
+      the seed alone: on any machine, in any process.
+    - A move takes schedules that the space has, and draws from the generator alone.
+    """
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """The space of each template, by its name."""
+
+    @property
+    def strata(self) -> tuple[Stratum, ...]:
+        """Parts that share no schedule and together are the space; none is empty."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The version of the space: sha256, hex."""
+
+    def count(self) -> int:
+        """Exact number of legal schedules."""
+
+    def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
+        """``n`` random schedules; without ``replace`` all different, and the whole space where it has no more.
+
+        A longer sample of one seed begins with the shorter one. Raises EmptySpace where nothing is legal, ValueError
+        for a negative ``n`` or ``seed``.
+        """
+
+    def __contains__(self, schedule: object) -> bool:
+        """Whether this is a legal schedule of the space."""
+
+    def explain(self, schedule: Schedule) -> list[Violation]:
+        """Every rule that a schedule breaks. Raises ValueError for one of another template or another domain."""
+
+    def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
+        """Schedules that differ little from ``schedule``, without it; at most ``limit``."""
+
+    def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
+        """One mutant of each schedule, or the schedule itself where none is found.
+
+        Raises ValueError for a rate outside (0, 1].
+        """
+
+    def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
+        """One child of each pair, or something near the first parent. Raises ValueError for lists of two lengths."""
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of the columns of ``encode``, each once."""
+
+    def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
+        """Schedules for a learned model, float32 [n, len(encoded_names)]; NaN where a schedule has no such value."""

@@ -1,0 +1,219 @@
+"""The spaces of several kernel templates as one space to search.
+
+Every schedule belongs to exactly one template, so counts add up. What is uniform over the union is all but useless to
+a search: one template, or one tensor intrinsic of it, may have a thousand times as many schedules as the fast one. A
+sample is therefore stratified, after the parameter that each space names in ``stratified_by``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.spaces import neighbourhood
+from search_spaces.spaces.ranks import draw_ranks
+from search_spaces.spaces.rules import Violation
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import Stratum
+from search_spaces.spaces.space import EmptySpace, Space
+
+JUMP = 0.05  # probability that a mutant is a random schedule of another stratum: else none could enter a population
+
+
+class UnionSpace:
+    """All schedules of ``spaces``, each the space of another template.
+
+    ``weight`` says how large the share of a stratum in a sample is; by default all have the same. Raises ValueError for
+    no spaces and for two of one template.
+    """
+
+    def __init__(self, spaces: Iterable[Space], weight: Callable[[Stratum], float] = lambda stratum: 1.0) -> None:
+        spaces = tuple(spaces)
+        self.members: Mapping[str, Space] = {space.name: space for space in spaces}
+        if not spaces:
+            raise ValueError("a union of spaces needs at least one")
+        if len(self.members) < len(spaces):
+            raise ValueError(f"two spaces of one template: {', '.join(s.name for s in spaces)}")
+        self._weight = weight
+
+    def __repr__(self) -> str:
+        return f"UnionSpace({', '.join(self.members)})"
+
+    # -- counting and sampling -----------------------------------------------------------------------------------
+
+    @cached_property
+    def strata(self) -> tuple[Stratum, ...]:
+        return tuple(stratum for member in self.members.values() for stratum in member.strata)
+
+    def count(self) -> int:
+        return sum(stratum.count for stratum in self.strata)
+
+    def sample(self, n: int, seed: int, replace: bool = False, stratified: bool = True) -> list[Schedule]:
+        """``n`` random schedules, the same for a seed on every machine.
+
+        Every stratum gets its share, in turns, and inside a stratum each schedule is equally likely. A stratum that is
+        exhausted leaves its turns to the others. With ``stratified=False`` each schedule of the union is equally
+        likely. Raises EmptySpace where nothing is legal, ValueError for a negative ``n`` or ``seed`` and a weight that
+        is not positive.
+        """
+        self._refuse_empty()
+        if not stratified:
+            ends = list(accumulate(s.count for s in self.strata))
+            drawn = draw_ranks(self.count(), n, seed, replace)
+            places = [bisect_right(ends, rank) for rank in drawn]
+            return self._at([(i, rank - ends[i] + self.strata[i].count) for i, rank in zip(places, drawn, strict=True)])
+        turns = self._turns(n, seed, replace)
+        drawn_of = []
+        for i, stratum in enumerate(self.strata):
+            own_seed = np.random.SeedSequence([seed, i]).generate_state(1, np.uint64)
+            drawn_of.append(iter(draw_ranks(stratum.count, turns.count(i), int(own_seed[0]), replace)))
+        return self._at([(i, next(drawn_of[i])) for i in turns])
+
+    def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
+        """The stratum of each of ``n`` draws: draw j of a stratum comes at the time (j + random start) / weight."""
+        draw_ranks(1, min(n, 0), seed)  # refuses what is negative
+        weights = [self._weight(stratum) for stratum in self.strata]
+        if not all(0.0 < weight < float("inf") for weight in weights):
+            raise ValueError(f"the weight of a stratum must be positive and finite, not among {weights}")
+        starts = (np.random.PCG64(seed).random_raw(len(weights)) >> np.uint64(11)) * 2.0**-53
+        waiting = [(float(start) / weight, i) for i, (start, weight) in enumerate(zip(starts, weights, strict=True))]
+        heapq.heapify(waiting)
+        taken, turns = [0] * len(weights), list[int]()
+        while waiting and len(turns) < n:
+            _, i = heapq.heappop(waiting)
+            turns.append(i)
+            taken[i] += 1
+            if replace or taken[i] < self.strata[i].count:
+                heapq.heappush(waiting, ((taken[i] + float(starts[i])) / weights[i], i))
+        return turns
+
+    def _at(self, places: Sequence[tuple[int, int]]) -> list[Schedule]:
+        """The schedules at these places: (stratum, rank in it)."""
+
+        def one_template(template: str, rows: list[int]) -> list[Schedule]:
+            space = self.members[template]
+            ranks = [self.strata[i].ranks.start + rank for i, rank in (places[row] for row in rows)]
+            return space.schedules(space.unrank(ranks))
+
+        return self._by_template([self.strata[i].template for i, _ in places], one_template)
+
+    def _by_template(
+        self, templates: Sequence[str], each: Callable[[str, list[int]], list[Schedule]]
+    ) -> list[Schedule]:
+        """``each`` gets a template and its rows, the positions of it in ``templates``, and gives a schedule per row."""
+        rows: dict[str, list[int]] = {name: [] for name in self.members}
+        for row, name in enumerate(templates):
+            rows[name].append(row)
+        found: dict[int, Schedule] = {}
+        for name, own in rows.items():
+            if own:
+                found.update(zip(own, each(name, own), strict=True))
+        return [found[row] for row in range(len(templates))]
+
+    def _refuse_empty(self) -> None:
+        if self.strata:
+            return
+        reasons, rules = list[str](), list[str]()
+        for member in self.members.values():
+            try:
+                member.sample(1, 0)
+            except EmptySpace as error:
+                reasons.append(str(error))
+                rules += error.rules
+        raise EmptySpace("; ".join(reasons), tuple(rules))
+
+    # -- one schedule --------------------------------------------------------------------------------------------
+
+    def _member(self, schedule: Schedule) -> Space:
+        if schedule.template not in self.members:
+            raise ValueError(f"this is a schedule of {schedule.template}: give one of {', '.join(self.members)}")
+        return self.members[schedule.template]
+
+    def __contains__(self, schedule: object) -> bool:
+        return isinstance(schedule, Schedule) and schedule in self.members.get(schedule.template, ())
+
+    def explain(self, schedule: Schedule) -> list[Violation]:
+        return self._member(schedule).explain(schedule)
+
+    # -- moves ---------------------------------------------------------------------------------------------------
+
+    def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
+        """As the space of the schedule's template gives them."""
+        return self._member(schedule).neighbours(schedule, limit)
+
+    def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
+        """One mutant of each schedule: of its own template, or with probability ``JUMP`` a random schedule of another
+        stratum."""
+        neighbourhood.check_rate(rate)
+        jumps = (rng.random(len(schedules)) < JUMP).tolist()
+        mutants = list(schedules)
+        for row in range(len(schedules)):
+            if jumps[row]:
+                mutants[row] = self._elsewhere(schedules[row], rng)
+        staying = [row for row, jumped in enumerate(jumps) if not jumped]
+
+        def moved(template: str, rows: list[int]) -> list[Schedule]:
+            return self.members[template].mutate([schedules[staying[row]] for row in rows], rng, rate)
+
+        found = self._by_template([self._member(schedules[row]).name for row in staying], moved)
+        for row, mutant in zip(staying, found, strict=True):
+            mutants[row] = mutant
+        return mutants
+
+    def _elsewhere(self, schedule: Schedule, rng: np.random.Generator) -> Schedule:
+        """A random schedule of another stratum, each as likely as its weight; ``schedule`` where there is no other."""
+        member = self._member(schedule)
+        value = None if member.stratified_by is None else schedule[member.stratified_by]
+        others = [i for i, s in enumerate(self.strata) if (s.template, s.value) != (schedule.template, value)]
+        if not others:
+            return schedule
+        ends = list(accumulate(self._weight(self.strata[i]) for i in others))
+        place = others[min(bisect_right(ends, ends[-1] * rng.random()), len(others) - 1)]
+        (rank,) = draw_ranks(self.strata[place].count, 1, int(rng.integers(2**62)))
+        return self._at([(place, rank)])[0]
+
+    def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
+        """One child of each pair: of both parents where they are of one template, else a mutant of the one in ``a``."""
+        neighbourhood.check_pairs(a, b)
+        pairs = list(zip(a, b, strict=True))
+        alike = [(one, other) for one, other in pairs if one.template == other.template]
+
+        def crossed(template: str, rows: list[int]) -> list[Schedule]:
+            first, second = zip(*(alike[row] for row in rows), strict=True)
+            return self.members[template].crossover(first, second, rng)
+
+        children = iter(self._by_template([self._member(one).name for one, _ in alike], crossed))
+        mutants = iter(self.mutate([one for one, other in pairs if one.template != other.template], rng))
+        return [next(children if one.template == other.template else mutants) for one, other in pairs]
+
+    # -- for models and databases --------------------------------------------------------------------------------
+
+    @cached_property
+    def encoded_names(self) -> tuple[str, ...]:
+        """The columns of each template, after its name and a point."""
+        return tuple(f"{name}.{column}" for name, member in self.members.items() for column in member.encoded_names)
+
+    def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
+        """The columns of each schedule's own template; NaN in those of the others."""
+        encoded = np.full((len(schedules), len(self.encoded_names)), np.nan, dtype=np.float32)
+        first = 0
+        for name, member in self.members.items():
+            rows = [row for row, schedule in enumerate(schedules) if self._member(schedule).name == name]
+            width = len(member.encoded_names)
+            encoded[rows, first : first + width] = member.encode([schedules[row] for row in rows])
+            first += width
+        return encoded
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 (hex) of the names and fingerprints of the templates' spaces, in their order."""
+        content = [[name, member.fingerprint] for name, member in self.members.items()]
+        return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()

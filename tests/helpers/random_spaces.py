@@ -1,0 +1,89 @@
+"""Small random spaces that can be enumerated, and every path that the elimination may take through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from search_spaces.arrays import IntArray
+from search_spaces.spaces import constraints, elimination, planning
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+
+Way = tuple[int, int, float]  # RELATION_ROWS, CHUNK_ROWS, ROLLOUT_ROWS
+
+
+def number(c: Columns, name: str) -> IntArray:
+    """An integer for any column: the value, or the length of a text."""
+    return c.map(name, len) if c.is_text(name) else c[name]
+
+
+def mixed(c: Columns, needs: tuple[str, ...], factors: tuple[int, ...], modulus: int) -> IntArray:
+    total = np.zeros(len(c), dtype=np.int64)
+    for name, factor in zip(needs, factors, strict=False):
+        total += factor * number(c, name)
+    return total % modulus
+
+
+@st.composite
+def spaces(draw: st.DrawFn, name: str = "toy", largest: int = 6) -> Space:
+    """Up to ``largest`` parameters of up to 4 values, attributes of attributes, and rules of different strictness; some
+    are stratified by one of the parameters."""
+    parameters: list[Parameter] = []
+    for i in range(draw(st.integers(1, largest))):
+        if draw(st.booleans()):
+            values = draw(st.lists(st.integers(-3, 9), min_size=1, max_size=4, unique=True))
+            parameters.append(ordinal(f"p{i}", values))
+        else:
+            parameters.append(categorical(f"p{i}", ["x" * n for n in range(1, draw(st.integers(1, 4)) + 1)]))
+    columns = [p.name for p in parameters]
+
+    def needs() -> tuple[str, ...]:
+        return tuple(draw(st.lists(st.sampled_from(columns), min_size=1, max_size=4, unique=True)))
+
+    factors = st.tuples(*[st.integers(-4, 4)] * 4)
+    attributes = []
+    for i in range(draw(st.integers(0, 4))):
+        n, f, m = needs(), draw(factors), draw(st.integers(1, 12))
+        attributes.append(Attribute(f"a{i}", n, lambda c, n=n, f=f, m=m: mixed(c, n, f, m) - 2))
+        columns.append(f"a{i}")
+    rules = []
+    for i in range(draw(st.integers(0, 5))):
+        n, f, m = needs(), draw(factors), draw(st.integers(2, 7))
+        r = draw(st.integers(0, m - 1))
+        rules.append(Rule(f"r{i}", n, lambda c, n=n, f=f, m=m, r=r: mixed(c, n, f, m) != r, lambda v: f"broken by {v}"))
+    stratified_by = draw(st.none() | st.sampled_from([p.name for p in parameters]))
+    return Space(name, parameters, draw(st.permutations(attributes)), rules, stratified_by=stratified_by)
+
+
+def raw(space: Space) -> list[dict[str, Value]]:
+    names = [p.name for p in space.parameters]
+    return [dict(zip(names, row, strict=True)) for row in product(*(p.values for p in space.parameters))]
+
+
+def legal(space: Space) -> set[str]:
+    return {Schedule(space.name, tuple(v.items())).key() for v in raw(space) if not space.explain(v)}
+
+
+@contextmanager
+def taking(way: Way) -> Iterator[None]:
+    """Make the elimination take a certain path: without relations, in small pieces, or with every step searched."""
+    relation_rows, chunk_rows, rollout_rows = way
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constraints, "RELATION_ROWS", relation_rows)
+        patch.setattr(elimination, "CHUNK_ROWS", chunk_rows)
+        patch.setattr(planning, "ROLLOUT_ROWS", rollout_rows)
+        yield
+
+
+paths = pytest.mark.parametrize(
+    "way", [(1 << 17, 1 << 17, 3e4), (1 << 17, 2, 0.0), (0, 1 << 17, 3e4), (0, 3, 0.0), (9, 5, 0.0)], ids=str
+)

@@ -1,0 +1,95 @@
+"""Two pruning rules of matmul: CUDA cores where tensor cores cannot, and splits of k where SMs would be idle."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from search_spaces.hardware.devices import Device, device
+from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.space import Space
+from search_spaces.templates.matmul.space import attributes, parameters, pruning_rules, space, validity_constraints
+
+H200 = device("h200")
+VOLTA = dataclasses.replace(H200, name="volta", sm=70, arch="sm_70")  # wmma of f16, and no other tensor instruction
+
+
+def units(problem: Matmul, target: Device) -> set[str]:
+    """Those of the intrinsics that no rule about the intrinsic alone refuses."""
+    whole = space(problem, target)
+    (names,) = (p.values for p in whole.parameters if p.name == "intrinsic")
+    rules = [rule for rule in whole.rules if rule.needs == ("intrinsic",)]
+    columns = Columns({"intrinsic": range(len(names))}, {"intrinsic": [str(name) for name in names]})
+    kept = np.all([rule.evaluate(columns) for rule in rules], axis=0)
+    return {intrinsic(str(name)).unit for name, keep in zip(names, kept, strict=True) if keep}
+
+
+@pytest.mark.parametrize(
+    ("problem", "target", "expected"),
+    [
+        (Matmul(64, 64, 64), H200, {"wmma", "mma"}),
+        (Matmul(16, 16, 64), H200, {"wmma", "mma"}),
+        (Matmul(15, 64, 64), H200, {"fma", "wmma", "mma"}),
+        (Matmul(64, 15, 64), H200, {"fma", "wmma", "mma"}),
+        (Matmul(64, 64, 64, a="f32", b="f32"), H200, {"wmma", "mma"}),
+        (Matmul(64, 64, 64, a="f32", b="f32", precision="ieee"), H200, {"fma"}),
+        (Matmul(64, 64, 64), VOLTA, {"wmma"}),
+        (Matmul(64, 64, 64, a="bf16", b="bf16"), VOLTA, {"fma"}),
+    ],
+    ids=["f16", "just wide enough", "few rows", "few columns", "tf32", "ieee", "sm_70", "bf16 on sm_70"],
+)
+def test_cuda_cores_multiply_where_tensor_cores_cannot_or_would_be_wasted(
+    problem: Matmul, target: Device, expected: set[str]
+) -> None:
+    assert units(problem, target) == expected
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [Matmul(16, 16, 1), Matmul(31, 257, 3, a="bf16", b="bf16", order_b="col")],
+    ids=lambda p: f"{p.m}x{p.n}x{p.k}",
+)
+def test_awkward_problems_keep_schedules_for_tensor_cores(problem: Matmul) -> None:
+    strata = space(problem, H200).strata
+    assert {intrinsic(str(s.value)).unit for s in strata} == {"wmma", "mma"}
+    assert all(s.count > 1000 for s in strata)
+
+
+def test_the_reason_names_a_tensor_instruction_of_the_device() -> None:
+    whole = space(Matmul(64, 64, 64), H200)
+    chosen = {p.name: p.default for p in whole.parameters} | {"intrinsic": "fma_m8n4k1"}
+    (reason,) = (v.reason for v in whole.explain(chosen) if v.rule == "tensor_cores")
+    assert reason.startswith("fma_m8n4k1 multiplies on CUDA cores, but mma_m16n8k16_f16 does it on tensor cores")
+
+
+@pytest.mark.parametrize(
+    ("batch", "tile", "split"), [(1, 64, True), (1, 32, True), (1, 16, False), (4, 64, True), (5, 64, False)]
+)
+def test_k_is_split_where_the_tiles_are_under_two_waves(batch: int, tile: int, split: bool) -> None:
+    """512 x 512 is 64 tiles of 64 x 64, 256 of 32 x 32, 1024 of 16 x 16; an H200 has 132 SMs."""
+    whole = space(Matmul(512, 512, 4096, batch=batch), H200)
+    chosen = {p.name: p.default for p in whole.parameters} | {"tile_m": tile, "tile_n": tile, "split_k": 4}
+    refused = [v.reason for v in whole.explain(chosen) if v.rule == "split_k_waves"]
+    assert refused == (
+        []
+        if split
+        else [
+            f"split_k is 4, but tiles of {tile}x{tile} alone already give each of the 132 SMs of h200 2 blocks or more"
+        ]
+    )
+    assert all(v.rule != "split_k_waves" for v in whole.explain({**chosen, "split_k": 1}))
+
+
+def test_what_is_pruned_stays_valid() -> None:
+    """A schedule of CUDA cores with a split k computes the problem all the same."""
+    problem = Matmul(512, 512, 4096, order_a="col")
+    rules = [r for r in pruning_rules(problem, H200) if r.name not in ("tensor_cores", "split_k_waves")]
+    unpruned = Space("matmul", parameters(problem), attributes(problem), validity_constraints(problem, H200), rules)
+    whole = space(problem, H200)
+    refused = [s for s in unpruned.sample(200, 1) if s not in whole]
+    assert len(refused) > 100
+    assert all(s in whole.valid for s in refused)

@@ -56,9 +56,12 @@ class NamedExpression:
 
 @dataclass(frozen=True)
 class FileRule:
+    """``name`` is what it is listed under; without one its expression is."""
+
     expression: Expression
     reason: str
     pruning: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,12 +165,12 @@ class KernelFile:
         return known
 
     def values(self, sizes: Mapping[str, int], config: Mapping[str, Value]) -> dict[str, Result]:
-        """What every name stands for in one configuration, all attributes included."""
+        """What every name stands for in one configuration; attributes that ``config`` lacks are computed."""
         known: dict[str, Result] = {**sizes}
         for p in self.parameters:
             known[p.name] = float(config[p.name]) if p.name in self.floats else config[p.name]
         for a in self.derived:
-            known[a.name] = a.expression.value(known)
+            known[a.name] = config[a.name] if a.name in config else a.expression.value(known)
         return known
 
     def metric_values(self, sizes: Mapping[str, int], config: Mapping[str, Value], seconds: float) -> dict[str, float]:

@@ -74,10 +74,11 @@ class KernelProblem(Problem):
             other = reference.kernel or self.file
             if run is None:
                 raise NoReference(
-                    f"the reference of {self.file.name} is {reference.name or 'itself'} at {dict(reference.config) or 'its defaults'}, "
-                    "a kernel: it needs a GPU or the emulator to run on"
+                    f"the outputs of {self.file.name} are compared with those of the kernel {other.name} at "
+                    f"{dict(reference.config) or 'its defaults'}, which needs a GPU or the emulator to run on"
                 )
-            schedule = Schedule(other.name, tuple((p.name, dict(reference.config).get(p.name, p.default)) for p in other.parameters))
+            config = dict(reference.config)
+            schedule = Schedule(other.name, tuple((p.name, config.get(p.name, p.default)) for p in other.parameters))
             found = run(other, problem_type(other).of(self.sizes), schedule, inputs)
             return {o.name: o.dtype.load(found[o.name]) for o in outputs}
         given: dict[str, Any] = {**self.sizes}
@@ -86,17 +87,20 @@ class KernelProblem(Problem):
                 given[o.name] = _values(o.dtype, inputs[o.name])
         try:
             function = reference.function()
-            takes = inspect.signature(function).parameters.values()
-            anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes)
-            result = function(**(given if anything else {p.name: given[p.name] for p in takes if p.name in given or p.default is p.empty}))
-        except KeyError as error:
-            names = ", ".join(given)
-            raise ValueError(f"the reference {reference.name} asks for {error}: it can have {names}") from error
+            takes = inspect.signature(function).parameters
+            anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+            unknown = [n for n, p in takes.items() if n not in given and p.default is p.empty and not anything]
+            if not unknown:
+                result = function(**{n: v for n, v in given.items() if anything or n in takes})
         except Exception as error:  # the user's code may raise anything
-            raise ValueError(f"the reference {reference.name} fails: {type(error).__name__}: {' '.join(str(error).split())}") from error
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"the reference {reference.name} fails: {said}") from error
+        if unknown:
+            raise ValueError(f"the reference {reference.name} asks for {unknown[0]}: it can have {', '.join(given)}")
         found = result if isinstance(result, Mapping) else {outputs[0].name: result}
         if set(found) != {o.name for o in outputs}:
-            raise ValueError(f"the reference {reference.name} must give {' and '.join(o.name for o in outputs)}, not {', '.join(map(str, found))}")
+            names = ", ".join(o.name for o in outputs)
+            raise ValueError(f"the reference {reference.name} must give {names}, not {', '.join(map(str, found))}")
         return {o.name: _checked(reference.name, o, found[o.name]) for o in outputs}
 
     def tolerance(self, inputs: Mapping[str, Array], run: Run | None = None) -> dict[str, FloatArray]:
@@ -130,7 +134,7 @@ class KernelProblem(Problem):
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Self:
-        """The problem of these sizes, and of the file's own for those not given. Raises ValueError for an unknown one."""
+        """The problem of these sizes, and the file's own for those not given. Raises ValueError for an unknown one."""
         known = dict(cls.file.sizes)
         for name in sizes:
             if name not in known:
@@ -143,8 +147,9 @@ def problem_type(file: KernelFile) -> type[KernelProblem]:
     """The problem type of a kernel file: a frozen dataclass with a field for each size."""
     fields = [(name, "int", option(f"the size {name}", value)) for name, value in file.sizes]
     namespace = {"operator": file.name, "summary": file.summary, "file": file, "__module__": __name__}
-    made = dataclasses.make_dataclass(f"KernelProblem[{file.name}]", fields, bases=(KernelProblem,), namespace=namespace, frozen=True)
-    return made
+    return dataclasses.make_dataclass(
+        f"KernelProblem[{file.name}]", fields, bases=(KernelProblem,), namespace=namespace, frozen=True
+    )
 
 
 def _roundoff(dtype: DType) -> float:
@@ -165,7 +170,7 @@ def _checked(name: str, output: Operand, given: Any) -> FloatArray:
     except (TypeError, ValueError):
         raise ValueError(f"the reference {name} gives no numbers for {output.name}") from None
     if array.shape != output.shape:
-        raise ValueError(f"the reference {name} gives {output.name} the shape {array.shape}, which must be {output.shape}")
+        raise ValueError(f"the reference {name} gives {output.name} as {array.shape}, which must be {output.shape}")
     return array
 
 

@@ -191,7 +191,7 @@ class _Reader:
             if any(r.expression.text == expression.text for r in rules):
                 table.fail(f'the rule "{expression.text}" is there twice', "expr")
             pruning = table.choice("kind", ("valid", "pruning"), "valid") == "pruning"
-            rules.append(FileRule(expression, table.text("reason", ""), pruning))
+            rules.append(FileRule(expression, table.text("reason", ""), pruning, table.text("name", "")))
             table.done()
         return tuple(rules)
 

@@ -69,24 +69,34 @@ def _launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
     bx, by, bz = BLOCK
     threads, shared = device.max_threads_per_block, device.shared_per_block
     rules = {
-        f"1 <= {bx} <= {threads} and 1 <= {by} <= {threads} and 1 <= {bz} <= {MOST_THREADS_Z} "
-        f"and {bx} * {by} * {bz} <= {threads}": f"a block has 1 to {threads} threads, at most {MOST_THREADS_Z} along z",
-        f"1 <= {gx} <= {MOST_BLOCKS} and 1 <= {gy} <= {MOST_BLOCKS_YZ} and 1 <= {gz} <= {MOST_BLOCKS_YZ}": (
-            f"a grid has at least one block, and at most {MOST_BLOCKS} along x and {MOST_BLOCKS_YZ} along y and z"
+        "launch.block": (
+            f"1 <= {bx} <= {threads} and 1 <= {by} <= {threads} and 1 <= {bz} <= {MOST_THREADS_Z} "
+            f"and {bx} * {by} * {bz} <= {threads}",
+            f"a block has 1 to {threads} threads, at most {MOST_THREADS_Z} along z",
         ),
-        f"0 <= {SHARED} <= {shared}": f"a block on {device.name} has at most {shared} bytes of shared memory",
+        "launch.grid": (
+            f"1 <= {gx} <= {MOST_BLOCKS} and 1 <= {gy} <= {MOST_BLOCKS_YZ} and 1 <= {gz} <= {MOST_BLOCKS_YZ}",
+            f"a grid has at least one block, and at most {MOST_BLOCKS} along x and {MOST_BLOCKS_YZ} along y and z",
+        ),
+        "launch.shared_bytes": (
+            f"0 <= {SHARED} <= {shared}",
+            f"a block on {device.name} has at most {shared} bytes of shared memory",
+        ),
     }
-    if any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch):
+    if _clustered(file):
         sides = " and ".join(f"{c} >= 1 and {g} % {c} == 0" for c, g in zip(CLUSTER, GRID, strict=True))
-        rules[f"{' * '.join(CLUSTER)} <= {MOST_CLUSTER} and {sides}"] = (
-            f"a cluster has at most {MOST_CLUSTER} blocks and divides the grid"
-        )
-    return [FileRule(parse(text, file.types), reason) for text, reason in rules.items()]
+        reason = f"a cluster has at most {MOST_CLUSTER} blocks and divides the grid"
+        rules["launch.cluster"] = (f"{' * '.join(CLUSTER)} <= {MOST_CLUSTER} and {sides}", reason)
+    return [FileRule(parse(text, file.types), reason, name=name) for name, (text, reason) in rules.items()]
+
+
+def _clustered(file: KernelFile) -> bool:
+    return any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch)
 
 
 def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | None:
     """The first rule that these sizes alone break."""
-    if device.sm < 90 and any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch):
+    if device.sm < 90 and _clustered(file):
         return f"it launches clusters, which {device.name} does not have"
     try:
         known = file.constants(problem.sizes)
@@ -110,7 +120,7 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
     constraints = [
         _defined(a.name, a.expression, known) for a in file.derived if a.name not in known and a.expression.partial
     ]
-    pruning = []
+    pruning: list[Rule] = []
     for rule in (*file.rules, *_launch_rules(file, device)):
         if not known.keys() >= set(rule.expression.names):
             (pruning if rule.pruning else constraints).append(_rule(rule, known))
@@ -139,7 +149,9 @@ def _rule(rule: FileRule, known: Mapping[str, Result]) -> Rule:
         return _reason(rule, {**known, **values})
 
     needs = _needs(rule.expression, known)
-    return Rule(rule.expression.text, needs, lambda c: rule.expression.holds(c, known), reason, rule.reason)
+    return Rule(
+        rule.name or rule.expression.text, needs, lambda c: rule.expression.holds(c, known), reason, rule.reason
+    )
 
 
 def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCounts:

@@ -130,7 +130,7 @@ class _T1:
             table.fail(f"{access!r} is not known: use one of {', '.join(_ACCESS)}", "AccessType")
         size = self._translated(table, "Size", str(table.get("Size", (int, str), "the number of elements")))
         shape = f"({size}) * {found[4]}" if found[4] else size
-        argument = {"name": name, "kind": _ACCESS[access], "dtype": dtype, "shape": [shape]}
+        argument: dict[str, Any] = {"name": name, "kind": _ACCESS[access], "dtype": dtype, "shape": [shape]}
         if access != "WriteOnly":
             fill = table.text("FillType", "Random")
             if fill not in ("Constant", "Random"):
@@ -156,16 +156,14 @@ class _Names(ast.NodeTransformer):
     def __init__(self, values: Mapping[str, list[Result]]) -> None:
         self.values = values
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         match node:
-            case ast.Subscript(
-                value=ast.Name(id="ProblemSize" | "problem_size"), slice=ast.Constant(value=0 | 1 | 2 as axis)
-            ):
+            case ast.Subscript(value=ast.Name(id="ProblemSize"), slice=ast.Constant(value=int() as axis)) if axis < 3:
                 return ast.Name(f"problem_size_{_AXES[axis]}")
         return node
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         match node:
             case ast.Call(func=ast.Name(id="max" | "min" as name), args=[ast.Name(id=of)]) if of in self.values:
-                return ast.Constant((max if name == "max" else min)(self.values[of]))  # type: ignore[type-var]
+                return ast.Constant({"max": max, "min": min}[name](self.values[of]))
         return self.generic_visit(node)

@@ -31,7 +31,7 @@ from search_spaces.kernel_files.sources import (
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.parameters import Parameter, Value
 
-RESERVED = ("time", "flops", "bytes")  # what metrics add to the names of a configuration
+RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # what metrics and the launch are called
 _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
@@ -209,9 +209,6 @@ class _Reader:
         shared = table.get("shared_bytes", (str, int), "an expression", 0)
         made.append(NamedExpression(SHARED, table.expression("shared_bytes", shared, self.types, ("int",))))
         table.done()
-        for axis in made:
-            if axis.name in self.types:
-                self.top.fail(f"the name {axis.name!r} is that of the launch: give yours another", "parameters")
         self.types |= dict.fromkeys((axis.name for axis in made), "int")
         return tuple(made)
 

@@ -81,7 +81,7 @@ def python_reference(table: Table, folder: Path) -> Reference:
     content = read_text(path, table, "python")
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
         table.fail(f"{file} has no function {name!r}", "python")
-    return Reference(text, content, lambda: _loaded(path, name))
+    return Reference(text, f"{text}\n{content}", lambda: _loaded(path, name))
 
 
 def callable_reference(function: Callable[..., Any]) -> Reference:

@@ -79,7 +79,7 @@ class Kernel:
             | {key: value for key, value in divisors.items() if value is not None},
             "argument": list(arguments),
             "tolerance": tolerance or {},
-            "reference": reference if isinstance(reference, Mapping) else {},
+            "reference": {} if reference is None or callable(reference) else reference,
             "metrics": metrics or {},
             "cost": cost or {},
         }
@@ -129,7 +129,7 @@ class Kernel:
         return tuple(self.problem(**dict(sizes)) for sizes in self.file.problems)
 
 
-def _rule(rule: str | tuple[str, str] | Mapping[str, str]) -> Mapping[str, str]:
+def _rule(rule: str | tuple[str, str] | Mapping[str, str]) -> Any:
     if isinstance(rule, str):
         return {"expr": rule}
-    return rule if isinstance(rule, Mapping) else dict(zip(("expr", "reason"), rule, strict=False))
+    return dict(zip(("expr", "reason"), rule, strict=False)) if isinstance(rule, tuple) else rule

@@ -1,5 +1,6 @@
 """Kernel Tuner's T1 files are read as kernel files, and mean what Kernel Tuner makes of them."""
 
+# ruff: noqa: E501  # tables with one case a line
 from __future__ import annotations
 
 import itertools

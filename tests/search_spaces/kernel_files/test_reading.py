@@ -1,5 +1,6 @@
 """A kernel file is read whole, and whatever is wrong with it gets one line with file and line."""
 
+# ruff: noqa: E501  # tables with one case a line
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -117,19 +117,19 @@ SIZES = {"width": 1000, "height": 8}
     [
         (
             "define",
-            "#define block_x 64\n#define tile 2\n#define order row\n#define alpha 0.5\n#define fast 1\n#define span 128\n"
-            "#define WIDTH 1000\n",
+            "#define block_x 64\n#define tile 2\n#define order row\n#define alpha 0.5\n#define fast 1\n"
+            "#define span 128\n#define WIDTH 1000\n",
         ),
         (
             "constexpr",
-            "constexpr int block_x = 64;\nconstexpr int tile = 2;\nconstexpr double alpha = 0.5;\nconstexpr int fast = 1;\n"
-            "constexpr int span = 128;\n#define WIDTH 1000\n",
+            "constexpr int block_x = 64;\nconstexpr int tile = 2;\nconstexpr double alpha = 0.5;\n"
+            "constexpr int fast = 1;\nconstexpr int span = 128;\n#define WIDTH 1000\n",
         ),
         (
             "struct",
             "struct Config {\n  static constexpr int block_x = 64;\n  static constexpr int tile = 2;\n"
-            "  static constexpr double alpha = 0.5;\n  static constexpr int fast = 1;\n  static constexpr int span = 128;\n"
-            "};\n#define WIDTH 1000\n",
+            "  static constexpr double alpha = 0.5;\n  static constexpr int fast = 1;\n"
+            "  static constexpr int span = 128;\n};\n#define WIDTH 1000\n",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """``autosched.Kernel``: the same kernel from Python as from a file, and the same errors."""
 
+# ruff: noqa: E501  # tables with one case a line
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -101,6 +101,7 @@ class KernelFile:
     arguments: tuple[Argument, ...]
     reference: Reference
     metrics: tuple[NamedExpression, ...]
+    proxy: tuple[NamedExpression, ...]  # sizes of a smaller problem that shows the same, for the emulator
     flops: Expression | None = None
     bytes: Expression | None = None
 

@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping
 
 from search_spaces.kernel_files.expressions import Result
-from search_spaces.kernel_files.kernel_file import BLOCK, GRID, SHARED, KernelFile
+from search_spaces.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelFile
 from search_spaces.kernel_files.problem import KernelProblem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.kernel import Kernel
 
 
 def lower(file: KernelFile, problem: KernelProblem, config: Config) -> Kernel:
-    """The kernel of a valid config. Raises ValueError for a scalar that its type cannot hold."""
+    """The kernel of a valid config. Raises ValueError for what a launch cannot do yet."""
+    _refuse_missing(file)
     values = file.values(problem.sizes, config)
     return Kernel(
         name=entry_of(file, values),
@@ -24,6 +25,21 @@ def lower(file: KernelFile, problem: KernelProblem, config: Config) -> Kernel:
         block=(int(values[BLOCK[0]]), int(values[BLOCK[1]]), int(values[BLOCK[2]])),
         dynamic_shared_bytes=int(values[SHARED]),
     )
+
+
+def _refuse_missing(file: KernelFile) -> None:
+    """A Kernel has no place yet for some of what a kernel file may say."""
+    needs = {
+        "scalar arguments": any(a.kind == "scalar" for a in file.arguments),
+        "arrays that are read and written": any(a.kind == "inout" for a in file.arguments),
+        "headers of its own": bool(file.headers),
+        "compile options": bool(file.options),
+        "a template as its entry": "<" in file.entry,
+        "clusters": any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch),
+    }
+    missing = [what for what, needed in needs.items() if needed]
+    if missing:
+        raise ValueError(f"{file.name} cannot be launched yet: it needs {' and '.join(missing)}")
 
 
 def entry_of(file: KernelFile, values: Mapping[str, Result]) -> str:

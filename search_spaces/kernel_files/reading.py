@@ -112,6 +112,7 @@ class _Reader:
             arguments=arguments,
             reference=self._reference(reference, parameters, {a.name for a in arguments if a.kind != "scalar"}, within),
             metrics=self._metrics(top.table("metrics"), flops, moved),
+            proxy=self._proxy(top.table("proxy"), sizes),
             flops=flops,
             bytes=moved,
         )
@@ -254,6 +255,12 @@ class _Reader:
             if IDENTIFIER.fullmatch(name):
                 types[name] = "float"
         return tuple(metrics)
+
+    def _proxy(self, table: Table, sizes: Mapping[str, int]) -> tuple[NamedExpression, ...]:
+        for name in table.values:
+            if name not in sizes:
+                table.fail(f"there is no size {name!r}, {suggestion(name, sizes)}", name)
+        return tuple(NamedExpression(n, table.expression(n, text, self.types, ("int",))) for n, text in table.items())
 
     # -- reference -----------------------------------------------------------------------------------------------
 

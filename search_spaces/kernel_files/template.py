@@ -15,6 +15,7 @@ from search_spaces.operators.operator import Operator
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS
 from search_spaces.templates.kernel import Kernel
@@ -50,6 +51,10 @@ def template(file: KernelFile) -> KernelTemplate:
     def counts(problem: KernelProblem, config: Config, device: Device) -> CostCounts:
         return _counts(file, problem, config)
 
+    def proxy(problem: KernelProblem, schedule: Schedule) -> KernelProblem:
+        values = file.values(problem.sizes, schedule.values)
+        return problem.of({**problem.sizes, **{p.name: int(p.expression.value(values)) for p in file.proxy}})
+
     return KernelTemplate(
         name=file.name,
         summary=file.summary,
@@ -59,6 +64,7 @@ def template(file: KernelFile) -> KernelTemplate:
         lower=lowered,
         supports=supports,
         counts=None if file.bytes is None and file.flops is None else counts,
+        proxy=proxy if file.proxy else None,
         content=file.content,
     )
 

@@ -48,6 +48,7 @@ class Kernel:
         tolerance: Mapping[str, Any] | None = None,
         metrics: Mapping[str, str] | None = None,
         cost: Mapping[str, str] | None = None,
+        proxy: Mapping[str, str | int] | None = None,
         defines: Mapping[str, str | int | float] | None = None,
         parameters_as: str = "",
         options: Sequence[str] = (),
@@ -82,6 +83,7 @@ class Kernel:
             "reference": {} if reference is None or callable(reference) else reference,
             "metrics": metrics or {},
             "cost": cost or {},
+            "proxy": proxy or {},
         }
         self.file = read_document(
             document,

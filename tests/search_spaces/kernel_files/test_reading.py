@@ -161,6 +161,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("[cost]", "[tolerance]\nouts = { atol = 1 }\n[cost]", "scale.toml:70: tolerance.outs: unknown key 'outs', did you mean out?"),
     ('flops = "width * height"', 'flops = "width * tile"', "scale.toml:70: cost.flops: unknown name 'tile'"),
     ("[cost]", "[cost]\nbyte = 3", "scale.toml:70: cost.byte: unknown key 'byte', did you mean bytes?"),
+    ("[cost]", "[proxy]\nwidht = 3\n[cost]", "scale.toml:70: proxy.widht: there is no size 'widht', did you mean width?"),
+    ("[cost]", "[proxy]\nwidth = \"width / 2\"\n[cost]", 'scale.toml:70: proxy.width: "width / 2" is a float'),
     ("height / time", "height / tme", 'scale.toml:74: metrics.elements/s: unknown name \'tme\', did you mean time?'),
 ]  # fmt: skip
 

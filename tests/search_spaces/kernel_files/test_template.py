@@ -15,6 +15,7 @@ from search_spaces.kernel_files.lowering import entry_of, source_of
 from search_spaces.kernel_files.problem import problem_type
 from search_spaces.kernel_files.reading import read_file
 from search_spaces.kernel_files.template import template
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
 from .conftest import TOML
@@ -205,3 +206,12 @@ def test_counts_are_what_the_file_states(kernel_file: KernelFile, write: Write) 
 def test_metrics(kernel_file: KernelFile) -> None:
     found = kernel_file.metric_values(SIZES, CONFIG, 1e-3)
     assert found == pytest.approx({"GB/s": 0.064, "GFLOP/s": 0.008, "elements/s": 8e6, "relative": 8e-6})
+
+
+def test_a_smaller_problem_for_the_emulator(kernel_file: KernelFile, write: Write) -> None:
+    assert template(kernel_file).proxy is None
+    file = read_file(write(TOML, ("[cost]", '[proxy]\nwidth = "min(width, span + width % span)"\nheight = 1\n[cost]')))
+    made, one = template(file), problem_type(file).of({"width": 1000})
+    schedule = Schedule("scale", tuple(CONFIG.items()))
+    assert made.proxy is not None
+    assert made.proxy(one, schedule) == problem_type(file).of({"width": 128 + 1000 % 128, "height": 1})

@@ -54,12 +54,13 @@ def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", cho
 class Operand:
     """One array argument of a kernel, dense, ``shape`` in memory order (C order).
 
+    An ``inout`` array is both: it holds its input before a launch that is checked, and is compared after it.
     ``workspace`` arrays belong to the kernel; with ``zeroed`` they must be zero before the first launch, and every
     launch leaves them zero again.
     """
 
     name: str
-    role: Literal["input", "output", "workspace"]
+    role: Literal["input", "output", "inout", "workspace"]
     dtype: DType
     shape: tuple[int, ...]
     zeroed: bool = False

@@ -30,13 +30,13 @@ class KernelTemplate:
     the kernel of a config whose schedule is valid. Without ``counts`` a schedule cannot be ranked before it is
     measured. ``proxy`` gives the smallest problem with the same remainders, for the emulator; without one, problems are
     emulated as they are. Samples are drawn in equal parts for every value of the parameter ``strata``. ``content`` is
-    what the version follows from besides the code of these functions and the device source.
+    what the version follows from besides the code of these functions and the device source, if there is one.
     """
 
     name: str
     summary: str
     operators: tuple[str, ...]
-    source: DeviceSource
+    source: DeviceSource | None
     space: Callable[[Any, Device], Space]
     lower: Callable[[Any, Config, Device], Kernel]
     supports: Callable[[Any, Device], str | None] = lambda problem, device: None
@@ -74,7 +74,8 @@ class KernelTemplate:
         functions = (self.space, self.lower, self.supports, self.counts, self.proxy)
         for name, text in sorted({m for f in functions if f is not None for m in _modules(f.__module__)}):
             digest.update(f"{name}\0{len(text)}\0{text}".encode())
-        digest.update(self.source.digest.encode())
+        if self.source is not None:
+            digest.update(self.source.digest.encode())
         return digest.hexdigest()
 
 

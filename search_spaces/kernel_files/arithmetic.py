@@ -1,0 +1,231 @@
+"""Total arithmetic on arrays for the expression language: every operation gives values and where they are defined.
+
+Arrays may have any shapes that broadcast. Where a result is undefined, its value is any; integers stay below BOUND.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import BoolArray
+
+Type = Literal["int", "float", "bool", "text"]
+Array = npt.NDArray[Any]
+Pair = tuple[Array, BoolArray]  # values, and where they are defined
+Evaluate = Callable[[Callable[[str], Array]], Pair]  # is given the arrays of names
+Operation = Callable[..., tuple[Array, Array]]  # of arrays of one type; says where it has a result
+
+BOUND = 2**62  # integers stay below: two of them can be added in 64 bits
+STORAGE: dict[Type, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_, "text": object}
+_ALWAYS = np.asarray(True)
+
+
+def truth(a: Array) -> BoolArray:
+    """Which values count as true: numbers other than 0, texts other than ""."""
+    return np.asarray(a, dtype=np.bool_)
+
+
+def constant(value: object, kind: Type) -> Evaluate:
+    array = np.asarray(value, dtype=STORAGE[kind])
+    return lambda look: (array, _ALWAYS)
+
+
+def named(name: str, kind: Type) -> Evaluate:
+    """The values of a name; those of a float may be texts that spell it."""
+    if kind == "float":
+        return lambda look: (look(name).astype(np.float64), _ALWAYS)
+    return lambda look: (look(name), _ALWAYS)
+
+
+def unary(function: Callable[[Array], Array], operand: Evaluate) -> Evaluate:
+    """A function that has a result for every value."""
+
+    def evaluate(look: Callable[[str], Array]) -> Pair:
+        values, defined = operand(look)
+        return function(values), defined
+
+    return evaluate
+
+
+def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Evaluate]) -> Evaluate:
+    """``operation`` of operands that are first made ``wide``; more than two are combined from left to right."""
+
+    def evaluate(look: Callable[[str], Array]) -> Pair:
+        pairs = [operand(look) for operand in operands]
+        if len(pairs) == 1:
+            return settled(pairs[0])
+        result = pairs[0]
+        for other in pairs[1:]:
+            result = settled(result, other)
+        return result
+
+    def settled(*pairs: Pair) -> Pair:
+        """The result without what is undefined, too large or not finite."""
+        with np.errstate(all="ignore"):
+            values, ok = operation(*(_as(wide, values) for values, _ in pairs))
+            for _, defined in pairs:
+                ok = ok & defined
+            if kind == "float":
+                ok = ok & np.isfinite(values)
+            elif kind == "int":
+                ok = ok & (values < BOUND) & (values > -BOUND)
+        return np.where(ok, values, 0).astype(STORAGE[kind]), ok
+
+    return evaluate
+
+
+def _as(kind: Type, values: Array) -> Array:
+    return values.astype(STORAGE[kind], copy=False)
+
+
+def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate) -> Evaluate:
+    def evaluate(look: Callable[[str], Array]) -> Pair:
+        (left, defined), (right, also) = a(look), b(look)
+        return np.asarray(compare(left, right), dtype=np.bool_), defined & also
+
+    return evaluate
+
+
+def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
+    """Python's ``or`` (``stop`` true) and ``and``: the first operand whose truth is ``stop``, else the last."""
+
+    def evaluate(look: Callable[[str], Array]) -> Pair:
+        values, defined = parts[-1](look)
+        for part in reversed(parts[:-1]):
+            first, there = part(look)
+            ends = truth(first) == stop
+            values = np.where(ends, first, values)
+            defined = there & (ends | defined)
+        return _as(kind, values), defined
+
+    return evaluate
+
+
+def choice(test: Evaluate, then: Evaluate, otherwise: Evaluate, kind: Type) -> Evaluate:
+    def evaluate(look: Callable[[str], Array]) -> Pair:
+        (asked, defined), (a, a_defined), (b, b_defined) = test(look), then(look), otherwise(look)
+        chosen = truth(asked)
+        return _as(kind, np.where(chosen, a, b)), defined & np.where(chosen, a_defined, b_defined)
+
+    return evaluate
+
+
+def _multiply(a: Array, b: Array) -> tuple[Array, Array]:
+    if a.dtype == np.float64:
+        return a * b, _ALWAYS
+    fits = np.abs(a.astype(np.float64) * b.astype(np.float64)) < 1.5 * BOUND  # else 64 bits wrap round
+    return np.where(fits, a, 0) * b, fits
+
+
+def _power(a: Array, b: Array) -> tuple[Array, Array]:
+    if a.dtype == np.float64:
+        return _each(_float_power, a, b)
+    natural = b >= 0  # 2 ** -1 is no integer
+    fits = natural & (np.power(np.abs(a).astype(np.float64), np.where(natural, b, 0)) < 1.5 * BOUND)
+    return np.power(np.where(fits, a, 0), np.where(fits, b, 0)), fits
+
+
+def _float_power(a: float, b: float) -> float:
+    result = a**b
+    return result if isinstance(result, float) else math.nan  # a complex number
+
+
+def _each(function: Callable[..., float], *arrays: Array) -> tuple[Array, Array]:
+    """``function`` of Python floats, once for each distinct combination: numpy's own differ in the last digit."""
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    known: dict[tuple[Any, ...], float] = {}
+    results = []
+    for row in zip(*(np.broadcast_to(a, shape).ravel().tolist() for a in arrays), strict=True):
+        if row not in known:
+            try:
+                known[row] = function(*row)
+            except (ArithmeticError, ValueError):
+                known[row] = math.nan
+        results.append(known[row])
+    found = np.array(results, dtype=np.float64).reshape(shape)
+    return found, np.isfinite(found)
+
+
+def _divided(divide: Callable[[Array, Array], Array]) -> Operation:
+    return lambda a, b: (divide(a, np.where(b == 0, 1, b)), b != 0)
+
+
+def _round_up(a: Array, b: Array) -> tuple[Array, Array]:
+    quotient, valid = _CEIL_DIV(a, b)
+    product, fits = _multiply(quotient, b)
+    return product, valid & fits
+
+
+def _everywhere(function: Callable[..., Array]) -> Operation:
+    return lambda *arrays: (function(*arrays), _ALWAYS)
+
+
+def _rounded(function: Callable[[Array], Array]) -> Operation:
+    def apply(a: Array) -> tuple[Array, Array]:
+        if a.dtype != np.float64:
+            return a, _ALWAYS
+        fits = np.abs(a) < BOUND
+        return function(np.where(fits, a, 0.0)).astype(np.int64), fits
+
+    return apply
+
+
+def _square_root(a: Array) -> tuple[Array, Array]:
+    return np.sqrt(np.maximum(a, 0).astype(np.float64)), a >= 0
+
+
+_CEIL_DIV = _divided(lambda a, b: -(-a // b))
+
+BINARY: dict[type[ast.operator], Operation] = {
+    ast.Add: _everywhere(np.add),
+    ast.Sub: _everywhere(np.subtract),
+    ast.Mult: _multiply,
+    ast.Div: _divided(np.divide),
+    ast.FloorDiv: _divided(np.floor_divide),
+    ast.Mod: _divided(np.mod),
+    ast.Pow: _power,
+}
+COMPARISONS: dict[type[ast.cmpop], Callable[[Array, Array], Array]] = {
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+}
+
+
+@dataclass(frozen=True)
+class Function:
+    """``arguments`` are the fewest and the most. ``type`` None: that of the arguments. ``partial``: not for all."""
+
+    arguments: tuple[int, int]
+    operation: Operation
+    type: Type | None = None
+    partial: bool = False
+    integers: bool = False
+
+
+FUNCTIONS: dict[str, Function] = {
+    "min": Function((2, 64), _everywhere(np.minimum)),
+    "max": Function((2, 64), _everywhere(np.maximum)),
+    "abs": Function((1, 1), _everywhere(np.abs)),
+    "ceil_div": Function((2, 2), _CEIL_DIV, partial=True),
+    "round_up": Function((2, 2), _round_up, partial=True),
+    "gcd": Function((2, 2), _everywhere(np.gcd), integers=True),
+    "is_power_of_two": Function((1, 1), _everywhere(lambda a: (a > 0) & ((a & (a - 1)) == 0)), "bool", integers=True),
+    "int": Function((1, 1), _rounded(np.trunc), "int"),
+    "floor": Function((1, 1), _rounded(np.floor), "int"),
+    "ceil": Function((1, 1), _rounded(np.ceil), "int"),
+    "round": Function((1, 1), _rounded(np.rint), "int"),
+    "float": Function((1, 1), _everywhere(lambda a: a.astype(np.float64)), "float"),
+    "sqrt": Function((1, 1), _square_root, "float", partial=True),
+    "log2": Function((1, 1), lambda a: _each(math.log2, a), "float", partial=True),
+}

@@ -1,0 +1,87 @@
+"""From a configuration of a user's kernel to its source: the user's text, with the parameters put in front of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from search_spaces.kernel_files.expressions import Result
+from search_spaces.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelFile
+from search_spaces.kernel_files.problem import KernelProblem
+from search_spaces.spaces.config import Config
+from search_spaces.templates.kernel import Kernel
+
+
+def lower(file: KernelFile, problem: KernelProblem, config: Config) -> Kernel:
+    """The kernel of a valid config. Raises ValueError for what a launch cannot do yet."""
+    _refuse_missing(file)
+    values = file.values(problem.sizes, config)
+    return Kernel(
+        name=entry_of(file, values),
+        source=source_of(file, values),
+        include_dirs=(),
+        arguments=tuple(problem.operand(a) for a in file.arrays),
+        grid=(int(values[GRID[0]]), int(values[GRID[1]]), int(values[GRID[2]])),
+        block=(int(values[BLOCK[0]]), int(values[BLOCK[1]]), int(values[BLOCK[2]])),
+        dynamic_shared_bytes=int(values[SHARED]),
+    )
+
+
+def _refuse_missing(file: KernelFile) -> None:
+    """A Kernel has no place yet for some of what a kernel file may say."""
+    needs = {
+        "scalar arguments": any(a.kind == "scalar" for a in file.arguments),
+        "arrays that are read and written": any(a.kind == "inout" for a in file.arguments),
+        "headers of its own": bool(file.headers),
+        "compile options": bool(file.options),
+        "a template as its entry": "<" in file.entry,
+        "clusters": any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch),
+    }
+    missing = [what for what, needed in needs.items() if needed]
+    if missing:
+        raise ValueError(f"{file.name} cannot be launched yet: it needs {' and '.join(missing)}")
+
+
+def entry_of(file: KernelFile, values: Mapping[str, Result]) -> str:
+    """The entry function; in an instantiation, names of the configuration are replaced by their values."""
+    name, bracket, arguments = file.entry.partition("<")
+    filled = re.sub(r"[A-Za-z_]\w*", lambda m: _token(values[m[0]]) if m[0] in values else m[0], arguments)
+    return name + bracket + filled
+
+
+def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
+    """The user's source behind one line for each parameter, attribute and define; its own lines keep their numbers."""
+    names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
+    passed = {name: values[name] for name in names} if file.passing != "template" else {}
+    source, lines = file.source, []
+    if file.passing == "struct":
+        members = "".join(f"  static {_constant(name, value)}\n" for name, value in passed.items())
+        lines.append(f"struct Config {{\n{members}}};")
+    elif file.passing == "constexpr":
+        lines += [_constant(name, value) for name, value in passed.items()]
+    else:
+        for name, value in passed.items():
+            # Macros are not replaced in "#pragma unroll", and 0 is no factor: as in Kernel Tuner, no pragma then.
+            if name.startswith("loop_unroll_factor") and value == 0:
+                source = re.sub(rf"^[ \t]*#pragma[ \t]+unroll[ \t]+{name}\b.*$", "", source, flags=re.MULTILINE)
+            elif name.startswith("loop_unroll_factor"):
+                lines.append(_constant(name, value))
+            else:
+                lines.append(f"#define {name} {_token(value)}")
+    lines += [f"#define {d.name} {_token(d.expression.value(values))}" for d in file.defines]
+    return "".join(f"{line}\n" for line in (*lines, f'#line 1 "{file.source_name}"')) + source
+
+
+def _token(value: Result) -> str:
+    """A value as it stands in C++: texts as they are, negative numbers in brackets."""
+    if isinstance(value, str):
+        return value
+    text = repr(int(value)) if isinstance(value, int) else repr(value)
+    text += "ll" if isinstance(value, int) and not -(2**31) < value < 2**31 else ""
+    return f"({text})" if text.startswith("-") else text
+
+
+def _constant(name: str, value: Result) -> str:
+    wide = isinstance(value, int) and not -(2**31) < value < 2**31
+    kind = "double" if isinstance(value, float) else "long long" if wide else "int"
+    return f"constexpr {kind} {name} = {_token(value)};"

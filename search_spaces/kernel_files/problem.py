@@ -1,0 +1,204 @@
+"""What a user's kernel computes, as a Problem: one type for each kernel file, whose fields are the file's sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import DType
+from search_spaces.kernel_files.kernel_file import Argument, Fill, KernelFile
+from search_spaces.operators.problem import DRAWN, Array, Operand, Problem, option, standard_normal
+from search_spaces.spaces.schedule import Schedule
+
+Run = Callable[[KernelFile, "KernelProblem", Schedule, Mapping[str, Array]], Mapping[str, Array]]
+
+
+class NoReference(ValueError):
+    """The reference is a kernel, which needs a machine to run on: the caller's ``run``. The message is one line."""
+
+
+class KernelProblem(Problem):
+    """The base of the problem types that ``problem_type`` makes: their operator is the kernel file's name, and their
+    JSON holds the sizes and ``computes``, which stands for everything else."""
+
+    file: ClassVar[KernelFile]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name, _ in self.file.sizes}
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for sizes that are no whole numbers from 1 up, or make an array without elements."""
+        self._take_sizes(*(name for name, _ in self.file.sizes))
+        for operand in self.operands():
+            if min(operand.shape) < 1:
+                raise ValueError(f"{operand.name} would have the shape {operand.shape}: use larger sizes")
+
+    def operands(self) -> tuple[Operand, ...]:
+        """Every array but workspaces, in the order of the entry function; one that is read and written is an input and
+        an output of one name."""
+        return tuple(self.operand(a) for a in self.file.arrays if a.kind != "workspace")
+
+    def operand(self, argument: Argument) -> Operand:
+        """An array argument at these sizes."""
+        shape = tuple(int(e.value(self.sizes)) for e in argument.shape)
+        return Operand(argument.name, argument.kind, argument.dtype, shape, argument.zeroed)  # type: ignore[arg-type]
+
+    @property
+    def flops(self) -> float:
+        return 0.0 if self.file.flops is None else float(self.file.flops.value(self.sizes))
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """The inputs, filled as the file says. Raises ValueError for a file of numbers that does not fit."""
+        rng = np.random.default_rng(seed)
+        return {
+            a.name: _filled(rng, a.fill, a.dtype, self.operand(a)) for a in self.file.arguments if a.fill is not None
+        }
+
+    def reference(self, inputs: Mapping[str, Array], run: Run | None = None) -> dict[str, FloatArray]:
+        """The outputs that the file's reference gives, in float64; ``run`` runs it where it is a kernel.
+
+        Raises NoReference where it is a kernel and there is no ``run``, and ValueError, in one line, for a function
+        that fails or gives something else than the outputs.
+        """
+        reference = self.file.reference
+        outputs = [o for o in self.operands() if o.role in ("output", "inout")]
+        if reference.function is None:
+            other = reference.kernel or self.file
+            if run is None:
+                raise NoReference(
+                    f"the outputs of {self.file.name} are compared with those of the kernel {other.name} at "
+                    f"{dict(reference.config) or 'its defaults'}, which needs a GPU or the emulator to run on"
+                )
+            config = dict(reference.config)
+            schedule = Schedule(other.name, tuple((p.name, config.get(p.name, p.default)) for p in other.parameters))
+            found = run(other, problem_type(other).of(self.sizes), schedule, inputs)
+            return {o.name: o.dtype.load(found[o.name]) for o in outputs}
+        given: dict[str, Any] = {**self.sizes}
+        for o in self.operands():
+            if o.role in ("input", "inout"):
+                given[o.name] = _values(o.dtype, inputs[o.name])
+        try:
+            function = reference.function()
+            takes = inspect.signature(function).parameters
+            anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+            unknown = [n for n, p in takes.items() if n not in given and p.default is p.empty and not anything]
+            if not unknown:
+                result = function(**{n: v for n, v in given.items() if anything or n in takes})
+        except Exception as error:  # the user's code may raise anything
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"the reference {reference.name} fails: {said}") from error
+        if unknown:
+            raise ValueError(f"the reference {reference.name} asks for {unknown[0]}: it can have {', '.join(given)}")
+        found = result if isinstance(result, Mapping) else {outputs[0].name: result}
+        if set(found) != {o.name for o in outputs}:
+            names = ", ".join(o.name for o in outputs)
+            raise ValueError(f"the reference {reference.name} must give {names}, not {', '.join(map(str, found))}")
+        return {o.name: _checked(reference.name, o, found[o.name]) for o in outputs}
+
+    def tolerance(self, inputs: Mapping[str, Array], run: Run | None = None) -> dict[str, FloatArray]:
+        """``atol + rtol * |reference|`` for each element of each output; raises as ``reference`` does.
+
+        Where the file says nothing, rtol is four units in the last place of the output's type and 256 of f32 (f64 for
+        f64), which is what a sum of some thousand terms gathers, and atol the same of the output's root mean square;
+        integers must be equal.
+        """
+        found = {}
+        for a in (a for a in self.file.arrays if a.kind in ("output", "inout")):
+            wanted = np.abs(self.reference(inputs, run)[a.name]) if a.atol is None or a.rtol != 0.0 else None
+            share = _roundoff(a.dtype)
+            values = np.zeros(self.operand(a).shape) if wanted is None else wanted
+            finite = values[np.isfinite(values)]
+            level = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+            atol = share * level if a.atol is None and a.rtol is None else a.atol or 0.0
+            rtol = share if a.atol is None and a.rtol is None else a.rtol or 0.0
+            found[a.name] = atol + rtol * values
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "computes": self.file.computes}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raises ValueError as Problem does, and for one recorded when the kernel file computed something else."""
+        if data.get("computes") != cls.file.computes:
+            raise ValueError(f"this was recorded when {cls.file.name} computed something else (arguments or reference)")
+        return super().from_json({k: v for k, v in data.items() if k != "computes"})
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int]) -> Self:
+        """The problem of these sizes, and the file's own for those not given. Raises ValueError for an unknown one."""
+        known = dict(cls.file.sizes)
+        for name in sizes:
+            if name not in known:
+                raise ValueError(f"{cls.file.name} has no size {name!r}: use {', '.join(known)}")
+        return cls(**{**known, **sizes})
+
+
+@lru_cache(maxsize=64)
+def problem_type(file: KernelFile) -> type[KernelProblem]:
+    """The problem type of a kernel file: a frozen dataclass with a field for each size."""
+    fields = [(name, "int", option(f"the size {name}", value)) for name, value in file.sizes]
+    namespace = {"operator": file.name, "summary": file.summary, "file": file, "__module__": __name__}
+    return dataclasses.make_dataclass(
+        f"KernelProblem[{file.name}]", fields, bases=(KernelProblem,), namespace=namespace, frozen=True
+    )
+
+
+def _roundoff(dtype: DType) -> float:
+    if np.dtype(dtype.storage).kind not in "f" and dtype.name != "bf16":
+        return 0.0
+    return 4 * dtype.unit_roundoff + 256 * 2.0 ** (-53 if dtype.name == "f64" else -24)
+
+
+def _values(dtype: DType, stored: Array) -> Array:
+    """What a reference calculates with: float64 for floats, whole numbers as they are."""
+    floating = np.dtype(dtype.storage).kind == "f" or dtype.name == "bf16"
+    return dtype.load(stored) if floating else stored
+
+
+def _checked(name: str, output: Operand, given: Any) -> FloatArray:
+    try:
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"the reference {name} gives no numbers for {output.name}") from None
+    if array.shape != output.shape:
+        raise ValueError(f"the reference {name} gives {output.name} as {array.shape}, which must be {output.shape}")
+    return array
+
+
+def _filled(rng: np.random.Generator, fill: Fill, dtype: DType, operand: Operand) -> Array:
+    """A new input. Numbers are drawn for a prime number of elements at most, as ``standard_normal`` explains."""
+    if fill.kind == "file":
+        return _loaded(fill, dtype, operand)
+    if fill.kind == "constant":
+        return dtype.store(np.full(operand.shape, fill.numbers[0]))
+    low, high = fill.numbers
+    if fill.kind == "normal" and low == 0:
+        return standard_normal(rng, operand.shape, dtype, high)
+    count = min(operand.size, DRAWN)
+    match fill.kind:
+        case "integers":
+            drawn: Array = rng.integers(int(low), int(high), count, endpoint=True)
+        case "uniform":
+            drawn = rng.uniform(low, high, count)
+        case _:
+            drawn = rng.normal(low, high, count)
+    return np.resize(dtype.store(drawn), operand.shape)
+
+
+def _loaded(fill: Fill, dtype: DType, operand: Operand) -> Array:
+    try:
+        array = np.load(fill.path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{fill.path} is no .npy file of numbers: {' '.join(str(error).split())}") from error
+    if array.shape != operand.shape:
+        raise ValueError(f"{fill.path} has the shape {array.shape}, but {operand.name} is {operand.shape}")
+    return np.ascontiguousarray(dtype.store(_values(dtype, array) if array.dtype == dtype.storage else array))

@@ -1,0 +1,104 @@
+"""The files behind a kernel file: the CUDA C++ with what it includes, and the function that gives the right numbers."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from search_spaces.kernel_files.document import Table, read_text
+from search_spaces.kernel_files.kernel_file import Reference
+
+PASSINGS = ("define", "constexpr", "struct", "template")
+_ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
+_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
+
+# Options that change the code that a kernel compiles to, and nothing else (NVRTC's user guide, "Supported Compile
+# Options"). None names a file or a folder: headers are found next to the source and in `include`, by content.
+_OPTIONS = re.compile(
+    r"--?(use_fast_math|extra-device-vectorization|restrict|lineinfo|generate-line-info|default-device"
+    r"|(ftz|prec-div|prec-sqrt|fmad)=(true|false)|maxrregcount=\d+|std=c\+\+20)"
+    r"|-D[A-Za-z_]\w*(=[\w.+-]*)?|-dopt=(on|off)"
+)
+_IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # NVRTC optimises anyway; C++17 is what all compile as
+
+
+def read_entry(kernel: Table, source: str, texts: list[str]) -> tuple[str, str]:
+    """How parameters reach the source, and the entry function. ``texts`` are the parameters whose values are texts."""
+    entry = kernel.text("entry")
+    found = _ENTRY.fullmatch(entry)
+    if found is None:
+        kernel.fail(f'{entry!r} is no function: write its name, or an instance such as "conv<block_x, float>"', "entry")
+    if not re.search(rf"\b{found[2]}\b", source):
+        kernel.fail(f"the source has no function {found[2]!r}", "entry")
+    passing = kernel.choice("parameters_as", PASSINGS, "template" if found[3] else "define")
+    if passing == "template" and not found[3]:
+        kernel.fail('a template needs its arguments: entry = "conv<block_x, float>"', "entry")
+    if texts and passing in ("constexpr", "struct"):
+        kernel.fail(f'{texts[0]} is a text, which only "define" and "template" can pass on', "parameters_as")
+    return passing, found[1] + re.sub(r"\s+", " ", found[3] or "")
+
+
+def read_options(kernel: Table) -> tuple[str, ...]:
+    """The compile options, without those that make no difference."""
+    options = []
+    for option in kernel.listed("options"):
+        if not isinstance(option, str) or not (_OPTIONS.fullmatch(option) or _IMPLIED.fullmatch(option)):
+            hint = "list folders in include" if str(option).startswith(("-I", "--include")) else "see the list in docs/"
+            kernel.fail(f"the option {option!r} is not passed on: {hint}", "options")
+        if not _IMPLIED.fullmatch(option):
+            options.append(option)
+    return tuple(options)
+
+
+def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tuple[tuple[str, str], ...]:
+    """(name, text) of everything that the source includes, and that lies beside it or in a folder of ``include``."""
+    folders = [beside]
+    for given in kernel.listed("include"):
+        if not isinstance(given, str) or not (folder / given).is_dir():
+            kernel.fail(f"there is no folder {given!r} next to the kernel file", "include")
+        folders.append(folder / given)
+    headers: dict[str, str] = {}
+    waiting = [source]
+    while waiting:
+        for name in _INCLUDE.findall(waiting.pop()):
+            path = next((f / name for f in folders if (f / name).is_file()), None)
+            if path is not None and name not in headers:
+                headers[name] = read_text(path, kernel, "include")
+                waiting.append(headers[name])
+    return tuple(sorted(headers.items()))
+
+
+def python_reference(table: Table, folder: Path) -> Reference:
+    """The function that ``python = "file.py:function"`` names; its file is run when it is first needed."""
+    text = table.text("python")
+    file, _, name = text.rpartition(":")
+    if not file or not name.isidentifier():
+        table.fail(f'{text!r} names no function: write "file.py:function"', "python")
+    path = folder / file
+    content = read_text(path, table, "python")
+    if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
+        table.fail(f"{file} has no function {name!r}", "python")
+    return Reference(text, f"{text}\n{content}", lambda: _loaded(path, name))
+
+
+def callable_reference(function: Callable[..., Any]) -> Reference:
+    """A function given from Python: it is the same as another one with the same name and the same code."""
+    code = getattr(function, "__code__", None)
+    content = (
+        repr((code.co_code, [c for c in code.co_consts if not hasattr(c, "co_code")], code.co_names)) if code else ""
+    )
+    return Reference(getattr(function, "__qualname__", "reference"), content, lambda: function)
+
+
+def _loaded(path: Path, name: str) -> Callable[..., Any]:
+    """The function of a user's Python file, which is run for it. Raises whatever that raises."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path.name} is no Python file: give it a name that ends with .py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[..., Any] = getattr(module, name)
+    return found

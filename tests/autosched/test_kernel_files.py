@@ -1,0 +1,70 @@
+"""A user's kernel goes the way of every other: compiled, emulated, searched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from measurements.compile import Compiled, CompileFailure, CompilePool
+from measurements.emulator import emulate
+from measurements.verification import check
+from search_spaces.hardware.devices import device
+from search_spaces.kernel_files.user_kernel import Kernel
+from search_spaces.spaces.schedule import Schedule
+
+H200 = device("h200")
+SOURCE = """
+extern "C" __global__ void add(float* c, const float* a, const float* b) {
+  int i = blockIdx.x * TILE * THREADS + threadIdx.x;
+  for (int t = 0; t < TILE; ++t, i += THREADS)
+    if (i < N) c[i] = a[i] + b[i];
+}
+"""
+
+
+def add(passing: str, source: str = SOURCE, **changes: Any) -> Kernel:
+    member = "Config::" if passing == "struct" else ""
+    for macro, name in (("TILE", "tile"), ("THREADS", "threads")):
+        source = source.replace(macro, member + name)
+    given: dict[str, Any] = {
+        "parameters": {"threads": [32, 64, 128], "tile": [1, 2, 4]},
+        "sizes": {"n": 1000},
+        "block": "threads",
+        "grid": "ceil_div(n, threads * tile)",
+        "defines": {"N": "n"},
+        "arguments": [
+            {"name": name, "kind": "output" if name == "c" else "input", "dtype": "f32", "shape": "n"} for name in "cab"
+        ],
+        "reference": lambda a, b: a + b,
+        "parameters_as": passing,
+    }
+    return Kernel(source, "add", **{**given, **changes})
+
+
+@pytest.mark.parametrize("passing", ["define", "constexpr", "struct"])
+def test_every_way_of_passing_parameters_compiles_and_computes(passing: str) -> None:
+    kernel = add(passing)
+    problem = kernel.problem()
+    inputs = problem.random_inputs(0)
+    with CompilePool(workers=1) as pool:
+        for schedule in kernel.template.space(problem, H200).sample(2, 0):
+            made = kernel.template.kernel(problem, schedule, H200)
+            assert isinstance(pool.compile(made, H200.arch), Compiled)
+            assert check(problem, inputs, emulate(made, inputs).outputs).ok
+
+
+def test_a_compile_error_names_the_users_file_and_line() -> None:
+    kernel = add("define", SOURCE.replace("a[i] + b[i]", "a[i] + d[i]"))
+    schedule = Schedule("add", (("threads", 32), ("tile", 1)))
+    with CompilePool(workers=1) as pool:
+        result = pool.compile(kernel.template.kernel(kernel.problem(), schedule, H200), H200.arch)
+    assert isinstance(result, CompileFailure)
+    assert result.reason == 'add.cu:5: identifier "d" is undefined'
+
+
+def test_what_a_launch_cannot_take_is_said_in_one_line() -> None:
+    kernel = add("define", options=["--use_fast_math"])
+    schedule = Schedule("add", (("threads", 32), ("tile", 1)))
+    with pytest.raises(ValueError, match="add cannot be launched yet: it needs compile options"):
+        kernel.template.kernel(kernel.problem(), schedule, H200)

@@ -51,9 +51,12 @@ class Refusal:
 class Requirement(Protocol):
     """What a way of loading asks of a layout."""
 
-    def check(self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
+    def check(
+        self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
+    ) -> Access | Refusal:
         """``layout`` has the shape of the whole operand tile in shared memory, whose first byte is aligned to at least
-        128 bytes; ``loader`` names the instruction in the reason."""
+        128 bytes; ``fragment`` is the shape that one instruction loads and divides the tile; ``loader`` names the
+        instruction in the reason."""
         ...
 
 
@@ -66,41 +69,54 @@ class AnyLayout:
 
     elements: int
 
-    def check(self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
+    def check(
+        self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
+    ) -> Access | Refusal:
         axis: Axis = "rows" if operand == "a" else "cols"
         return Access("vector", axis, min(self.elements, layout.contiguity(axis), 16 // element_bytes))
 
 
 @dataclass(frozen=True)
 class LeadingDimension:
-    """wmma.load (PTX ISA, "wmma.load"; CUDA C++ Programming Prior, "Warp matrix functions"): one stride for the whole
-    fragment, a multiple of ``stride_bytes``, and fragment origins aligned to ``origin_bytes`` (256 bits)."""
+    """wmma.load (PTX ISA, "wmma.load"; CUDA C++ Programming Guide, "Warp matrix functions"): inside a fragment, lines
+    of neighbours at one stride, a multiple of ``stride_bytes``, the same for all fragments, as it is a constant of the
+    kernel; fragment origins aligned to ``origin_bytes`` (256 bits). Between fragments anything may lie."""
 
-    fragment_a: tuple[int, int]
-    fragment_b: tuple[int, int]
     stride_bytes: int = 16
     origin_bytes: int = 32
 
-    def check(self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
-        leading = layout.leading_dimension
-        if leading is None:
+    def check(
+        self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
+    ) -> Access | Refusal:
+        first = layout(*np.ogrid[: fragment[0], : fragment[1]])
+        lines = first.T if layout.transposed else first  # (line of the fragment, position in it)
+        leading = int(lines[1, 0] - lines[0, 0]) if len(lines) > 1 else layout.line
+        affine = lines[0, 0] + leading * np.arange(len(lines))[:, None] + np.arange(lines.shape[1])
+        even = leading > 0 and np.array_equal(lines, affine)
+        if even:  # as most are not, one fragment is looked at before all
+            rows, cols = fragment
+            tiles = layout.offsets().reshape(layout.shape[0] // rows, rows, layout.shape[1] // cols, cols)
+            origins = tiles[:, 0, :, 0]
+            even = np.array_equal(
+                tiles - origins[:, None, :, None], np.broadcast_to((first - first[0, 0])[:, None], tiles.shape)
+            )
+        if not even:
             return Refusal(
-                f"{loader} needs a constant leading dimension, which {_what(operand, layout)} does not have: "
-                f"{_why_not_affine(layout)}"
+                f"{loader} needs one leading dimension for all fragments of {fragment[0]}x{fragment[1]}, which "
+                f"{_what(operand, layout)} does not have: {_why_uneven(layout, fragment)}"
             )
         if leading * element_bytes % self.stride_bytes:
             return Refusal(
                 f"{loader} needs a leading dimension that is a multiple of {self.stride_bytes} bytes, but lines of "
                 f"{_what(operand, layout)} are {leading * element_bytes} bytes apart"
             )
-        rows, cols = self.fragment_a if operand == "a" else self.fragment_b
-        origins = layout.offsets()[::rows, ::cols] * element_bytes
-        if (origins % self.origin_bytes).any():
-            row, col = (int(i) for i in np.argwhere(origins % self.origin_bytes)[0])
+        torn = np.argwhere(origins * element_bytes % self.origin_bytes)
+        if torn.size:
+            row, col = (int(i) for i in torn[0])
             return Refusal(
                 f"{loader} needs fragments that start at multiples of {self.origin_bytes} bytes, but in "
                 f"{_what(operand, layout)} the fragment at ({row * rows}, {col * cols}) starts at byte "
-                f"{int(origins[row, col])}"
+                f"{int(origins[row, col]) * element_bytes}"
             )
         axis = layout.line_axis
         return Access("row" if axis == "cols" else "col", axis, 16 // element_bytes, leading)
@@ -113,7 +129,9 @@ class AlignedRows:
 
     row_bytes: int = 16
 
-    def check(self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
+    def check(
+        self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
+    ) -> Access | Refusal:
         along_k: Axis = "cols" if operand == "a" else "rows"
         along_other: Axis = "rows" if operand == "a" else "cols"
         elements = self.row_bytes // element_bytes
@@ -143,15 +161,22 @@ def _lines(layout: SharedLayout) -> npt.NDArray[np.int32]:
     return layout.offsets().T if layout.transposed else layout.offsets()
 
 
-def _why_not_affine(layout: SharedLayout) -> str:
+def _why_uneven(layout: SharedLayout, fragment: tuple[int, int]) -> str:
+    lines, positions = fragment[::-1] if layout.transposed else fragment
     offsets = _lines(layout)
-    torn = np.argwhere(np.diff(offsets, axis=1) != 1)
+    apart = np.diff(offsets, axis=1) != 1
+    apart[:, positions - 1 :: positions] = False  # from one fragment to the next
+    torn = np.argwhere(apart)
     if torn.size:
         line, position = (int(i) for i in torn[0])
         return f"elements {position} and {position + 1} of line {line} are not neighbours"
-    gaps = np.diff(offsets[:, 0])
-    i = int(np.flatnonzero(gaps[1:] != gaps[:-1])[0]) + 1
-    return f"line {i} starts {gaps[i - 1]} elements after line {i - 1}, line {i + 1} {gaps[i]} after line {i}"
+    gaps = np.diff(offsets[:, ::positions], axis=0)
+    uneven = gaps != gaps[0, 0]
+    uneven[lines - 1 :: lines] = False
+    i, j = (int(i) for i in np.argwhere(uneven)[0])
+    return f"line 1 starts {gaps[0, 0]} elements after line 0, line {i + 1} {gaps[i, j]} after line {i}" + (
+        f" at element {j * positions}" if j else ""
+    )
 
 
 def _why_not_aligned(layout: SharedLayout, elements: int, element_bytes: int) -> str:
@@ -194,6 +219,10 @@ class Fragment:
             if self.register_order:
                 raise ValueError("fragment: register_order orders the values of a layout, and this one has none")
             return
+        if self.layout.rounds(self.lanes // WARP) > 1:
+            raise ValueError(
+                f"fragment: the layout uses {self.layout.subgroups} warps, more than {self.lanes} lanes are"
+            )
         # Of the fma rows, A and B repeat over lanes.
         self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
         if sorted(self.register_order) not in ([], list(range(self.layout.elements_per_thread))):
@@ -355,7 +384,7 @@ def _requirement(
             f"{intrinsic.name} reads {operand.upper()} in fragments of {rows}x{cols}, which do not divide the tile of "
             f"{layout.shape[0]}x{layout.shape[1]}"
         )
-    return intrinsic.load.check(intrinsic.load_name, operand, layout, element_bytes)
+    return intrinsic.load.check(intrinsic.load_name, operand, layout, element_bytes, (rows, cols))
 
 
 # rows -----------------------------------------------------------------------------------------------------------------
@@ -406,7 +435,7 @@ def _wmma(k: int, operand: str, stored: str, min_sm: int, operand_registers: int
         a=Fragment((16, k), operand_registers),
         b=Fragment((k, 16), operand_registers),
         c=Fragment((16, 16), 8),
-        load=LeadingDimension((16, k), (k, 16)),
+        load=LeadingDimension(),
         load_name="wmma.load",
     )
 

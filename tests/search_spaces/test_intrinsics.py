@@ -32,8 +32,8 @@ DOCUMENT_TILE = (128, 64)  # "the shared memory size of A is 128*64", float16
 
 shapes = st.tuples(st.sampled_from([16, 32, 48, 64]), st.sampled_from([16, 32, 48, 64]))
 steps = st.one_of(
-    st.builds(Pad, st.sampled_from([1, 2, 4, 8, 12, 16]), st.integers(1, 4)),
-    st.integers(1, 3).flatmap(lambda b: st.builds(Swizzle, st.just(b), st.integers(0, 4), st.integers(b, 6))),
+    st.builds(Pad, st.sampled_from([1, 2, 4, 8, 12, 16]), st.sampled_from([1, 2, 3, 4, 8, 16, 32])),
+    st.integers(1, 3).flatmap(lambda b: st.builds(Swizzle, st.just(b), st.integers(0, 6), st.integers(b, 8))),
 )
 layouts = st.builds(SharedLayout, shapes, st.booleans(), st.lists(steps, max_size=2).map(tuple))
 
@@ -54,8 +54,8 @@ def test_pad_4_2_is_refused_by_wmma_and_by_ldmatrix_each_with_its_own_reason():
     wmma = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
     mma = intrinsic("mma_m16n8k16_f16").requirement("a", layout, 2)
     assert wmma == Refusal(
-        "wmma.load needs a constant leading dimension, which layout pad(4,2) of the 128x64 tile of A does not have: "
-        "line 1 starts 64 elements after line 0, line 2 68 after line 1"
+        "wmma.load needs one leading dimension for all fragments of 16x16, which layout pad(4,2) of the 128x64 tile of "
+        "A does not have: line 1 starts 64 elements after line 0, line 2 68 after line 1"
     )
     assert mma == Refusal(
         "ldmatrix needs 8 contiguous elements along k or m that start at a multiple of 16 bytes, but layout pad(4,2) "
@@ -68,8 +68,32 @@ def test_pad_8_2_is_refused_by_wmma_alone():
     layout = SharedLayout.parse("pad(8,2)", DOCUMENT_TILE)
     refused = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
     assert isinstance(refused, Refusal)
-    assert "constant leading dimension" in refused.reason
+    assert "one leading dimension for all fragments of 16x16" in refused.reason
     assert intrinsic("mma_m16n8k16_f16").requirement("a", layout, 2) == Access("rows", "cols", 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        # 16 elements after each 16 lines: no fragment sees one inside; origins are at multiples of 1040 and 16 elements
+        ("pad(16,16)", Access("row", "cols", 8, 64)),
+        ("pad(16,32)", Access("row", "cols", 8, 64)),
+        ("transpose+pad(16,16)", Access("col", "rows", 8, 128)),
+        ("pad(16,8)", "line 1 starts 64 elements after line 0, line 8 80 after line 7"),
+        ("pad(16,24)", "line 1 starts 64 elements after line 0, line 24 80 after line 23"),
+        ("pad(8,16)", "the fragment at \\(16, 0\\) starts at byte 2064"),
+        ("swizzle(1,4,6)", Access("row", "cols", 8, 64)),  # swaps whole fragments, in every other row of them
+    ],
+)
+def test_a_leading_dimension_is_asked_of_each_fragment(text, answer):
+    layout = SharedLayout.parse(text, DOCUMENT_TILE)
+    found = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
+    if isinstance(answer, Access):
+        assert found == answer
+        assert check_load(intrinsic("wmma_m16n16k16_f16"), "a", layout)
+    else:
+        assert isinstance(found, Refusal)
+        assert re.search(answer, found.reason)
 
 
 def test_pad_8_1_is_taken_by_both():
@@ -233,11 +257,13 @@ def brute_force_answer(row, operand, layout):
 
         along_k, other = (offsets, offsets.T) if operand == "a" else (offsets.T, offsets)
         return whole(along_k) or (size == 2 and whole(other))
-    for lines, fragment in ((offsets, (rows, cols)), (offsets.T, (cols, rows))):
-        leading = int(lines[1, 0] - lines[0, 0])
-        expected = np.arange(lines.shape[0])[:, None] * leading + np.arange(lines.shape[1])
-        starts = lines[:: fragment[0], :: fragment[1]]
-        if (lines == expected).all() and leading * size % 16 == 0 and (starts * size % 32 == 0).all():
+    fragments = [offsets[r : r + rows, c : c + cols] for r, c in origins(layout, (rows, cols))]
+    for lines in (fragments, [f.T for f in fragments]):
+        leading = int(lines[0][1, 0] - lines[0][0, 0])
+        expected = np.arange(lines[0].shape[0])[:, None] * leading + np.arange(lines[0].shape[1])
+        if leading * size % 16 == 0 and all(
+            (f - f[0, 0] == expected).all() and f[0, 0] * size % 32 == 0 for f in lines
+        ):
             return True
     return False
 
@@ -254,12 +280,12 @@ def test_legality_equals_a_search_of_the_addresses(layout, row, operand):
 
 def test_requirements_of_shapes_that_no_row_has():
     # Fragments of B of wmma.m32n8k16 are 16 bytes wide: only every other one starts at a multiple of 32 bytes.
-    narrow = LeadingDimension((32, 16), (16, 8)).check("wmma.load", "b", SharedLayout((16, 16)), 2)
+    narrow = LeadingDimension().check("wmma.load", "b", SharedLayout((16, 16)), 2, (16, 8))
     assert narrow == Refusal(
         "wmma.load needs fragments that start at multiples of 32 bytes, but in layout identity of the 16x16 tile of B "
         "the fragment at (0, 8) starts at byte 16"
     )
-    ragged = AlignedRows().check("ldmatrix", "a", SharedLayout((8, 12)), 2)
+    ragged = AlignedRows().check("ldmatrix", "a", SharedLayout((8, 12)), 2, (8, 12))
     assert isinstance(ragged, Refusal)
     assert ragged.reason.endswith("has lines of 12 elements, which 8 does not divide")
 
@@ -321,7 +347,7 @@ def test_a_warpgroup_fragment_is_one_more_row():
     for lanes in (0, 48):
         with pytest.raises(ValueError, match="whole warps"):
             Fragment((64, 16), 8, layout, lanes=lanes)
-    with pytest.raises(ValueError, match="uses 4 subgroup ids"):
+    with pytest.raises(ValueError, match="uses 4 warps, more than 32 lanes"):
         Fragment((64, 16), 8, layout)
 
 

@@ -9,17 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import BF16, F16, dtype, round_to_tf32
-from search_spaces.hardware.intrinsics import (
-    INTRINSICS,
-    Access,
-    AlignedRows,
-    Fragment,
-    LeadingDimension,
-    Refusal,
-    intrinsic,
-    intrinsics_for,
-)
+from search_spaces.hardware.fragments import Fragment
+from search_spaces.hardware.intrinsics import INTRINSICS, intrinsic, intrinsics_for
+from search_spaces.hardware.requirements import Access, AlignedRows, LeadingDimension, Refusal
+from search_spaces.hardware.units import UNITS, unit
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Pad, SharedLayout, Swizzle, sampled_layouts
 
@@ -43,7 +38,7 @@ def names(rows):
 
 
 def element_bytes(row):
-    return dtype(row.stored[-1]).bytes
+    return dtype(row.stored_a[-1]).bytes
 
 
 # The document's first problem ----------------------------------------------------------------------------------------
@@ -401,9 +396,9 @@ def operand_values(row, rng, shape):
 
 
 def rounded(row, values):
-    if row.operand == "tf32":
+    if row.type_a == "tf32":
         return round_to_tf32(values).astype(np.float64)
-    return dtype(row.operand).load(dtype(row.operand).store(values))
+    return dtype(row.type_a).load(dtype(row.type_a).store(values))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=names(ROWS))
@@ -485,6 +480,52 @@ def test_the_rows():
     }
 
 
+def test_what_depends_on_an_instruction_stands_in_its_row():
+    issued = {name: (r.instructions, r.results, r.c_name("T", "T")) for name, r in INTRINSICS.items()}
+    assert issued["fma_m16n32k1"] == (16, 1, "autosched::Fma<T, 4, 8, 4, 4>")
+    assert issued["fma_m8n4k1"] == (1, 1, "autosched::Fma<T, 8, 4, 1, 1>")
+    assert issued["wmma_m16n16k8_tf32"] == (2, 8, "autosched::Wmma<T>")
+    assert issued["mma_m16n8k16_bf16"] == (1, 4, "autosched::MmaSync<T>")
+    for row in ROWS:
+        # the multiply-adds of a fragment, by those of one instruction of a warp
+        per_instruction = {"fma": 32, "wmma": 16 * 8 * row.k, "mma": 16 * 8 * row.k}[row.unit]
+        assert row.instructions * per_instruction == row.m * row.n * row.k
+
+
+def test_rates_follow_the_unit_and_the_generation():
+    h200, a100 = device("h200"), device("a100")
+    rates = {name: (row.flops_per_cycle(h200), row.flops_per_cycle(a100)) for name, row in INTRINSICS.items()}
+    assert rates["fma_m16n32k1"] == (256, 128)
+    assert rates["mma_m16n8k16_f16"] == (0.63 * 4096, 2048)
+    assert rates["mma_m16n8k8_tf32"] == (0.63 * 2048, 1024)
+    assert rates["wmma_m16n16k16_f16"] == pytest.approx((0.4 * 0.63 * 4096, 0.4 * 2048))
+    assert [u.clock_hz(h200) for u in UNITS.values()] == [1.98e9, 1.83e9, 1.83e9]
+    with pytest.raises(ValueError, match="unknown unit 'dpas': use one of fma, wmma, mma"):
+        unit("dpas")
+
+
+def test_a_device_lacks_an_instruction_by_generation_or_by_architecture():
+    row = intrinsic("mma_m16n8k16_f16")
+    turing = dataclasses.replace(device("a100"), name="t4", sm=75, arch="sm_75")
+    assert row.why_not(device("a100")) is None
+    assert row.why_not(turing) == "mma_m16n8k16_f16 needs sm_80, but t4 is sm_75"
+    hopper = dataclasses.replace(row, arch="sm_90a", min_sm=90)
+    assert hopper.why_not(device("h200")) is None
+    blackwell = dataclasses.replace(device("h200"), name="b200", sm=100, arch="sm_100a")
+    assert hopper.why_not(blackwell) == "mma_m16n8k16_f16 needs sm_90a, but b200 is sm_100a"
+
+
+def test_operands_of_two_types():
+    row = intrinsic("mma_m16n8k16_f16")
+    mixed = dataclasses.replace(row, type_b="bf16", stored_b=("bf16",), cpp="Mixed<{a}, {b}>")
+    assert (mixed.name, mixed.c_name("f16", "bf16")) == ("mma_m16n8k16_f16_bf16", "Mixed<f16, bf16>")
+    assert (mixed.type_of("a"), mixed.type_of("b")) == ("f16", "bf16")
+    fine = 1 + 2.0**-9  # has 9 mantissa bits: f16 keeps it, bf16 does not
+    a, b, c = np.full((16, 16), fine), np.eye(16, 8), np.zeros((16, 8))
+    assert (mixed.reference(a, b, c) == fine).all()
+    assert (mixed.reference(np.eye(16), np.full((16, 8), fine), c) == 1).all()
+
+
 def test_rows_of_a_type():
     fma = {"fma_m16n32k1", "fma_m32n16k1", "fma_m8n4k1"}
     assert set(names(intrinsics_for("f16", tf32=False))) == fma | {"wmma_m16n16k16_f16", "mma_m16n8k16_f16"}
@@ -508,9 +549,11 @@ def test_rows_that_contradict_themselves_are_refused():
             {"a": dataclasses.replace(row.a, registers=8)},
             "holds 8 values of 16 bits in a lane, which is not 8 registers",
         ),
-        ({"stored": ("f32",)}, "cannot read"),
-        ({"stored": ()}, "stored must name types"),
-        ({"operand": "f8"}, "operand must be"),
+        ({"stored_b": ("f32",)}, "cannot read"),
+        ({"stored_a": ()}, "stored must name types"),
+        ({"type_a": "f8"}, "type_a must be one of"),
+        ({"unit": "hmma"}, "unknown unit 'hmma': use one of fma, wmma, mma"),
+        ({"instructions": 0}, "must be at least 1"),
         ({"min_sm": 60}, "no tensor cores before sm_70"),
     ):
         with pytest.raises(ValueError, match=message):

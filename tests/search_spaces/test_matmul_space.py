@@ -10,7 +10,8 @@ import pytest
 from search_spaces.catalogue import family
 from search_spaces.hardware.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_choices, copy_plan
 from search_spaces.hardware.devices import device
-from search_spaces.hardware.intrinsics import Refusal, intrinsic
+from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.matmul.lowering import plan

@@ -39,11 +39,10 @@ class TensorIntrinsic:
     """One way to multiply fragments: d = a @ b + c with exact products and f32 accumulation.
 
     - ``unit``: the name of the unit that multiplies, see ``units``.
-    - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32"); ``stored_a``, ``stored_b``:
-      the types of arrays that it accepts as they lie in memory, which are converted on the way to registers.
+    - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32"); sums are f32.
+    - ``a``, ``b``, ``c``: the fragments; ``load``: how a and b are read from shared memory.
     - ``min_sm``: 10 * major + minor of the first architecture that has it, 0 for all; ``arch``: the only one that has
       it, where it is specific to one ("sm_90a").
-    - ``a``, ``b``, ``c``: the fragments; ``load`` and ``load_name``: how a and b are read from shared memory.
     - ``instructions``: machine instructions that a warp issues for one multiplication of fragments; ``results``:
       accumulators of a lane that one statement of the kernel's unrolled body updates.
     - ``cpp``: the C++ type that implements it, "{a}" and "{b}" standing for the types of the arrays.
@@ -52,39 +51,30 @@ class TensorIntrinsic:
     """
 
     unit: str
-    m: int
-    n: int
-    k: int
     type_a: str
     type_b: str
-    stored_a: tuple[str, ...]
-    stored_b: tuple[str, ...]
-    min_sm: int
     a: Fragment
     b: Fragment
     c: Fragment
     load: Requirement
-    load_name: str
+    min_sm: int
     instructions: int
     results: int
     cpp: str
     arch: str = ""
 
     def __post_init__(self) -> None:
-        tensor, opaque = unit(self.unit).tensor, unit(self.unit).opaque
-        for which, fragment, shape, kind in (
-            ("a", self.a, (self.m, self.k), self.type_a),
-            ("b", self.b, (self.k, self.n), self.type_b),
-            ("c", self.c, (self.m, self.n), "f32"),
-        ):
+        row = unit(self.unit)
+        if self.b.shape[0] != self.k or self.c.shape != (self.m, self.n):
+            raise ValueError(
+                f"{self.name}: fragments of {self.a.shape}, {self.b.shape} and {self.c.shape} are no a @ b + c"
+            )
+        for which, fragment, kind in (("a", self.a, self.type_a), ("b", self.b, self.type_b), ("c", self.c, "f32")):
             if kind not in (*FLOAT_DTYPES, *STORED):
-                raise ValueError(
-                    f"{self.name}: type_{which} must be one of {', '.join((*FLOAT_DTYPES, *STORED))}, not {kind!r}"
-                )
-            if fragment.shape != shape:
-                raise ValueError(f"{self.name}: fragment {which} must have shape {shape}, not {fragment.shape}")
+                known = ", ".join((*FLOAT_DTYPES, *STORED))
+                raise ValueError(f"{self.name}: type_{which} must be one of {known}, not {kind!r}")
             if fragment.layout is None:
-                if not opaque and fragment.registers:
+                if fragment.registers and not row.opaque:
                     raise ValueError(f"{self.name}: fragment {which} needs a layout; only opaque units keep it secret")
                 continue
             bits = 8 * dtype(STORED.get(kind, kind)).bytes
@@ -95,24 +85,31 @@ class TensorIntrinsic:
                 )
         if self.c.layout is not None and self.c.holders != 1:
             raise ValueError(f"{self.name}: fragment c must have one holder for every element, not {self.c.holders}")
-        for stored, kind in ((self.stored_a, self.type_a), (self.stored_b, self.type_b)):
-            if not stored or any(name not in FLOAT_DTYPES for name in stored):
-                raise ValueError(f"{self.name}: stored must name types of {', '.join(FLOAT_DTYPES)}, not {stored}")
-            if tensor and stored != (STORED.get(kind, kind),):
-                raise ValueError(f"{self.name}: tensor cores multiply {kind} and cannot read {stored}")
-        if tensor and self.min_sm < 70:
+        if row.tensor and self.min_sm < 70:
             raise ValueError(f"{self.name}: there are no tensor cores before sm_70, so min_sm = {self.min_sm} is wrong")
         if self.instructions < 1 or self.results < 1:
             raise ValueError(f"{self.name}: instructions and results must be at least 1")
 
     def __hash__(self) -> int:
         # The rows are keys of caches that every rule asks; their fragments need not be hashed each time.
-        return hash((self.unit, self.m, self.n, self.k, self.type_a, self.type_b))
+        return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b))
+
+    @property
+    def m(self) -> int:
+        return self.a.shape[0]
+
+    @property
+    def n(self) -> int:
+        return self.b.shape[1]
+
+    @property
+    def k(self) -> int:
+        return self.a.shape[1]
 
     @property
     def name(self) -> str:
-        """``mma_m16n8k16_f16``; without a type where several are accepted as they lie in memory."""
-        types = dict.fromkeys((self.type_a, self.type_b)) if len(self.stored_a) == 1 else ()
+        """``mma_m16n8k16_f16``; CUDA cores convert what they multiply, so their rows name no type."""
+        types = dict.fromkeys((self.type_a, self.type_b)) if unit(self.unit).tensor else ()
         return "_".join((self.unit, f"m{self.m}n{self.n}k{self.k}", *types))
 
     @property
@@ -123,11 +120,11 @@ class TensorIntrinsic:
     def fragment(self, operand: OperandSide) -> Fragment:
         return self.a if operand == "a" else self.b
 
-    def type_of(self, operand: OperandSide) -> str:
-        return self.type_a if operand == "a" else self.type_b
-
     def stored(self, operand: OperandSide) -> tuple[str, ...]:
-        return self.stored_a if operand == "a" else self.stored_b
+        """The types of arrays that it accepts as they lie in memory: the one that is multiplied, or on CUDA cores all,
+        which are converted on the way to registers."""
+        kind = self.type_a if operand == "a" else self.type_b
+        return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(FLOAT_DTYPES)
 
     def c_name(self, a: str, b: str) -> str:
         """The C++ type for arrays of the C++ types ``a`` and ``b``."""
@@ -201,7 +198,7 @@ def _requirement(
             f"{intrinsic.name} reads {operand.upper()} in fragments of {rows}x{cols}, which do not divide the tile of "
             f"{layout.shape[0]}x{layout.shape[1]}"
         )
-    return intrinsic.load.check(intrinsic.load_name, operand, layout, element_bytes, (rows, cols))
+    return intrinsic.load.check(operand, layout, element_bytes, (rows, cols))
 
 
 # rows -----------------------------------------------------------------------------------------------------------------
@@ -215,80 +212,24 @@ def _distribution(
 
 def _fma(lanes_m: int, lanes_n: int, each: int) -> TensorIntrinsic:
     """lanes_m x lanes_n lanes, n fastest, each with each x each neighbouring results and an outer product."""
-    m, n, stored = lanes_m * each, lanes_n * each, ("f16", "bf16", "f32")
+    m, n = lanes_m * each, lanes_n * each
     a = _distribution((1, 1), (lanes_m, 1), (each, 1), (lanes_n, 0))
     b = _distribution((1, 1), (1, lanes_n), (1, each), (0, 1))
-    return TensorIntrinsic(
-        unit="fma",
-        m=m,
-        n=n,
-        k=1,
-        type_a="f32",
-        type_b="f32",
-        stored_a=stored,
-        stored_b=stored,
-        min_sm=0,
-        a=Fragment((m, 1), each, a, lane_loads=a),
-        b=Fragment((1, n), each, b, lane_loads=b),
-        c=Fragment((m, n), each * each, _distribution((1, 1), (lanes_m, lanes_n), (each, each), (lanes_n, 1))),
-        load=AnyLayout(each),
-        load_name="ld.shared",
-        instructions=each * each,
-        results=1,
-        cpp=f"autosched::Fma<{{a}}, {lanes_m}, {lanes_n}, {each}, {each}>",
-    )
+    c = Fragment((m, n), each * each, _distribution((1, 1), (lanes_m, lanes_n), (each, each), (lanes_n, 1)))
+    cpp = f"autosched::Fma<{{a}}, {lanes_m}, {lanes_n}, {each}, {each}>"
+    left, right = Fragment((m, 1), each, a, lane_loads=a), Fragment((1, n), each, b, lane_loads=b)
+    return TensorIntrinsic("fma", "f32", "f32", left, right, c, AnyLayout(each), 0, each * each, 1, cpp)
 
 
-def _wmma(
-    kind: str, k: int, min_sm: int, registers: int, loads: tuple[NestedLayout, NestedLayout] | None = None
-) -> TensorIntrinsic:
-    """wmma.load takes one leading dimension; wmma.mma of m16n16 is two instructions of m16n8. How fragments are loaded
-    is not specified: nvcc 13 for sm_80 and sm_90 uses ldmatrix for 16-bit types, and for tf32 single elements in the
-    pattern of mma.m16n8k8, which ``loads`` states."""
-    load_a, load_b = loads or (None, None)
-    stored = (STORED.get(kind, kind),)
-    return TensorIntrinsic(
-        unit="wmma",
-        m=16,
-        n=16,
-        k=k,
-        type_a=kind,
-        type_b=kind,
-        stored_a=stored,
-        stored_b=stored,
-        min_sm=min_sm,
-        a=Fragment((16, k), registers, lane_loads=load_a),
-        b=Fragment((k, 16), registers, lane_loads=load_b),
-        c=Fragment((16, 16), 8),
-        load=LeadingDimension(),
-        load_name="wmma.load",
-        instructions=2,
-        results=8,
-        cpp="autosched::Wmma<{a}>",
-    )
+def _wmma(kind: str, min_sm: int, a: Fragment, b: Fragment) -> TensorIntrinsic:
+    """wmma.mma of m16n16 is two instructions of m16n8."""
+    c = Fragment((16, 16), 8)
+    return TensorIntrinsic("wmma", kind, kind, a, b, c, LeadingDimension(), min_sm, 2, 8, "autosched::Wmma<{a}>")
 
 
-def _mma(kind: str, k: int, a: Fragment, b: Fragment) -> TensorIntrinsic:
-    stored = (STORED.get(kind, kind),)
-    return TensorIntrinsic(
-        unit="mma",
-        m=16,
-        n=8,
-        k=k,
-        type_a=kind,
-        type_b=kind,
-        stored_a=stored,
-        stored_b=stored,
-        min_sm=80,
-        a=a,
-        b=b,
-        c=Fragment((16, 8), 4, _distribution((2, 1), (8, 4), (1, 2), (4, 1))),
-        load=AlignedRows(),
-        load_name="ldmatrix",
-        instructions=1,
-        results=4,
-        cpp="autosched::MmaSync<{a}>",
-    )
+def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
+    c = Fragment((16, 8), 4, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
+    return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), 80, 1, 4, "autosched::MmaSync<{a}>")
 
 
 # PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type": group g = lane / 4, t = lane % 4;
@@ -301,6 +242,9 @@ _B_16_BIT = Fragment((16, 8), 2, _distribution((2, 1), (4, 8), (2, 1), (1, 4)))
 # b0: (t, g), b1: (t+4, g).
 _A_TF32 = _distribution((2, 2), (8, 4), (1, 1), (4, 1))
 _B_TF32 = _distribution((2, 1), (4, 8), (1, 1), (1, 4))
+# How wmma.load reads is not specified. nvcc 13 for sm_80 and sm_90 makes it ldmatrix for 16-bit types, and for tf32
+# loads of single elements in the pattern of mma.m16n8k8, for b of two of them.
+_B_WMMA_TF32 = _distribution((2, 2), (4, 8), (1, 1), (1, 4))
 
 INTRINSICS: dict[str, TensorIntrinsic] = {
     row.name: row
@@ -308,12 +252,12 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
         _fma(4, 8, 4),
         _fma(8, 4, 4),
         _fma(8, 4, 1),
-        _wmma("f16", 16, 70, 8),
-        _wmma("bf16", 16, 80, 4),
-        _wmma("tf32", 8, 80, 4, (_A_TF32, _distribution((2, 2), (4, 8), (1, 1), (1, 4)))),
-        _mma("f16", 16, _A_16_BIT, _B_16_BIT),
-        _mma("bf16", 16, _A_16_BIT, _B_16_BIT),
-        _mma("tf32", 8, Fragment((16, 8), 4, _A_TF32, (0, 2, 1, 3)), Fragment((8, 8), 2, _B_TF32)),
+        _wmma("f16", 70, Fragment((16, 16), 8), Fragment((16, 16), 8)),
+        _wmma("bf16", 80, Fragment((16, 16), 4), Fragment((16, 16), 4)),
+        _wmma("tf32", 80, Fragment((16, 8), 4, lane_loads=_A_TF32), Fragment((8, 16), 4, lane_loads=_B_WMMA_TF32)),
+        _mma("f16", _A_16_BIT, _B_16_BIT),
+        _mma("bf16", _A_16_BIT, _B_16_BIT),
+        _mma("tf32", Fragment((16, 8), 4, _A_TF32, (0, 2, 1, 3)), Fragment((8, 8), 2, _B_TF32)),
     )
 }
 
@@ -333,5 +277,5 @@ def intrinsics_for(a: str, tf32: bool, b: str = "") -> tuple[TensorIntrinsic, ..
     return tuple(
         row
         for row in INTRINSICS.values()
-        if left in row.stored_a and right in row.stored_b and (tf32 or not row.rounds)
+        if left in row.stored("a") and right in row.stored("b") and (tf32 or not row.rounds)
     )

@@ -54,11 +54,10 @@ class Requirement(Protocol):
     """What a way of loading asks of a layout."""
 
     def check(
-        self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
+        self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
         """``layout`` has the shape of the whole operand tile in shared memory, whose first byte is aligned to at least
-        128 bytes; ``fragment`` is the shape that one instruction loads and divides the tile; ``loader`` names the
-        instruction in the reason."""
+        128 bytes; ``fragment`` is the shape that one instruction loads and divides the tile."""
         ...
 
 
@@ -72,7 +71,7 @@ class AnyLayout:
     elements: int
 
     def check(
-        self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
+        self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
         axis: Axis = "rows" if operand == "a" else "cols"
         return Access("vector", axis, min(self.elements, layout.contiguity(axis), 16 // element_bytes))
@@ -88,7 +87,7 @@ class LeadingDimension:
     origin_bytes: int = 32
 
     def check(
-        self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
+        self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
         first = layout(*np.ogrid[: fragment[0], : fragment[1]])
         lines = first.T if layout.transposed else first  # (line of the fragment, position in it)
@@ -104,19 +103,19 @@ class LeadingDimension:
             )
         if not even:
             return Refusal(
-                f"{loader} needs one leading dimension for all fragments of {fragment[0]}x{fragment[1]}, which "
+                f"wmma.load needs one leading dimension for all fragments of {fragment[0]}x{fragment[1]}, which "
                 f"{_what(operand, layout)} does not have: {_why_uneven(layout, fragment)}"
             )
         if leading * element_bytes % self.stride_bytes:
             return Refusal(
-                f"{loader} needs a leading dimension that is a multiple of {self.stride_bytes} bytes, but lines of "
+                f"wmma.load needs a leading dimension that is a multiple of {self.stride_bytes} bytes, but lines of "
                 f"{_what(operand, layout)} are {leading * element_bytes} bytes apart"
             )
         torn = np.argwhere(origins * element_bytes % self.origin_bytes)
         if torn.size:
             row, col = (int(i) for i in torn[0])
             return Refusal(
-                f"{loader} needs fragments that start at multiples of {self.origin_bytes} bytes, but in "
+                f"wmma.load needs fragments that start at multiples of {self.origin_bytes} bytes, but in "
                 f"{_what(operand, layout)} the fragment at ({row * rows}, {col * cols}) starts at byte "
                 f"{int(origins[row, col]) * element_bytes}"
             )
@@ -132,7 +131,7 @@ class AlignedRows:
     row_bytes: int = 16
 
     def check(
-        self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
+        self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
         along_k: Axis = "cols" if operand == "a" else "rows"
         along_other: Axis = "rows" if operand == "a" else "cols"
@@ -144,7 +143,7 @@ class AlignedRows:
             return Access("trans", along_other, elements)
         along = f"along k or {other_name}" if element_bytes == 2 else "along k"
         reason = (
-            f"{loader} needs {elements} contiguous elements {along} that start at a multiple of {self.row_bytes} bytes"
+            f"ldmatrix needs {elements} contiguous elements {along} that start at a multiple of {self.row_bytes} bytes"
         )
         if element_bytes != 2 and layout.line_axis != along_k:
             return Refusal(

@@ -236,14 +236,6 @@ class SharedLayout:
             self == other or (self.size == other.size and np.array_equal(self.offsets(), other.offsets()))
         )
 
-    def simplest(self) -> "SharedLayout":
-        """The same function without the steps that do nothing on this tile."""
-        for index in range(len(self.steps)):
-            shorter = SharedLayout(self.shape, self.transposed, self.steps[:index] + self.steps[index + 1 :])
-            if shorter.same_function(self):
-                return shorter.simplest()
-        return self
-
     # what is known about it -----------------------------------------------------------------------------------------
 
     @property
@@ -268,11 +260,6 @@ class SharedLayout:
     def inside(self) -> bool:
         """Whether every offset is below ``extent``; a swizzle can leave a tile that its period does not divide."""
         return facts(self).inside
-
-    @property
-    def leading_dimension(self) -> int | None:
-        """d with offset == line index * d + position in the line, everywhere; None if there is no such d."""
-        return facts(self).leading_dimension
 
     @property
     def period(self) -> tuple[int, int]:
@@ -328,7 +315,6 @@ class LayoutFacts:
     inside: bool
     contiguity_rows: int
     contiguity_cols: int
-    leading_dimension: int | None
     line_axis: Axis
     period: int
     period_extent: int
@@ -361,7 +347,6 @@ def facts(layout: SharedLayout) -> LayoutFacts:
         inside=largest < layout.extent,
         contiguity_rows=along if layout.transposed else across,
         contiguity_cols=across if layout.transposed else along,
-        leading_dimension=_leading_dimension(head, increment if repeats else None),
         line_axis=layout.line_axis,
         period=lasting,
         period_extent=increment,
@@ -394,24 +379,6 @@ def _contiguity(offsets: OffsetArray) -> int:
             break
         width, starts = 2 * width, left
     return width
-
-
-def _leading_dimension(head: OffsetArray, increment: int | None) -> int | None:
-    period, line = head.shape
-    if increment is not None and increment % period:
-        return None
-    if increment is not None:
-        leading = increment // period
-    elif period > 1:
-        leading = int(head[1, 0])
-    else:
-        leading = line
-    positions = np.arange(line, dtype=np.int32)
-    starts = np.arange(period, dtype=np.int32) * np.int32(leading)
-    # One line and one column first: they settle most layouts without touching the rest.
-    if not np.array_equal(head[0], positions) or not np.array_equal(head[:, 0], starts):
-        return None
-    return leading if np.array_equal(head, starts[:, None] + positions) else None
 
 
 def _is_injective(layout: SharedLayout, head: OffsetArray, increment: int | None) -> bool:

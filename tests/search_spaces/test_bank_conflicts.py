@@ -203,7 +203,7 @@ def walk_fragments(row, operand, layout, size):
 @pytest.mark.parametrize("row", INTRINSICS.values(), ids=lambda row: row.name)
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_fragment_traffic_equals_walking_the_fragments(row, operand):
-    size = dtype(row.stored_a[-1]).bytes
+    size = dtype(row.stored("a")[-1]).bytes
     checked = 0
     for text in sampled_layouts(size)[:: 5 if row.unit == "fma" else 2]:
         layout = SharedLayout.parse(text, (32, 16) if operand == "a" else (16, 32))
@@ -225,7 +225,7 @@ REPEATING = (
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_fragments_of_tiles_of_many_periods(row, operand):
     """A few lines are counted for all."""
-    size = dtype(row.stored_a[-1]).bytes
+    size = dtype(row.stored("a")[-1]).bytes
     checked = 0
     for text in REPEATING:
         for shape in ((96, 16), (16, 96)):

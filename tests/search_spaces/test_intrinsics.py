@@ -38,7 +38,7 @@ def names(rows):
 
 
 def element_bytes(row):
-    return dtype(row.stored_a[-1]).bytes
+    return dtype(row.stored("a")[-1]).bytes
 
 
 # The document's first problem ----------------------------------------------------------------------------------------
@@ -275,12 +275,12 @@ def test_legality_equals_a_search_of_the_addresses(layout, row, operand):
 
 def test_requirements_of_shapes_that_no_row_has():
     # Fragments of B of wmma.m32n8k16 are 16 bytes wide: only every other one starts at a multiple of 32 bytes.
-    narrow = LeadingDimension().check("wmma.load", "b", SharedLayout((16, 16)), 2, (16, 8))
+    narrow = LeadingDimension().check("b", SharedLayout((16, 16)), 2, (16, 8))
     assert narrow == Refusal(
         "wmma.load needs fragments that start at multiples of 32 bytes, but in layout identity of the 16x16 tile of B "
         "the fragment at (0, 8) starts at byte 16"
     )
-    ragged = AlignedRows().check("ldmatrix", "a", SharedLayout((8, 12)), 2, (8, 12))
+    ragged = AlignedRows().check("a", SharedLayout((8, 12)), 2, (8, 12))
     assert isinstance(ragged, Refusal)
     assert ragged.reason.endswith("has lines of 12 elements, which 8 does not divide")
 
@@ -517,9 +517,9 @@ def test_a_device_lacks_an_instruction_by_generation_or_by_architecture():
 
 def test_operands_of_two_types():
     row = intrinsic("mma_m16n8k16_f16")
-    mixed = dataclasses.replace(row, type_b="bf16", stored_b=("bf16",), cpp="Mixed<{a}, {b}>")
+    mixed = dataclasses.replace(row, type_b="bf16", cpp="Mixed<{a}, {b}>")
     assert (mixed.name, mixed.c_name("f16", "bf16")) == ("mma_m16n8k16_f16_bf16", "Mixed<f16, bf16>")
-    assert (mixed.type_of("a"), mixed.type_of("b")) == ("f16", "bf16")
+    assert (mixed.stored("a"), mixed.stored("b")) == (("f16",), ("bf16",))
     fine = 1 + 2.0**-9  # has 9 mantissa bits: f16 keeps it, bf16 does not
     a, b, c = np.full((16, 16), fine), np.eye(16, 8), np.zeros((16, 8))
     assert (mixed.reference(a, b, c) == fine).all()
@@ -542,15 +542,13 @@ def test_rows_that_contradict_themselves_are_refused():
     row = intrinsic("mma_m16n8k16_f16")
     layout = row.a.layout
     for changes, message in (
-        ({"m": 8}, r"fragment a must have shape \(8, 16\)"),
-        ({"c": row.a}, "fragment c must have shape"),
+        ({"c": row.a}, r"fragments of \(16, 16\), \(16, 8\) and \(16, 16\) are no a @ b \+ c"),
+        ({"b": intrinsic("mma_m16n8k8_tf32").b}, "are no a @ b"),
         ({"b": Fragment((16, 8), 2)}, "fragment b needs a layout"),
         (
             {"a": dataclasses.replace(row.a, registers=8)},
             "holds 8 values of 16 bits in a lane, which is not 8 registers",
         ),
-        ({"stored_b": ("f32",)}, "cannot read"),
-        ({"stored_a": ()}, "stored must name types"),
         ({"type_a": "f8"}, "type_a must be one of"),
         ({"unit": "hmma"}, "unknown unit 'hmma': use one of fma, wmma, mma"),
         ({"instructions": 0}, "must be at least 1"),

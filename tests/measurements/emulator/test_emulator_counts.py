@@ -165,7 +165,7 @@ def test_layout_algebra_predicts_fragment_loads(run: Run, test_kernel: Callable[
     while compared.total() < 200:
         row = list(INTRINSICS.values())[rng.integers(len(INTRINSICS))]
         operand = "a" if rng.random() < 0.5 else "b"
-        element_bytes = 4 if row.stored_a == ("f32",) else 2
+        element_bytes = 4 if row.stored("a") == ("f32",) else 2
         shapes = ((16, 32), (32, 32), (64, 16), (32, 64)) if row.unit != "fma" else ((32, 8), (32, 32), (8, 32))
         shape = shapes[rng.integers(len(shapes))]
         layout = random_layout(rng, shape)

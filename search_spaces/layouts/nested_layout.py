@@ -258,17 +258,19 @@ class NestedLayout:
     ) -> IntArray:
         """Tile coordinates of every held element: ``[subgroups, threads, elements, rank]``, elements in distributed
         order. ``subgroup_size`` defaults to the thread ids the layout uses (gaps then hold copies)."""
-        size = self.threads if subgroup_size is None else subgroup_size
-        linear = self.distribute(
-            np.arange(math.prod(self.shape)).reshape(self.shape),
-            subgroups,
-            size,
-            replicate_threads or subgroup_size is None,
-        )
-        flat = linear.reshape(*linear.shape[:2], -1)
+        replicate = replicate_threads or subgroup_size is None
+        numbers = self.numbers(subgroups, self.threads if subgroup_size is None else subgroup_size, replicate)
         if self.rank == 0:
-            return np.zeros((*flat.shape, 0), dtype=np.int64)
-        return np.stack(np.unravel_index(flat, self.shape), axis=-1).astype(np.int64)
+            return np.zeros((*numbers.shape, 0), dtype=np.int64)
+        return np.stack(np.unravel_index(numbers, self.shape), axis=-1).astype(np.int64)
+
+    def numbers(
+        self, subgroups: int | None = None, subgroup_size: int = 32, replicate_threads: bool = False
+    ) -> IntArray:
+        """The row-major number in the tile of every held element: ``[subgroups, threads, elements]``."""
+        tile = np.arange(math.prod(self.shape)).reshape(self.shape)
+        held = self.distribute(tile, subgroups, subgroup_size, replicate_threads)
+        return held.reshape(*held.shape[:2], -1)
 
     def indices(self, subgroup: int, thread: int) -> IntArray:
         """Tile coordinates ``[elements, rank]`` of what one thread holds, in distributed order."""
@@ -296,14 +298,13 @@ class NestedLayout:
 
     # Comparing layouts
 
-    def same_distribution(self, other: NestedLayout) -> bool:
-        """Whether every thread of every subgroup holds the same elements in the same places (fields may differ)."""
-        return self._compare(other, ordered=True)
-
     def same_owners(self, other: NestedLayout) -> bool:
         """Whether every thread holds the same set of elements, in whatever order: then converting one layout into
         the other renames registers and moves nothing between threads."""
-        return self._compare(other, ordered=False)
+        # Ids of both wrap modulo the least common multiple of their periods.
+        ids = math.lcm(self.subgroups, other.subgroups), math.lcm(self.threads, other.threads)
+        mine, theirs = (np.sort(layout.numbers(*ids, replicate_threads=True), axis=-1) for layout in (self, other))
+        return self.shape == other.shape and np.array_equal(mine, theirs)
 
     def needs_shared_memory(self, target: NestedLayout) -> bool:
         """IREE's rule for converting this layout into ``target``: shared memory is needed if anything besides batch
@@ -411,21 +412,6 @@ class NestedLayout:
 
     def _ids_of_slots(self) -> tuple[IntArray, IntArray]:
         return self.subgroup_ids(_all_virtual(self.subgroup_tile)), self.thread_ids(_all_virtual(self.thread_tile))
-
-    def _compare(self, other: NestedLayout, ordered: bool) -> bool:
-        if self.shape != other.shape or self.elements_per_thread != other.elements_per_thread:
-            return False
-        # Ids of both wrap modulo the least common multiple of their spans.
-        subgroups = math.lcm(self.subgroups, other.subgroups)
-        threads = math.lcm(self.threads, other.threads)
-        linear = np.arange(math.prod(self.shape)).reshape(self.shape)
-        mine, theirs = (
-            layout.distribute(linear, subgroups, threads, replicate_threads=True).reshape(subgroups, threads, -1)
-            for layout in (self, other)
-        )
-        if not ordered:
-            mine, theirs = np.sort(mine, axis=-1), np.sort(theirs, axis=-1)
-        return bool(np.array_equal(mine, theirs))
 
 
 def _check_strides(level: str, tile: tuple[int, ...], strides: tuple[int, ...]) -> None:

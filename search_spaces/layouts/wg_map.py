@@ -133,10 +133,10 @@ class WgMap:
         cut = np.empty((*n, *self.sg_data), dtype=held.dtype)
         cut[origins[..., 0], origins[..., 1]] = held
         again = cut[origins[..., 0], origins[..., 1]]
-        same = (again == held) | ((again != again) & (held != held))  # a NaN equals its copy
-        if not same.all():
+        differs = (again != held) & ((again == again) | (held == held))  # a NaN equals its copy
+        if differs.any():
             raise ValueError(
-                f"subgroup {np.argwhere(~same)[0][0]} holds a copy that differs from another's: "
+                f"subgroup {np.argwhere(differs)[0][0]} holds a copy that differs from another's: "
                 "subgroups that share a sub-tile must hold equal copies"
             )
         return cut.transpose(0, 2, 1, 3).reshape(*shape)

@@ -5,6 +5,7 @@ planning, problems 1 and 2): a new intrinsic names a requirement, and a new way 
 """
 
 from dataclasses import dataclass
+from math import lcm
 from typing import Literal, Protocol
 
 import numpy as np
@@ -89,22 +90,20 @@ class LeadingDimension:
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        first = layout(*np.ogrid[: fragment[0], : fragment[1]])
+        rows, cols = fragment
+        first = layout(*np.ogrid[:rows, :cols])
         lines = first.T if layout.transposed else first  # (line of the fragment, position in it)
         leading = int(lines[1, 0] - lines[0, 0]) if len(lines) > 1 else layout.line
-        affine = lines[0, 0] + leading * np.arange(len(lines))[:, None] + np.arange(lines.shape[1])
-        even = leading > 0 and np.array_equal(lines, affine)
-        if even:  # as most are not, one fragment is looked at before all
-            rows, cols = fragment
-            tiles = layout.offsets().reshape(layout.shape[0] // rows, rows, layout.shape[1] // cols, cols)
-            origins = tiles[:, 0, :, 0]
-            even = np.array_equal(
-                tiles - origins[:, None, :, None], np.broadcast_to((first - first[0, 0])[:, None], tiles.shape)
-            )
-        if not even:
+        even = np.array_equal(lines, leading * np.arange(len(lines))[:, None] + np.arange(lines.shape[1]))
+        # As most layouts fail there, the first row of fragments is looked at before all. These repeat with the layout,
+        # so that two periods show them all, and whether their origins stay aligned.
+        seen = layout.first_lines(min(layout.lines, 2 * lcm(layout.period[0], len(lines)) if even else len(lines)))
+        tiles = seen.offsets().reshape(seen.shape[0] // rows, rows, seen.shape[1] // cols, cols)
+        origins = tiles[:, 0, :, 0]
+        if not even or (tiles - origins[:, None, :, None] != first[:, None, :]).any():
             return Refusal(
-                f"wmma.load needs one leading dimension for all fragments of {fragment[0]}x{fragment[1]}, which "
-                f"{_what(operand, layout)} does not have: {_why_uneven(layout, fragment)}"
+                f"wmma.load needs one leading dimension for all fragments of {rows}x{cols}, which "
+                f"{_what(operand, layout)} does not have: {_why_uneven(seen, fragment)}"
             )
         if leading * element_bytes % self.stride_bytes:
             return Refusal(

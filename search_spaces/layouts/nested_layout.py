@@ -354,7 +354,7 @@ class NestedLayout:
         a round does not cut a dimension evenly, which only ``distribute`` can say."""
         if self.rounds(hardware_subgroups) == 1:
             return self
-        levels = [[int(n) for n in level] for level in zip(*dataclasses.astuple(self), strict=True)]
+        levels = [list(level) for level in zip(*dataclasses.astuple(self), strict=True)]
         folded: list[list[int]] = []
         for i, (tile, batch, *within, stride, thread_stride) in enumerate(levels):
             period = hardware_subgroups // math.gcd(hardware_subgroups, stride)

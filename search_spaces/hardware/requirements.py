@@ -91,13 +91,15 @@ class LeadingDimension:
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
         rows, cols = fragment
-        first = layout(*np.ogrid[:rows, :cols])
-        lines = first.T if layout.transposed else first  # (line of the fragment, position in it)
-        leading = int(lines[1, 0] - lines[0, 0]) if len(lines) > 1 else layout.line
-        even = np.array_equal(lines, leading * np.arange(len(lines))[:, None] + np.arange(lines.shape[1]))
         # As most layouts fail there, the first row of fragments is looked at before all. These repeat with the layout,
         # so that two periods show them all, and whether their origins stay aligned.
-        seen = layout.first_lines(min(layout.lines, 2 * lcm(layout.period[0], len(lines)) if even else len(lines)))
+        seen = layout.first_lines(cols if layout.transposed else rows)
+        first = seen.offsets()[:rows, :cols]
+        lines = first.T if layout.transposed else first  # (line of the fragment, position in it)
+        leading = int(lines[1, 0]) if len(lines) > 1 else layout.line
+        even = np.array_equal(lines, leading * np.arange(len(lines))[:, None] + np.arange(lines.shape[1]))
+        if even:
+            seen = layout.first_lines(min(layout.lines, 2 * lcm(layout.period[0], len(lines))))
         tiles = seen.offsets().reshape(seen.shape[0] // rows, rows, seen.shape[1] // cols, cols)
         origins = tiles[:, 0, :, 0]
         if not even or (tiles - origins[:, None, :, None] != first[:, None, :]).any():

@@ -37,13 +37,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from search_spaces.arrays import FloatArray, IntArray
-from search_spaces.hardware.cost_counts import CostCounts, Unit
+from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, occupancy
+from search_spaces.hardware.units import unit
 
-# A published wmma matmul reaches at most 0.21x of cuBLAS on H100 where mma.sync reaches 0.65-0.8x (repository
-# blackwell-tensorcore-kernels): fragment loads and stores through opaque layouts. This rate puts a well tuned wmma
-# kernel at about that figure.
-WMMA_FRACTION = 0.4
 SM_PORT_BYTES = 64.0  # per cycle, L2 to one SM (A100 white paper: 64 bytes/clk/SM)
 L2_LATENCY = 270.0  # cycles, about what published pointer chases on Ampere to Hopper find (arXiv 2402.13499)
 DRAM_LATENCY = 700.0  # cycles; pointer chases find about 500, a loaded memory system is slower: an assumption
@@ -183,20 +180,12 @@ class _Counts:
         self.flops, self.instructions, self.shared_wavefronts = table[:, 6], table[:, 7], table[:, 8]
         self.load_bytes, self.store_bytes, self.dram_bytes = table[:, 9], table[:, 10], table[:, 11]
         self.barriers, self.launches, self.alone_bytes = table[:, 12], table[:, 13], table[:, 14]
-        self.tensor = np.array([w.unit != "fma" for w in works], dtype=np.bool_)
-
-
-def unit_rate(device: Device, unit: Unit, operand_dtype: str) -> float:
-    """Flops per cycle that one SM reaches with a unit. Raises ValueError for a type that the unit does not multiply."""
-    if unit == "fma":
-        return device.fma_flops_per_cycle
-    rate = device.tensor_rate(operand_dtype) * device.mma_sync_fraction
-    return rate * WMMA_FRACTION if unit == "wmma" else rate
+        self.tensor = np.array([unit(w.unit).tensor for w in works], dtype=np.bool_)
 
 
 def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
     kinds = {(w.unit, w.operand_dtype) for w in works}
-    rates = {kind: unit_rate(device, *kind) for kind in kinds}
+    rates = {(name, operand): unit(name).flops_per_cycle(device, operand) for name, operand in kinds}
     return np.array([rates[w.unit, w.operand_dtype] for w in works], dtype=np.float64)
 
 

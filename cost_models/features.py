@@ -23,10 +23,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from cost_models.analytic import LAUNCH_SECONDS, Analysis, analyse, unit_rate
+from cost_models.analytic import LAUNCH_SECONDS, Analysis, analyse
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.units import UNITS, unit
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
@@ -99,9 +100,9 @@ class Batch:
     def roofline(self) -> FloatArray:
         """Seconds below which no kernel of this problem can be, with each row's unit: arithmetic or DRAM, [n]."""
         device, rates = self.device, {(w.unit, w.operand_dtype): 0.0 for w in self.works}
-        for unit, operand in rates:
-            clock = device.clock_hz if unit == "fma" else device.tensor_clock_hz
-            rates[unit, operand] = unit_rate(device, unit, operand) * clock * device.sm_count
+        for name, operand in rates:
+            row = unit(name)
+            rates[name, operand] = row.flops_per_cycle(device, operand) * row.clock_hz(device) * device.sm_count
         math = np.array([self.problem.flops / rates[w.unit, w.operand_dtype] for w in self.works], dtype=np.float64)
         return np.maximum(math, self.problem.min_bytes / device.dram_bandwidth)
 
@@ -153,8 +154,8 @@ DEVICE = (
 )
 
 
-def _is_unit(unit: str) -> Callable[[Batch], FloatArray]:
-    return lambda b: np.array([w.unit == unit for w in b.works], dtype=np.float64)
+def _is_unit(name: str) -> Callable[[Batch], FloatArray]:
+    return lambda b: np.array([w.unit == name for w in b.works], dtype=np.float64)
 
 
 def _log_field(field: str) -> Callable[[Batch], FloatArray]:
@@ -166,9 +167,7 @@ WORK = (
     Feature("work.threads", "log2 of the threads of a block", _log_field("threads")),
     Feature("work.shared_bytes", "log2 of the dynamic shared bytes of a block", _log_field("shared_bytes")),
     Feature("work.registers", "estimated registers of a thread", lambda b: b.column("registers")),
-    Feature("work.unit_fma", "1 where CUDA cores do the arithmetic", _is_unit("fma")),
-    Feature("work.unit_wmma", "1 where wmma does the arithmetic", _is_unit("wmma")),
-    Feature("work.unit_mma", "1 where mma.sync does the arithmetic", _is_unit("mma")),
+    *(Feature(f"work.unit_{u.name}", f"1 where {u.doc} the arithmetic", _is_unit(u.name)) for u in UNITS.values()),
     Feature("work.flops", "log2 of the flops of a block, waste included", _log_field("flops")),
     Feature("work.instructions", "log2 of the warp instructions of a block", _log_field("instructions")),
     Feature("work.shared_wavefronts", "log2 of the shared-memory cycles of a block", _log_field("shared_wavefronts")),

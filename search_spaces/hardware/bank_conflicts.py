@@ -11,13 +11,16 @@ Addresses are bytes from a 128-byte boundary; -1 marks a lane that takes no part
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd, lcm
+from math import gcd, lcm, prod
 
 import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
-from search_spaces.hardware.intrinsics import WARP, OperandSide, Refusal, TensorIntrinsic, intrinsic
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.requirements import OperandSide, Refusal
+from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
 BANKS = 32
@@ -192,20 +195,20 @@ def _grid_traffic(
 def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Traffic:
     """Reading every fragment of an operand's tile into registers once, by one warp each.
 
-    mma reads 8x8 matrices by ldmatrix (instructions are counted as x4), fma as its Access says. What wmma.load does
-    is not specified; nvcc 13 for sm_80 and sm_90 turns it into ldmatrix for 16-bit types, and for tf32 into 4-byte
-    loads in the pattern of mma.m16n8k8, which is what is counted here. Raises ValueError if the intrinsic refuses the
-    layout.
+    Where the fragment has ``lane_loads``, lanes load their elements in that pattern, in vectors as the Access says;
+    else 8x8 matrices are read by ldmatrix (instructions are counted as x4). Raises ValueError if the intrinsic refuses
+    the layout.
     """
     access = row.requirement(operand, layout, element_bytes)
     if isinstance(access, Refusal):
         raise ValueError(access.reason)
-    fragment = row.fragment(operand).shape
-    part, times = _repeats(layout, fragment[0 if layout.line_axis == "cols" else 1], element_bytes)
-    if row.unit == "mma" or (row.unit == "wmma" and row.operand != "tf32"):
+    fragment = row.fragment(operand)
+    part, times = _repeats(layout, fragment.shape[0 if layout.line_axis == "cols" else 1], element_bytes)
+    if fragment.lane_loads is None:
         one = _ldmatrix_traffic(part, access.axis, access.vector, element_bytes)
         return Traffic(-(-times * one.ideal // 4), times * one.wavefronts, times * one.ideal)
-    return times * _load_traffic(part, row, operand, element_bytes, 1 if row.unit == "wmma" else access.vector)
+    vector = min(access.vector, prod(fragment.lane_loads.element_tile))
+    return times * _load_traffic(part, fragment.lane_loads, element_bytes, vector)
 
 
 @lru_cache(maxsize=2**16)
@@ -217,24 +220,14 @@ def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_byt
     return Traffic(len(matrices), int(ldmatrix_wavefronts(matrices).sum()), len(matrices))
 
 
-def _wmma_tf32_positions(operand: OperandSide) -> tuple[IntArray, IntArray]:
-    mma = intrinsic("mma_m16n8k8_tf32")
-    rows, cols = mma.fragment(operand).positions
-    if operand == "a":
-        return rows, cols
-    return np.concatenate([rows, rows], axis=1), np.concatenate([cols, cols + mma.n], axis=1)
-
-
 @lru_cache(maxsize=2**16)
-def _load_traffic(
-    layout: SharedLayout, row: TensorIntrinsic, operand: OperandSide, element_bytes: int, vector: int
-) -> Traffic:
-    """Loads of ``vector`` elements by the 32 lanes of every fragment of the tile."""
-    held = row.fragment(operand)
-    at_rows, at_cols = _wmma_tf32_positions(operand) if row.unit == "wmma" else held.positions
-    origins_row, origins_col = (np.arange(0, size, step) for size, step in zip(layout.shape, held.shape, strict=True))
-    rows = at_rows[:, ::vector].T + origins_row[:, None, None, None]
-    cols = at_cols[:, ::vector].T + origins_col[:, None, None]
+def _load_traffic(layout: SharedLayout, lanes: NestedLayout, element_bytes: int, vector: int) -> Traffic:
+    """Loads of ``vector`` elements by the 32 lanes of every fragment of the tile, distributed as ``lanes`` says."""
+    held = lanes.coordinates(1, WARP, replicate_threads=True)[0, :, ::vector]
+    origins = np.indices([n // step for n, step in zip(layout.shape, lanes.shape, strict=True)])
+    rows, cols = (
+        (origins[d].ravel() * lanes.shape[d])[:, None, None] + held[..., d].T for d in (0, 1)
+    )  # (fragments, loads, lanes)
     addresses = layout.offsets()[rows, cols].astype(np.int64) * element_bytes
     return _lane_traffic(addresses.reshape(-1, WARP), vector * element_bytes)
 

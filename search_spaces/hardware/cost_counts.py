@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
-Unit = Literal["fma", "wmma", "mma"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,7 @@ class CostCounts:
     threads: int  # per block
     shared_bytes: int  # per block, dynamic
     registers: int  # per thread, estimated before compiling
-    unit: Unit  # which pipe does the arithmetic
+    unit: str  # which of ``units.UNITS`` does the arithmetic
     operand_dtype: str  # "f16", "bf16", "tf32" or "f32": what the unit multiplies
     flops: float  # per block
     instructions: float  # warp instructions issued per block (math, loads, address arithmetic), roughly

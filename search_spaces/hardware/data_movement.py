@@ -24,7 +24,9 @@ from search_spaces.hardware.bank_conflicts import (
     fragment_traffic,
     wavefronts,
 )
-from search_spaces.hardware.intrinsics import WARP, Access, OperandSide, Refusal, TensorIntrinsic
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.requirements import Access, OperandSide, Refusal
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 from search_spaces.layouts.wg_map import WgMap
 

@@ -1,276 +1,83 @@
-"""Tensor intrinsics as data rows: what one instruction multiplies, who holds what, and what it asks of shared memory.
+"""Tensor intrinsics as data rows: what one instruction multiplies, who holds what, and all that depends on it.
 
-OperandSide A is a (m, k) tile, B a (k, n) tile, C and D are (m, n); a SharedLayout of an operand has the shape of that
+Operand A is a (m, k) tile, B a (k, n) tile, C and D are (m, n); a SharedLayout of an operand has the shape of that
 operand's tile. Whether an intrinsic can load an operand is decided by evaluating the layout function against the
-row's requirement, so m layouts and n intrinsics need no m * n pairs (TVM auto memory planning, problems 1 and 2).
-A new intrinsic is one more row; a new way of loading is one more Requirement.
+row's requirement. A new instruction is a row here (a new kind of them a row of ``units`` too) and a ``.cuh`` with the
+C++ type that the row names; nothing else asks which instruction it is.
 """
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Literal, Protocol
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
+from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, dtype, round_to_tf32
+from search_spaces.hardware.fragments import Fragment
+from search_spaces.hardware.requirements import (
+    Access,
+    AlignedRows,
+    AnyLayout,
+    LeadingDimension,
+    OperandSide,
+    Refusal,
+    Requirement,
+)
+from search_spaces.hardware.units import unit
 from search_spaces.layouts.nested_layout import NestedLayout
-from search_spaces.layouts.shared_layout import Axis, SharedLayout
+from search_spaces.layouts.shared_layout import SharedLayout
 
-WARP = 32
-
-OperandSide = Literal["a", "b"]
-Unit = Literal["fma", "wmma", "mma"]
-Mode = Literal["vector", "row", "col", "rows", "trans"]
 Float32Array = npt.NDArray[np.float32]
 
-
-@dataclass(frozen=True)
-class Access:
-    """How an intrinsic reads an operand from a layout.
-
-    ``mode``: "vector" (ld.shared of ``vector`` elements by each lane), "row" or "col" (wmma.load of a row- or
-    column-major fragment with ``leading_dimension``), "rows" or "trans" (ldmatrix without and with .trans; each lane
-    addresses one row of ``vector`` elements). ``axis`` is the tile index along which the elements of one access lie.
-    """
-
-    mode: Mode
-    axis: Axis
-    vector: int
-    leading_dimension: int | None = None
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why an intrinsic cannot read an operand from a layout; one sentence."""
-
-    reason: str
-
-
-class Requirement(Protocol):
-    """What a way of loading asks of a layout."""
-
-    def check(self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
-        """``layout`` has the shape of the whole operand tile in shared memory, whose first byte is aligned to at least
-        128 bytes; ``loader`` names the instruction in the reason."""
-        ...
-
-
-@dataclass(frozen=True)
-class AnyLayout:
-    """ld.shared of the elements one thread needs, ``elements`` neighbours along m (A) or n (B): every layout will do.
-
-    The vector is as wide as the layout keeps neighbours together, at most ``elements`` and 16 bytes.
-    """
-
-    elements: int
-
-    def check(self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
-        axis: Axis = "rows" if operand == "a" else "cols"
-        return Access("vector", axis, min(self.elements, layout.contiguity(axis), 16 // element_bytes))
-
-
-@dataclass(frozen=True)
-class LeadingDimension:
-    """wmma.load (PTX ISA, "wmma.load"; CUDA C++ Programming Prior, "Warp matrix functions"): one stride for the whole
-    fragment, a multiple of ``stride_bytes``, and fragment origins aligned to ``origin_bytes`` (256 bits)."""
-
-    fragment_a: tuple[int, int]
-    fragment_b: tuple[int, int]
-    stride_bytes: int = 16
-    origin_bytes: int = 32
-
-    def check(self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
-        leading = layout.leading_dimension
-        if leading is None:
-            return Refusal(
-                f"{loader} needs a constant leading dimension, which {_what(operand, layout)} does not have: "
-                f"{_why_not_affine(layout)}"
-            )
-        if leading * element_bytes % self.stride_bytes:
-            return Refusal(
-                f"{loader} needs a leading dimension that is a multiple of {self.stride_bytes} bytes, but lines of "
-                f"{_what(operand, layout)} are {leading * element_bytes} bytes apart"
-            )
-        rows, cols = self.fragment_a if operand == "a" else self.fragment_b
-        origins = layout.offsets()[::rows, ::cols] * element_bytes
-        if (origins % self.origin_bytes).any():
-            row, col = (int(i) for i in np.argwhere(origins % self.origin_bytes)[0])
-            return Refusal(
-                f"{loader} needs fragments that start at multiples of {self.origin_bytes} bytes, but in "
-                f"{_what(operand, layout)} the fragment at ({row * rows}, {col * cols}) starts at byte "
-                f"{int(origins[row, col])}"
-            )
-        axis = layout.line_axis
-        return Access("row" if axis == "cols" else "col", axis, 16 // element_bytes, leading)
-
-
-@dataclass(frozen=True)
-class AlignedRows:
-    """ldmatrix (PTX ISA, "ldmatrix"): every aligned group of ``row_bytes`` bytes along k is contiguous and aligned;
-    with .trans, which moves 16-bit elements only, along m or n instead."""
-
-    row_bytes: int = 16
-
-    def check(self, loader: str, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
-        along_k: Axis = "cols" if operand == "a" else "rows"
-        along_other: Axis = "rows" if operand == "a" else "cols"
-        elements = self.row_bytes // element_bytes
-        if layout.contiguity(along_k) >= elements:
-            return Access("rows", along_k, elements)
-        other_name = "m" if operand == "a" else "n"
-        if element_bytes == 2 and layout.contiguity(along_other) >= elements:
-            return Access("trans", along_other, elements)
-        along = f"along k or {other_name}" if element_bytes == 2 else "along k"
-        reason = (
-            f"{loader} needs {elements} contiguous elements {along} that start at a multiple of {self.row_bytes} bytes"
-        )
-        if element_bytes != 2 and layout.line_axis != along_k:
-            return Refusal(
-                f"{reason}, but {_what(operand, layout)} is contiguous along {other_name} and ldmatrix transposes "
-                f"2-byte elements only"
-            )
-        return Refusal(f"{reason}, but {_what(operand, layout)} {_why_not_aligned(layout, elements, element_bytes)}")
-
-
-def _what(operand: OperandSide, layout: SharedLayout) -> str:
-    return f"layout {layout.text} of the {layout.shape[0]}x{layout.shape[1]} tile of {operand.upper()}"
-
-
-def _lines(layout: SharedLayout) -> npt.NDArray[np.int32]:
-    """Offsets as (line, position in the line)."""
-    return layout.offsets().T if layout.transposed else layout.offsets()
-
-
-def _why_not_affine(layout: SharedLayout) -> str:
-    offsets = _lines(layout)
-    torn = np.argwhere(np.diff(offsets, axis=1) != 1)
-    if torn.size:
-        line, position = (int(i) for i in torn[0])
-        return f"elements {position} and {position + 1} of line {line} are not neighbours"
-    gaps = np.diff(offsets[:, 0])
-    i = int(np.flatnonzero(gaps[1:] != gaps[:-1])[0]) + 1
-    return f"line {i} starts {gaps[i - 1]} elements after line {i - 1}, line {i + 1} {gaps[i]} after line {i}"
-
-
-def _why_not_aligned(layout: SharedLayout, elements: int, element_bytes: int) -> str:
-    offsets = _lines(layout)
-    if offsets.shape[1] % elements:
-        return f"has lines of {offsets.shape[1]} elements, which {elements} does not divide"
-    groups = offsets.reshape(offsets.shape[0], -1, elements)
-    torn = np.argwhere((np.diff(groups, axis=2) != 1).any(axis=2))
-    if torn.size:
-        line, group = (int(i) for i in torn[0])
-        return f"does not keep elements {group * elements} to {(group + 1) * elements - 1} of line {line} in sequence"
-    line, group = (int(i) for i in np.argwhere(groups[:, :, 0] % elements)[0])
-    byte = int(groups[line, group, 0]) * element_bytes
-    return (
-        f"puts element {group * elements} of line {line} at byte {byte}, so its rows are not "
-        f"{elements * element_bytes}-byte aligned"
-    )
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """An operand as the lanes of a warp (or, with 128 ``lanes``, of a warpgroup) hold it in registers.
-
-    ``layout`` distributes ``shape`` over warps and their lanes, or is None where the instruction keeps it secret
-    (wmma) or reads shared memory itself (0 registers). ``registers`` counts 32-bit registers of one lane. A lane's
-    r-th value in the instruction's own order is element ``register_order[r]`` of the NestedLayout's distributed order
-    (batch, outer, element); () means the same order.
-    """
-
-    shape: tuple[int, int]
-    registers: int
-    layout: NestedLayout | None = None
-    register_order: tuple[int, ...] = ()
-    lanes: int = WARP
-
-    def __post_init__(self) -> None:
-        if self.lanes < WARP or self.lanes % WARP:
-            raise ValueError(f"fragment: lanes must be whole warps of {WARP}, not {self.lanes}")
-        if self.layout is None:
-            if self.register_order:
-                raise ValueError("fragment: register_order orders the values of a layout, and this one has none")
-            return
-        # Of the fma rows, A and B repeat over lanes.
-        self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
-        if sorted(self.register_order) not in ([], list(range(self.layout.elements_per_thread))):
-            last = self.layout.elements_per_thread - 1
-            raise ValueError(f"fragment: register_order must be a permutation of 0 to {last}")
-
-    @cached_property
-    def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(row, col) of every value, each of shape (lanes, values of a lane in the instruction's order)."""
-        if self.layout is None:
-            raise ValueError("fragment: the instruction does not say which lane holds which element")
-        held = self.layout.coordinates(self.lanes // WARP, WARP, replicate_threads=True).reshape(self.lanes, -1, 2)
-        order = list(self.register_order or range(held.shape[1]))
-        return held[:, order, 0], held[:, order, 1]
-
-    @property
-    def values(self) -> int:
-        """Elements that one lane holds."""
-        return int(self.positions[0].shape[1])
-
-    @property
-    def holders(self) -> int:
-        """Lanes that hold a copy of each element."""
-        return self.lanes * self.values // (self.shape[0] * self.shape[1])
-
-    def distribute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """A tile of ``shape`` as the lanes hold it: (lanes, values), in the instruction's register order."""
-        if tile.shape != self.shape:
-            raise ValueError(f"fragment: the tile must have shape {self.shape}, not {tile.shape}")
-        return tile[self.positions]
-
-    def collect(self, held: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """The tile that lanes hold as (lanes, values). Raises ValueError if copies of an element differ."""
-        if held.shape != (self.lanes, self.values):
-            raise ValueError(f"fragment: registers must have shape {(self.lanes, self.values)}, not {held.shape}")
-        tile = np.empty(self.shape, dtype=held.dtype)
-        tile[self.positions] = held
-        if self.holders > 1 and not np.array_equal(tile[self.positions], held, equal_nan=held.dtype.kind == "f"):
-            raise ValueError("fragment: lanes hold different copies of one element")
-        return tile
+STORED = {"tf32": "f32"}  # multiplied types that arrays do not have, and the type that they are rounded from
 
 
 @dataclass(frozen=True)
 class TensorIntrinsic:
     """One way to multiply fragments: d = a @ b + c with exact products and f32 accumulation.
 
-    ``operand`` is the type the unit multiplies ("f16", "bf16", "tf32", "f32"), ``stored`` the types of arrays it
-    accepts as they lie in memory. ``min_sm`` is 10 * major + minor of the first architecture that has it, 0 for all.
+    - ``unit``: the name of the unit that multiplies, see ``units``.
+    - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32"); sums are f32.
+    - ``a``, ``b``, ``c``: the fragments; ``load``: how a and b are read from shared memory.
+    - ``min_sm``: 10 * major + minor of the first architecture that has it, 0 for all; ``arch``: the only one that has
+      it, where it is specific to one ("sm_90a").
+    - ``instructions``: machine instructions that a warp issues for one multiplication of fragments; ``results``:
+      accumulators of a lane that one statement of the kernel's unrolled body updates.
+    - ``cpp``: the C++ type that implements it, "{a}" and "{b}" standing for the types of the arrays.
+
     Raises ValueError where the fields contradict each other.
     """
 
-    unit: Unit
-    m: int
-    n: int
-    k: int
-    operand: str
-    stored: tuple[str, ...]
-    min_sm: int
+    unit: str
+    type_a: str
+    type_b: str
     a: Fragment
     b: Fragment
     c: Fragment
     load: Requirement
-    load_name: str
+    min_sm: int
+    instructions: int
+    results: int
+    cpp: str
+    arch: str = ""
 
     def __post_init__(self) -> None:
-        for which, fragment, shape in (
-            ("a", self.a, (self.m, self.k)),
-            ("b", self.b, (self.k, self.n)),
-            ("c", self.c, (self.m, self.n)),
-        ):
-            if fragment.shape != shape:
-                raise ValueError(f"{self.name}: fragment {which} must have shape {shape}, not {fragment.shape}")
+        row = unit(self.unit)
+        if self.b.shape[0] != self.k or self.c.shape != (self.m, self.n):
+            raise ValueError(
+                f"{self.name}: fragments of {self.a.shape}, {self.b.shape} and {self.c.shape} are no a @ b + c"
+            )
+        for which, fragment, kind in (("a", self.a, self.type_a), ("b", self.b, self.type_b), ("c", self.c, "f32")):
+            if kind not in (*FLOAT_DTYPES, *STORED):
+                known = ", ".join((*FLOAT_DTYPES, *STORED))
+                raise ValueError(f"{self.name}: type_{which} must be one of {known}, not {kind!r}")
             if fragment.layout is None:
-                if self.unit != "wmma" and fragment.registers:
-                    raise ValueError(f"{self.name}: fragment {which} needs a layout; only wmma keeps it secret")
+                if fragment.registers and not row.opaque:
+                    raise ValueError(f"{self.name}: fragment {which} needs a layout; only opaque units keep it secret")
                 continue
-            bits = 32 if which == "c" or self.operand in ("f32", "tf32") else 16
+            bits = 8 * dtype(STORED.get(kind, kind)).bytes
             if fragment.values * bits != fragment.registers * 32:
                 raise ValueError(
                     f"{self.name}: fragment {which} holds {fragment.values} values of {bits} bits in a lane, "
@@ -278,26 +85,62 @@ class TensorIntrinsic:
                 )
         if self.c.layout is not None and self.c.holders != 1:
             raise ValueError(f"{self.name}: fragment c must have one holder for every element, not {self.c.holders}")
-        if not self.stored or any(name not in FLOAT_DTYPES for name in self.stored):
-            raise ValueError(f"{self.name}: stored must name types of {', '.join(FLOAT_DTYPES)}, not {self.stored}")
-        if self.operand not in (*FLOAT_DTYPES, "tf32"):
-            raise ValueError(f"{self.name}: operand must be f16, bf16, tf32 or f32, not {self.operand!r}")
-        if self.unit != "fma" and self.stored != ({"tf32": "f32"}.get(self.operand, self.operand),):
-            raise ValueError(f"{self.name}: tensor cores multiply {self.operand} and cannot read {self.stored}")
-        if self.unit != "fma" and self.min_sm < 70:
+        if row.tensor and self.min_sm < 70:
             raise ValueError(f"{self.name}: there are no tensor cores before sm_70, so min_sm = {self.min_sm} is wrong")
+        if self.instructions < 1 or self.results < 1:
+            raise ValueError(f"{self.name}: instructions and results must be at least 1")
 
     def __hash__(self) -> int:
         # The rows are keys of caches that every rule asks; their fragments need not be hashed each time.
-        return hash((self.unit, self.m, self.n, self.k, self.operand))
+        return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b))
+
+    @property
+    def m(self) -> int:
+        return self.a.shape[0]
+
+    @property
+    def n(self) -> int:
+        return self.b.shape[1]
+
+    @property
+    def k(self) -> int:
+        return self.a.shape[1]
 
     @property
     def name(self) -> str:
-        shape = f"{self.unit}_m{self.m}n{self.n}k{self.k}"
-        return shape if self.unit == "fma" else f"{shape}_{self.operand}"
+        """``mma_m16n8k16_f16``; CUDA cores convert what they multiply, so their rows name no type."""
+        types = dict.fromkeys((self.type_a, self.type_b)) if unit(self.unit).tensor else ()
+        return "_".join((self.unit, f"m{self.m}n{self.n}k{self.k}", *types))
+
+    @property
+    def rounds(self) -> bool:
+        """Whether operands lose bits on their way to the unit (f32 to tf32)."""
+        return self.type_a in STORED or self.type_b in STORED
 
     def fragment(self, operand: OperandSide) -> Fragment:
         return self.a if operand == "a" else self.b
+
+    def stored(self, operand: OperandSide) -> tuple[str, ...]:
+        """The types of arrays that it accepts as they lie in memory: the one that is multiplied, or on CUDA cores all,
+        which are converted on the way to registers."""
+        kind = self.type_a if operand == "a" else self.type_b
+        return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(FLOAT_DTYPES)
+
+    def c_name(self, a: str, b: str) -> str:
+        """The C++ type for arrays of the C++ types ``a`` and ``b``."""
+        return self.cpp.format(a=a, b=b)
+
+    def flops_per_cycle(self, device: Device) -> float:
+        """Flops per cycle that one SM reaches with it. Raises ValueError where ``device`` has no rate for its types."""
+        return unit(self.unit).flops_per_cycle(device, self.type_a)
+
+    def why_not(self, device: Device) -> str | None:
+        """The reason why ``device`` does not have the instruction, or None."""
+        if self.arch and device.arch != self.arch:
+            return f"{self.name} needs {self.arch}, but {device.name} is {device.arch}"
+        if device.sm < self.min_sm:
+            return f"{self.name} needs sm_{self.min_sm}, but {device.name} is sm_{device.sm}"
+        return None
 
     def requirement(self, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
         """How this intrinsic reads ``operand`` from a tile laid out by ``layout`` (A: (m, k), B: (k, n)), or why not.
@@ -309,11 +152,11 @@ class TensorIntrinsic:
     def reference(self, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Float32Array:
         """d = a @ b + c for a (..., m, k), b (..., k, n), c (..., m, n).
 
-        a and b are rounded to ``operand`` (tf32: nearest, ties away); products are exact in float64, and each is added
-        to an f32 accumulator in the order of k. Hardware adds the products of one instruction in an order, and with a
-        truncation, that the PTX ISA leaves open.
+        a and b are rounded to the types that are multiplied (tf32: nearest, ties away); products are exact in float64,
+        and each is added to an f32 accumulator in the order of k. Hardware adds the products of one instruction in an
+        order, and with a truncation, that the PTX ISA leaves open.
         """
-        left, right = self._operand_values(a), self._operand_values(b)
+        left, right = _multiplied(self.type_a, a), _multiplied(self.type_b, b)
         d = np.asarray(c, dtype=np.float32)
         if left.shape[-2:] != self.a.shape or right.shape[-2:] != self.b.shape or d.shape[-2:] != self.c.shape:
             raise ValueError(
@@ -334,28 +177,28 @@ class TensorIntrinsic:
         d = self.reference(self.a.collect(a), self.b.collect(b), self.c.collect(c))
         return d[self.c.positions]
 
-    def _operand_values(self, values: npt.ArrayLike) -> FloatArray:
-        if self.operand == "tf32":
-            return round_to_tf32(values).astype(np.float64)
-        stored = dtype(self.operand)
-        return stored.load(stored.store(values))
+
+def _multiplied(kind: str, values: npt.ArrayLike) -> FloatArray:
+    """``values`` as the unit multiplies them."""
+    if kind == "tf32":
+        return round_to_tf32(values).astype(np.float64)
+    return dtype(kind).load(dtype(kind).store(values))
 
 
 @lru_cache(maxsize=2**16)
 def _requirement(
     intrinsic: TensorIntrinsic, operand: OperandSide, layout: SharedLayout, element_bytes: int
 ) -> Access | Refusal:
-    if element_bytes not in {FLOAT_DTYPES[name].bytes for name in intrinsic.stored}:
-        raise ValueError(
-            f"{intrinsic.name} reads {' or '.join(intrinsic.stored)}, not elements of {element_bytes} bytes"
-        )
+    stored = intrinsic.stored(operand)
+    if element_bytes not in {FLOAT_DTYPES[name].bytes for name in stored}:
+        raise ValueError(f"{intrinsic.name} reads {' or '.join(stored)}, not elements of {element_bytes} bytes")
     rows, cols = intrinsic.fragment(operand).shape
     if layout.shape[0] % rows or layout.shape[1] % cols:
         return Refusal(
             f"{intrinsic.name} reads {operand.upper()} in fragments of {rows}x{cols}, which do not divide the tile of "
             f"{layout.shape[0]}x{layout.shape[1]}"
         )
-    return intrinsic.load.check(intrinsic.load_name, operand, layout, element_bytes)
+    return intrinsic.load.check(operand, layout, element_bytes, (rows, cols))
 
 
 # rows -----------------------------------------------------------------------------------------------------------------
@@ -364,91 +207,44 @@ def _requirement(
 def _distribution(
     outer: tuple[int, int], thread: tuple[int, int], element: tuple[int, int], strides: tuple[int, int]
 ) -> NestedLayout:
-    return NestedLayout(
-        subgroup_tile=(1, 1),
-        batch_tile=(1, 1),
-        outer_tile=outer,
-        thread_tile=thread,
-        element_tile=element,
-        subgroup_strides=(0, 0),
-        thread_strides=strides,
-    )
+    return NestedLayout((1, 1), (1, 1), outer, thread, element, (0, 0), strides)
 
 
 def _fma(lanes_m: int, lanes_n: int, each: int) -> TensorIntrinsic:
     """lanes_m x lanes_n lanes, n fastest, each with each x each neighbouring results and an outer product."""
     m, n = lanes_m * each, lanes_n * each
-    return TensorIntrinsic(
-        unit="fma",
-        m=m,
-        n=n,
-        k=1,
-        operand="f32",
-        stored=("f16", "bf16", "f32"),
-        min_sm=0,
-        a=Fragment((m, 1), each, _distribution((1, 1), (lanes_m, 1), (each, 1), (lanes_n, 0))),
-        b=Fragment((1, n), each, _distribution((1, 1), (1, lanes_n), (1, each), (0, 1))),
-        c=Fragment((m, n), each * each, _distribution((1, 1), (lanes_m, lanes_n), (each, each), (lanes_n, 1))),
-        load=AnyLayout(each),
-        load_name="ld.shared",
-    )
+    a = _distribution((1, 1), (lanes_m, 1), (each, 1), (lanes_n, 0))
+    b = _distribution((1, 1), (1, lanes_n), (1, each), (0, 1))
+    c = Fragment((m, n), each * each, _distribution((1, 1), (lanes_m, lanes_n), (each, each), (lanes_n, 1)))
+    cpp = f"autosched::Fma<{{a}}, {lanes_m}, {lanes_n}, {each}, {each}>"
+    left, right = Fragment((m, 1), each, a, lane_loads=a), Fragment((1, n), each, b, lane_loads=b)
+    return TensorIntrinsic("fma", "f32", "f32", left, right, c, AnyLayout(each), 0, each * each, 1, cpp)
 
 
-def _wmma(k: int, operand: str, stored: str, min_sm: int, operand_registers: int) -> TensorIntrinsic:
-    return TensorIntrinsic(
-        unit="wmma",
-        m=16,
-        n=16,
-        k=k,
-        operand=operand,
-        stored=(stored,),
-        min_sm=min_sm,
-        a=Fragment((16, k), operand_registers),
-        b=Fragment((k, 16), operand_registers),
-        c=Fragment((16, 16), 8),
-        load=LeadingDimension((16, k), (k, 16)),
-        load_name="wmma.load",
-    )
+def _wmma(kind: str, min_sm: int, a: Fragment, b: Fragment) -> TensorIntrinsic:
+    """wmma.mma of m16n16 is two instructions of m16n8."""
+    c = Fragment((16, 16), 8)
+    return TensorIntrinsic("wmma", kind, kind, a, b, c, LeadingDimension(), min_sm, 2, 8, "autosched::Wmma<{a}>")
+
+
+def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
+    c = Fragment((16, 8), 4, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
+    return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), 80, 1, 4, "autosched::MmaSync<{a}>")
 
 
 # PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type": group g = lane / 4, t = lane % 4;
 # a0 a1: (g, 2t..), a2 a3: (g+8, 2t..), a4 a5: (g, 2t+8..), a6 a7: (g+8, 2t+8..); b0 b1: (2t.., g), b2 b3: (2t+8.., g).
 # The distributed order has (g, 2t+8..) before (g+8, 2t..), hence the register order.
-def _mma_16_bit(operand: str) -> TensorIntrinsic:
-    return TensorIntrinsic(
-        unit="mma",
-        m=16,
-        n=8,
-        k=16,
-        operand=operand,
-        stored=(operand,),
-        min_sm=80,
-        a=Fragment((16, 16), 4, _distribution((2, 2), (8, 4), (1, 2), (4, 1)), (0, 1, 4, 5, 2, 3, 6, 7)),
-        b=Fragment((16, 8), 2, _distribution((2, 1), (4, 8), (2, 1), (1, 4))),
-        c=_MMA_C,
-        load=AlignedRows(),
-        load_name="ldmatrix",
-    )
-
-
-_MMA_C = Fragment((16, 8), 4, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
+_A_16_BIT = Fragment((16, 16), 4, _distribution((2, 2), (8, 4), (1, 2), (4, 1)), (0, 1, 4, 5, 2, 3, 6, 7))
+_B_16_BIT = Fragment((16, 8), 2, _distribution((2, 1), (4, 8), (2, 1), (1, 4)))
 
 # PTX ISA, "Matrix fragments for mma.m16n8k8" (.tf32): a0: (g, t), a1: (g+8, t), a2: (g, t+4), a3: (g+8, t+4);
 # b0: (t, g), b1: (t+4, g).
-_MMA_TF32 = TensorIntrinsic(
-    unit="mma",
-    m=16,
-    n=8,
-    k=8,
-    operand="tf32",
-    stored=("f32",),
-    min_sm=80,
-    a=Fragment((16, 8), 4, _distribution((2, 2), (8, 4), (1, 1), (4, 1)), (0, 2, 1, 3)),
-    b=Fragment((8, 8), 2, _distribution((2, 1), (4, 8), (1, 1), (1, 4))),
-    c=_MMA_C,
-    load=AlignedRows(),
-    load_name="ldmatrix",
-)
+_A_TF32 = _distribution((2, 2), (8, 4), (1, 1), (4, 1))
+_B_TF32 = _distribution((2, 1), (4, 8), (1, 1), (1, 4))
+# How wmma.load reads is not specified. nvcc 13 for sm_80 and sm_90 makes it ldmatrix for 16-bit types, and for tf32
+# loads of single elements in the pattern of mma.m16n8k8, for b of two of them.
+_B_WMMA_TF32 = _distribution((2, 2), (4, 8), (1, 1), (1, 4))
 
 INTRINSICS: dict[str, TensorIntrinsic] = {
     row.name: row
@@ -456,12 +252,12 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
         _fma(4, 8, 4),
         _fma(8, 4, 4),
         _fma(8, 4, 1),
-        _wmma(16, "f16", "f16", 70, 8),
-        _wmma(16, "bf16", "bf16", 80, 4),
-        _wmma(8, "tf32", "f32", 80, 4),
-        _mma_16_bit("f16"),
-        _mma_16_bit("bf16"),
-        _MMA_TF32,
+        _wmma("f16", 70, Fragment((16, 16), 8), Fragment((16, 16), 8)),
+        _wmma("bf16", 80, Fragment((16, 16), 4), Fragment((16, 16), 4)),
+        _wmma("tf32", 80, Fragment((16, 8), 4, lane_loads=_A_TF32), Fragment((8, 16), 4, lane_loads=_B_WMMA_TF32)),
+        _mma("f16", _A_16_BIT, _B_16_BIT),
+        _mma("bf16", _A_16_BIT, _B_16_BIT),
+        _mma("tf32", Fragment((16, 8), 4, _A_TF32, (0, 2, 1, 3)), Fragment((8, 8), 2, _B_TF32)),
     )
 }
 
@@ -473,11 +269,13 @@ def intrinsic(name: str) -> TensorIntrinsic:
     return INTRINSICS[name]
 
 
-def intrinsics_for(dtype_name: str, tf32: bool) -> tuple[TensorIntrinsic, ...]:
-    """The rows that multiply arrays stored as ``dtype_name``; those that round f32 to tf32 only with ``tf32``.
-
-    ``tf32`` says what f32 arrays may be rounded to and changes nothing for other types. Raises ValueError for an
-    unknown type.
+def intrinsics_for(a: str, tf32: bool, b: str = "") -> tuple[TensorIntrinsic, ...]:
+    """The rows that multiply arrays stored as ``a`` and ``b`` (by default as ``a``); those that round f32 to tf32 only
+    with ``tf32``, which changes nothing for other types. Raises ValueError for an unknown type.
     """
-    stored = dtype(dtype_name).name
-    return tuple(row for row in INTRINSICS.values() if stored in row.stored and (tf32 or row.operand != "tf32"))
+    left, right = dtype(a).name, dtype(b or a).name
+    return tuple(
+        row
+        for row in INTRINSICS.values()
+        if left in row.stored("a") and right in row.stored("b") and (tf32 or not row.rounds)
+    )

@@ -66,9 +66,11 @@ def exchange(
     """How far elements travel from ``source`` to ``target`` (exact, where IREE's rule is on the safe side). A thread
     that holds an element needs no other thread for it, so copies shorten the way. Raises ValueError if the layouts
     are of different shapes or do not fit the threads."""
-    _verify_shapes(source, target)
-    has = _linear(source, subgroups, subgroup_size, replicate_threads)
-    needs = _linear(target, subgroups, subgroup_size, replicate_threads)
+    if source.shape != target.shape:
+        raise ValueError(
+            f"the source distributes a tile of {list(source.shape)} but the target one of {list(target.shape)}"
+        )
+    has, needs = (layout.numbers(subgroups, subgroup_size, replicate_threads) for layout in (source, target))
     if np.array_equal(has, needs):
         return Exchange.NONE
     elements = int(np.prod(source.shape, dtype=np.int64))
@@ -112,19 +114,6 @@ def to_layout(
     memory[source.distribute(offsets, subgroups, subgroup_size, replicate_threads)] = held
     loads = target.distribute(offsets, subgroups, subgroup_size, replicate_threads)
     return Converted(memory[loads], distance, memory.size)
-
-
-def _verify_shapes(source: NestedLayout, target: NestedLayout) -> None:
-    if source.shape != target.shape:
-        raise ValueError(
-            f"the source distributes a tile of {list(source.shape)} but the target one of {list(target.shape)}"
-        )
-
-
-def _linear(layout: NestedLayout, subgroups: int, subgroup_size: int, replicate_threads: bool) -> IntArray:
-    indices = np.arange(np.prod(layout.shape, dtype=np.int64)).reshape(layout.shape)
-    held = layout.distribute(indices, subgroups, subgroup_size, replicate_threads)
-    return held.reshape(subgroups, subgroup_size, -1)
 
 
 def _offsets(shared: SharedFunction, shape: tuple[int, ...]) -> IntArray:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.layouts.attribute_text import AttributeReader, format_fields, integer_tuple
 from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.text import Reader, format_fields, integer_tuple, parse_attribute
 
 _TILES = ("workgroup", "thread", "partial_reduction")
 _BASES = ("lane_basis", "subgroup_basis")
@@ -93,37 +93,37 @@ class LoweringConfig:
     - ``workgroup``: tile of a parallel dimension that one workgroup computes.
     - ``partial_reduction``: step of a reduction dimension per iteration of the loop.
     - ``thread``: contiguous elements one thread loads at once (0 counts as 1).
-    - ``lane_basis``, ``subgroup_basis``: how lanes and subgroups spread over the dimensions.
+    - ``lane_basis``, ``subgroup_basis``: how lanes and subgroups spread over the dimensions; empty, one of them.
     - ``expand_dims``: empty, or the sizes of the dimensions that ``expand`` appended (0 for the original ones).
 
-    Laws (ValueError): equal ranks; no dimension in both ``workgroup`` and ``partial_reduction``; a tile is a multiple
-    of subgroups * lanes * thread along it; appended dimensions come last, lie within one thread and are not tiled.
+    The longest field says how many dimensions there are; shorter tile sizes continue with zeros, as the issue writes
+    them. Laws (ValueError): a basis names every dimension; no dimension in both ``workgroup`` and
+    ``partial_reduction``; a tile is a multiple of subgroups * lanes * thread along it; appended dimensions come last,
+    lie within one thread and are not tiled.
     """
 
-    workgroup: tuple[int, ...]
-    thread: tuple[int, ...]
-    lane_basis: Basis
-    subgroup_basis: Basis
-    partial_reduction: tuple[int, ...]
+    workgroup: tuple[int, ...] = ()
+    thread: tuple[int, ...] = ()
+    lane_basis: Basis = Basis((), ())
+    subgroup_basis: Basis = Basis((), ())
+    partial_reduction: tuple[int, ...] = ()
     expand_dims: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in (*_TILES, "expand_dims"):
-            object.__setattr__(self, name, integer_tuple(name, getattr(self, name), 0))
-        for name in _BASES:
-            if not isinstance(getattr(self, name), Basis):
-                raise ValueError(f"{name} is {getattr(self, name)!r}: give a Basis(counts, mapping)")
-        ranks = {name: len(getattr(self, name)) for name in _TILES} | {
-            name: getattr(self, name).rank for name in _BASES
-        }
-        if self.expand_dims:
-            ranks["expand_dims"] = len(self.expand_dims)
-        for name, rank in ranks.items():
-            if rank != self.rank:
-                raise ValueError(
-                    f"{name} has {rank} entries but workgroup has {self.rank}: "
-                    "give one per dimension of the iteration space"
-                )
+        sizes = {name: integer_tuple(name, getattr(self, name), 0) for name in (*_TILES, "expand_dims")}
+        bases = {name: getattr(self, name) for name in _BASES}
+        for name, basis in bases.items():
+            if not isinstance(basis, Basis):
+                raise ValueError(f"{name} is {basis!r}: give a Basis(counts, mapping)")
+        rank = max(*map(len, sizes.values()), *(basis.rank for basis in bases.values()))
+        for name, basis in bases.items():
+            if basis.rank not in (0, rank):
+                raise ValueError(f"{name} maps {basis.rank} dimensions but the config has {rank}: map each of them")
+            if basis.rank == 0:
+                object.__setattr__(self, name, basis.append(rank))
+        for name, values in sizes.items():
+            full = values + (0,) * (rank - len(values))
+            object.__setattr__(self, name, full if values or name in _TILES else ())
         self._check_expand_dims()
         for d in range(self.rank):
             if self.workgroup[d] and self.partial_reduction[d]:
@@ -282,25 +282,27 @@ class LoweringConfig:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``#iree_gpu.lowering_config<{...}>``, keys in any order. Raises AttributeSyntaxError with the position,
-        or ValueError where the fields are no config."""
-        reader = AttributeReader(text)
+        """Read ``#iree_gpu.lowering_config<{...}>``, keys in any order; any may be left out, and ``expand_dims`` may be
+        called ``expand_iteration_space``. Raises LayoutSyntaxError with the position, or ValueError where the fields
+        are no config."""
+        return parse_attribute(text, cls._read)
+
+    @classmethod
+    def _read(cls, reader: Reader) -> Self:
         reader.expect("#iree_gpu.lowering_config")
         reader.expect("<")
         reader.expect("{")
-        names = [field.name for field in dataclasses.fields(cls)]
-        fields: dict[str, tuple[int, ...] | Basis] = {}
-        separator = ","
-        while separator == ",":
-            name = reader.field_name(names, fields)
-            fields[name] = _read_basis(reader) if name in _BASES else reader.integers()
-            missing = [other for other in names if other not in fields]
-            # expand_dims may be left out, so the text may end while it is the only one missing
-            may_end = missing in ([], ["expand_dims"])
-            separator = reader.expect(*(["}"] if may_end else []), *([","] if missing else []))
+        known: dict[str, Callable[[], tuple[int, ...] | Basis]] = {
+            name: (lambda: _read_basis(reader)) if name in _BASES else reader.integers
+            for name in (*(field.name for field in dataclasses.fields(cls)), "expand_iteration_space")
+        }
+        fields = reader.fields(known, "}", optional=known)
         reader.expect(">")
-        reader.end()
-        return cls(**fields)  # type: ignore[arg-type]  # each field has the type its name asks for
+        if "expand_iteration_space" in fields:
+            if "expand_dims" in fields:
+                raise ValueError("expand_dims and expand_iteration_space are one field: give one of them")
+            fields["expand_dims"] = fields.pop("expand_iteration_space")
+        return cls(**fields)
 
     def _shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         sizes = integer_tuple("shape", shape, 1)
@@ -309,7 +311,7 @@ class LoweringConfig:
         return sizes
 
 
-def _read_basis(reader: AttributeReader) -> Basis:
+def _read_basis(reader: Reader) -> Basis:
     reader.expect("[")
     counts = reader.integers()
     reader.expect(",")

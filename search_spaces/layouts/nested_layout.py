@@ -10,12 +10,14 @@ with one such line per dimension, where ``subgroup`` and ``thread`` are the *vir
     virtual[i] = (id // stride[i]) % tile[i]            (0 where stride[i] is 0)
 
 A thread holds ``batch x outer x element`` values, in that order (the distributed order). Where there are more
-subgroups or threads than a layout names, the surplus ones wrap modulo and hold copies.
+subgroups or threads than a layout names, the surplus ones wrap modulo and hold copies. Where there are fewer subgroups,
+subgroup s stands in for s, s + count, s + 2 * count, ... and works in as many *rounds*.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,18 +27,20 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
-from search_spaces.layouts.attribute_text import AttributeReader, format_fields, integer_tuple
+from search_spaces.layouts.text import Reader, format_fields, integer_tuple, parse_attribute
 
 AnyArray = npt.NDArray[Any]
+
+_MOST_IDS = 2**16  # of a level whose ids are checked one by one; a workgroup has at most 2^10 threads
 
 
 @dataclass(frozen=True)
 class NestedLayout:
     """The distribution of a tile of rank r over subgroups and threads; every field holds r integers.
 
-    Tiles count the tiles of the next level, they are not sizes. Laws, checked on construction (ValueError):
-    all fields have the same rank; tiles are at least 1; a stride is 0 exactly where its tile is 1; the strides of a
-    level do not overlap: sorted upwards, each is a multiple of (stride * tile) of the one before. Gaps are allowed.
+    Tiles count the tiles of the next level, they are not sizes. Laws, checked on construction (ValueError): all fields
+    have the same rank; tiles are at least 1; no stride is 0 where its tile is more; ids round-trip: the virtual ids of
+    sum(stride * virtual id) are those virtual ids again. Gaps are allowed.
     """
 
     subgroup_tile: tuple[int, ...]
@@ -98,12 +102,12 @@ class NestedLayout:
 
     @property
     def subgroups(self) -> int:
-        """Subgroup ids the layout tells apart: ids wrap modulo this many (gaps count; 1 when none are distributed)."""
+        """The period of virtual subgroup ids: id and id + this many hold the same (1 when none are distributed)."""
         return _span(self.subgroup_tile, self.subgroup_strides)
 
     @property
     def threads(self) -> int:
-        """Thread ids the layout tells apart within a subgroup (gaps count)."""
+        """The period of virtual thread ids within a subgroup."""
         return _span(self.thread_tile, self.thread_strides)
 
     # Verification
@@ -119,7 +123,7 @@ class NestedLayout:
 
         ``subgroup_size`` must equal the product of ``thread_tile``; with ``replicate_threads`` it may be a multiple of
         the ids in use, and the surplus threads hold copies (the layout of a row's scale in a matrix fragment).
-        ``subgroups`` may exceed the ids in use: surplus subgroups wrap modulo and hold copies.
+        ``subgroups`` may exceed the ids in use, or wrap them: see ``rounds``.
         """
         if shape is not None:
             wanted = integer_tuple("shape", shape, 1)
@@ -134,11 +138,21 @@ class NestedLayout:
                     )
         if subgroup_size is not None:
             self._verify_threads(subgroup_size, replicate_threads)
-        if subgroups is not None and subgroups < self.subgroups:
+        if subgroups is not None:
+            self.rounds(subgroups)
+
+    def rounds(self, subgroups: int) -> int:
+        """How many virtual subgroups each of ``subgroups`` stands in for: 1 where every tile has a holder, else all
+        that have its id modulo ``subgroups``. Raises ValueError where the ids do not wrap evenly."""
+        last = sum((n - 1) * stride for n, stride in zip(self.subgroup_tile, self.subgroup_strides, strict=True))
+        if subgroups > last:
+            return 1
+        if subgroups < 1 or self.subgroups % subgroups:
             raise ValueError(
-                f"subgroups is {subgroups} but the layout uses {self.subgroups} subgroup ids: "
-                "give as many, or let each hold several tiles with fold_subgroups"
+                f"the layout uses {self.subgroups} subgroup ids, which {subgroups} subgroups cannot share: "
+                "the ids in use must be a multiple of the hardware's"
             )
+        return self.subgroups // subgroups
 
     def _verify_threads(self, subgroup_size: int, replicate: bool) -> None:
         product = math.prod(self.thread_tile)
@@ -178,19 +192,12 @@ class NestedLayout:
         """The inverse: the lowest subgroup id with these virtual ids ``[..., rank]``.
 
         With fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo them (document example: ids
-        0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups are 0, 0, 1, 1, 2, 2, 3, 3). The count in use must be a multiple of
-        ``hardware_subgroups``. The document also takes the sum modulo the product of the tiles; that changes
-        nothing without gaps and is wrong with them, so it is left out here.
+        0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups are 0, 0, 1, 1, 2, 2, 3, 3), and ValueError is raised as by ``rounds``.
+        The document also takes the sum modulo the product of the tiles; that changes nothing without gaps and is
+        wrong with them, so it is left out here.
         """
         ids = _inverse("virtual subgroup id", virtual, self.subgroup_tile, self.subgroup_strides)
-        if hardware_subgroups is None or hardware_subgroups >= self.subgroups:
-            return ids
-        if hardware_subgroups < 1 or self.subgroups % hardware_subgroups:
-            raise ValueError(
-                f"hardware_subgroups is {hardware_subgroups} but the layout uses {self.subgroups} subgroup ids: "
-                "the ids in use must be a multiple of the hardware's"
-            )
-        return ids % hardware_subgroups
+        return ids if hardware_subgroups is None or self.rounds(hardware_subgroups) == 1 else ids % hardware_subgroups
 
     def thread_ids(self, virtual: npt.ArrayLike) -> IntArray:
         """The inverse: the lowest thread id with these virtual ids ``[..., rank]``."""
@@ -205,34 +212,43 @@ class NestedLayout:
         subgroup_size: int = 32,
         replicate_threads: bool = False,
     ) -> AnyArray:
-        """What every thread holds of ``array``: ``[subgroups, threads, *batch, *outer, *element]``.
+        """What every thread holds of ``array``: ``[subgroups, threads, *batch, *outer, *element]``, or
+        ``[subgroups, threads, rounds, *batch, *outer, *element]`` where subgroups work in several ``rounds``.
 
         ``subgroups`` defaults to the ids the layout uses. Raises ValueError as ``verify`` does.
         """
         values = np.asarray(array)
         count = self.subgroups if subgroups is None else subgroups
         self.verify(values.shape, subgroup_size, count, replicate_threads)
-        slots = self._pack(values)
-        return slots[self._slots_of_subgroups(count)[:, None], self._slots_of_threads(subgroup_size)[None, :]]
+        rounds = self.rounds(count)
+        ids = np.arange(rounds * count).reshape(rounds, count).T
+        subgroup = _ravel(self.virtual_subgroup_ids(ids), self.subgroup_tile)[:, None, :]
+        thread = _ravel(self.virtual_thread_ids(np.arange(subgroup_size)), self.thread_tile)[None, :, None]
+        held: AnyArray = self._pack(values)[subgroup, thread]
+        return held if rounds > 1 else held[:, :, 0]
 
     def undistribute(self, distributed: npt.ArrayLike, replicate_threads: bool = False) -> AnyArray:
         """The inverse of ``distribute``: the tile. Raises ValueError if two copies of one element differ."""
         held = np.asarray(distributed)
-        expected = self.distributed_packed_shape
+        count, threads = held.shape[:2] if held.ndim >= 2 else (1, 1)
+        self.verify(None, threads, count, replicate_threads)
+        rounds = self.rounds(count)
+        expected = (() if rounds == 1 else (rounds,)) + self.distributed_packed_shape
         if held.ndim < 2 or held.shape[2:] != expected:
             raise ValueError(
                 f"the distributed array has shape {list(held.shape)}: give [subgroups, threads, "
                 f"{', '.join(map(str, expected))}]"
             )
-        self.verify(None, held.shape[1], held.shape[0], replicate_threads)
-        subgroup_ids, thread_ids = self._ids_of_slots()
-        tile = self._unpack(held[subgroup_ids[:, None], thread_ids[None, :]])
-        again = self.distribute(tile, held.shape[0], held.shape[1], replicate_threads)
-        same = (again == held) | ((again != again) & (held != held))  # a NaN equals its copy
-        if not same.all():
-            subgroup, thread = np.argwhere(~same)[0][:2]
+        subgroup, thread = self._ids_of_slots()
+        by_round = held.reshape(count, threads, rounds, *self.distributed_packed_shape)
+        round_ = (subgroup // count if rounds > 1 else 0 * subgroup)[:, None]
+        tile = self._unpack(by_round[subgroup[:, None] % count, thread[None, :], round_])
+        again = self.distribute(tile, count, threads, replicate_threads)
+        differs = (again != held) & ((again == again) | (held == held))  # a NaN equals its copy
+        if differs.any():
+            at = np.argwhere(differs)[0]
             raise ValueError(
-                f"subgroup {subgroup} thread {thread} holds a copy that differs from the first holder's: "
+                f"subgroup {at[0]} thread {at[1]} holds a copy that differs from the first holder's: "
                 "surplus subgroups and threads must hold equal copies"
             )
         return tile
@@ -242,17 +258,19 @@ class NestedLayout:
     ) -> IntArray:
         """Tile coordinates of every held element: ``[subgroups, threads, elements, rank]``, elements in distributed
         order. ``subgroup_size`` defaults to the thread ids the layout uses (gaps then hold copies)."""
-        size = self.threads if subgroup_size is None else subgroup_size
-        linear = self.distribute(
-            np.arange(math.prod(self.shape)).reshape(self.shape),
-            subgroups,
-            size,
-            replicate_threads or subgroup_size is None,
-        )
-        flat = linear.reshape(*linear.shape[:2], self.elements_per_thread)
+        replicate = replicate_threads or subgroup_size is None
+        numbers = self.numbers(subgroups, self.threads if subgroup_size is None else subgroup_size, replicate)
         if self.rank == 0:
-            return np.zeros((*flat.shape, 0), dtype=np.int64)
-        return np.stack(np.unravel_index(flat, self.shape), axis=-1).astype(np.int64)
+            return np.zeros((*numbers.shape, 0), dtype=np.int64)
+        return np.stack(np.unravel_index(numbers, self.shape), axis=-1).astype(np.int64)
+
+    def numbers(
+        self, subgroups: int | None = None, subgroup_size: int = 32, replicate_threads: bool = False
+    ) -> IntArray:
+        """The row-major number in the tile of every held element: ``[subgroups, threads, elements]``."""
+        tile = np.arange(math.prod(self.shape)).reshape(self.shape)
+        held = self.distribute(tile, subgroups, subgroup_size, replicate_threads)
+        return held.reshape(*held.shape[:2], -1)
 
     def indices(self, subgroup: int, thread: int) -> IntArray:
         """Tile coordinates ``[elements, rank]`` of what one thread holds, in distributed order."""
@@ -280,14 +298,13 @@ class NestedLayout:
 
     # Comparing layouts
 
-    def same_distribution(self, other: NestedLayout) -> bool:
-        """Whether every thread of every subgroup holds the same elements in the same places (fields may differ)."""
-        return self._compare(other, ordered=True)
-
     def same_owners(self, other: NestedLayout) -> bool:
         """Whether every thread holds the same set of elements, in whatever order: then converting one layout into
         the other renames registers and moves nothing between threads."""
-        return self._compare(other, ordered=False)
+        # Ids of both wrap modulo the least common multiple of their periods.
+        ids = math.lcm(self.subgroups, other.subgroups), math.lcm(self.threads, other.threads)
+        mine, theirs = (np.sort(layout.numbers(*ids, replicate_threads=True), axis=-1) for layout in (self, other))
+        return self.shape == other.shape and np.array_equal(mine, theirs)
 
     def needs_shared_memory(self, target: NestedLayout) -> bool:
         """IREE's rule for converting this layout into ``target``: shared memory is needed if anything besides batch
@@ -331,26 +348,29 @@ class NestedLayout:
         return type(self)(*(tuple(getattr(self, f.name)[d] for d in chosen) for f in dataclasses.fields(self)))
 
     def fold_subgroups(self, hardware_subgroups: int) -> Self:
-        """The same distribution on fewer subgroups: id x becomes x mod ``hardware_subgroups``, and each subgroup holds
-        its several tiles as batches. Raises ValueError where a dimension would be split by the fold."""
-        count = hardware_subgroups
-        if count < 1 or self.subgroups % count:
-            raise ValueError(
-                f"hardware_subgroups is {count} but the layout uses {self.subgroups} subgroup ids: "
-                "the ids in use must be a multiple of the hardware's"
-            )
-        tiles, batches, strides = list(self.subgroup_tile), list(self.batch_tile), list(self.subgroup_strides)
-        for i, (tile, stride) in enumerate(zip(self.subgroup_tile, self.subgroup_strides, strict=True)):
-            if stride and stride % count == 0:
-                tiles[i], batches[i], strides[i] = 1, tile * batches[i], 0
-            elif tile > 1 and count % (stride * tile):  # then ids that are count apart differ in this dimension
+        """The same distribution on fewer subgroups, with their rounds as batches: id x becomes x mod
+        ``hardware_subgroups``. A dimension that is dealt out round by round becomes two, rounds and then the rest, so
+        the layout returned distributes ``tile.reshape(folded.shape)``. Raises ValueError as ``rounds`` does, and where
+        a round does not cut a dimension evenly, which only ``distribute`` can say."""
+        if self.rounds(hardware_subgroups) == 1:
+            return self
+        levels = [list(level) for level in zip(*dataclasses.astuple(self), strict=True)]
+        folded: list[list[int]] = []
+        for i, (tile, batch, *within, stride, thread_stride) in enumerate(levels):
+            period = hardware_subgroups // math.gcd(hardware_subgroups, stride)
+            if tile == 1 or hardware_subgroups % (stride * tile) == 0:
+                folded.append(levels[i])
+            elif stride % hardware_subgroups == 0:  # subgroups that are apart in this dimension are one
+                folded.append([1, tile * batch, *within, 0, thread_stride])
+            elif hardware_subgroups % stride == 0 and tile % period == 0:
+                folded.append([1, tile // period, 1, 1, 1, 0, 0])
+                folded.append([period, batch, *within, stride, thread_stride])
+            else:
                 raise ValueError(
-                    f"subgroup_tile[{i}] is {tile} with stride {stride}: {count} subgroups would hold every other part "
-                    "of this dimension, which batches cannot say; order the strides so that whole dimensions fold"
+                    f"subgroup_tile[{i}] is {tile} with stride {stride}: {hardware_subgroups} subgroups would hold "
+                    "parts of this dimension that batches cannot say; use distribute, or other strides"
                 )
-        return dataclasses.replace(
-            self, subgroup_tile=tuple(tiles), batch_tile=tuple(batches), subgroup_strides=tuple(strides)
-        )
+        return type(self)(*(tuple(level) for level in zip(*folded, strict=True)))
 
     # Text
 
@@ -364,14 +384,15 @@ class NestedLayout:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``NestedLayout<...>``, ``NestedLayout : <...>`` or ``#iree_vector_ext.nested_layout<...>``. Raises
-        AttributeSyntaxError with the position, or ValueError where the fields are no layout."""
-        reader = AttributeReader(text)
+        LayoutSyntaxError with the position, or ValueError where the fields are no layout."""
+        return parse_attribute(text, cls._read)
+
+    @classmethod
+    def _read(cls, reader: Reader) -> Self:
         if reader.expect("NestedLayout", "#iree_vector_ext.nested_layout") == "NestedLayout":
             reader.accept(":")
         reader.expect("<")
-        fields = reader.integer_fields([field.name for field in dataclasses.fields(cls)], ">")
-        reader.end()
-        return cls(**fields)
+        return cls(**reader.fields({field.name: reader.integers for field in dataclasses.fields(cls)}, ">"))
 
     def _fields_text(self) -> str:
         return format_fields({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
@@ -389,58 +410,40 @@ class NestedLayout:
         order = [level * self.rank + dimension for dimension in range(self.rank) for level in (0, 2, 3, 1, 4)]
         return levels.transpose(order).reshape(self.shape)
 
-    def _slots_of_subgroups(self, count: int) -> IntArray:
-        return _ravel(self.virtual_subgroup_ids(np.arange(count)), self.subgroup_tile)
-
-    def _slots_of_threads(self, count: int) -> IntArray:
-        return _ravel(self.virtual_thread_ids(np.arange(count)), self.thread_tile)
-
     def _ids_of_slots(self) -> tuple[IntArray, IntArray]:
-        def virtual(tile: tuple[int, ...]) -> IntArray:
-            return np.indices(tile).reshape(len(tile), math.prod(tile)).T.astype(np.int64)
-
-        return self.subgroup_ids(virtual(self.subgroup_tile)), self.thread_ids(virtual(self.thread_tile))
-
-    def _compare(self, other: NestedLayout, ordered: bool) -> bool:
-        if self.shape != other.shape or self.elements_per_thread != other.elements_per_thread:
-            return False
-        # Ids of both wrap modulo the least common multiple of their spans.
-        subgroups = math.lcm(self.subgroups, other.subgroups)
-        threads = math.lcm(self.threads, other.threads)
-        linear = np.arange(math.prod(self.shape)).reshape(self.shape)
-        mine, theirs = (
-            layout.distribute(linear, subgroups, threads, replicate_threads=True).reshape(subgroups, threads, -1)
-            for layout in (self, other)
-        )
-        if not ordered:
-            mine, theirs = np.sort(mine, axis=-1), np.sort(theirs, axis=-1)
-        return bool(np.array_equal(mine, theirs))
+        return self.subgroup_ids(_all_virtual(self.subgroup_tile)), self.thread_ids(_all_virtual(self.thread_tile))
 
 
 def _check_strides(level: str, tile: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    for i, (size, stride) in enumerate(zip(tile, strides, strict=True)):
-        if size == 1 and stride != 0:
-            raise ValueError(
-                f"{level}_strides[{i}] is {stride} but {level}_tile[{i}] is 1: "
-                "a dimension that is not distributed has stride 0"
-            )
-        if size > 1 and stride == 0:
-            raise ValueError(
-                f"{level}_strides[{i}] is 0 but {level}_tile[{i}] is {size}: stride 0 means not distributed, "
-                f"so only one of the {size} tiles would have a holder"
-            )
-    taken, last = 1, ""
-    for stride, i in sorted((stride, i) for i, stride in enumerate(strides) if stride):
-        if stride % taken:
-            raise ValueError(
-                f"{level}_strides[{i}] is {stride}, not a multiple of {taken} (stride * tile of {last}): "
-                f"the {level}s of two dimensions would overlap"
-            )
-        taken, last = stride * tile[i], f"dimension {i}"
+    spread = sorted((stride, n, i) for i, (stride, n) in enumerate(zip(strides, tile, strict=True)) if n > 1)
+    if spread and spread[0][0] == 0:
+        _, n, i = spread[0]
+        raise ValueError(
+            f"{level}_strides[{i}] is 0 but {level}_tile[{i}] is {n}: stride 0 means not distributed, "
+            f"so only one of the {n} tiles would have a holder"
+        )
+    if all(stride % (below * n) == 0 for (below, n, _), (stride, _, _) in itertools.pairwise(spread)):
+        return  # each stride spans the dimensions below it: digits of the id
+    if math.prod(tile) > _MOST_IDS:
+        raise ValueError(f"{level}_tile {list(tile)} has over {_MOST_IDS} ids: make each stride span those below it")
+    virtual = _all_virtual(tile)
+    again = _virtual(level, _inverse(level, virtual, tile, strides), tile, strides)
+    wrong = np.argwhere(again != virtual)
+    if wrong.size:
+        v = wrong[0][0]
+        raise ValueError(
+            f"{level}_strides {list(strides)} with {level}_tile {list(tile)}: the {level}s of two dimensions overlap, "
+            f"virtual id {virtual[v].tolist()} has the number of {again[v].tolist()}"
+        )
 
 
 def _span(tile: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    return max((size * stride for size, stride in zip(tile, strides, strict=True)), default=1) or 1
+    return math.lcm(*(n * stride for n, stride in zip(tile, strides, strict=True) if n > 1))
+
+
+def _all_virtual(tile: tuple[int, ...]) -> IntArray:
+    """All virtual ids of a tile, row-major: ``[product of tile, rank]``."""
+    return np.indices(tile).reshape(len(tile), math.prod(tile)).T.astype(np.int64)
 
 
 def _virtual(name: str, ids: npt.ArrayLike, tile: tuple[int, ...], strides: tuple[int, ...]) -> IntArray:

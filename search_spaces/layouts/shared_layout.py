@@ -8,8 +8,8 @@ Everything that is known about a layout is found by evaluating the function. ``f
 for every layout there are q lines and an increment d with f(line + q, position) = f(line, position) + d.
 """
 
+import dataclasses
 import math
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Self, overload
@@ -17,19 +17,12 @@ from typing import Literal, Self, overload
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.layouts.text import Reader
+
 Axis = Literal["rows", "cols"]
 OffsetArray = npt.NDArray[np.int32]
 
 _MOST_ELEMENTS = 2**26  # offsets and their sums stay far inside int32; shared memory holds some 2^17 elements at most
-
-
-class LayoutTextError(ValueError):
-    """Text that is not a layout. ``position`` counts characters from 0; ``expected`` says what could stand there."""
-
-    def __init__(self, text: str, position: int, expected: str) -> None:
-        super().__init__(f"layout {text!r}, position {position}: expected {expected}")
-        self.position = position
-        self.expected = expected
 
 
 def _check_int(value: object, least: int, most: int, what: str) -> None:
@@ -163,7 +156,7 @@ class SharedLayout:
         """The layout that ``text`` names, on a tile of ``shape``.
 
         ``identity``, or ``+`` between: ``transpose`` (first), ``xor`` (before any pad or swizzle), ``pad(m,n)``,
-        ``swizzle(bits,base,shift)``. Raises LayoutTextError for malformed text, ValueError for ``xor`` on lines that
+        ``swizzle(bits,base,shift)``. Raises LayoutSyntaxError for malformed text, ValueError for ``xor`` on lines that
         are no power of two.
         """
         transposed, terms = _parse_terms(text)
@@ -243,14 +236,6 @@ class SharedLayout:
             self == other or (self.size == other.size and np.array_equal(self.offsets(), other.offsets()))
         )
 
-    def simplest(self) -> "SharedLayout":
-        """The same function without the steps that do nothing on this tile."""
-        for index in range(len(self.steps)):
-            shorter = SharedLayout(self.shape, self.transposed, self.steps[:index] + self.steps[index + 1 :])
-            if shorter.same_function(self):
-                return shorter.simplest()
-        return self
-
     # what is known about it -----------------------------------------------------------------------------------------
 
     @property
@@ -275,11 +260,6 @@ class SharedLayout:
     def inside(self) -> bool:
         """Whether every offset is below ``extent``; a swizzle can leave a tile that its period does not divide."""
         return facts(self).inside
-
-    @property
-    def leading_dimension(self) -> int | None:
-        """d with offset == line index * d + position in the line, everywhere; None if there is no such d."""
-        return facts(self).leading_dimension
 
     @property
     def period(self) -> tuple[int, int]:
@@ -335,7 +315,6 @@ class LayoutFacts:
     inside: bool
     contiguity_rows: int
     contiguity_cols: int
-    leading_dimension: int | None
     line_axis: Axis
     period: int
     period_extent: int
@@ -368,7 +347,6 @@ def facts(layout: SharedLayout) -> LayoutFacts:
         inside=largest < layout.extent,
         contiguity_rows=along if layout.transposed else across,
         contiguity_cols=across if layout.transposed else along,
-        leading_dimension=_leading_dimension(head, increment if repeats else None),
         line_axis=layout.line_axis,
         period=lasting,
         period_extent=increment,
@@ -403,24 +381,6 @@ def _contiguity(offsets: OffsetArray) -> int:
     return width
 
 
-def _leading_dimension(head: OffsetArray, increment: int | None) -> int | None:
-    period, line = head.shape
-    if increment is not None and increment % period:
-        return None
-    if increment is not None:
-        leading = increment // period
-    elif period > 1:
-        leading = int(head[1, 0])
-    else:
-        leading = line
-    positions = np.arange(line, dtype=np.int32)
-    starts = np.arange(period, dtype=np.int32) * np.int32(leading)
-    # One line and one column first: they settle most layouts without touching the rest.
-    if not np.array_equal(head[0], positions) or not np.array_equal(head[:, 0], starts):
-        return None
-    return leading if np.array_equal(head, starts[:, None] + positions) else None
-
-
 def _is_injective(layout: SharedLayout, head: OffsetArray, increment: int | None) -> bool:
     largest = int(head.max())
     if increment is not None and largest - int(head.min()) >= increment:
@@ -443,79 +403,41 @@ def _offsets(layout: SharedLayout) -> OffsetArray:
 
 # text -----------------------------------------------------------------------------------------------------------------
 
-_TERM = "identity, transpose, xor, pad(m,n) or swizzle(bits,base,shift)"
-_WORD = re.compile(r"[a-z]*")
-_NUMBER = re.compile(r"[0-9]{1,9}")
-_SPACES = re.compile(r" *")
-_ARGUMENTS = {"pad": ("elements", "lines"), "swizzle": ("bits", "base", "shift")}
+_STEPS = "xor (before other steps), pad(m,n) or swizzle(bits,base,shift)"
 
 
 @lru_cache(maxsize=4096)
 def _parse_terms(text: str) -> tuple[bool, tuple[Step | Literal["xor"], ...]]:
     """(transposed, the steps in order, ``xor`` unresolved because it depends on the tile)."""
-    transposed = False
+    reader = Reader(text)
+    if reader.accept("identity"):
+        reader.end()
+        return False, ()
+    transposed = reader.accept("transpose")
     terms: list[Step | Literal["xor"]] = []
-    position = _skip(text, 0)
-    first = True
-    while True:
-        start = position
-        word = _match(_WORD, text, start)
-        position = _skip(text, start + len(word))
-        if word == "identity":
-            if not first:
-                raise LayoutTextError(text, start, "xor, pad(m,n) or swizzle(bits,base,shift); identity stands alone")
-            if position < len(text):
-                raise LayoutTextError(text, position, "the end of the text: identity stands alone")
-        elif word == "transpose":
-            if not first:
-                raise LayoutTextError(text, start, "xor, pad(m,n) or swizzle(bits,base,shift); transpose comes first")
-            transposed = True
-        elif word == "xor":
-            if terms:
-                raise LayoutTextError(text, start, "pad(m,n) or swizzle(bits,base,shift); xor comes before them")
+    while not ((transposed or terms) and reader.at_end()):
+        if transposed or terms:
+            reader.expect("+")
+        if not terms and reader.accept("xor"):
             terms.append("xor")
-        elif word in _ARGUMENTS:
-            step, position = _parse_step(text, word, position)
-            terms.append(step)
+        elif reader.accept("pad"):
+            terms.append(_read_step(reader, Pad))
+        elif reader.accept("swizzle"):
+            terms.append(_read_step(reader, Swizzle))
         else:
-            raise LayoutTextError(text, start, _TERM)
-        if position == len(text):
-            return transposed, tuple(terms)
-        if text[position] != "+":
-            raise LayoutTextError(text, position, "'+' or the end of the text")
-        position = _skip(text, position + 1)
-        first = False
+            raise reader.fail(_STEPS if transposed or terms else f"identity, transpose, {_STEPS}")
+    return transposed, tuple(terms)
 
 
-def _parse_step(text: str, word: str, position: int) -> tuple[Step, int]:
-    start = position
-    numbers: list[int] = []
-    for index, name in enumerate(_ARGUMENTS[word]):
-        opening = "(" if index == 0 else ","
-        if text[position : position + 1] != opening:
-            raise LayoutTextError(text, position, f"'{opening}' before {name} of {word}")
-        position = _skip(text, position + 1)
-        digits = _match(_NUMBER, text, position)
-        if not digits:
-            raise LayoutTextError(text, position, f"a whole number: {name} of {word}")
-        numbers.append(int(digits))
-        position = _skip(text, position + len(digits))
-    if text[position : position + 1] != ")":
-        raise LayoutTextError(text, position, f"')' after {_ARGUMENTS[word][-1]} of {word}")
+def _read_step(reader: Reader, step: type[Pad] | type[Swizzle]) -> Step:
+    start, word = reader.position, step.__name__.lower()
+    numbers, names = reader.integers("(", ")"), [field.name for field in dataclasses.fields(step)]
+    if len(numbers) != len(names):
+        raise reader.fail(f"{word}({','.join(names)})", start)
     try:
-        step = Pad(*numbers) if word == "pad" else Swizzle(*numbers)
+        return step(*numbers)
     except ValueError as error:
-        raise LayoutTextError(text, start, f"arguments that {word} allows: {error}") from None
-    return step, _skip(text, position + 1)
-
-
-def _match(pattern: re.Pattern[str], text: str, position: int) -> str:
-    found = pattern.match(text, position)
-    return found.group() if found else ""
-
-
-def _skip(text: str, position: int) -> int:
-    return position + len(_match(_SPACES, text, position))
+        raise reader.fail(f"arguments that {word} allows: {error}", start) from None
 
 
 @lru_cache(maxsize=2**16)

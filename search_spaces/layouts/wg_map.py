@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
-from search_spaces.layouts.attribute_text import AttributeReader, format_fields, integer_tuple
 from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.text import Reader, format_fields, integer_tuple, parse_attribute, parse_attributes
 
 AnyArray = npt.NDArray[Any]
 
@@ -133,10 +133,10 @@ class WgMap:
         cut = np.empty((*n, *self.sg_data), dtype=held.dtype)
         cut[origins[..., 0], origins[..., 1]] = held
         again = cut[origins[..., 0], origins[..., 1]]
-        same = (again == held) | ((again != again) & (held != held))  # a NaN equals its copy
-        if not same.all():
+        differs = (again != held) & ((again == again) | (held == held))  # a NaN equals its copy
+        if differs.any():
             raise ValueError(
-                f"subgroup {np.argwhere(~same)[0][0]} holds a copy that differs from another's: "
+                f"subgroup {np.argwhere(differs)[0][0]} holds a copy that differs from another's: "
                 "subgroups that share a sub-tile must hold equal copies"
             )
         return cut.transpose(0, 2, 1, 3).reshape(*shape)
@@ -244,29 +244,42 @@ class WgMap:
             return text
         return f"#xetile.tile_attr<wg = {text}, {format_fields({'order': self.order})}>"
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read ``#xetile.wg_map<...>`` or ``#xetile.tile_attr<wg = #xetile.wg_map<...>, order = [..]>``; the appendices
-        leave out ``xetile.``, and so may the text. Raises AttributeSyntaxError with the position, or ValueError."""
-        reader = AttributeReader(text)
-        head = reader.expect("#xetile.wg_map", "#wg_map", "#xetile.tile_attr", "#tile_attr")
-        if head.endswith("wg_map"):
-            fields = _wg_map_fields(reader)
-        else:
-            reader.expect("<")
-            reader.expect("wg")
-            reader.expect("=")
-            reader.expect("#xetile.wg_map", "#wg_map")
-            fields = _wg_map_fields(reader)
-            if reader.expect(",", ">") == ",":
-                fields |= reader.integer_fields(["order"], ">")
-        reader.end()
-        return cls(**fields)  # type: ignore[arg-type]  # lengths are checked by the constructor
+    @staticmethod
+    def parse(text: str) -> WgMap:
+        """Read ``#xetile.wg_map<...>`` or ``#xetile.tile_attr<wg = ..., order = [..]>``, the last one where ``text``
+        names several as ``#alias = ...``; ``wg`` is a map or the alias of one. The appendices leave out ``xetile.``,
+        and so may the text. A ``tile_attr`` without ``wg`` is a tile of one subgroup: map ([1, 1], [1, 1]), which gives
+        that subgroup all of any tile. Raises LayoutSyntaxError with the position, or ValueError."""
+        return parse_attribute(text, _read)
+
+    @staticmethod
+    def parse_all(text: str) -> dict[str, WgMap]:
+        """All maps of ``text``, ``#alias = ...`` one after another, by ``#alias``. Raises as ``parse`` does."""
+        return parse_attributes(text, _read)
 
 
-def _wg_map_fields(reader: AttributeReader) -> dict[str, tuple[int, ...]]:
+_WG_MAP, _TILE_ATTR = ("#xetile.wg_map", "#wg_map"), ("#xetile.tile_attr", "#tile_attr")
+
+
+def _read(reader: Reader) -> WgMap:
+    if reader.expect(*_WG_MAP, *_TILE_ATTR) in _WG_MAP:
+        return _read_map(reader)
+
+    def wg() -> WgMap:
+        if any(reader.accept(name) for name in _WG_MAP):
+            return _read_map(reader)
+        found: WgMap = reader.reference("'#xetile.wg_map', '#wg_map' or the alias of a map")
+        return found
+
     reader.expect("<")
-    return reader.integer_fields(["sg_layout", "sg_data"], ">")
+    fields = reader.fields({"wg": wg, "order": reader.integers}, ">", optional=("wg", "order"))
+    owner: WgMap = fields.get("wg") or WgMap((1, 1), (1, 1))
+    return dataclasses.replace(owner, order=fields.get("order", owner.order))
+
+
+def _read_map(reader: Reader) -> WgMap:
+    reader.expect("<")
+    return WgMap(**reader.fields({"sg_layout": reader.integers, "sg_data": reader.integers}, ">"))
 
 
 def _check_dim(dim: int) -> None:

@@ -49,9 +49,8 @@ def check_reduction(
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
         return (f"reduction_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
-    reduced = [n // factor if d == dim else n for d, n in enumerate(shape)]
-    found = _check_shapes(("the source", source, shape), ("the result", result, reduced))
-    return tuple(found + _check_derived("the source", source, result.reduction_input(dim, factor)))
+    found = _check_shapes(("the source", source, shape), ("the result", result, _divided(shape, dim, factor)))
+    return tuple(found + _check_derived(source, result.reduction_input(dim, factor)))
 
 
 def check_broadcast(
@@ -62,13 +61,12 @@ def check_broadcast(
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
         return (f"broadcast_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
-    narrow = [n // factor if d == dim else n for d, n in enumerate(shape)]
-    found = _check_shapes(("the source", source, narrow), ("the result", result, shape))
+    found = _check_shapes(("the source", source, _divided(shape, dim, factor)), ("the result", result, shape))
     try:
         derived = result.broadcast_input(dim, size)
     except ValueError as error:
         return (*found, str(error))
-    return tuple(found + _check_derived("the source", source, derived))
+    return tuple(found + _check_derived(source, derived))
 
 
 def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
@@ -77,7 +75,7 @@ def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple
     found = _check_shapes(("the source", source, shape[::-1]), ("the result", result, shape))
     if found or transposes_in_place(source, result, shape):
         return tuple(found)
-    return tuple(_check_derived("the source", source, result.transpose_input()))
+    return tuple(_check_derived(source, result.transpose_input()))
 
 
 def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
@@ -106,20 +104,21 @@ def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
 def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
     """Whether every subgroup already holds, under ``source``, all that ``result`` gives it: the conversion then needs
     no shared memory."""
-    if source.subgroups != result.subgroups:
-        return False
-    pairs = zip(held(source, shape), held(result, shape), strict=True)
-    return all(bool((has | ~needs).all()) for has, needs in pairs)
+    return source.subgroups == result.subgroups and _holds(held(source, shape), held(result, shape))
 
 
 def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
     """Whether every subgroup already holds, transposed, all that ``result`` gives it of the transposed vector of
     ``shape``: the transpose then stays within each subgroup's registers."""
-    if source.subgroups != result.subgroups:
-        return False
-    rows, columns = held(source, shape[::-1])
-    needed_rows, needed_columns = held(result, shape)
-    return bool((columns | ~needed_rows).all() and (rows | ~needed_columns).all())
+    return source.subgroups == result.subgroups and _holds(held(source, shape[::-1])[::-1], held(result, shape))
+
+
+def _holds(has: tuple[BoolArray, ...], needs: tuple[BoolArray, ...]) -> bool:
+    return all(bool((own | ~wanted).all()) for own, wanted in zip(has, needs, strict=True))
+
+
+def _divided(shape: Sequence[int], dim: int, factor: int) -> list[int]:
+    return [n // factor if d == dim else n for d, n in enumerate(shape)]
 
 
 def _check_shapes(*operands: tuple[str, WgMap, Sequence[int]]) -> list[str]:
@@ -132,9 +131,12 @@ def _check_shapes(*operands: tuple[str, WgMap, Sequence[int]]) -> list[str]:
     return found
 
 
-def _check_derived(name: str, given: WgMap, derived: WgMap) -> list[str]:
+def _check_derived(source: WgMap, derived: WgMap) -> list[str]:
     return [
-        f"{name} has {field} {list(getattr(given, field))} but the result's map derives {list(getattr(derived, field))}"
-        for field in ("sg_layout", "sg_data")
-        if getattr(given, field) != getattr(derived, field)
+        f"the source has {field} {list(given)} but the result's map derives {list(wanted)}"
+        for field, given, wanted in (
+            ("sg_layout", source.sg_layout, derived.sg_layout),
+            ("sg_data", source.sg_data, derived.sg_data),
+        )
+        if given != wanted
     ]

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.analytic import LAUNCH_SECONDS, analyse, predict, unit_rate
-from search_spaces.hardware.cost_counts import CostCounts, Unit
+from cost_models.analytic import LAUNCH_SECONDS, analyse, predict
+from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import DEVICES, Device, device
+from search_spaces.hardware.units import unit
 
 H200 = device("h200")
 
@@ -20,7 +21,7 @@ def matmul(
     tile: tuple[int, int, int] = (128, 128, 32),
     warp: tuple[int, int] = (64, 32),
     stages: int = 4,
-    unit: Unit = "mma",
+    unit: str = "mma",
     registers: int = 128,
     conflicts: float = 1.0,
 ) -> CostCounts:
@@ -97,7 +98,7 @@ def works(draw: st.DrawFn) -> CostCounts:
     def count(most: float) -> float:
         return draw(st.floats(0.0, most, allow_nan=False))
 
-    unit: Unit = draw(st.sampled_from(("fma", "wmma", "mma")))
+    unit: str = draw(st.sampled_from(("fma", "wmma", "mma")))
     return CostCounts(
         blocks=draw(st.integers(1, 5000)),
         threads=32 * draw(st.integers(1, 32)),
@@ -129,7 +130,7 @@ def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
     assert math.isfinite(seconds)
     assert seconds >= LAUNCH_SECONDS
     assert seconds >= work.dram_bytes / on.dram_bandwidth
-    assert seconds >= per_sm * work.flops / unit_rate(on, work.unit, work.operand_dtype) / clock
+    assert seconds >= per_sm * work.flops / unit(work.unit).flops_per_cycle(on, work.operand_dtype) / clock
     assert seconds >= per_sm * work.instructions / 4 / clock
     assert seconds >= per_sm * work.shared_wavefronts / clock
     assert seconds >= work.blocks * (work.load_bytes + work.store_bytes) / on.l2_bandwidth * (1 - 1e-9)

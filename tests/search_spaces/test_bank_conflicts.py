@@ -20,7 +20,9 @@ from search_spaces.hardware.bank_conflicts import (
     wavefronts,
 )
 from search_spaces.hardware.dtypes import dtype
-from search_spaces.hardware.intrinsics import INTRINSICS, WARP, Refusal, intrinsic
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.intrinsics import INTRINSICS, intrinsic
+from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import SharedLayout, sampled_layouts
 
 LANES = np.arange(32)
@@ -179,7 +181,7 @@ def walk_fragments(row, operand, layout, size):
                     ]
                     cycles += count(lanes, access.vector * size)
                     ideal += count_ideal(lanes, access.vector * size)
-            elif row.operand == "tf32" and row.unit == "wmma":
+            elif row.type_a == "tf32" and row.unit == "wmma":
                 for i in (0, 1):
                     for j in (0, 1):
                         g, t = LANES // 4, LANES % 4
@@ -201,7 +203,7 @@ def walk_fragments(row, operand, layout, size):
 @pytest.mark.parametrize("row", INTRINSICS.values(), ids=lambda row: row.name)
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_fragment_traffic_equals_walking_the_fragments(row, operand):
-    size = dtype(row.stored[-1]).bytes
+    size = dtype(row.stored("a")[-1]).bytes
     checked = 0
     for text in sampled_layouts(size)[:: 5 if row.unit == "fma" else 2]:
         layout = SharedLayout.parse(text, (32, 16) if operand == "a" else (16, 32))
@@ -223,7 +225,7 @@ REPEATING = (
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_fragments_of_tiles_of_many_periods(row, operand):
     """A few lines are counted for all."""
-    size = dtype(row.stored[-1]).bytes
+    size = dtype(row.stored("a")[-1]).bytes
     checked = 0
     for text in REPEATING:
         for shape in ((96, 16), (16, 96)):

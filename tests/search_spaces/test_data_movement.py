@@ -17,7 +17,8 @@ from search_spaces.hardware.data_movement import (
     copy_plan,
     layout_choices,
 )
-from search_spaces.hardware.intrinsics import Access, Refusal, intrinsic
+from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.hardware.requirements import Access, Refusal
 from search_spaces.layouts.shared_layout import SharedLayout, sampled_layouts
 
 extents = st.sampled_from([8, 16, 32, 48, 64])

@@ -9,17 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import BF16, F16, dtype, round_to_tf32
-from search_spaces.hardware.intrinsics import (
-    INTRINSICS,
-    Access,
-    AlignedRows,
-    Fragment,
-    LeadingDimension,
-    Refusal,
-    intrinsic,
-    intrinsics_for,
-)
+from search_spaces.hardware.fragments import Fragment
+from search_spaces.hardware.intrinsics import INTRINSICS, intrinsic, intrinsics_for
+from search_spaces.hardware.requirements import Access, AlignedRows, LeadingDimension, Refusal
+from search_spaces.hardware.units import UNITS, unit
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Pad, SharedLayout, Swizzle, sampled_layouts
 
@@ -32,8 +27,8 @@ DOCUMENT_TILE = (128, 64)  # "the shared memory size of A is 128*64", float16
 
 shapes = st.tuples(st.sampled_from([16, 32, 48, 64]), st.sampled_from([16, 32, 48, 64]))
 steps = st.one_of(
-    st.builds(Pad, st.sampled_from([1, 2, 4, 8, 12, 16]), st.integers(1, 4)),
-    st.integers(1, 3).flatmap(lambda b: st.builds(Swizzle, st.just(b), st.integers(0, 4), st.integers(b, 6))),
+    st.builds(Pad, st.sampled_from([1, 2, 4, 8, 12, 16]), st.sampled_from([1, 2, 3, 4, 8, 16, 32])),
+    st.integers(1, 3).flatmap(lambda b: st.builds(Swizzle, st.just(b), st.integers(0, 6), st.integers(b, 8))),
 )
 layouts = st.builds(SharedLayout, shapes, st.booleans(), st.lists(steps, max_size=2).map(tuple))
 
@@ -43,7 +38,7 @@ def names(rows):
 
 
 def element_bytes(row):
-    return dtype(row.stored[-1]).bytes
+    return dtype(row.stored("a")[-1]).bytes
 
 
 # The document's first problem ----------------------------------------------------------------------------------------
@@ -54,8 +49,8 @@ def test_pad_4_2_is_refused_by_wmma_and_by_ldmatrix_each_with_its_own_reason():
     wmma = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
     mma = intrinsic("mma_m16n8k16_f16").requirement("a", layout, 2)
     assert wmma == Refusal(
-        "wmma.load needs a constant leading dimension, which layout pad(4,2) of the 128x64 tile of A does not have: "
-        "line 1 starts 64 elements after line 0, line 2 68 after line 1"
+        "wmma.load needs one leading dimension for all fragments of 16x16, which layout pad(4,2) of the 128x64 tile of "
+        "A does not have: line 1 starts 64 elements after line 0, line 2 68 after line 1"
     )
     assert mma == Refusal(
         "ldmatrix needs 8 contiguous elements along k or m that start at a multiple of 16 bytes, but layout pad(4,2) "
@@ -68,8 +63,32 @@ def test_pad_8_2_is_refused_by_wmma_alone():
     layout = SharedLayout.parse("pad(8,2)", DOCUMENT_TILE)
     refused = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
     assert isinstance(refused, Refusal)
-    assert "constant leading dimension" in refused.reason
+    assert "one leading dimension for all fragments of 16x16" in refused.reason
     assert intrinsic("mma_m16n8k16_f16").requirement("a", layout, 2) == Access("rows", "cols", 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        # 16 elements after each 16 lines: no fragment sees one inside; origins are at multiples of 1040 and 16 elements
+        ("pad(16,16)", Access("row", "cols", 8, 64)),
+        ("pad(16,32)", Access("row", "cols", 8, 64)),
+        ("transpose+pad(16,16)", Access("col", "rows", 8, 128)),
+        ("pad(16,8)", "line 1 starts 64 elements after line 0, line 8 80 after line 7"),
+        ("pad(16,24)", "line 1 starts 64 elements after line 0, line 24 80 after line 23"),
+        ("pad(8,16)", "the fragment at \\(16, 0\\) starts at byte 2064"),
+        ("swizzle(1,4,6)", Access("row", "cols", 8, 64)),  # swaps whole fragments, in every other row of them
+    ],
+)
+def test_a_leading_dimension_is_asked_of_each_fragment(text, answer):
+    layout = SharedLayout.parse(text, DOCUMENT_TILE)
+    found = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
+    if isinstance(answer, Access):
+        assert found == answer
+        assert check_load(intrinsic("wmma_m16n16k16_f16"), "a", layout)
+    else:
+        assert isinstance(found, Refusal)
+        assert re.search(answer, found.reason)
 
 
 def test_pad_8_1_is_taken_by_both():
@@ -233,11 +252,13 @@ def brute_force_answer(row, operand, layout):
 
         along_k, other = (offsets, offsets.T) if operand == "a" else (offsets.T, offsets)
         return whole(along_k) or (size == 2 and whole(other))
-    for lines, fragment in ((offsets, (rows, cols)), (offsets.T, (cols, rows))):
-        leading = int(lines[1, 0] - lines[0, 0])
-        expected = np.arange(lines.shape[0])[:, None] * leading + np.arange(lines.shape[1])
-        starts = lines[:: fragment[0], :: fragment[1]]
-        if (lines == expected).all() and leading * size % 16 == 0 and (starts * size % 32 == 0).all():
+    fragments = [offsets[r : r + rows, c : c + cols] for r, c in origins(layout, (rows, cols))]
+    for lines in (fragments, [f.T for f in fragments]):
+        leading = int(lines[0][1, 0] - lines[0][0, 0])
+        expected = np.arange(lines[0].shape[0])[:, None] * leading + np.arange(lines[0].shape[1])
+        if leading * size % 16 == 0 and all(
+            (f - f[0, 0] == expected).all() and f[0, 0] * size % 32 == 0 for f in lines
+        ):
             return True
     return False
 
@@ -254,12 +275,12 @@ def test_legality_equals_a_search_of_the_addresses(layout, row, operand):
 
 def test_requirements_of_shapes_that_no_row_has():
     # Fragments of B of wmma.m32n8k16 are 16 bytes wide: only every other one starts at a multiple of 32 bytes.
-    narrow = LeadingDimension((32, 16), (16, 8)).check("wmma.load", "b", SharedLayout((16, 16)), 2)
+    narrow = LeadingDimension().check("b", SharedLayout((16, 16)), 2, (16, 8))
     assert narrow == Refusal(
         "wmma.load needs fragments that start at multiples of 32 bytes, but in layout identity of the 16x16 tile of B "
         "the fragment at (0, 8) starts at byte 16"
     )
-    ragged = AlignedRows().check("ldmatrix", "a", SharedLayout((8, 12)), 2)
+    ragged = AlignedRows().check("a", SharedLayout((8, 12)), 2, (8, 12))
     assert isinstance(ragged, Refusal)
     assert ragged.reason.endswith("has lines of 12 elements, which 8 does not divide")
 
@@ -321,7 +342,7 @@ def test_a_warpgroup_fragment_is_one_more_row():
     for lanes in (0, 48):
         with pytest.raises(ValueError, match="whole warps"):
             Fragment((64, 16), 8, layout, lanes=lanes)
-    with pytest.raises(ValueError, match="uses 4 subgroup ids"):
+    with pytest.raises(ValueError, match="uses 4 warps, more than 32 lanes"):
         Fragment((64, 16), 8, layout)
 
 
@@ -375,9 +396,9 @@ def operand_values(row, rng, shape):
 
 
 def rounded(row, values):
-    if row.operand == "tf32":
+    if row.type_a == "tf32":
         return round_to_tf32(values).astype(np.float64)
-    return dtype(row.operand).load(dtype(row.operand).store(values))
+    return dtype(row.type_a).load(dtype(row.type_a).store(values))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=names(ROWS))
@@ -459,6 +480,52 @@ def test_the_rows():
     }
 
 
+def test_what_depends_on_an_instruction_stands_in_its_row():
+    issued = {name: (r.instructions, r.results, r.c_name("T", "T")) for name, r in INTRINSICS.items()}
+    assert issued["fma_m16n32k1"] == (16, 1, "autosched::Fma<T, 4, 8, 4, 4>")
+    assert issued["fma_m8n4k1"] == (1, 1, "autosched::Fma<T, 8, 4, 1, 1>")
+    assert issued["wmma_m16n16k8_tf32"] == (2, 8, "autosched::Wmma<T>")
+    assert issued["mma_m16n8k16_bf16"] == (1, 4, "autosched::MmaSync<T>")
+    for row in ROWS:
+        # the multiply-adds of a fragment, by those of one instruction of a warp
+        per_instruction = {"fma": 32, "wmma": 16 * 8 * row.k, "mma": 16 * 8 * row.k}[row.unit]
+        assert row.instructions * per_instruction == row.m * row.n * row.k
+
+
+def test_rates_follow_the_unit_and_the_generation():
+    h200, a100 = device("h200"), device("a100")
+    rates = {name: (row.flops_per_cycle(h200), row.flops_per_cycle(a100)) for name, row in INTRINSICS.items()}
+    assert rates["fma_m16n32k1"] == (256, 128)
+    assert rates["mma_m16n8k16_f16"] == (0.63 * 4096, 2048)
+    assert rates["mma_m16n8k8_tf32"] == (0.63 * 2048, 1024)
+    assert rates["wmma_m16n16k16_f16"] == pytest.approx((0.4 * 0.63 * 4096, 0.4 * 2048))
+    assert [u.clock_hz(h200) for u in UNITS.values()] == [1.98e9, 1.83e9, 1.83e9]
+    with pytest.raises(ValueError, match="unknown unit 'dpas': use one of fma, wmma, mma"):
+        unit("dpas")
+
+
+def test_a_device_lacks_an_instruction_by_generation_or_by_architecture():
+    row = intrinsic("mma_m16n8k16_f16")
+    turing = dataclasses.replace(device("a100"), name="t4", sm=75, arch="sm_75")
+    assert row.why_not(device("a100")) is None
+    assert row.why_not(turing) == "mma_m16n8k16_f16 needs sm_80, but t4 is sm_75"
+    hopper = dataclasses.replace(row, arch="sm_90a", min_sm=90)
+    assert hopper.why_not(device("h200")) is None
+    blackwell = dataclasses.replace(device("h200"), name="b200", sm=100, arch="sm_100a")
+    assert hopper.why_not(blackwell) == "mma_m16n8k16_f16 needs sm_90a, but b200 is sm_100a"
+
+
+def test_operands_of_two_types():
+    row = intrinsic("mma_m16n8k16_f16")
+    mixed = dataclasses.replace(row, type_b="bf16", cpp="Mixed<{a}, {b}>")
+    assert (mixed.name, mixed.c_name("f16", "bf16")) == ("mma_m16n8k16_f16_bf16", "Mixed<f16, bf16>")
+    assert (mixed.stored("a"), mixed.stored("b")) == (("f16",), ("bf16",))
+    fine = 1 + 2.0**-9  # has 9 mantissa bits: f16 keeps it, bf16 does not
+    a, b, c = np.full((16, 16), fine), np.eye(16, 8), np.zeros((16, 8))
+    assert (mixed.reference(a, b, c) == fine).all()
+    assert (mixed.reference(np.eye(16), np.full((16, 8), fine), c) == 1).all()
+
+
 def test_rows_of_a_type():
     fma = {"fma_m16n32k1", "fma_m32n16k1", "fma_m8n4k1"}
     assert set(names(intrinsics_for("f16", tf32=False))) == fma | {"wmma_m16n16k16_f16", "mma_m16n8k16_f16"}
@@ -475,16 +542,16 @@ def test_rows_that_contradict_themselves_are_refused():
     row = intrinsic("mma_m16n8k16_f16")
     layout = row.a.layout
     for changes, message in (
-        ({"m": 8}, r"fragment a must have shape \(8, 16\)"),
-        ({"c": row.a}, "fragment c must have shape"),
+        ({"c": row.a}, r"fragments of \(16, 16\), \(16, 8\) and \(16, 16\) are no a @ b \+ c"),
+        ({"b": intrinsic("mma_m16n8k8_tf32").b}, "are no a @ b"),
         ({"b": Fragment((16, 8), 2)}, "fragment b needs a layout"),
         (
             {"a": dataclasses.replace(row.a, registers=8)},
             "holds 8 values of 16 bits in a lane, which is not 8 registers",
         ),
-        ({"stored": ("f32",)}, "cannot read"),
-        ({"stored": ()}, "stored must name types"),
-        ({"operand": "f8"}, "operand must be"),
+        ({"type_a": "f8"}, "type_a must be one of"),
+        ({"unit": "hmma"}, "unknown unit 'hmma': use one of fma, wmma, mma"),
+        ({"instructions": 0}, "must be at least 1"),
         ({"min_sm": 60}, "no tensor cores before sm_70"),
     ):
         with pytest.raises(ValueError, match=message):

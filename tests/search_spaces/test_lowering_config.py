@@ -18,14 +18,15 @@ MATVEC = """#iree_gpu.lowering_config<{
  workgroup = [2, 1, 0]}>"""
 SHAPE = (4, 6656, 16384)
 
-# The document's expanded config. It still says thread 0 (untiled) where the code that followed says 1.
+# The document's expanded config, to the letter: workgroup has one entry fewer than there are dimensions. It still says
+# thread 0 (untiled) where the code that followed says 1.
 EXPANDED = """#iree_gpu.lowering_config<{
- lane_basis = [[1, 1, 64, 1], [0, 1, 2, 3]],
- expand_dims = [0, 0, 0 ,8],
- partial_reduction = [0, 0, 64, 0],
- subgroup_basis = [[1, 1, 1, 1], [0, 1, 2, 3]],
- thread = [0, 0, 0, 8],
- workgroup = [2, 1, 0, 0]}>"""
+            lane_basis = [[1, 1, 64, 1], [0, 1, 2, 3]], 
+            expand_dims = [0, 0, 0 ,8], 
+            partial_reduction = [0, 0, 64, 0], 
+            subgroup_basis = [[1, 1, 1, 1], [0, 1, 2, 3]], 
+            thread = [0, 0, 0, 8], 
+            workgroup = [2, 1, 0]}>"""
 
 
 @st.composite
@@ -82,8 +83,18 @@ class TestDocument:
 
     def test_the_documents_expanded_config_means_the_same(self):
         written, derived = LoweringConfig.parse(EXPANDED), LoweringConfig.parse(MATVEC).expand()
+        assert written.workgroup == (2, 1, 0, 0)
+        assert LoweringConfig.parse(EXPANDED.replace("expand_dims", "expand_iteration_space")) == written
         assert written.to_nested() == derived.to_nested()
         assert written.accumulators_per_thread() == derived.accumulators_per_thread()
+
+    def test_what_may_be_left_out(self):
+        config = LoweringConfig.parse("#iree_gpu.lowering_config<{workgroup = [2], partial_reduction = [0, 0, 512]}>")
+        ones = Basis.identity((1, 1, 1))
+        assert config == LoweringConfig((2, 0, 0), (0, 0, 0), ones, ones, (0, 0, 512))
+        assert config.accumulators_per_thread((2, 3, 1024)) == 2 * 3 * 512
+        with pytest.raises(ValueError, match="expand_dims and expand_iteration_space are one field"):
+            LoweringConfig.parse(EXPANDED.replace("}>", ", expand_iteration_space = [0, 0, 0, 8]}>"))
 
     def test_layout_of_the_loop(self):
         """Digits of the document's linearize_index by (1, 2, 1, 1, 1) and (1, 1, 1, 64, 8): subgroup, batch, outer,
@@ -243,8 +254,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"thread": (0, 8)}, "thread has 2 entries but workgroup has 3"),
-            ({"lane_basis": Basis((1, 64), (0, 1))}, "lane_basis has 2 entries but workgroup has 3"),
+            ({"lane_basis": Basis((1, 64), (0, 1))}, "lane_basis maps 2 dimensions but the config has 3"),
+            ({"thread": (0, 0, 8, 1)}, "lane_basis maps 3 dimensions but the config has 4"),
             ({"lane_basis": ((1, 1, 64), (0, 1, 2))}, r"give a Basis\(counts, mapping\)"),
             ({"workgroup": (2, 1, 4)}, "dimension 2 has workgroup 4 and partial_reduction 512"),
             (

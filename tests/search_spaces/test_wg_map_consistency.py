@@ -19,42 +19,48 @@ from search_spaces.layouts.wg_map_consistency import (
     transposes_in_place,
 )
 
-parse = WgMap.parse
-# The maps of appendices 2.1 to 2.5, as they are spelled there.
-APPENDIX_1 = {
-    "mp_a": parse("#wg_map<sg_layout=[8,4], sg_data=[32,32]>"),
-    "mp_a_pfh": parse("#wg_map<sg_layout=[32,1], sg_data=[8,32]>"),
-    "mp_b": parse("#wg_map<sg_layout=[8,4], sg_data=[32,64]>"),
-    "mp_b_pfh": parse("#wg_map<sg_layout=[4,8], sg_data=[8,32]>"),
-    "mp_c": parse("#wg_map<sg_layout=[8,4], sg_data=[32,64]>"),
-}
-APPENDIX_2 = APPENDIX_1 | {
-    "mp_bt": parse("#wg_map<sg_layout=[4,8], sg_data=[64,32]>"),
-    "mp_bt_pfh": parse("#wg_map<sg_layout=[32,1], sg_data=[8,32]>"),
-    "mp_bcast": parse("#wg_map<sg_layout=[8, 4], sg_data=[1,64]>"),
-    "mp_reduce": parse("#wg_map<sg_layout=[32, 1], sg_data=[8, 1]>"),
-    "mp_reduce2": parse("#wg_map<sg_layout=[32, 1], sg_data=[8, 256]>"),
-}
-APPENDIX_3 = {
-    "mp_b": parse("#wg_map<sg_layout=[8,4], sg_data=[32,64]>"),
-    "mp_bt": parse("#wg_map<sg_layout=[32,1], sg_data=[64,32]>"),
-}
-APPENDIX_4 = {
-    "mp_a": parse("#wg_map<sg_layout=[8,8], sg_data=[32,32]>"),
-    "mp_a_cop": parse("#wg_map<sg_layout=[64,1], sg_data=[4,32]>"),
-    "mp_b": parse("#wg_map<sg_layout=[8,8], sg_data=[32,32]>"),
-    "mp_b_cop": parse("#wg_map<sg_layout=[8,8], sg_data=[4,32]>"),
-    "mp_c": parse("#wg_map<sg_layout=[8,8], sg_data=[32,32]>"),
-}
-APPENDIX_5 = {
-    "mp_a": parse("#wg_map<sg_layout=[8,4], sg_data=[64,32]>"),
-    "mp_b": parse("#wg_map<sg_layout=[8,4], sg_data=[32,64]>"),
-    "mp_c": parse("#wg_map<sg_layout=[8,4], sg_data=[64,64]>"),
-    "mp_a_copl2": parse("#wg_map<sg_layout=[32,1], sg_data=[16,128]>"),
-    "mp_b_copl2": parse("#wg_map< sg_layout=[16,2], sg_data=[8,128]>"),
-    "mp_a_copl1": parse("#wg_map<sg_layout=[32,1], sg_data=[16,32]>"),
-    "mp_b_copl1": parse("#wg_map< sg_layout=[4, 8], sg_data=[8,32]>"),
-}
+
+def maps(text):
+    return {name.removeprefix("#"): wg_map for name, wg_map in WgMap.parse_all(text).items()}
+
+
+# The maps of appendices 2.1 to 2.5, as they are written there.
+APPENDIX_1 = maps("""
+#mp_a     = #wg_map<sg_layout=[8,4], sg_data=[32,32]>
+#mp_a_pfh = #wg_map<sg_layout=[32,1], sg_data=[8,32]>
+#mp_b     = #wg_map<sg_layout=[8,4], sg_data=[32,64]>
+#mp_b_pfh = #wg_map<sg_layout=[4,8], sg_data=[8,32]>
+#mp_c     = #wg_map<sg_layout=[8,4], sg_data=[32,64]>
+""")
+APPENDIX_2 = APPENDIX_1 | maps("""
+#mp_bt    = #wg_map<sg_layout=[4,8], sg_data=[64,32]>
+#mp_bt_pfh = #wg_map<sg_layout=[32,1], sg_data=[8,32]>
+#mp_bcast = #wg_map<sg_layout=[8, 4], sg_data=[1,64]>
+#mp_reduce= #wg_map<sg_layout=[32, 1], sg_data=[8, 1]>
+#mp_reduce2= #wg_map<sg_layout=[32, 1], sg_data=[8, 256]>
+""")
+APPENDIX_3 = maps("""
+#mp_b     = #wg_map<sg_layout=[8,4], sg_data=[32,64]>
+#mp_bt    = #wg_map<sg_layout=[32,1], sg_data=[64,32]>
+""")
+APPENDIX_4 = maps("""
+#mp_a     = #wg_map<sg_layout=[8,8], sg_data=[32,32]>
+#mp_a_cop = #wg_map<sg_layout=[64,1], sg_data=[4,32]>
+#mp_b     = #wg_map<sg_layout=[8,8], sg_data=[32,32]>
+#mp_b_cop = #wg_map<sg_layout=[8,8], sg_data=[4,32]>
+#mp_c     = #wg_map<sg_layout=[8,8], sg_data=[32,32]>
+""")
+APPENDIX_5 = maps("""
+#mp_a = #wg_map<sg_layout=[8,4], sg_data=[64,32]>
+#mp_b = #wg_map<sg_layout=[8,4], sg_data=[32,64]>
+#mp_c = #wg_map<sg_layout=[8,4], sg_data=[64,64]>
+
+#mp_a_copl2 = #wg_map<sg_layout=[32,1], sg_data=[16,128]>
+#mp_b_copl2 = #wg_map< sg_layout=[16,2], sg_data=[8,128]>
+
+#mp_a_copl1 = #wg_map<sg_layout=[32,1], sg_data=[16,32]>
+#mp_b_copl1 = #wg_map< sg_layout=[4, 8], sg_data=[8,32]>
+""")
 
 # Uses of a map on a tile that fit: (appendix, map, shape)
 FITS = [
@@ -119,7 +125,9 @@ class TestTheRfcsOwnInconsistencies:
     """What the RFC writes about a map and its own laws do not fit; docs/layouts.md lists them."""
 
     def test_introduction_takes_a_column_major_tile_of_a_row_major_matrix(self):
-        tile = parse("#xetile.tile_attr<wg = #xetile.wg_map<sg_layout = [2, 2], sg_data = [32, 128]>, order = [0, 1]>")
+        tile = WgMap.parse(
+            "#xetile.tile_attr<wg = #xetile.wg_map<sg_layout = [2, 2], sg_data = [32, 128]>, order = [0, 1]>"
+        )
         with pytest.raises(ValueError, match="the base matrix is row-major: its tiles need order"):
             tile.verify_memory((1024, 1))
 

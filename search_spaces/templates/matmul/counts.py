@@ -30,7 +30,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         + reads_b.wavefronts * layout_m
         + sum(o.copy.stores.wavefronts for o in (p.a, p.b))
     )
-    multiplies = p.fragments[0] * p.fragments[1] * tile_k // p.intrinsic.k * warps * _instructions(p)
+    multiplies = p.fragments[0] * p.fragments[1] * tile_k // p.intrinsic.k * warps * p.intrinsic.instructions
     reads = reads_a.instructions * layout_n + reads_b.instructions * layout_m
     # A copied packet costs its global load, its shared store, and the check and address of a partial tile.
     copies = sum(o.copy.requests * (3 if o.copy.method == "ld.global" else 2) for o in (p.a, p.b))
@@ -50,7 +50,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         shared_bytes=p.shared_bytes,
         registers=p.registers,
         unit=p.intrinsic.unit,
-        operand_dtype="f32" if p.intrinsic.unit == "fma" else p.intrinsic.operand,
+        operand_dtype=p.intrinsic.type_a,
         flops=2.0 * tile_m * tile_n * tile_k * steps,
         instructions=loop_instructions * steps + (4.0 if problem.reduced_axis is None else 7.0) * results / warp,
         shared_wavefronts=loop_wavefronts * steps + epilogue_wavefronts,
@@ -61,13 +61,6 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         stages=p.stages,
         barriers_per_iteration=1 if p.stages > 1 else 2,
     )
-
-
-def _instructions(p: MatmulPlan) -> int:
-    """Arithmetic instructions of one warp for one fragment of out and one step of k."""
-    if p.intrinsic.unit == "fma":
-        return p.intrinsic.c.registers
-    return p.intrinsic.n // 8  # wmma's m16n16 is two m16n8 instructions
 
 
 def _dram_bytes(p: MatmulPlan, device: Device) -> float:

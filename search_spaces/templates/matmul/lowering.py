@@ -9,8 +9,9 @@ from search_spaces.hardware.bank_conflicts import Traffic, fragment_traffic
 from search_spaces.hardware.data_movement import CopyPlan, Method, Region, copy_plan
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
-from search_spaces.hardware.intrinsics import Access, Refusal, TensorIntrinsic, intrinsic
-from search_spaces.hardware.intrinsics import OperandSide as Side
+from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
+from search_spaces.hardware.requirements import Access, Refusal
+from search_spaces.hardware.requirements import OperandSide as Side
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
@@ -232,7 +233,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     }
     members = (
         f"using Out = {problem.out_dtype.c_name};",
-        f"using Intrinsic = {_intrinsic_type(p.intrinsic, problem)};",
+        f"using Intrinsic = {p.intrinsic.c_name(problem.input_dtype.c_name, problem.input_dtype.c_name)};",
         *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
         *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
         f"static constexpr autosched::Raster raster_order = autosched::Raster::{raster.partition('_')[0]};",
@@ -261,19 +262,6 @@ def _reduction_members(problem: Matmul) -> tuple[str, ...]:
     return (member, f"using ReduceState = autosched::{kind.capitalize()}State;") if kind else (member,)
 
 
-def _intrinsic_type(row: TensorIntrinsic, problem: Matmul) -> str:
-    element = problem.input_dtype.c_name
-    if row.unit == "mma":
-        return f"autosched::MmaSync<{element}>"
-    if row.unit == "wmma":
-        return f"autosched::Wmma<{element}>"
-    layout = row.c.layout
-    if layout is None:
-        raise ValueError(f"{row.name} must say how its accumulators are distributed")
-    (threads_m, threads_n), (each_m, each_n) = layout.thread_tile, layout.element_tile
-    return f"autosched::Fma<{element}, {threads_m}, {threads_n}, {each_m}, {each_n}>"
-
-
 def _operand_members(operand: OperandPlan, problem: Matmul) -> tuple[str, ...]:
     access, copy = operand.access, operand.copy
     lines = [
@@ -286,11 +274,5 @@ def _operand_members(operand: OperandPlan, problem: Matmul) -> tuple[str, ...]:
         f"static constexpr int copy_columns = {copy.columns};",
         f"static constexpr int copy_store = {copy.store};",
     ]
-    if access.mode in ("rows", "trans"):
-        lines.append(f"static constexpr bool transposed = {str(access.mode == 'trans').lower()};")
-    elif access.mode in ("row", "col"):
-        lines.append(f"static constexpr autosched::ptx::Major order = autosched::ptx::Major::{access.mode};")
-        lines.append(f"static constexpr unsigned leading_dimension = {access.leading_dimension};")
-    else:
-        lines.append(f"static constexpr int vector = {access.vector};")
+    lines += [f"static constexpr {kind} {name} = {value};" for kind, name, value in access.constants]
     return (f"struct {operand.name.upper()} {{", *(f"  {line}" for line in lines), "};")

@@ -21,7 +21,9 @@ from search_spaces.hardware.data_movement import (
     wide_enough,
 )
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.intrinsics import WARP, OperandSide, Refusal, TensorIntrinsic, intrinsic, intrinsics_for
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic, intrinsics_for
+from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.shared_layout import Axis, parse_layout, sampled_layouts
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import Columns, ceil_div
@@ -331,18 +333,16 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "intrinsic_sm",
             ("intrinsic",),
-            lambda c: c.map("intrinsic", lambda name: intrinsic(name).min_sm <= device.sm, dtype=np.bool_),
-            lambda v: (
-                f"{v['intrinsic']} needs sm_{intrinsic(str(v['intrinsic'])).min_sm}, but {device.name} is "
-                f"sm_{device.sm}"
-            ),
+            lambda c: c.map("intrinsic", lambda name: intrinsic(name).why_not(device) is None, dtype=np.bool_),
+            lambda v: intrinsic(str(v["intrinsic"])).why_not(device) or "",
+            "the device has the instruction",
         ),
         Rule(
             "precision",
             ("intrinsic",),
             lambda c: c.map(
                 "intrinsic",
-                lambda name: intrinsic(name).operand != "tf32" or problem.precision == "tf32",
+                lambda name: not intrinsic(name).rounds or problem.precision == "tf32",
                 dtype=np.bool_,
             ),
             lambda v: f"{v['intrinsic']} rounds its operands to tf32, but the problem asks for ieee precision",
@@ -389,7 +389,7 @@ def _code_size_rule() -> Rule:
 
 def _results_per_instruction(c: Columns) -> IntArray:
     """Accumulators of a thread that one instruction updates."""
-    return c.map("intrinsic", lambda name: 1 if intrinsic(name).unit == "fma" else intrinsic(name).c.registers)
+    return c.map("intrinsic", lambda name: intrinsic(name).results)
 
 
 def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:

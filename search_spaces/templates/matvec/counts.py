@@ -49,8 +49,8 @@ def counts(problem: Matvec, config: Config, device: Device) -> CostCounts:
         threads=p.threads,
         shared_bytes=p.shared_bytes,
         registers=p.registers,
-        unit="mma" if p.mma else "fma",
-        operand_dtype=problem.x if p.mma else "f32",
+        unit=mma_row(problem).unit if p.mma else "fma",
+        operand_dtype=mma_row(problem).type_a if p.mma else "f32",
         flops=2.0 * rows_m * tile_n * step * p.steps_of_split,
         instructions=warps * float(step_instructions * p.steps_of_split + reduction * (shuffles + 4))
         + copies / (16.0 * device.warp_size) * 3,

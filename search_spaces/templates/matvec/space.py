@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsics_for
+from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
 from search_spaces.operators.matvec import Matvec
 from search_spaces.spaces.columns import Columns, ceil_div
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
@@ -72,8 +72,7 @@ def aligned_elements(problem: Matvec) -> int:
 
 def mma_row(problem: Matvec) -> TensorIntrinsic:
     """The mma.sync that multiplies 16 rows of w and 8 of x, as they lie in memory."""
-    (row,) = (row for row in intrinsics_for(problem.x, tf32=False) if row.unit == "mma")
-    return row
+    return intrinsic(f"mma_m16n8k16_{problem.x}")
 
 
 def slab_line_bytes(row_bytes: npt.ArrayLike, thread_bytes: npt.ArrayLike, mma: npt.ArrayLike) -> IntArray:
@@ -238,8 +237,9 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
         Rule(
             "intrinsic_sm",
             ("intrinsic",),
-            lambda c: ~_by_mma(c) | (row.min_sm <= device.sm),
-            lambda v: f"{v['intrinsic']} needs sm_{row.min_sm}, but {device.name} is sm_{device.sm}",
+            lambda c: ~_by_mma(c) | (row.why_not(device) is None),
+            lambda v: row.why_not(device) or "",
+            "the device has the instruction",
         ),
         Rule(
             "fragment_n",

@@ -22,7 +22,7 @@ from search_spaces.hardware.data_movement import (
     wide_enough,
 )
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.intrinsics import WARP
+from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import Axis, parse_layout, sampled_layouts
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.columns import Columns, ceil_div

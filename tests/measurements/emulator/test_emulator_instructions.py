@@ -268,17 +268,17 @@ def test_ldmatrix(run: Run, matrices: int, trans: str) -> None:
 def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> npt.NDArray[np.float32]:
     """Values of the multiplied type."""
     x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-    if row.operand == "tf32":
+    if row.type_a == "tf32":
         return round_to_tf32(x)
-    stored = F16 if row.operand == "f16" else BF16
+    stored = F16 if row.type_a == "f16" else BF16
     return stored.load(stored.store(x)).astype(np.float32)
 
 
 def as_words(row: TensorIntrinsic, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
     """(..., values) in the 32-bit words that hold them, two 16-bit values to a word."""
-    if row.operand == "tf32":
+    if row.type_a == "tf32":
         return np.ascontiguousarray(values).view(np.uint32)
-    stored = F16 if row.operand == "f16" else BF16
+    stored = F16 if row.type_a == "f16" else BF16
     return np.ascontiguousarray(stored.store(values)).view(np.uint32)
 
 
@@ -322,7 +322,7 @@ def wmma_source(row: TensorIntrinsic, registers: int, loaded: tuple[str, str], m
     """Loads both tiles from shared memory with padded strides, multiplies twice, stores; scales all registers alike."""
     shape_and_type = row.name.removeprefix("wmma_")
     shape = shape_and_type.rsplit("_", 1)[0]
-    element_bytes = 4 if row.operand == "tf32" else 2
+    element_bytes = 4 if row.type_a == "tf32" else 2
     return entry(
         f"constexpr int k = {row.k}, bytes = {element_bytes}, pad = 32 / bytes;\n"
         "const unsigned lane = threadIdx.x, sa = shared_memory(), sb = sa + 4096, sd = sb + 4096;\n"

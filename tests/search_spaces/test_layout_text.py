@@ -1,12 +1,13 @@
 """Malformed attributes: the position of the fault and what was expected there."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.layouts.attribute_text import AttributeReader, AttributeSyntaxError, integer_tuple
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
 from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.text import LayoutSyntaxError, Reader, integer_tuple
 from search_spaces.layouts.wg_map import WgMap
 
 WG_MAP = WgMap((2, 2), (32, 128), order=(0, 1))
@@ -37,11 +38,18 @@ class TestPositions:
             ("#wg_map<sg_layout = [2, 2], sg_layout = [2, 2]>", 28, "the field sg_data"),
             ("#wg_map<sg_layout = [2, 2], sg_data = [8, 8]", 44, "'>'"),
             ("#wg_map<sg_layout = [2, 2], sg_data = [8, 8]> x", 46, "the end of the text"),
-            ("#tile_attr<order = [0, 1]>", 11, "'wg'"),
+            ("#tile_attr<>", 11, "one of the fields wg, order"),
+            ("#tile_attr<wg = #a>", 16, "'#xetile.wg_map', '#wg_map' or the alias of a map"),
+            (
+                "#a = #wg_map<sg_layout = [2, 2], sg_data = [8, 8]> #a = #wg_map",
+                51,
+                "a new name: #a is defined already",
+            ),
+            ("#a = // nothing", 15, "'#xetile.wg_map' or '#wg_map' or '#xetile.tile_attr' or '#tile_attr'"),
         ],
     )
     def test_wg_map(self, text, position, expected):
-        with pytest.raises(AttributeSyntaxError) as caught:
+        with pytest.raises(LayoutSyntaxError) as caught:
             WgMap.parse(text)
         assert (caught.value.position, caught.value.expected) == (position, expected)
         assert str(caught.value).startswith(f"at position {position}: expected {expected}, found ")
@@ -50,25 +58,26 @@ class TestPositions:
         ("text", "position", "expected"),
         [
             ("#iree_gpu.lowering_config<[]>", 26, "'{'"),
-            ("#iree_gpu.lowering_config<{workgroup = [1], thread = [1]}>", 56, "','"),
+            ("#iree_gpu.lowering_config<{workgroup = [1], thread = [1]>", 56, "',' or '}'"),
             ("#iree_gpu.lowering_config<{lane_basis = [1, 2]}>", 41, "'['"),
             ("#iree_gpu.lowering_config<{lane_basis = [[1], [0], [0]]}>", 49, "']'"),
             (
                 "#iree_gpu.lowering_config<{reduction = [1]}>",
                 27,
-                "one of the fields workgroup, thread, lane_basis, subgroup_basis, partial_reduction, expand_dims",
+                "one of the fields workgroup, thread, lane_basis, subgroup_basis, partial_reduction, expand_dims, "
+                "expand_iteration_space",
             ),
             (str(CONFIG).replace("}>", "}"), len(str(CONFIG)) - 1, "'>'"),
-            (str(CONFIG).replace("}>", ", a = [1]}>"), len(str(CONFIG)) - 2, "'}'"),
+            (str(CONFIG).replace("}>", ", a = [1]}>"), len(str(CONFIG)), "the field expand_iteration_space"),
         ],
     )
     def test_lowering_config(self, text, position, expected):
-        with pytest.raises(AttributeSyntaxError) as caught:
+        with pytest.raises(LayoutSyntaxError) as caught:
             LoweringConfig.parse(text)
         assert (caught.value.position, caught.value.expected) == (position, expected)
 
     def test_nested_layout(self):
-        with pytest.raises(AttributeSyntaxError) as caught:
+        with pytest.raises(LayoutSyntaxError) as caught:
             NestedLayout.parse("NestedLayout : <subgroup_tile = [2, 1")
         assert (caught.value.position, caught.value.expected) == (37, "',' or ']'")
         assert str(caught.value) == "at position 37: expected ',' or ']', found the end of the text"
@@ -79,7 +88,7 @@ class TestPositions:
     def test_a_cut_text_fails_where_it_was_cut(self, value, data):
         text = str(value)
         cut = data.draw(st.integers(0, len(text) - 1))
-        with pytest.raises(AttributeSyntaxError) as caught:
+        with pytest.raises(LayoutSyntaxError) as caught:
             type(value).parse(text[:cut])
         # a cut word or name is reported where it begins
         assert caught.value.position <= cut
@@ -103,17 +112,41 @@ class TestPositions:
 
 class TestReader:
     def test_a_token_ends_where_its_word_ends(self):
-        reader = AttributeReader("orders order")
+        reader = Reader("orders order")
         assert not reader.accept("order")
-        assert reader.word("a name") == "orders"
+        assert reader.accept("orders")
         assert reader.accept("order")
         reader.end()
 
     def test_numbers(self):
-        assert AttributeReader("[ 1,-2 ,30 ]").integers() == (1, -2, 30)
-        assert AttributeReader("[]").integers() == ()
-        with pytest.raises(AttributeSyntaxError, match="at position 3: expected an integer"):
-            AttributeReader("[1,]").integers()
+        assert Reader("[ 1,-2 ,30 ]").integers() == (1, -2, 30)
+        assert Reader("[]").integers() == ()
+        for text, message in (("[1,]", "position 3: expected an integer"), ("[" + 99 * "9", "expected ',' or ']'")):
+            with pytest.raises(LayoutSyntaxError, match=message):
+                Reader(text).integers()
+
+
+class TestAliases:
+    def test_every_attribute_takes_one(self):
+        for value in (WG_MAP, LAYOUT, CONFIG):
+            assert type(value).parse(f"#name.of_it = {value}  // and a comment") == value
+
+    def test_a_tile_attr_refers_to_a_map(self):
+        """The RFC's introduction of wg_map, as it stands there."""
+        text = """
+   #wg_map_a = #xetile.wg_map<sg_layout = [2, 2], sg_data = [32, 128]>
+   #tile_attr = #xetile.tile_attr<wg = #wg_map_a, order = [0, 1]>
+"""
+        assert WgMap.parse(text) == WG_MAP
+        assert WgMap.parse_all(text) == {"#wg_map_a": WgMap((2, 2), (32, 128)), "#tile_attr": WG_MAP}
+
+    def test_an_order_alone_is_a_tile_of_one_subgroup(self):
+        tile = WgMap.parse("  #tile_attr = #xetile.tile_attr<order = [0, 1]>")
+        assert tile.order == (0, 1)
+        for shape in ((64, 32), (3, 5)):
+            assert (tile.owners(shape) == 0).all()
+            assert (tile.distribute(np.ones(shape)).shape[0], tile.wraps(shape)) == (1, (False, False))
+        assert WgMap.parse(str(tile)) == tile
 
 
 @pytest.mark.parametrize(

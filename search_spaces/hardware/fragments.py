@@ -1,0 +1,84 @@
+"""The fragments of a tensor intrinsic: who holds which element of an operand in which register."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.layouts.nested_layout import NestedLayout
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """An operand as the lanes of a warp (or, with 128 ``lanes``, of a warpgroup) hold it in registers.
+
+    ``layout`` distributes ``shape`` over warps and their lanes, or is None where the instruction keeps it secret
+    (wmma) or reads shared memory itself (0 registers). ``registers`` counts 32-bit registers of one lane. A lane's
+    r-th value in the instruction's own order is element ``register_order[r]`` of the NestedLayout's distributed order
+    (batch, outer, element); () means the same order. ``lane_loads`` says which elements each lane reads from shared
+    memory where lanes load them one by one, for the counting of bank conflicts; None where ldmatrix loads them.
+    """
+
+    shape: tuple[int, int]
+    registers: int
+    layout: NestedLayout | None = None
+    register_order: tuple[int, ...] = ()
+    lanes: int = WARP
+    lane_loads: NestedLayout | None = None
+
+    def __post_init__(self) -> None:
+        if self.lanes < WARP or self.lanes % WARP:
+            raise ValueError(f"fragment: lanes must be whole warps of {WARP}, not {self.lanes}")
+        if self.lane_loads is not None:
+            self.lane_loads.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
+        if self.layout is None:
+            if self.register_order:
+                raise ValueError("fragment: register_order orders the values of a layout, and this one has none")
+            return
+        if self.layout.rounds(self.lanes // WARP) > 1:
+            raise ValueError(
+                f"fragment: the layout uses {self.layout.subgroups} warps, more than {self.lanes} lanes are"
+            )
+        # Of the fma rows, A and B repeat over lanes.
+        self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
+        if sorted(self.register_order) not in ([], list(range(self.layout.elements_per_thread))):
+            last = self.layout.elements_per_thread - 1
+            raise ValueError(f"fragment: register_order must be a permutation of 0 to {last}")
+
+    @cached_property
+    def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(row, col) of every value, each of shape (lanes, values of a lane in the instruction's order)."""
+        if self.layout is None:
+            raise ValueError("fragment: the instruction does not say which lane holds which element")
+        held = self.layout.coordinates(self.lanes // WARP, WARP, replicate_threads=True).reshape(self.lanes, -1, 2)
+        order = list(self.register_order or range(held.shape[1]))
+        return held[:, order, 0], held[:, order, 1]
+
+    @property
+    def values(self) -> int:
+        """Elements that one lane holds."""
+        return int(self.positions[0].shape[1])
+
+    @property
+    def holders(self) -> int:
+        """Lanes that hold a copy of each element."""
+        return self.lanes * self.values // (self.shape[0] * self.shape[1])
+
+    def distribute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """A tile of ``shape`` as the lanes hold it: (lanes, values), in the instruction's register order."""
+        if tile.shape != self.shape:
+            raise ValueError(f"fragment: the tile must have shape {self.shape}, not {tile.shape}")
+        return tile[self.positions]
+
+    def collect(self, held: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """The tile that lanes hold as (lanes, values). Raises ValueError if copies of an element differ."""
+        if held.shape != (self.lanes, self.values):
+            raise ValueError(f"fragment: registers must have shape {(self.lanes, self.values)}, not {held.shape}")
+        tile = np.empty(self.shape, dtype=held.dtype)
+        tile[self.positions] = held
+        if self.holders > 1 and not np.array_equal(tile[self.positions], held, equal_nan=held.dtype.kind == "f"):
+            raise ValueError("fragment: lanes hold different copies of one element")
+        return tile

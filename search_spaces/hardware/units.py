@@ -1,0 +1,51 @@
+"""The units that multiply: what an SM reaches with each. A new kind of instruction is one more row."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from search_spaces.hardware.devices import Device
+
+
+@dataclass(frozen=True)
+class Unit:
+    """``tensor``: it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate for the operand
+    type (``Device.tensor_rate``); otherwise on CUDA cores. ``opaque``: the instruction does not say which lane holds
+    which element. ``doc`` completes "1 where ... the arithmetic"."""
+
+    name: str
+    doc: str
+    tensor: bool
+    share: Callable[[Device], float] = lambda device: 1.0
+    opaque: bool = False
+
+    def flops_per_cycle(self, device: Device, operand: str) -> float:
+        """Flops per cycle that one SM reaches with operands of type ``operand``, accumulating in f32. Raises ValueError
+        for a type that the tensor cores of ``device`` do not multiply."""
+        if not self.tensor:
+            return device.fma_flops_per_cycle
+        return device.tensor_rate(operand) * self.share(device)
+
+    def clock_hz(self, device: Device) -> float:
+        return device.tensor_clock_hz if self.tensor else device.clock_hz
+
+
+# A published wmma matmul reaches at most 0.21x of cuBLAS on H100 where mma.sync reaches 0.65-0.8x (repository
+# blackwell-tensorcore-kernels): fragment loads and stores through opaque layouts. This rate puts a well tuned wmma
+# kernel at about that figure.
+WMMA_FRACTION = 0.4  # of mma.sync's rate
+
+UNITS: dict[str, Unit] = {
+    row.name: row
+    for row in (
+        Unit("fma", "CUDA cores do", tensor=False),
+        Unit("wmma", "wmma does", True, lambda device: device.mma_sync_fraction * WMMA_FRACTION, opaque=True),
+        Unit("mma", "mma.sync does", True, lambda device: device.mma_sync_fraction),
+    )
+}
+
+
+def unit(name: str) -> Unit:
+    """The row called ``name``. Raises ValueError that lists the known ones."""
+    if name not in UNITS:
+        raise ValueError(f"unknown unit {name!r}: use one of {', '.join(UNITS)}")
+    return UNITS[name]

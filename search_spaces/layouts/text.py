@@ -1,0 +1,173 @@
+"""The text of layouts: one reader for all of them, which says where a malformed text goes wrong.
+
+Attributes have MLIR's syntax as the IREE VectorExt and XeTile documents use it: a name, angle brackets, and
+``field = value`` separated by commas; ``#alias = attribute`` names one for later. Shared layouts are sums of terms,
+``transpose+pad(8,1)``. Whitespace is free, and ``//`` starts a comment. NestedLayout, WgMap, LoweringConfig and
+SharedLayout build their ``parse`` and ``str`` from these parts.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_SPACE = re.compile(r"(?:\s|//[^\n]*)*")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ALIAS = re.compile(r"#[A-Za-z_][A-Za-z0-9_.]*")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+class LayoutSyntaxError(ValueError):
+    """A text that is no layout. ``position`` counts characters from 0; ``expected`` says what belongs there."""
+
+    def __init__(self, text: str, position: int, expected: str) -> None:
+        found = repr(text[position : position + 12]) if position < len(text) else "the end of the text"
+        super().__init__(f"at position {position}: expected {expected}, found {found}")
+        self.position, self.expected = position, expected
+
+
+class Reader:
+    """Reads a text from left to right. Every method skips whitespace and comments first; those that cannot find what
+    they are asked for raise LayoutSyntaxError at the place where it should have been."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.aliases: dict[str, Any] = {}  # attributes read so far, by name
+        self._position = 0
+
+    @property
+    def position(self) -> int:
+        """Where the next token starts."""
+        match = _SPACE.match(self.text, self._position)
+        self._position = match.end() if match is not None else self._position
+        return self._position
+
+    def fail(self, expected: str, position: int | None = None) -> LayoutSyntaxError:
+        """The error for ``position``, by default the current one, to be raised by the caller."""
+        return LayoutSyntaxError(self.text, self.position if position is None else position, expected)
+
+    def accept(self, token: str) -> bool:
+        """Step over ``token`` if it is next. A token that ends in a letter must end a word too."""
+        end = self.position + len(token)
+        if not self.text.startswith(token, self.position):
+            return False
+        if end < len(self.text) and (token[-1] + self.text[end]).isidentifier():
+            return False
+        self._position = end
+        return True
+
+    def expect(self, *tokens: str) -> str:
+        """Step over whichever of ``tokens`` is next and return it."""
+        for token in tokens:
+            if self.accept(token):
+                return token
+        raise self.fail(" or ".join(repr(token) for token in tokens))
+
+    def at_end(self) -> bool:
+        return self.position == len(self.text)
+
+    def end(self) -> None:
+        """Nothing may follow."""
+        if not self.at_end():
+            raise self.fail("the end of the text")
+
+    def integers(self, opening: str = "[", closing: str = "]") -> tuple[int, ...]:
+        """``[1, 2, 3]``, possibly empty."""
+        self.expect(opening)
+        values: list[int] = []
+        if self.accept(closing):
+            return ()
+        while not values or self.expect(",", closing) == ",":
+            values.append(int(self._match(_INTEGER, "an integer")))
+        return tuple(values)
+
+    def fields(self, known: Mapping[str, Callable[[], Any]], closing: str, optional: Collection[str] = ()) -> Any:
+        """``name = value, ...`` up to and with ``closing``, as a dict: at least one of the ``known`` fields, each at
+        most once, in any order, and all that are not ``optional``; ``known`` gives the reader of each value."""
+        found: dict[str, Any] = {}
+        while True:
+            left = [name for name in known if name not in found]
+            expected = f"one of the fields {', '.join(left)}" if len(left) > 1 else f"the field {left[0]}"
+            start = self.position
+            name = self._match(_WORD, expected)
+            if name not in left:
+                raise self.fail(expected, start)
+            self.expect("=")
+            found[name] = known[name]()
+            left.remove(name)
+            tokens = ([","] if left else []) + ([closing] if set(left) <= set(optional) else [])
+            if self.expect(*tokens) == closing:
+                return found
+
+    def alias(self) -> str:
+        """Step over ``#name =`` and return ``#name``, or "" where none is next; a name is given once."""
+        match = _ALIAS.match(self.text, start := self.position)
+        if match is not None:
+            self._position = match.end()
+            if self.accept("="):
+                if match.group() in self.aliases:
+                    raise self.fail(f"a new name: {match.group()} is defined already", start)
+                return match.group()
+        self._position = start
+        return ""
+
+    def reference(self, expected: str) -> Any:
+        """The attribute that an alias names; ``expected`` says in the error what else may stand here."""
+        start = self.position
+        name = self._match(_ALIAS, expected)
+        if name not in self.aliases:
+            raise self.fail(expected, start)
+        return self.aliases[name]
+
+    def _match(self, pattern: re.Pattern[str], expected: str) -> str:
+        match = pattern.match(self.text, self.position)
+        if match is None:
+            raise self.fail(expected)
+        self._position = match.end()
+        return match.group()
+
+
+def parse_attributes(text: str, read: Callable[[Reader], T]) -> dict[str, T]:
+    """The attributes of ``text`` by name, in order: ``#name = attribute`` any number of times, and at the end possibly
+    one without a name (""). ``read`` reads one; a later one may refer to earlier ones by name."""
+    reader = Reader(text)
+    while True:
+        name = reader.alias()
+        reader.aliases[name] = read(reader)
+        if not name:
+            reader.end()
+        if reader.at_end():
+            return reader.aliases
+
+
+def parse_attribute(text: str, read: Callable[[Reader], T]) -> T:
+    """The last of ``parse_attributes``."""
+    return list(parse_attributes(text, read).values())[-1]
+
+
+def format_fields(fields: Mapping[str, Sequence[int] | Sequence[list[int]]]) -> str:
+    """``a = [1, 2], b = [3]``."""
+    return ", ".join(f"{name} = {list(values)}" for name, values in fields.items())
+
+
+def integer_tuple(name: str, values: Iterable[int], minimum: int) -> tuple[int, ...]:
+    """``values`` as a tuple of Python ints. Raises ValueError naming the field ``name`` when an entry is no integer
+    (a bool is none) or lies under ``minimum``."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ValueError(f"{name} is {values!r}: give a sequence of integers")
+    result = []
+    for i, value in enumerate(values):
+        try:
+            number = None if isinstance(value, bool) else operator.index(value)
+        except TypeError:
+            number = None
+        if number is None:
+            raise ValueError(f"{name}[{i}] is {value!r}: give an integer")
+        if number < minimum:
+            raise ValueError(f"{name}[{i}] is {number}: it must be at least {minimum}")
+        result.append(number)
+    return tuple(result)

@@ -179,12 +179,15 @@ def _replay(
     if found is None:
         return None, f"this problem was not recorded on {device.name}"
     usable = templates_for(problem, device, templates)
-    if found.space_version != usable.space(problem, device).fingerprint:
+    members = usable.space(problem, device).members
+    today = {name for name, version in found.spaces.items() if name in members and members[name].fingerprint == version}
+    if not today:
         version = found.autosched_version
         return None, f"it was recorded on {device.name} with the space of autosched {version}, which is another one now"
     runner = ReplayRunner(found, why=why)
     headline = f"times are REPLAYED: {_short(why)}"
-    return Backend(runner.name, runner, device, runner.describe(), None, usable, runner.schedules, headline), ""
+    schedules = tuple(schedule for schedule in runner.schedules if schedule.template in today)
+    return Backend(runner.name, runner, device, runner.describe(), None, usable, schedules, headline), ""
 
 
 def _wanted(device: str | Device | None, gpu: Device | None) -> Device | None:

@@ -31,9 +31,9 @@ from measurements.record import Record, canonical_json
 from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
-from search_spaces.spaces.recorded_space import RecordedSpace
+from search_spaces.spaces.recorded_space import recorded_union
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.spaces.space import Space
+from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate
 
@@ -194,7 +194,7 @@ def tune(
         _refuse_too_large(problem, chosen.device)
         space = chosen.templates.space(problem, chosen.device)
         if chosen.schedules is not None:
-            space = RecordedSpace(space, chosen.schedules)
+            space = recorded_union(space, chosen.schedules)
         space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
         verifier, note = _verifier(chosen) if verify else (None, "")
         if chosen.pool is not None:
@@ -216,7 +216,7 @@ def tune(
                 seed=seed,
                 generate=chosen.templates.kernel,
                 versions={t.name: t.version for t in chosen.templates},
-                space_version=space.fingerprint,
+                space_versions={name: member.fingerprint for name, member in space.members.items()},
                 verifier=verifier,
                 complexity=simplicity(space),
                 lines=tuple(line for line in (chosen.headline, chosen.line, note) if line),
@@ -229,8 +229,8 @@ def tune(
 class Tuner:
     """The loop itself, over parts that are handed in. It closes none of them.
 
-    ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` are those of the
-    kernel templates by name. ``verifier`` judges each new
+    ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
+    ``space_versions`` are those of the kernel templates and of their spaces, by name. ``verifier`` judges each new
     best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
     between entrants that are as fast as each other.
     """
@@ -244,7 +244,7 @@ class Tuner:
         sampler: Sampler,
         *,
         seed: int,
-        space_version: str,
+        space_versions: Mapping[str, str],
         generate: Generate,
         versions: Mapping[str, str] | None = None,
         verifier: Verifier | None = None,
@@ -259,7 +259,7 @@ class Tuner:
         self._store = store
         self._sampler = sampler
         self._seed = seed
-        self._space_version = space_version
+        self._space_versions = dict(space_versions)
         self._generate = generate
         self._versions = dict(versions or {})
         self._verifier = verifier
@@ -332,7 +332,7 @@ class Tuner:
             if record.status is Status.UNPROVEN:  # it may be tried again, and its kernel must be
                 self._known.pop(record.kernel_digest or "", None)
                 continue
-            if record.space_version == self._space_version:
+            if record.space_version == self._space_versions.get(record.schedule.template):
                 self._sampler.tell(record.schedule, record.measurement)
             if record.kernel_digest is not None and record.fingerprint == fingerprint:
                 self._known[record.kernel_digest] = record.measurement
@@ -478,7 +478,7 @@ class Tuner:
             device=self._device.name,
             fingerprint=canonical_json(self._fingerprint),
             template_version=self._versions.get(schedule.template, ""),
-            space_version=self._space_version,
+            space_version=self._space_versions.get(schedule.template, ""),
             kernel_digest=digest,
             measurement=measurement,
             toolchain=self._fingerprint.get("toolchain", ""),
@@ -528,10 +528,10 @@ def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:
     return lambda problem, schedule: verify_one(chosen.templates.of(schedule), problem, schedule, chosen.device), ""
 
 
-def simplicity(space: Space) -> Complexity:
+def simplicity(space: SearchSpace) -> Complexity:
     """How many parameters of a schedule are not at their defaults."""
-    defaults = {p.name: p.default for p in space.parameters}
-    return lambda schedule: sum(value != defaults.get(name) for name, value in schedule.items)
+    defaults = {(t, p.name): p.default for t, member in space.members.items() for p in member.parameters}
+    return lambda schedule: sum(value != defaults.get((schedule.template, name)) for name, value in schedule.items)
 
 
 def _refuse_too_large(problem: Problem, device: Device) -> None:
@@ -552,14 +552,15 @@ def _refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> Non
             raise ValueError(f"{name} holds times of this problem from a {other} L2: {wish}, or use another --db")
 
 
-def _refuse_other_schedules(name: str, earlier: Sequence[Record], space: Space) -> None:
+def _refuse_other_schedules(name: str, earlier: Sequence[Record], space: SearchSpace) -> None:
     """Raises StoreError for a trial that says it is of ``space`` and is not: no sampler could learn from it."""
     from measurements.store import unreadable
 
     for record in earlier:
-        if record.space_version == space.fingerprint:
+        member = space.members.get(record.schedule.template)
+        if member is not None and record.space_version == member.fingerprint:
             try:
-                space.columns([record.schedule])
+                space.explain(record.schedule)
             except ValueError as error:
                 raise unreadable(name, record.id, str(error)) from error
 

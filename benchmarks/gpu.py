@@ -323,7 +323,7 @@ class Benchmark:
             journal,
             sampler,
             seed=self.plan.seed,
-            space_version=space.fingerprint,
+            space_versions={name: member.fingerprint for name, member in space.members.items()},
             generate=self._generate,
             versions={t.name: t.version for t in templates},
             complexity=simplicity(space),

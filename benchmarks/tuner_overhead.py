@@ -80,9 +80,8 @@ def tune(runner: Runner, database: Path, trials: int, seed: int) -> tuple[float,
     space.sample(1, 0)
     with Store.open(database) as store:
         processor = time.process_time()
-        tuner = Tuner(
-            PROBLEM, H200, runner, store, made, seed=seed, space_version=space.fingerprint, generate=templates.kernel
-        )
+        versions = {name: member.fingerprint for name, member in space.members.items()}
+        tuner = Tuner(PROBLEM, H200, runner, store, made, seed=seed, space_versions=versions, generate=templates.kernel)
         result = tuner.run(trials)
         processor = time.process_time() - processor
     if result.stopped:

@@ -20,6 +20,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -28,11 +29,11 @@ from measurements.measurement import Provenance, Status
 from measurements.record import Record, canonical_json
 from search_spaces.operators.problem import Problem
 
-FORMAT = 1
+FORMAT = 2
 RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
 
-_HEADER = ("problem", "device", "fingerprint", "space_version", "autosched_version", "toolchain")
+_HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "toolchain")
 
 
 class RecordingError(ValueError):
@@ -43,9 +44,9 @@ class RecordingError(ValueError):
 class Recording:
     """Measured trials of one problem on one GPU with one toolchain, in the order they were made.
 
-    ``fingerprint`` is the JSON text of what the times may depend on (device, driver, toolchain); ``space_version`` and
-    ``autosched_version`` are those that proposed the schedules. Raises RecordingError, a ValueError, for no trials, for
-    trials of different origin, and for times that were not measured.
+    ``fingerprint`` is the JSON text of what the times may depend on (device, driver, toolchain); ``spaces`` are the
+    versions of the spaces that proposed the schedules, by kernel template. Raises RecordingError, a ValueError, for no
+    trials, for trials of different origin, and for times that were not measured.
     """
 
     records: tuple[Record, ...]
@@ -60,15 +61,25 @@ class Recording:
             for name, value in _origin(record).items():
                 if value != first[name]:
                     raise RecordingError(f"the trials of a recording must have one {name}: record them apart")
+            if record.space_version != self.spaces[record.schedule.template]:
+                raise RecordingError("the trials of a template must have one space_version: record them apart")
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> tuple[Self, ...]:
         """The recordings that ``records`` make, in the order of their first trials; what was not measured is left."""
-        groups: dict[str, list[Record]] = {}
+        groups: list[tuple[dict[str, str], dict[str, str], list[Record]]] = []
         for record in records:
-            if record.provenance is Provenance.MEASURED:
-                groups.setdefault(json.dumps(_origin(record), sort_keys=True), []).append(record)
-        return tuple(cls(tuple(group)) for group in groups.values())
+            if record.provenance is not Provenance.MEASURED:
+                continue
+            origin, template, version = _origin(record), record.schedule.template, record.space_version
+            fitting = (g for g in groups if g[0] == origin and g[1].get(template, version) == version)
+            chosen = next(fitting, None)
+            if chosen is None:
+                groups.append(chosen := (origin, {}, []))
+            _, spaces, group = chosen
+            spaces[template] = version
+            group.append(record)
+        return tuple(cls(tuple(group)) for _, _, group in groups)
 
     @property
     def problem(self) -> Problem:
@@ -88,9 +99,10 @@ class Recording:
     def fingerprint(self) -> str:
         return self.records[0].fingerprint
 
-    @property
-    def space_version(self) -> str:
-        return self.records[0].space_version
+    @cached_property
+    def spaces(self) -> dict[str, str]:
+        """The version of each template's space."""
+        return {record.schedule.template: record.space_version for record in reversed(self.records)}
 
     @property
     def autosched_version(self) -> str:
@@ -192,7 +204,6 @@ def _origin(record: Record) -> dict[str, str]:
         "problem": record.problem_key,
         "device": record.device,
         "fingerprint": record.fingerprint,
-        "space_version": record.space_version,
         "autosched_version": record.autosched_version,
         "toolchain": record.toolchain,
     }
@@ -205,7 +216,7 @@ def _is_warm(recording: Recording) -> bool:
 def _lines(recording: Recording) -> Iterator[dict[str, Any]]:
     header = _origin(recording.records[0])
     texts = {name: json.loads(header[name]) for name in ("problem", "fingerprint")}
-    yield {"recording": FORMAT, "trials": len(recording.records), **header, **texts}
+    yield {"recording": FORMAT, "trials": len(recording.records), **header, **texts, "spaces": recording.spaces}
     for record in recording.records:
         yield {**record.to_json(), "id": None}  # ids are those of a database
 
@@ -229,6 +240,8 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         for name, value in _origin(recording.records[0]).items():
             if value != said.get(name, header[name]):
                 raise ValueError(f"its header and its trials differ in {name}")
+        if recording.spaces != header["spaces"]:
+            raise ValueError("its header and its trials differ in spaces")
         found = True
         yield recording
     if not found:

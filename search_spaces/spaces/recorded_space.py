@@ -16,6 +16,7 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
+from search_spaces.spaces.union_space import UnionSpace
 
 _NEAR = 8  # a move goes to one of that many listed schedules, the nearest ones
 
@@ -114,6 +115,20 @@ class RecordedSpace(Space):
 
     def _at(self, positions: IntArray) -> list[Schedule]:
         return self.schedules(self._from_codes(self._rows[positions]))
+
+
+def recorded_union(union: UnionSpace, listed: Sequence[Schedule]) -> UnionSpace:
+    """The legal ones among ``listed``, each in the space of its template. Raises EmptySpace where none is left."""
+    spaces, refused = [], []
+    for name, member in union.members.items():
+        own = [schedule for schedule in listed if schedule.template == name]
+        try:
+            spaces.append(RecordedSpace(member, own))
+        except EmptySpace as error:
+            refused.append(error)
+    if not spaces:
+        raise refused[0]
+    return UnionSpace(spaces)
 
 
 def _has(space: Space, schedule: Schedule) -> bool:

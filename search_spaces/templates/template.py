@@ -18,6 +18,7 @@ from search_spaces.pictures import Drawing
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.spaces.union_space import UnionSpace
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Kernel
 
@@ -29,7 +30,7 @@ class KernelTemplate:
     ``supports`` gives None, or in one sentence why this template cannot compute a problem on a device. ``lower`` makes
     the kernel of a config whose schedule is valid. Without ``counts`` a schedule cannot be ranked before it is
     measured. ``proxy`` gives the smallest problem with the same remainders, for the emulator; without one, problems are
-    emulated as they are. Samples are drawn in equal parts for every value of the parameter ``strata``. ``content`` is
+    emulated as they are. ``content`` is
     what the version follows from besides the code of these functions and the device source, if there is one.
     """
 
@@ -43,7 +44,6 @@ class KernelTemplate:
     counts: Callable[[Any, Config, Device], CostCounts] | None = None
     proxy: Callable[[Any, Schedule], Any] | None = None
     drawings: Callable[[Any, Config, Device], tuple[Drawing, ...]] = lambda problem, config, device: ()
-    strata: str | None = None
     content: str = ""
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
@@ -105,10 +105,9 @@ class TemplateSet:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def space(self, problem: Problem, device: Device) -> Space:
+    def space(self, problem: Problem, device: Device) -> UnionSpace:
         """Every schedule of every one of these templates."""
-        (only,) = self._by_name.values()
-        return only.space(problem, device)
+        return UnionSpace(template.space(problem, device) for template in self)
 
     def of(self, schedule: Schedule) -> KernelTemplate:
         """The template that ``schedule`` is of. Raises ValueError for one that is not here."""

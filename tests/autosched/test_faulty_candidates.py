@@ -86,7 +86,7 @@ def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path) -> Non
                 store,
                 sampler("random", SPACE, seed=1),
                 seed=1,
-                space_version="s",
+                space_versions={"toy": "s"},
                 generate=generate,
                 observer=Watch(),
             ).run(500)

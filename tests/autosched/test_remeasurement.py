@@ -115,7 +115,7 @@ def tuned(store: Store, runner: Turns, trials: int = 40, complexity: Callable[[S
         sampler("random", SPACE, seed=1),
         seed=1,
         template_version="v1",
-        space_version="s",
+        space_versions={"toy": "s"},
         generate=generate,
         complexity=complexity or (lambda schedule: 0.0),
     )
@@ -263,7 +263,7 @@ class TestStore:
             device="h200",
             fingerprint="{}",
             template_version="v1",
-            space_version="s",
+            space_versions={"toy": "s"},
             kernel_digest=digest or f"d{x}",
             measurement=Measurement(Status.OK, Provenance.MEASURED, timing=timing),
             toolchain="",

@@ -143,7 +143,7 @@ def tuned(
         store,
         made or sampler("random", SPACE, seed=1),
         seed=1,
-        space_version=space_version,
+        space_versions={"toy": space_version},
         generate=generate,
         batch=4,
         **arguments,  # type: ignore[arg-type]
@@ -518,7 +518,7 @@ def generate(problem, schedule, device):
 store = Store.open(sys.argv[1])
 print("ready", flush=True)
 made = sampler("random", space, seed=1)
-t.Tuner(t.PROBLEM, t.H200, Slow(), store, made, seed=1, space_version="s", generate=generate).run(10**6)
+t.Tuner(t.PROBLEM, t.H200, Slow(), store, made, seed=1, space_versions={"toy": "s"}, generate=generate).run(10**6)
 """
 
 

@@ -56,7 +56,7 @@ def main(database: str, cache: str) -> None:
                 store,
                 made,
                 seed=1,
-                space_version="s",
+                space_versions={"toy": "s"},
                 generate=generate,
                 observer=Acknowledge(),
             ).run(10**6)

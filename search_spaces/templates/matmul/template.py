@@ -33,5 +33,4 @@ MATMUL = KernelTemplate(
     counts=counts,
     proxy=proxy,
     drawings=_drawings,
-    strata="intrinsic",
 )

@@ -28,5 +28,4 @@ MATVEC = KernelTemplate(
     counts=counts,
     proxy=proxy,
     drawings=_drawings,
-    strata="intrinsic",
 )

@@ -32,8 +32,8 @@
 #define filter_in_shared 0
 #endif
 // Rows of the filter whose loop bodies stand one after another; the loop over a row is unrolled as a whole.
-#ifndef loop_unroll_factor_rows
-#define loop_unroll_factor_rows 1
+#ifndef unroll_rows
+#define unroll_rows 1
 #endif
 
 #define THREADS (block_size_x * block_size_y)
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
   float sum[tile_size_y][tile_size_x] = {};
 
-#pragma unroll loop_unroll_factor_rows
+#pragma unroll unroll_rows
   for (int i = 0; i < FILTER_HEIGHT; ++i) {
 #pragma unroll
     for (int j = 0; j < FILTER_WIDTH; ++j) {

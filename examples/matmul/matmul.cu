@@ -30,8 +30,8 @@
 #ifndef contiguous
 #define contiguous 0
 #endif
-#ifndef loop_unroll_factor_k
-#define loop_unroll_factor_k tile_size_k
+#ifndef unroll_k
+#define unroll_k tile_size_k
 #endif
 
 #define THREADS (block_size_x * block_size_y)
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __syncthreads();
 #endif
 
-#pragma unroll loop_unroll_factor_k
+#pragma unroll unroll_k
     for (int l = 0; l < tile_size_k; ++l) {
       float a[tile_size_y], b[tile_size_x];
 #pragma unroll

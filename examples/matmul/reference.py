@@ -3,5 +3,5 @@
 from typing import Any
 
 
-def matmul(A: Any, B: Any, **sizes: int) -> Any:
-    return A.astype("float64") @ B.astype("float64")
+def matmul(A: Any, B: Any) -> Any:
+    return A @ B

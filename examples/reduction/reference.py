@@ -3,5 +3,5 @@
 from typing import Any
 
 
-def reduction(a: Any, **sizes: int) -> Any:
-    return a.sum(dtype="float64").reshape(1)
+def reduction(a: Any) -> Any:
+    return a.sum().reshape(1)

@@ -3,5 +3,5 @@
 from typing import Any
 
 
-def vector_add(a: Any, b: Any, **sizes: int) -> Any:
-    return a.astype("float64") + b
+def vector_add(a: Any, b: Any) -> Any:
+    return a + b

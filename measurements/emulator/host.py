@@ -31,6 +31,7 @@ KERNEL_FLAGS = (
     "-ffp-contract=off",
     "-fno-finite-loops",
     "-fvisibility=default",
+    "-Wl,-Bsymbolic",  # a kernel may be called as a function of the C library is
     "-w",
 )
 FROM_STDIN = ("-x", "c++", "-")

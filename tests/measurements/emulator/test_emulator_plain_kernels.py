@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from measurements.emulator import Emulation
+from measurements.emulator import Emulation, emulate
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Kernel
 
 Run = Callable[..., Emulation]
 Size = int | tuple[int, int, int]
@@ -407,6 +409,38 @@ def test_functions_of_integers(run: Run, header: str) -> None:
     body = "unsigned i = threadIdx.x;\n#pragma unroll 4\nfor (int k = 0; k < 1; ++k) {\n"
     body += "\n".join(f"o[{k}] = {text};" for k, text in enumerate(values)) + "\n}"
     np.testing.assert_array_equal(words(run, body, len(values), before=header, block=1), list(values.values()))
+
+
+@pytest.mark.parametrize("name", ["remove", "index", "kernel_2"])
+def test_a_kernel_has_any_name(kernel_of: Callable[..., Kernel], name: str) -> None:
+    source = f'extern "C" __global__ void {name}(unsigned* o) {{ o[threadIdx.x] = threadIdx.x; }}'
+    kernel = dataclasses.replace(kernel_of(source, [Operand("o", "output", U32, (32,))]), name=name)
+    np.testing.assert_array_equal(emulate(kernel, {}).outputs["o"], LANES)
+
+
+def test_votes_and_barriers_compact_blocks(run: Run) -> None:
+    """Positive numbers first, each block for itself: votes, counts in shared memory, and barriers."""
+    source = """
+    #define BLOCK 96
+    extern "C" __global__ void kernel(const float* a, float* o) {
+      __shared__ int counts[BLOCK / 32 + 1];
+      const int i = threadIdx.x, lane = i % warpSize, warp = i / warpSize;
+      const float x = a[blockIdx.x * BLOCK + i];
+      const unsigned positive = __ballot_sync(0xffffffffu, x > 0);
+      if (lane == 0) counts[warp + 1] = __popc(positive);
+      if (i == 0) counts[0] = 0;
+      __syncthreads();
+      if (i == 0) for (int w = 1; w <= BLOCK / 32; ++w) counts[w] += counts[w - 1];
+      __syncthreads();
+      float* mine = o + blockIdx.x * BLOCK;
+      const int total = counts[BLOCK / 32];
+      const int before = counts[warp] + __popc(positive & ((1u << lane) - 1));
+      mine[x > 0 ? before : total + i - before] = x;
+    }"""
+    a = normal(5, 96)
+    ours = floats(run, source, a, a.size, grid=5, block=96).reshape(a.shape)
+    for row, given in zip(ours, a, strict=True):
+        np.testing.assert_array_equal(row, np.concatenate([given[given > 0], given[~(given > 0)]]))
 
 
 # What it does not have -----------------------------------------------------------------------------------------------

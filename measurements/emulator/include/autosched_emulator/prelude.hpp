@@ -54,7 +54,7 @@ struct DynamicShared {
 #define blockIdx (::autosched::emulator::current->block)
 #define blockDim (::autosched::emulator::block_size)
 #define gridDim (::autosched::emulator::grid_size)
-#define warpSize 32
+constexpr int warpSize = 32;
 
 inline size_t __cvta_generic_to_shared(const void* p,
                                        autosched::emulator::Site site = autosched::emulator::Site::current()) {

@@ -43,6 +43,10 @@ COMPILE_SECONDS = 300.0
 CACHE_BYTES = 512 * 2**20
 CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: somebody may be about to load them
 
+_DYNAMIC_SHARED = re.compile(
+    r"(?:\bextern\b(?P<more>[^;(){}\"]*?)\b__shared__|\b__shared__\s+extern)\b"
+    r"(?P<type>(?:[^;=(){}]|\([^;=(){}]*\))*?)\b(?P<name>[A-Za-z_]\w*)\s*\[\s*\](?P<inner>[^;=(){}]*);"
+)
 RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-rdynamic")
 
 
@@ -160,9 +164,18 @@ def compile_kernel(kernel: Kernel) -> CompiledKernel:
     return CompiledKernel(path, time.monotonic() - started, False)
 
 
+def _for_host(source: str) -> str:
+    """``source`` with each ``extern __shared__ T name[];`` as a pointer to the launch's dynamic shared memory.
+
+    Nothing else of CUDA C++ needs to be rewritten; lines stay where they are.
+    """
+    pointer = r"\g<more> \g<type>(* const \g<name>)\g<inner> = ::autosched::emulator::DynamicShared{};"
+    return _DYNAMIC_SHARED.sub(pointer, source)
+
+
 def _compile(compiler: HostCompiler, kernel: Kernel, folder: Path, built: Path) -> None:
     source = folder / f"{kernel.name}.cu"
-    source.write_text(kernel.source)
+    source.write_text(_for_host(kernel.source))
     unit = (
         "#include <autosched_emulator/prelude.hpp>\n"
         f'#include "{source}"\n'

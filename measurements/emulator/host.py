@@ -31,6 +31,7 @@ KERNEL_FLAGS = (
     "-ffp-contract=off",
     "-fno-finite-loops",
     "-fvisibility=default",
+    "-Wl,-Bsymbolic",  # a kernel may be called as a function of the C library is
     "-w",
 )
 FROM_STDIN = ("-x", "c++", "-")
@@ -121,10 +122,10 @@ def compile_to(
 
 
 def first_error(log: str) -> str | None:
-    """The first error of g++ or clang++ at a line of the source, with that line; None where there is no such error."""
+    """The first error of g++, clang++ or their assembler at a line, and that line; None where there is none."""
     lines = log.splitlines()
     for i, line in enumerate(lines):
-        found = re.match(r"(.*?:\d+(?::\d+)?): (?:fatal )?error: (?!error writing to )(.*)", line)
+        found = re.match(r"(.*?:\d+(?::\d+)?): (?:(?:fatal )?error|Error): (?!error writing to )(.*)", line)
         if found is None:
             continue
         # g++ numbers the line it shows ("   12 |   text"); clang++ may not.

@@ -34,6 +34,9 @@ struct Collective {
   bool barrier;
 };
 
+// Executes an operation for `lanes`, whose arguments are arguments[lane].
+using ExecuteLanes = void (*)(void* const* arguments, unsigned lanes);
+
 enum class State { runnable, gathering, at_barrier, exited };
 
 struct Thread {
@@ -46,7 +49,10 @@ struct Thread {
 
   const Collective* collective = nullptr;  // while gathering
   void* arguments = nullptr;
+  unsigned mask = 0;  // while gathering: the lanes that it waits for; 0: the whole warp
+  ExecuteLanes execute = nullptr;
   unsigned barrier = 0;  // while at_barrier
+  unsigned counted = 0;  // __syncthreads_count and the like so far
 
   std::vector<AsyncCopy> copies;
   unsigned group = 0;  // the open cp.async group
@@ -57,7 +63,8 @@ struct Thread {
 
 struct Warp {
   unsigned lanes = 0;    // that exist
-  unsigned arrived = 0;  // lanes in state gathering
+  unsigned arrived = 0;  // lanes in state gathering for the whole warp
+  bool asks_for_active = false;  // some lane waits in active_lanes
 };
 
 struct Launch {
@@ -87,6 +94,8 @@ Epoch end_of_block(unsigned block);
 // Gathers all lanes of the warp at one operation; the last one executes it for all: arguments[lane].
 // Lanes go on when they are runnable after `execute`.
 void gather(const Collective& collective, Site site, void* arguments, void (*execute)(void* const* arguments));
+// The same for those lanes of `mask` that have not exited; they all name the same mask.
+void gather_lanes(const Collective& collective, unsigned mask, Site site, void* arguments, ExecuteLanes execute);
 // Lets others run before this thread goes on: for instructions by which a thread may wait for another.
 void yield();
 
@@ -97,9 +106,12 @@ bool run_grid(void (*entry)(void** arguments), void** arguments, const Stacks& s
 void* reserve_zeroed(std::size_t bytes);
 
 // Shared memory (shared_memory.cpp).
-void reserve_shared(char* static_begin, char* static_end);
+// Dynamic memory comes first: static initializers of the kernel's library may take its address.
+void reserve_dynamic_shared();
+void reserve_shared(char* static_begin, std::size_t static_bytes);
 void start_block_shared();
 void end_block_shared();
+void start_block_counts();
 enum class Access { read, write };
 // Checks a warp-wide access and returns its bytes, or nullptr where they are out of bounds.
 unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,

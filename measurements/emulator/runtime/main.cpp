@@ -6,6 +6,7 @@
 // The process ends itself at the time limit. A crash of the kernel ends it too, after the report of the crash.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -95,7 +96,7 @@ const Stacks* all_stacks = nullptr;
 void last_words(const char* status, const char* what) {
   char message[512];
   if (self != nullptr) {
-    std::snprintf(message, sizeof message, "%s, in %s (the line is that of its last ptx instruction)", what,
+    std::snprintf(message, sizeof message, "%s, in %s (the line is that of its last barrier, atomic, shuffle or ptx instruction)", what,
                   describe_self().c_str());
   } else {
     std::snprintf(message, sizeof message, "%s", what);
@@ -109,9 +110,13 @@ void on_crash(int signal, siginfo_t* info, void*) {
   if (memory && all_stacks->is_guard(info->si_addr)) {
     std::snprintf(what, sizeof what, "a thread needs more than %zu bytes of stack", Stacks::bytes);
   } else if (memory) {
-    const std::string where = locate_global(info->si_addr);
-    std::snprintf(what, sizeof what, "%s at %s, not through a ptx function", strsignal(signal),
-                  where.empty() ? "an address outside of every argument" : where.c_str());
+    std::string where = locate_global(info->si_addr);
+    if (where.empty()) where = "an address outside of every argument";
+#ifdef SI_KERNEL
+    // x86 does not say which address a vector load or store of the host wants aligned.
+    if (signal == SIGSEGV && info->si_code == SI_KERNEL) where = "an address that is misaligned for its type, or wild";
+#endif
+    std::snprintf(what, sizeof what, "%s at %s, through a plain pointer", strsignal(signal), where.c_str());
   } else {
     std::snprintf(what, sizeof what, "%s", strsignal(signal));
   }
@@ -151,6 +156,53 @@ void guard_process(double time_limit) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
+struct SharedSegment {
+  const char* anchor;
+  char* begin = nullptr;
+  std::size_t bytes = 0;
+};
+
+// The __shared__ variables of a library are its thread-local segment (prelude.hpp); `anchor` lies in it.
+SharedSegment find_shared(const char* anchor) {
+  SharedSegment found{anchor};
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, std::size_t, void* data) {
+        auto& wanted = *static_cast<SharedSegment*>(data);
+        char* begin = static_cast<char*>(library->dlpi_tls_data);
+        for (unsigned i = 0; begin != nullptr && i < library->dlpi_phnum; ++i) {
+          const auto& header = library->dlpi_phdr[i];
+          if (header.p_type != PT_TLS || wanted.anchor < begin || wanted.anchor >= begin + header.p_memsz) continue;
+          wanted.begin = begin;
+          wanted.bytes = header.p_memsz;
+          return 1;
+        }
+        return 0;
+      },
+      &found);
+  if (found.begin == nullptr) fail("the library's shared memory is nowhere");
+  if (found.bytes == 1) found.bytes = 0;  // the anchor alone
+  return found;
+}
+
+// Plain pointers are not watched: whether an input is what it was shows afterwards.
+void check_inputs(int data, const Job& job, const std::vector<void*>& buffers) {
+  std::vector<char> before(1 << 20);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const BufferSpec& b = job.buffers[i];
+    if (b.role != BufferSpec::Role::input) continue;
+    for (std::size_t at = 0; at < b.bytes; at += before.size()) {
+      const std::size_t n = std::min(before.size(), b.bytes - at);
+      transfer(data, before.data(), n, job.offsets[i] + at, true);
+      const char* now = static_cast<const char*>(buffers[i]) + at;
+      const auto first = static_cast<std::size_t>(std::mismatch(now, now + n, before.data()).first - now);
+      if (first == n) continue;
+      FINDING(write_to_input, 0, "the launch changed %s, which is an input, first at element %zu", b.name.c_str(),
+              (at + first) / b.element_bytes);
+      break;
+    }
+  }
+}
+
 int run(int argc, char** argv) {
   if (argc != 5) fail("usage: runner KERNEL.so JOB DATA REPORT");
   const Job job = read_job(argv[2]);
@@ -159,32 +211,35 @@ int run(int argc, char** argv) {
   if (report < 0 || data < 0) fail("cannot open the job's files");
   report_to(report);
 
+  reserve_dynamic_shared();
   void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     std::fprintf(stderr, "%s\n", dlerror());
     return 4;
   }
   auto entry = reinterpret_cast<void (*)(void**)>(dlsym(library, "autosched_emulator_entry"));
-  auto static_shared = reinterpret_cast<void (*)(char**, char**)>(dlsym(library, "autosched_emulator_shared"));
-  if (entry == nullptr || static_shared == nullptr) fail("the library holds no kernel");
+  auto shared_anchor = reinterpret_cast<const char* (*)()>(dlsym(library, "autosched_emulator_shared"));
+  if (entry == nullptr || shared_anchor == nullptr) fail("the library holds no kernel");
 
-  char *static_begin, *static_end;
-  static_shared(&static_begin, &static_end);
-  reserve_shared(static_begin, static_end);
-  std::vector<void*> arguments = reserve_buffers(job.buffers);
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    transfer(data, arguments[i], job.buffers[i].bytes, job.offsets[i], true);
+  const SharedSegment shared = find_shared(shared_anchor());
+  reserve_shared(shared.begin, shared.bytes);
+  std::vector<void*> buffers = reserve_buffers(job.buffers);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
   const Stacks stacks(launch.threads);
   all_stacks = &stacks;
   guard_process(job.time_limit);
-  const bool finished = run_grid(entry, arguments.data(), stacks);
+  const bool finished = run_grid(entry, buffers.data(), stacks);
   const itimerval off{};
   setitimer(ITIMER_REAL, &off, nullptr);
-  if (finished) check_after_launch();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
+  if (finished) {
+    check_after_launch();
+    check_inputs(data, job, buffers);
+  }
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (job.buffers[i].role == BufferSpec::Role::output) {
-      transfer(data, arguments[i], job.buffers[i].bytes, job.offsets[i], false);
+      transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
   }
   report_counts();

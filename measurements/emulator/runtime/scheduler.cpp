@@ -38,9 +38,76 @@ std::vector<Epoch> block_starts;
 
 void leave() { switch_fiber(self->fiber, scheduler); }
 
+constexpr Collective active_mask{"__activemask", false, false};
+
+unsigned lanes_in(unsigned w, bool (*wanted)(const Thread&, const Thread&), const Thread& reference) {
+  unsigned lanes = 0;
+  for (unsigned lane = 0; lane < warps[w].lanes; ++lane) {
+    if (wanted(threads[w * warp_size + lane], reference)) lanes |= 1u << lane;
+  }
+  return lanes;
+}
+
+// Executes what the lanes of t's mask wait for, once all of them are there that have not exited.
+void try_lanes(const Thread& t) {
+  const ExecuteLanes execute = t.execute;
+  const unsigned live = lanes_in(t.warp, [](const Thread& o, const Thread&) { return o.state != State::exited; }, t);
+  const unsigned there = lanes_in(
+      t.warp,
+      [](const Thread& o, const Thread& me) {
+        return o.state == State::gathering && o.collective == me.collective && o.mask == me.mask;
+      },
+      t);
+  if ((t.mask & live & ~there) != 0) return;
+  void* lane_arguments[warp_size] = {};
+  for (unsigned left = there; left != 0; left &= left - 1) {
+    Thread& lane = threads[t.warp * warp_size + static_cast<unsigned>(__builtin_ctz(left))];
+    lane_arguments[lane.lane] = lane.arguments;
+    lane.state = State::runnable;
+  }
+  if (there == live) realign_warp(t.warp);
+  execute(lane_arguments, there);
+}
+
+// The running thread has exited: others of its warp may have waited for it alone.
+void release_lanes() {
+  for (unsigned lane = 0; lane < warps[self->warp].lanes; ++lane) {
+    const Thread& t = threads[self->warp * warp_size + lane];
+    if (t.state == State::gathering && t.mask != 0) try_lanes(t);
+  }
+}
+
+// Once no lane of the warp can run, those that have asked for the active lanes at the first such place in the source go
+// on together: a compiler lets a warp come together again where it can, and so do the lanes that are ahead.
+void answer_active_masks(unsigned w) {
+  if (!warps[w].asks_for_active) return;
+  Thread* const first = &threads[w * warp_size];
+  Thread* const end = first + warps[w].lanes;
+  if (std::any_of(first, end, [](const Thread& t) { return t.state == State::runnable; })) return;
+  auto asks = [](const Thread& t) { return t.state == State::gathering && t.collective == &active_mask; };
+  const Thread* earliest = nullptr;
+  for (const Thread* t = first; t != end; ++t) {
+    if (!asks(*t)) continue;
+    if (earliest == nullptr || source_site(t->site).line < source_site(earliest->site).line) earliest = t;
+  }
+  warps[w].asks_for_active = earliest != nullptr;
+  if (earliest == nullptr) return;
+  const SiteIndex site = earliest->site;
+  unsigned lanes = 0;
+  for (const Thread* t = first; t != end; ++t) {
+    if (asks(*t) && t->site == site) lanes |= 1u << t->lane;
+  }
+  for (Thread* t = first; t != end; ++t) {
+    if ((lanes >> t->lane & 1u) == 0) continue;
+    *static_cast<unsigned*>(t->arguments) = lanes;
+    t->state = State::runnable;
+  }
+}
+
 [[noreturn]] void run_thread() {
   entry(entry_arguments);
   self->state = State::exited;
+  release_lanes();
   leave();
   __builtin_unreachable();
 }
@@ -94,7 +161,7 @@ void report_deadlock() {
       const Thread& t = threads[w * warp_size + lane];
       if (t.state != State::gathering) continue;
       auto with_me = [&](const Thread& o) {
-        return o.state == State::gathering && o.collective == t.collective &&
+        return o.state == State::gathering && o.collective == t.collective && o.mask == t.mask &&
                (!t.collective->aligned || o.site == t.site);
       };
       // One finding for each group of lanes: its first lane speaks.
@@ -104,8 +171,10 @@ void report_deadlock() {
       const std::string others = describe_others([&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
       const Kind kind = t.collective->barrier ? Kind::barrier_not_reached : Kind::missing_lanes;
       if (count_finding(kind, t.site)) {
-        write_finding(kind, t.site, "%s needs every lane of warp %u of block %u, and some never reach it (%s)",
-                      t.collective->name, w, block_index, others.c_str());
+        char lanes[32] = "every lane";
+        if (t.mask != 0) std::snprintf(lanes, sizeof lanes, "the lanes %#010x", t.mask);
+        write_finding(kind, t.site, "%s needs %s of warp %u of block %u, and some never reach it (%s)",
+                      t.collective->name, lanes, w, block_index, others.c_str());
       }
     }
   }
@@ -121,6 +190,7 @@ void start_block(const Stacks& stacks) {
   block_starts.push_back(clocks.first);
   start_block_shared();
   start_block_global();
+  start_block_counts();
   for (Barrier& b : barriers) b = Barrier{};
   const Index3 block = block_coordinates(block_index);
   for (unsigned i = 0; i < launch.threads; ++i) {
@@ -135,6 +205,7 @@ void start_block(const Stacks& stacks) {
     t.site = 0;
     t.copies.clear();
     t.group = 0;
+    t.counted = 0;
     t.fences = 0;
     t.last_fences[0].count = t.last_fences[1].count = 0;
     prepare(t.fiber, stacks.at(i), Stacks::bytes, run_thread);
@@ -142,6 +213,7 @@ void start_block(const Stacks& stacks) {
   for (unsigned w = 0; w < warp_count; ++w) {
     warps[w].lanes = std::min(warp_size, launch.threads - w * warp_size);
     warps[w].arrived = 0;
+    warps[w].asks_for_active = false;
   }
 }
 
@@ -154,6 +226,7 @@ void run_block() {
       self = &t;
       current = &t.built_ins;
       switch_fiber(scheduler, t.fiber);
+      answer_active_masks(t.warp);
       progress = true;
     }
   }
@@ -254,6 +327,7 @@ void gather(const Collective& collective, Site site, void* arguments, void (*exe
   me.site = site_index(site);
   me.collective = &collective;
   me.arguments = arguments;
+  me.mask = 0;
   me.state = State::gathering;
   ++warp.arrived;
   // A barrier may be executed by the last, partial warp of a block; other operations need 32 lanes.
@@ -272,7 +346,42 @@ void gather(const Collective& collective, Site site, void* arguments, void (*exe
   if (me.state != State::runnable) leave();
 }
 
+void gather_lanes(const Collective& collective, unsigned mask, Site site, void* arguments, ExecuteLanes execute) {
+  Thread& me = *self;
+  me.site = site_index(site);
+  if ((mask >> me.lane & 1u) == 0) {
+    FINDING(invalid_argument, me.site, "%s calls %s with the mask %#010x, which does not name its own lane",
+            describe_self().c_str(), collective.name, mask);
+    mask |= 1u << me.lane;
+  }
+  me.collective = &collective;
+  me.arguments = arguments;
+  me.mask = mask;
+  me.execute = execute;
+  me.state = State::gathering;
+  try_lanes(me);
+  if (me.state != State::runnable) leave();
+}
+
+unsigned active_lanes(Site site) {
+  unsigned lanes = 0;
+  self->site = site_index(site);
+  self->collective = &active_mask;
+  self->arguments = &lanes;
+  self->mask = 0;
+  self->state = State::gathering;
+  warps[self->warp].asks_for_active = true;
+  leave();
+  return lanes;
+}
+
 void yield() { leave(); }
+
+void take_turn(Site site) {
+  const SiteIndex here = site_index(site);
+  self->site = here;
+  yield();
+}
 
 void barrier_sync(int id, int count, Site site) {
   BarrierArguments arguments{id, count, true};

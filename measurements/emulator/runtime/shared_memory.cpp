@@ -162,11 +162,12 @@ void land(const AsyncCopy& copy) {
 
 }  // namespace
 
-void reserve_shared(char* begin, char* end) {
+void reserve_dynamic_shared() { dynamic_memory = zeroed_array<unsigned char>(launch.dynamic_shared_bytes); }
+
+void reserve_shared(char* begin, std::size_t bytes) {
   static_begin = begin;
-  static_bytes = static_cast<unsigned>(end - begin);
+  static_bytes = static_cast<unsigned>(bytes);
   dynamic_begin = (window_begin + static_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
-  dynamic_memory = zeroed_array<unsigned char>(launch.dynamic_shared_bytes);
   const std::size_t window = std::size_t{dynamic_begin} + launch.dynamic_shared_bytes;
   last_write = zeroed_array<Stamp>(window);
   pending = zeroed_array<Pending>(window);
@@ -189,10 +190,16 @@ void end_block_shared() {
 
 unsigned shared_memory() { return dynamic_begin; }
 
+void* dynamic_shared() { return dynamic_memory; }
+
 unsigned shared_address_of(const void* variable, Site site) {
   const char* p = static_cast<const char*>(variable);
   if (static_begin != nullptr && p >= static_begin && p < static_begin + static_bytes) {
     return window_begin + static_cast<unsigned>(p - static_begin);
+  }
+  const char* dynamic = reinterpret_cast<const char*>(dynamic_memory);
+  if (p >= dynamic && p < dynamic + launch.dynamic_shared_bytes) {
+    return dynamic_begin + static_cast<unsigned>(p - dynamic);
   }
   FINDING(invalid_argument, site_index(site),
           "%s: __cvta_generic_to_shared of a pointer that is no __shared__ variable", describe_self().c_str());

@@ -27,6 +27,7 @@ void warp_sync(Site site);
 
 // Shared memory, addressed in the 32-bit shared window.
 unsigned shared_memory();
+void* dynamic_shared();  // where a plain pointer finds what shared_memory() is the address of
 unsigned shared_address_of(const void* static_variable, Site site);
 void load_shared(void* to, unsigned address, int bytes, Site site);
 void store_shared(unsigned address, const void* from, int bytes, Site site);
@@ -42,6 +43,21 @@ void load_global(void* to, const void* address, int bytes, GlobalLoad how, Site 
 void store_global(void* address, const void* from, int bytes, Site site);
 unsigned atomic_add_u32(unsigned* address, unsigned value, Site site);
 void fence_gpu(Site site);
+
+// Lets the other threads go on before an instruction by which this one may wait for them, such as an atomic.
+void take_turn(Site site);
+
+// Operations of the lanes that `mask` names; exited lanes, and those that a short last warp lacks, are not waited for.
+enum class LaneShuffle { up, down, butterfly, index };
+unsigned long long shuffle_lanes(LaneShuffle mode, unsigned mask, unsigned long long value, int operand, int width,
+                                 Site site);
+unsigned vote(unsigned mask, bool predicate, Site site);
+unsigned match_lanes(unsigned mask, unsigned long long value, Site site);
+void sync_lanes(unsigned mask, Site site);
+// The lanes that come to this place before any lane of the warp must wait for them.
+unsigned active_lanes(Site site);
+// Barrier 0 of the whole block: the number of threads for which `predicate` holds.
+int barrier_count(bool predicate, Site site);
 
 // Warp-wide.
 enum class Shuffle { butterfly, down, index };

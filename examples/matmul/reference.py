@@ -1,0 +1,7 @@
+"""What matmul.cu computes."""
+
+from typing import Any
+
+
+def matmul(A: Any, B: Any) -> Any:
+    return A @ B

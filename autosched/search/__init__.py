@@ -1,38 +1,79 @@
-"""Samplers: each proposes legal schedules of a space, and learns from what came of them."""
+"""Samplers: each proposes legal schedules of a space, and learns from what came of them.
+
+A sampler is made by a factory ``factory(space, *, seed, prior, threads)``. Ours are listed here; another package offers
+its own by an entry point of the group ``autosched.samplers``, whose name is that of the sampler.
+"""
 
 from __future__ import annotations
 
-from autosched.search.base import Prior, Sampler
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from autosched.search.base import Prior, Sampler, Unseen
 from search_spaces.spaces.search_space import SearchSpace
 
-SAMPLERS = ("evolution", "random", "tpe")
+ENTRY_POINTS = "autosched.samplers"
+
+Factory = Callable[..., Sampler]
 
 
-def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
-    """A new sampler by its name. ``prior`` helps those that use one; ``threads`` are for training a model.
-
-    Raises ValueError for a name that is not in SAMPLERS, or a seed that is not an integer from 0 up.
-    """
-    check(name, seed)
-    if name == "random":
-        from autosched.search.random import RandomSampler
-
-        return RandomSampler(space, seed)
-    if name == "tpe":
-        from autosched.search.tpe import OptunaSampler  # imports optuna, which takes a second
-
-        return OptunaSampler(space, seed)
+def _evolution(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
     from autosched.search.evolution import EvolutionSampler, boosted_trees
 
     return EvolutionSampler(space, seed, fit=boosted_trees(seed, threads), prior=prior)
 
 
+def _random(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+    from autosched.search.random import RandomSampler
+
+    return RandomSampler(space, seed)
+
+
+def _tpe(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+    from autosched.search.tpe import OptunaSampler  # imports optuna, which takes a second
+
+    return OptunaSampler(space, seed)
+
+
+_OURS: dict[str, Factory] = {"evolution": _evolution, "random": _random, "tpe": _tpe}
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS) if point.name not in _OURS}
+
+
+def samplers() -> tuple[str, ...]:
+    """The names of all samplers: ours, then those of other packages."""
+    return (*_OURS, *sorted(_offered()))
+
+
+def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
+    """A new sampler by its name. ``prior`` helps those that use one; ``threads`` are for training a model.
+
+    Raises ValueError for an unknown name, a package's sampler that cannot be loaded, or a seed that is not an integer
+    from 0 up.
+    """
+    check(name, seed)
+    factory = _OURS.get(name)
+    if factory is None:
+        try:
+            factory = _offered()[name].load()
+        except Exception as error:  # somebody else's code: whatever it raises, it is not there
+            raise ValueError(
+                f"the sampler {name} cannot be loaded ({error}): repair or uninstall its package"
+            ) from error
+    made: Sampler = factory(space, seed=seed, prior=prior, threads=threads)
+    return made
+
+
 def check(name: str, seed: int) -> None:
     """Raises ValueError, in one line, for what ``sampler`` would refuse."""
-    if name not in SAMPLERS:
-        raise ValueError(f"unknown sampler {name!r}: use one of {', '.join(SAMPLERS)}")
+    if name not in samplers():
+        raise ValueError(f"unknown sampler {name!r}: use one of {', '.join(samplers())}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:
         raise ValueError(f"the seed must be an integer from 0 to 2^31 - 1, not {seed!r}")
 
 
-__all__ = ["SAMPLERS", "Prior", "Sampler", "check", "sampler"]
+__all__ = ["ENTRY_POINTS", "Prior", "Sampler", "Unseen", "check", "sampler", "samplers"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autosched.search import SAMPLERS, Sampler, sampler
+from autosched.search import Sampler, sampler, samplers
 from autosched.search.base import Matrix, Unseen
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.search.prior import AnalyticPrior
@@ -238,7 +238,7 @@ class TestContract:
             make(space, 1).ask(-1)
 
     def test_it_has_a_name_for_the_records(self, make: Make, space: SearchSpace) -> None:
-        assert make(space, 1).name in SAMPLERS
+        assert make(space, 1).name in samplers()
 
     def test_nothing_is_printed(self, make: Make, space: SearchSpace, capfd: pytest.CaptureFixture[str]) -> None:
         run(make(space, 2), 4)
@@ -317,7 +317,7 @@ def test_a_search_of_a_union_finds_the_template_and_the_schedule(name: str) -> N
     assert best < 0.6 * chance
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", samplers())
 def test_equal_decisions_in_two_templates_are_two_schedules(name: str) -> None:
     twins = UnionSpace([Space(template, TOY.parameters[:2]) for template in ("one", "two")])
     made = sampler(name, twins, seed=1)

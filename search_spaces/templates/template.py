@@ -97,7 +97,10 @@ class TemplateSet:
     """Some templates by their names, such as those that one search is over."""
 
     def __init__(self, templates: Sequence[KernelTemplate]) -> None:
+        """Raises ValueError for two templates of one name."""
         self._by_name = {t.name: t for t in templates}
+        if len(self._by_name) < len(templates):
+            raise ValueError(f"two templates of one name: {', '.join(t.name for t in templates)}")
 
     def __iter__(self) -> Iterator[KernelTemplate]:
         return iter(self._by_name.values())

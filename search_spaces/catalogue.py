@@ -32,7 +32,6 @@ ENTRY_POINTS = "autosched.templates"
 _OPERATORS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
 _TEMPLATES = (MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY)
 
-
 Entry = TypeVar("Entry")
 
 
@@ -41,45 +40,59 @@ class UnusableEntryPoint(UserWarning):
 
 
 class _Catalogue:
+    """Ours, then what other packages offer, which is looked for when it is first asked."""
+
     def __init__(self) -> None:
-        self.operators: dict[str, Operator] = {}
-        self.templates: dict[str, KernelTemplate] = {}
+        self._operators: dict[str, Operator] = {}
+        self._templates: dict[str, KernelTemplate] = {}
+        self._complete = False
+        self.add(*map(Operator.of, _OPERATORS), *_TEMPLATES)
 
-    def add(self, entry: Operator | KernelTemplate) -> None:
-        if isinstance(entry, Operator):
-            _put(self.operators, entry, "operator")
-        elif isinstance(entry, KernelTemplate):
-            _put(self.templates, entry, "kernel template")
-        else:
-            raise ValueError(f"only an Operator or a KernelTemplate can be registered, not {entry!r}")
+    @property
+    def operators(self) -> Mapping[str, Operator]:
+        self._load_entry_points()
+        return self._operators
 
+    @property
+    def templates(self) -> Mapping[str, KernelTemplate]:
+        self._load_entry_points()
+        return self._templates
 
-def _put(table: dict[str, Any], entry: Any, what: str) -> None:
-    if table.setdefault(entry.name, entry) != entry:
-        raise ValueError(f"there is another {what} called {entry.name!r}: give yours a name of its own")
+    def add(self, *entries: Operator | KernelTemplate) -> None:
+        """All of them or none."""
+        for entry in entries:
+            if not isinstance(entry, (Operator, KernelTemplate)):
+                raise ValueError(f"only an Operator or a KernelTemplate can be registered, not {entry!r}")
+            if self._table(entry).get(entry.name, entry) != entry:
+                what = "operator" if isinstance(entry, Operator) else "kernel template"
+                raise ValueError(f"there is another {what} called {entry.name!r}: give yours a name of its own")
+        for entry in entries:
+            self._table(entry)[entry.name] = entry
+
+    def _table(self, entry: Operator | KernelTemplate) -> dict[str, Any]:
+        return self._operators if isinstance(entry, Operator) else self._templates
+
+    def _load_entry_points(self) -> None:
+        if self._complete:
+            return
+        self._complete = True  # first: what is loaded may itself ask, or register
+        for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, p.value)):
+            try:
+                offered = point.load()
+                offered = offered() if callable(offered) else offered
+                self.add(*((offered,) if isinstance(offered, (Operator, KernelTemplate)) else offered))
+            except Exception as error:  # somebody else's code: it must not keep ours from working
+                text = " ".join(f"{type(error).__name__}: {error}".split())
+                warnings.warn(
+                    f"the entry point {point.name} ({point.value}) offers no templates ({text}): repair or uninstall it",
+                    UnusableEntryPoint,
+                    stacklevel=2,
+                )
 
 
 @cache
 def _catalogue() -> _Catalogue:
-    made = _Catalogue()
-    for problem in _OPERATORS:
-        made.add(Operator.of(problem))
-    for template in _TEMPLATES:
-        made.add(template)
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, p.value)):
-        try:
-            offered = point.load()
-            offered = offered() if callable(offered) else offered
-            for entry in (offered,) if isinstance(offered, (Operator, KernelTemplate)) else tuple(offered):
-                made.add(entry)
-        except Exception as error:  # somebody else's code: it must not keep ours from working
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            warnings.warn(
-                f"the entry point {point.name} ({point.value}) offers no templates ({text}): repair or uninstall it",
-                UnusableEntryPoint,
-                stacklevel=2,
-            )
-    return made
+    return _Catalogue()
 
 
 def register(*entries: Operator | KernelTemplate) -> None:
@@ -87,8 +100,7 @@ def register(*entries: Operator | KernelTemplate) -> None:
 
     Raises ValueError for a name that another one has, and for anything else than an operator or a template.
     """
-    for entry in entries:
-        _catalogue().add(entry)
+    _catalogue().add(*entries)
 
 
 def operators() -> tuple[Operator, ...]:

@@ -114,7 +114,6 @@ def tuned(store: Store, runner: Turns, trials: int = 40, complexity: Callable[[S
         store,
         sampler("random", SPACE, seed=1),
         seed=1,
-        template_version="v1",
         space_versions={"toy": "s"},
         generate=generate,
         complexity=complexity or (lambda schedule: 0.0),

@@ -46,7 +46,7 @@ class _Catalogue:
         self._operators: dict[str, Operator] = {}
         self._templates: dict[str, KernelTemplate] = {}
         self._complete = False
-        self.add(*map(Operator.of, _OPERATORS), *_TEMPLATES)
+        self.add(*(Operator.of(problem) for problem in _OPERATORS), *_TEMPLATES)
 
     @property
     def operators(self) -> Mapping[str, Operator]:
@@ -67,7 +67,7 @@ class _Catalogue:
                 what = "operator" if isinstance(entry, Operator) else "kernel template"
                 raise ValueError(f"there is another {what} called {entry.name!r}: give yours a name of its own")
         for entry in entries:
-            self._table(entry)[entry.name] = entry
+            self._table(entry).setdefault(entry.name, entry)
 
     def _table(self, entry: Operator | KernelTemplate) -> dict[str, Any]:
         return self._operators if isinstance(entry, Operator) else self._templates
@@ -84,7 +84,7 @@ class _Catalogue:
             except Exception as error:  # somebody else's code: it must not keep ours from working
                 text = " ".join(f"{type(error).__name__}: {error}".split())
                 warnings.warn(
-                    f"the entry point {point.name} ({point.value}) offers no templates ({text}): repair or uninstall it",
+                    f"the entry point {point.name} ({point.value}) offers no templates ({text}): repair its package",
                     UnusableEntryPoint,
                     stacklevel=2,
                 )

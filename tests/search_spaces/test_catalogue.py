@@ -177,7 +177,7 @@ def test_an_entry_point_that_fails_is_a_warning_and_harms_nobody(
     (warning,) = warned
     text = str(warning.message)
     assert text.startswith(f"the entry point point0 ({value}) offers no templates (")
-    assert text.endswith(": repair or uninstall it") and "\n" not in text
+    assert text.endswith(": repair its package") and "\n" not in text
     assert {"matmul", "one"} <= {t.name for t in templates}
     assert catalogue.template("matmul") is MATMUL
     assert catalogue.templates() == templates, "and it is said once"

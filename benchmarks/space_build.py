@@ -31,7 +31,7 @@ from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.matmul.space import attributes, parameters, rules
+from search_spaces.templates.matmul.space import attributes, parameters, pruning_rules, validity_constraints
 
 REPEATS = 3
 MAX_THREADS = 1024  # Kernel Tuner applies it to parameters called block_size_x and so on; there are none here
@@ -174,7 +174,8 @@ def whole_matmul() -> str:
     seconds = []
     for _ in range(REPEATS):
         start = time.perf_counter()
-        space = Space("matmul", parameters(problem), attributes(problem), rules(problem, target))
+        constraints, pruning = validity_constraints(problem, target), pruning_rules(problem, target)
+        space = Space("matmul", parameters(problem), attributes(problem), constraints, pruning)
         space.count()
         seconds.append(time.perf_counter() - start)
     return (

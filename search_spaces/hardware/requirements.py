@@ -31,18 +31,6 @@ class Access:
     vector: int
     leading_dimension: int | None = None
 
-    @property
-    def constants(self) -> tuple[tuple[str, str, str], ...]:
-        """(C++ type, name, value) of what the intrinsic's ``load_a`` and ``load_b`` are told."""
-        if self.leading_dimension is not None:
-            return (
-                ("autosched::ptx::Major", "order", f"autosched::ptx::Major::{self.mode}"),
-                ("unsigned", "leading_dimension", str(self.leading_dimension)),
-            )
-        if self.mode == "vector":
-            return (("int", "vector", str(self.vector)),)
-        return (("bool", "transposed", str(self.mode == "trans").lower()),)
-
 
 @dataclass(frozen=True)
 class Refusal:

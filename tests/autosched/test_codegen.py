@@ -48,15 +48,15 @@ GOOD = Schedule.from_json(
     },
 )
 
-# (decision, a value that breaks a law, the law, how the C++ says the same)
+# (decision, a value that breaks a constraint, the constraint, how the C++ says the same)
 BROKEN = [
     ({"sg_data_m": 48}, "wg_map_m", [("sg_data_m = 64", "sg_data_m = 48")]),
     ({"sg_data_n": 48}, "wg_map_n", [("sg_data_n = 64", "sg_data_n = 48")]),
     ({"sg_data_m": 8}, "fragments_m", [("sg_data_m = 64", "sg_data_m = 8")]),
     ({"k_unroll": 4}, "k_unroll", [("k_unroll = 2", "k_unroll = 4")]),
-    ({"copy_columns_a": 64}, "copy_map_a", [("copy_columns = 4", "copy_columns = 64")]),
-    ({"copy_columns_b": 1}, "copy_map_b", [("copy_columns = 16", "copy_columns = 1")]),
-    ({"vector_a": 1, "copy_columns_a": 32}, "copy_async_a", [("copy_vector = 8", "copy_vector = 1")]),
+    ({"copy_columns_a": 64}, "copy_map_a", [("copy_columns_a = 4", "copy_columns_a = 64")]),
+    ({"copy_columns_b": 1}, "copy_map_b", [("copy_columns_b = 16", "copy_columns_b = 1")]),
+    ({"vector_a": 1, "copy_columns_a": 32}, "copy_async_a", [("int vector_a = 8", "int vector_a = 1")]),
     ({"split_k": 16, "tile_k": 128, "stages": 1}, "split_k", [("split_k = 1", "split_k = 16"), ("k = 512", "k = 96")]),
     (
         {"sg_layout_m": 8, "sg_layout_n": 8, "sg_data_m": 16, "sg_data_n": 16},
@@ -72,15 +72,15 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "law", "edits"), BROKEN, ids=[f"{law}-{next(iter(c))}" for c, law, _ in BROKEN])
+@pytest.mark.parametrize(("changes", "rule", "edits"), BROKEN, ids=[f"{rule}-{next(iter(c))}" for c, rule, _ in BROKEN])
 def test_the_rule_and_the_static_assert_say_the_same(
-    changes: dict[str, int | str], law: str, edits: list[tuple[str, str]]
+    changes: dict[str, int | str], rule: str, edits: list[tuple[str, str]]
 ) -> None:
-    problem = Matmul(512, 512, 96) if law == "split_k" else PROBLEM
+    problem = Matmul(512, 512, 96) if rule == "split_k" else PROBLEM
     broken = GOOD.replace(**changes)
-    violations = {v.rule: v.reason for v in space(problem, H200).explain(broken) if v.rule in _laws()}
-    assert law in violations
-    assert violations[law].strip() and "\n" not in violations[law]
+    violations = {v.rule: v.reason for v in space(problem, H200).explain(broken) if v.rule in _constraints()}
+    assert rule in violations
+    assert violations[rule].strip() and "\n" not in violations[rule]
     with pytest.raises(ValueError, match="|".join(violations)):
         generate(problem, broken, H200)
 
@@ -93,17 +93,17 @@ def test_the_rule_and_the_static_assert_say_the_same(
         ((_, result),) = pool.compile_many([dataclasses.replace(kernel, source=source)], H200.arch)
     assert isinstance(result, CompileFailure)
     named = re.findall(r"rule (\w+):", result.log)
-    assert any(law.startswith(name) for name in named), result.log
+    assert any(rule.startswith(name) for name in named), result.log
 
 
-def _laws() -> set[str]:
-    return {rule.name for rule in validity_constraints(PROBLEM, H200)}
+def _constraints() -> set[str]:
+    return {r.name for r in validity_constraints(PROBLEM, H200)}
 
 
-def test_every_static_assert_names_a_law_or_a_domain() -> None:
-    domains = {"stages", "store_vector", "copy_width", "parts"}  # bounded by the parameters' domains or derived
+def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
+    domains = {"stages", "copy_width", "accumulators", "tiles", "parts"}  # bounded by the domains, or attributes
     for name in asserted_rules("autosched/kernels/matmul.cuh") - domains:
-        assert any(law.startswith(name) for law in _laws()), name
+        assert any(rule.startswith(name) for rule in _constraints()), name
 
 
 def test_the_generated_tail_only_instantiates() -> None:

@@ -85,11 +85,11 @@ MUTATIONS = (
         "epilogue read before it is written",
         TRANSPOSED,
         MATMUL,
-        "    ptx::barrier_sync();\n    constexpr int vector = C::store_vector;",
-        "    constexpr int vector = C::store_vector;",
+        "    ptx::barrier_sync();\n    // Four f32 fill",
+        "    // Four f32 fill",
     ),
     Mutation(
-        "epilogue rows too short", WMMA, MATMUL, "epilogue_line = C::tile_n + 8;", "epilogue_line = C::tile_n - 8;"
+        "epilogue rows too short", WMMA, MATMUL, "acc[i][j], C::epilogue_line);", "acc[i][j], C::epilogue_line - 16);"
     ),
     Mutation(
         "split counted before all its sums are stored",
@@ -107,13 +107,11 @@ MUTATIONS = (
     ),
     Mutation("first split finishes the tile", SPLIT, LAST_BLOCK, "!= Blocks - 1) return", "!= 0) return"),
     Mutation(
-        "splits begin at the wrong k", SPLIT, MATMUL, "split * tiles_k_of_split * C::tile_k;", "split * C::tile_k;"
+        "splits begin at the wrong k", SPLIT, MATMUL, "split * C::tiles_of_split * C::tile_k;", "split * C::tile_k;"
     ),
     Mutation("a split's sums left out", SPLIT, MATMUL, "s < C::split_k; ++s", "s < C::split_k - 1; ++s"),
     Mutation("batch stride of A", SPLIT, MATMUL, "(batch) * C::m * C::k;", "(batch) * C::n * C::k;"),
-    Mutation(
-        "batch and tile mixed up", SPLIT, MATMUL, "C::batch_inner ? id / C::batch", "C::batch_inner ? id % C::batch"
-    ),
+    Mutation("batch and tile mixed up", SPLIT, MATMUL, "batch_inner ? id / C::batch", "batch_inner ? id % C::batch"),
     Mutation(
         "tile reduced before it is finished",
         ROW_SUM,
@@ -125,8 +123,8 @@ MUTATIONS = (
         "reduction without bias",
         ROW_SUM,
         MATMUL,
-        "if constexpr (C::reduce_along != Along::none) {",
-        "if constexpr (false) {",
+        "if constexpr (reduced_axis != ReducedAxis::none) ptx::st_shared",
+        "if constexpr (false) ptx::st_shared",
     ),
     Mutation("a row's last columns left out", ROW_SUM, MATMUL, "col < C::tile_n; col += 32", "col < 32; col += 32"),
     Mutation("a lane's part of a row left out", ROW_SUM, MATMUL, "reduce_lanes<32, 1>", "reduce_lanes<16, 1>"),
@@ -255,7 +253,7 @@ MUTATIONS = (
         "x / Line * Elements * 4",
     ),
     Mutation(
-        "high half of a packet",
+        "high half of a word",
         FMA_TORN,
         "common/numeric.cuh",
         "p.word[i / 2] >> (16 * (i % 2))",

@@ -42,7 +42,11 @@ MUTATIONS = (
     Mutation("column behind the tile read", MMA, KERNEL, "if (row >= C::workgroup_m) row = C::workgroup_m - 1;", ""),
     Mutation("all columns read one row of x", MMA, KERNEL, "i * Mma::n + lane_n : i;", "i * Mma::n : i;"),
     Mutation(
-        "rows of x without their pad", MMA, KERNEL, "unsigned(row * line_bytes + at", "unsigned(row * slab_k * 2 + at"
+        "rows of x without their pad",
+        MMA,
+        KERNEL,
+        "unsigned(row * C::line_bytes + at",
+        "unsigned(row * C::split_elements * 2 + at",
     ),
     Mutation("x copied from behind the end of k", SHARED, KERNEL, "inside = k < C::k;", "inside = true;"),
     Mutation("odd x copied from behind the end of k", ODD, KERNEL, "inside = k < C::k;", "inside = true;"),
@@ -55,7 +59,7 @@ MUTATIONS = (
         "ptx::cp_async_wait_group<0>();",
     ),
     Mutation(
-        "rows of x in the wrong place", SHARED, KERNEL, "unsigned(row * line_bytes - k0", "unsigned(row * 32 - k0"
+        "rows of x in the wrong place", SHARED, KERNEL, "unsigned(row * C::line_bytes - k0", "unsigned(row * 32 - k0"
     ),
     Mutation("row of w behind the end", SHARED, KERNEL, "|| n < C::n ? n : C::n - 1;", "|| n < C::n ? n : C::n;"),
     Mutation("row of x behind the end", SHARED, KERNEL, "|| m < C::m ? m : C::m - 1;", "|| m < C::m ? m : C::m;"),
@@ -103,7 +107,7 @@ MUTATIONS = (
     Mutation("subgroups along k in one place", SHARED, KERNEL, "(subgroup_k * C::workgroup_m + i)", "(i)"),
     Mutation("subgroup left out", SHARED, KERNEL, "s < C::subgroup_basis_k; ++s", "s < C::subgroup_basis_k - 1; ++s"),
     Mutation("sums read before they are written", SHARED, KERNEL, "int n0) {\n    ptx::barrier_sync();", "int n0) {"),
-    Mutation("splits begin at the wrong k", SPLIT, KERNEL, "first = split * steps_of_split,", "first = split,"),
+    Mutation("splits begin at the wrong k", SPLIT, KERNEL, "first = split * C::tiles_of_split,", "first = split,"),
     Mutation(
         "split counted before all its sums are stored",
         SPLIT,

@@ -2,55 +2,74 @@
 #include <autosched/kernels/matmul.cuh>
 
 struct Config {
+  using T = autosched::f16;
   using Out = autosched::bf16;
   using Intrinsic = autosched::Fma<autosched::f16, 4, 8, 4, 4>;
+  using LayoutA = autosched::SharedLayout<64, 16, true>;
+  using LayoutB = autosched::SharedLayout<16, 64, false>;
   static constexpr int m = 96;
   static constexpr int n = 120;
   static constexpr int k = 104;
   static constexpr int batch = 1;
+  static constexpr autosched::Choice order_a = "row";
+  static constexpr autosched::Choice order_b = "row";
+  static constexpr bool has_bias = true;
+  static constexpr autosched::Choice activation = "silu";
+  static constexpr autosched::Choice reduction = "none";
+  static constexpr int copy_store_a = 1;
+  static constexpr autosched::Choice access_a = "vector";
+  static constexpr int access_vector_a = 4;
+  static constexpr int leading_dimension_a = 0;
+  static constexpr int copy_store_b = 4;
+  static constexpr autosched::Choice access_b = "vector";
+  static constexpr int access_vector_b = 4;
+  static constexpr int leading_dimension_b = 0;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 64;
   static constexpr int tile_k = 16;
+  static constexpr autosched::Choice intrinsic = "fma_m16n32k1";
   static constexpr int sg_layout_m = 2;
   static constexpr int sg_layout_n = 1;
   static constexpr int sg_data_m = 32;
   static constexpr int sg_data_n = 64;
+  static constexpr autosched::Choice layout_a = "transpose";
+  static constexpr autosched::Choice layout_b = "identity";
+  static constexpr autosched::Choice copy_a = "ld.global";
+  static constexpr autosched::Choice copy_b = "cp.async";
+  static constexpr int vector_a = 8;
+  static constexpr int vector_b = 4;
+  static constexpr int copy_columns_a = 2;
+  static constexpr int copy_columns_b = 16;
   static constexpr int stages = 2;
   static constexpr int k_unroll = 8;
+  static constexpr autosched::Choice epilogue = "shared";
+  static constexpr int min_blocks = 2;
   static constexpr int split_k = 1;
-  static constexpr int store_vector = 4;
-  static constexpr int raster_group = 1;
-  static constexpr bool epilogue_shared = true;
-  static constexpr bool batch_inner = false;
-  static constexpr bool has_bias = true;
-  static constexpr autosched::Raster raster_order = autosched::Raster::row;
-  static constexpr autosched::Activation activation = autosched::Activation::silu;
-  static constexpr autosched::Along reduce_along = autosched::Along::none;
-  struct A {
-    using T = autosched::f16;
-    using Layout = autosched::SharedLayout<64, 16, true>;
-    static constexpr bool row_major = true;
-    static constexpr int stage_bytes = 2048;
-    static constexpr bool copy_async = false;
-    static constexpr int copy_vector = 8;
-    static constexpr int copy_columns = 2;
-    static constexpr int copy_store = 1;
-    static constexpr int vector = 4;
-  };
-  struct B {
-    using T = autosched::f16;
-    using Layout = autosched::SharedLayout<16, 64, false>;
-    static constexpr bool row_major = true;
-    static constexpr int stage_bytes = 2048;
-    static constexpr bool copy_async = true;
-    static constexpr int copy_vector = 4;
-    static constexpr int copy_columns = 16;
-    static constexpr int copy_store = 4;
-    static constexpr int vector = 4;
-  };
+  static constexpr autosched::Choice raster = "row";
+  static constexpr autosched::Choice batch_mapping = "outer";
+  static constexpr int tiles_m = 2;
+  static constexpr int tiles_n = 2;
+  static constexpr int tiles_k = 7;
+  static constexpr int tiles_of_split = 7;
+  static constexpr int blocks = 4;
+  static constexpr int threads = 64;
+  static constexpr int stage_bytes_a = 2048;
+  static constexpr int stage_bytes_b = 2048;
+  static constexpr int staging_a = 8;
+  static constexpr int staging_b = 0;
+  static constexpr int stage_bytes = 4096;
+  static constexpr int staging = 8;
+  static constexpr int epilogue_line = 72;
+  static constexpr int shared_bytes = 18432;
+  static constexpr int accumulators = 64;
+  static constexpr int fragments_m = 2;
+  static constexpr int fragments_n = 2;
+  static constexpr int fragment_registers_a = 8;
+  static constexpr int fragment_registers_b = 8;
+  static constexpr int registers = 112;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 2)
 autosched_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, const autosched::bf16* __restrict__ bias, autosched::bf16* __restrict__ out) {
-  autosched::matmul<Config>(a, b, bias, out, nullptr, nullptr);
+  autosched::matmul<Config>(a, b, bias, out, nullptr, nullptr, nullptr, nullptr, nullptr);
 }

@@ -2,7 +2,6 @@
 #include <autosched/kernels/matvec.cuh>
 
 struct Config {
-  // #iree_gpu.lowering_config<{lane_basis = [[1, 4, 8], [0, 1, 2]], partial_reduction = [0, 0, 128], subgroup_basis = [[1, 2, 2], [0, 1, 2]], thread = [0, 0, 4], workgroup = [3, 16, 0]}>
   using T = autosched::bf16;
   using Out = autosched::bf16;
   static constexpr int m = 5;
@@ -16,15 +15,33 @@ struct Config {
   static constexpr int subgroup_basis_n = 2;
   static constexpr int subgroup_basis_k = 2;
   static constexpr int partial_reduction = 128;
+  static constexpr autosched::Choice expand_dims = "no";
+  static constexpr autosched::Choice intrinsic = "fma";
   static constexpr int k_unroll = 2;
   static constexpr int split_k = 1;
-  static constexpr int accumulators = 48;
+  static constexpr autosched::Choice x_source = "shared";
+  static constexpr autosched::Choice w_cache = "no_allocate";
+  static constexpr int min_blocks = 2;
+  static constexpr int tiles_m = 2;
+  static constexpr int tiles_n = 3;
+  static constexpr int tiles_k = 3;
+  static constexpr int tiles_of_split = 3;
+  static constexpr int blocks = 6;
+  static constexpr int threads = 128;
   static constexpr int access = 4;
+  static constexpr int rows_n = 2;
+  static constexpr int batches_k = 2;
+  static constexpr int rows_x = 3;
+  static constexpr int vectors = 4;
+  static constexpr int carried = 4;
+  static constexpr int accumulators = 48;
+  static constexpr int multiplies = 48;
+  static constexpr int split_elements = 384;
+  static constexpr int line_bytes = 768;
+  static constexpr int slab_bytes = 2304;
+  static constexpr int sums_bytes = 384;
   static constexpr int shared_bytes = 2688;
-  static constexpr bool mma = false;
-  static constexpr bool expand_dims = false;
-  static constexpr bool x_shared = true;
-  static constexpr autosched::LoadHint w_cache = autosched::LoadHint::no_allocate;
+  static constexpr int registers = 82;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)

@@ -2,7 +2,6 @@
 #include <autosched/kernels/matvec.cuh>
 
 struct Config {
-  // #iree_gpu.lowering_config<{expand_dims = [0, 0, 0, 8], lane_basis = [[1, 1, 32, 1], [0, 1, 2, 3]], partial_reduction = [0, 0, 32, 0], subgroup_basis = [[1, 1, 1, 1], [0, 1, 2, 3]], thread = [0, 0, 1, 8], workgroup = [2, 1, 0, 0]}>
   using T = autosched::f16;
   using Out = float;
   static constexpr int m = 4;
@@ -16,15 +15,33 @@ struct Config {
   static constexpr int subgroup_basis_n = 1;
   static constexpr int subgroup_basis_k = 1;
   static constexpr int partial_reduction = 256;
+  static constexpr autosched::Choice expand_dims = "yes";
+  static constexpr autosched::Choice intrinsic = "fma";
   static constexpr int k_unroll = 1;
   static constexpr int split_k = 1;
-  static constexpr int accumulators = 2;
+  static constexpr autosched::Choice x_source = "global";
+  static constexpr autosched::Choice w_cache = "none";
+  static constexpr int min_blocks = 1;
+  static constexpr int tiles_m = 2;
+  static constexpr int tiles_n = 6656;
+  static constexpr int tiles_k = 64;
+  static constexpr int tiles_of_split = 64;
+  static constexpr int blocks = 13312;
+  static constexpr int threads = 32;
   static constexpr int access = 8;
+  static constexpr int rows_n = 1;
+  static constexpr int batches_k = 1;
+  static constexpr int rows_x = 2;
+  static constexpr int vectors = 1;
+  static constexpr int carried = 1;
+  static constexpr int accumulators = 2;
+  static constexpr int multiplies = 16;
+  static constexpr int split_elements = 16384;
+  static constexpr int line_bytes = 32768;
+  static constexpr int slab_bytes = 0;
+  static constexpr int sums_bytes = 0;
   static constexpr int shared_bytes = 0;
-  static constexpr bool mma = false;
-  static constexpr bool expand_dims = true;
-  static constexpr bool x_shared = false;
-  static constexpr autosched::LoadHint w_cache = autosched::LoadHint::none;
+  static constexpr int registers = 24;
 };
 
 extern "C" __global__ void __launch_bounds__(32, 1)

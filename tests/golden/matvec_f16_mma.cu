@@ -2,7 +2,6 @@
 #include <autosched/kernels/matvec.cuh>
 
 struct Config {
-  // #iree_gpu.lowering_config<{expand_dims = [0, 0, 0, 8], lane_basis = [[1, 8, 4, 1], [0, 1, 2, 3]], partial_reduction = [0, 0, 16, 0], subgroup_basis = [[1, 1, 2, 1], [0, 1, 2, 3]], thread = [0, 0, 1, 8], workgroup = [13, 32, 0, 0]}>
   using T = autosched::f16;
   using Out = float;
   static constexpr int m = 13;
@@ -16,15 +15,33 @@ struct Config {
   static constexpr int subgroup_basis_n = 1;
   static constexpr int subgroup_basis_k = 2;
   static constexpr int partial_reduction = 128;
+  static constexpr autosched::Choice expand_dims = "yes";
+  static constexpr autosched::Choice intrinsic = "mma_m16n8k16_f16";
   static constexpr int k_unroll = 2;
   static constexpr int split_k = 2;
-  static constexpr int accumulators = 32;
+  static constexpr autosched::Choice x_source = "shared";
+  static constexpr autosched::Choice w_cache = "no_allocate";
+  static constexpr int min_blocks = 1;
+  static constexpr int tiles_m = 1;
+  static constexpr int tiles_n = 3;
+  static constexpr int tiles_k = 8;
+  static constexpr int tiles_of_split = 4;
+  static constexpr int blocks = 6;
+  static constexpr int threads = 64;
   static constexpr int access = 8;
+  static constexpr int rows_n = 4;
+  static constexpr int batches_k = 2;
+  static constexpr int rows_x = 2;
+  static constexpr int vectors = 8;
+  static constexpr int carried = 1;
+  static constexpr int accumulators = 32;
+  static constexpr int multiplies = 16;
+  static constexpr int split_elements = 512;
+  static constexpr int line_bytes = 1088;
+  static constexpr int slab_bytes = 14144;
+  static constexpr int sums_bytes = 3328;
   static constexpr int shared_bytes = 17472;
-  static constexpr bool mma = true;
-  static constexpr bool expand_dims = true;
-  static constexpr bool x_shared = true;
-  static constexpr autosched::LoadHint w_cache = autosched::LoadHint::no_allocate;
+  static constexpr int registers = 114;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

@@ -2,7 +2,6 @@
 #include <autosched/kernels/matvec.cuh>
 
 struct Config {
-  // #iree_gpu.lowering_config<{expand_dims = [0, 0, 0, 4], lane_basis = [[1, 4, 8, 1], [0, 1, 2, 3]], partial_reduction = [0, 0, 16, 0], subgroup_basis = [[1, 1, 1, 1], [0, 1, 2, 3]], thread = [0, 0, 1, 4], workgroup = [1, 4, 0, 0]}>
   using T = autosched::f16;
   using Out = autosched::f16;
   static constexpr int m = 1;
@@ -16,15 +15,33 @@ struct Config {
   static constexpr int subgroup_basis_n = 1;
   static constexpr int subgroup_basis_k = 1;
   static constexpr int partial_reduction = 64;
+  static constexpr autosched::Choice expand_dims = "yes";
+  static constexpr autosched::Choice intrinsic = "fma";
   static constexpr int k_unroll = 1;
   static constexpr int split_k = 1;
-  static constexpr int accumulators = 2;
+  static constexpr autosched::Choice x_source = "shared";
+  static constexpr autosched::Choice w_cache = "no_allocate_l2_256b";
+  static constexpr int min_blocks = 1;
+  static constexpr int tiles_m = 1;
+  static constexpr int tiles_n = 3;
+  static constexpr int tiles_k = 6;
+  static constexpr int tiles_of_split = 6;
+  static constexpr int blocks = 3;
+  static constexpr int threads = 32;
   static constexpr int access = 1;
+  static constexpr int rows_n = 1;
+  static constexpr int batches_k = 2;
+  static constexpr int rows_x = 1;
+  static constexpr int vectors = 2;
+  static constexpr int carried = 1;
+  static constexpr int accumulators = 2;
+  static constexpr int multiplies = 8;
+  static constexpr int split_elements = 384;
+  static constexpr int line_bytes = 768;
+  static constexpr int slab_bytes = 768;
+  static constexpr int sums_bytes = 0;
   static constexpr int shared_bytes = 768;
-  static constexpr bool mma = false;
-  static constexpr bool expand_dims = true;
-  static constexpr bool x_shared = true;
-  static constexpr autosched::LoadHint w_cache = autosched::LoadHint::no_allocate_l2_256b;
+  static constexpr int registers = 24;
 };
 
 extern "C" __global__ void __launch_bounds__(32, 1)

@@ -2,55 +2,74 @@
 #include <autosched/kernels/matmul.cuh>
 
 struct Config {
+  using T = autosched::bf16;
   using Out = autosched::bf16;
   using Intrinsic = autosched::MmaSync<autosched::bf16>;
+  using LayoutA = autosched::SharedLayout<64, 32, true, autosched::Pad<8, 1>>;
+  using LayoutB = autosched::SharedLayout<32, 64, true, autosched::Swizzle<2, 3, 3>>;
   static constexpr int m = 131;
   static constexpr int n = 72;
   static constexpr int k = 200;
   static constexpr int batch = 1;
+  static constexpr autosched::Choice order_a = "col";
+  static constexpr autosched::Choice order_b = "col";
+  static constexpr bool has_bias = true;
+  static constexpr autosched::Choice activation = "gelu";
+  static constexpr autosched::Choice reduction = "none";
+  static constexpr int copy_store_a = 1;
+  static constexpr autosched::Choice access_a = "trans";
+  static constexpr int access_vector_a = 8;
+  static constexpr int leading_dimension_a = 0;
+  static constexpr int copy_store_b = 8;
+  static constexpr autosched::Choice access_b = "rows";
+  static constexpr int access_vector_b = 8;
+  static constexpr int leading_dimension_b = 0;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 64;
   static constexpr int tile_k = 32;
+  static constexpr autosched::Choice intrinsic = "mma_m16n8k16_bf16";
   static constexpr int sg_layout_m = 2;
   static constexpr int sg_layout_n = 2;
   static constexpr int sg_data_m = 16;
   static constexpr int sg_data_n = 8;
+  static constexpr autosched::Choice layout_a = "transpose+pad(8,1)";
+  static constexpr autosched::Choice layout_b = "transpose+swizzle(2,3,3)";
+  static constexpr autosched::Choice copy_a = "ld.global";
+  static constexpr autosched::Choice copy_b = "cp.async";
+  static constexpr int vector_a = 1;
+  static constexpr int vector_b = 8;
+  static constexpr int copy_columns_a = 64;
+  static constexpr int copy_columns_b = 2;
   static constexpr int stages = 1;
   static constexpr int k_unroll = 1;
+  static constexpr autosched::Choice epilogue = "shared";
+  static constexpr int min_blocks = 2;
   static constexpr int split_k = 1;
-  static constexpr int store_vector = 4;
-  static constexpr int raster_group = 1;
-  static constexpr bool epilogue_shared = true;
-  static constexpr bool batch_inner = false;
-  static constexpr bool has_bias = true;
-  static constexpr autosched::Raster raster_order = autosched::Raster::column;
-  static constexpr autosched::Activation activation = autosched::Activation::gelu;
-  static constexpr autosched::Along reduce_along = autosched::Along::none;
-  struct A {
-    using T = autosched::bf16;
-    using Layout = autosched::SharedLayout<64, 32, true, autosched::Pad<8, 1>>;
-    static constexpr bool row_major = false;
-    static constexpr int stage_bytes = 4608;
-    static constexpr bool copy_async = false;
-    static constexpr int copy_vector = 1;
-    static constexpr int copy_columns = 64;
-    static constexpr int copy_store = 1;
-    static constexpr bool transposed = true;
-  };
-  struct B {
-    using T = autosched::bf16;
-    using Layout = autosched::SharedLayout<32, 64, true, autosched::Swizzle<2, 3, 3>>;
-    static constexpr bool row_major = false;
-    static constexpr int stage_bytes = 4096;
-    static constexpr bool copy_async = true;
-    static constexpr int copy_vector = 8;
-    static constexpr int copy_columns = 2;
-    static constexpr int copy_store = 8;
-    static constexpr bool transposed = false;
-  };
+  static constexpr autosched::Choice raster = "column";
+  static constexpr autosched::Choice batch_mapping = "outer";
+  static constexpr int tiles_m = 3;
+  static constexpr int tiles_n = 2;
+  static constexpr int tiles_k = 7;
+  static constexpr int tiles_of_split = 7;
+  static constexpr int blocks = 6;
+  static constexpr int threads = 128;
+  static constexpr int stage_bytes_a = 4608;
+  static constexpr int stage_bytes_b = 4096;
+  static constexpr int staging_a = 8;
+  static constexpr int staging_b = 0;
+  static constexpr int stage_bytes = 8704;
+  static constexpr int staging = 8;
+  static constexpr int epilogue_line = 72;
+  static constexpr int shared_bytes = 18432;
+  static constexpr int accumulators = 32;
+  static constexpr int fragments_m = 2;
+  static constexpr int fragments_n = 4;
+  static constexpr int fragment_registers_a = 8;
+  static constexpr int fragment_registers_b = 8;
+  static constexpr int registers = 80;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)
 autosched_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, const autosched::bf16* __restrict__ bias, autosched::bf16* __restrict__ out) {
-  autosched::matmul<Config>(a, b, bias, out, nullptr, nullptr);
+  autosched::matmul<Config>(a, b, bias, out, nullptr, nullptr, nullptr, nullptr, nullptr);
 }

@@ -2,55 +2,74 @@
 #include <autosched/kernels/matmul.cuh>
 
 struct Config {
+  using T = float;
   using Out = float;
   using Intrinsic = autosched::MmaSync<float>;
+  using LayoutA = autosched::SharedLayout<64, 16, false, autosched::Pad<4, 1>>;
+  using LayoutB = autosched::SharedLayout<16, 64, true, autosched::Swizzle<2, 2, 3>>;
   static constexpr int m = 80;
   static constexpr int n = 96;
   static constexpr int k = 260;
   static constexpr int batch = 2;
+  static constexpr autosched::Choice order_a = "row";
+  static constexpr autosched::Choice order_b = "col";
+  static constexpr bool has_bias = false;
+  static constexpr autosched::Choice activation = "silu";
+  static constexpr autosched::Choice reduction = "none";
+  static constexpr int copy_store_a = 2;
+  static constexpr autosched::Choice access_a = "rows";
+  static constexpr int access_vector_a = 4;
+  static constexpr int leading_dimension_a = 0;
+  static constexpr int copy_store_b = 2;
+  static constexpr autosched::Choice access_b = "rows";
+  static constexpr int access_vector_b = 4;
+  static constexpr int leading_dimension_b = 0;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 64;
   static constexpr int tile_k = 16;
+  static constexpr autosched::Choice intrinsic = "mma_m16n8k8_tf32";
   static constexpr int sg_layout_m = 2;
   static constexpr int sg_layout_n = 2;
   static constexpr int sg_data_m = 32;
   static constexpr int sg_data_n = 16;
+  static constexpr autosched::Choice layout_a = "pad(4,1)";
+  static constexpr autosched::Choice layout_b = "transpose+swizzle(2,2,3)";
+  static constexpr autosched::Choice copy_a = "cp.async";
+  static constexpr autosched::Choice copy_b = "cp.async";
+  static constexpr int vector_a = 2;
+  static constexpr int vector_b = 2;
+  static constexpr int copy_columns_a = 4;
+  static constexpr int copy_columns_b = 4;
   static constexpr int stages = 3;
   static constexpr int k_unroll = 2;
+  static constexpr autosched::Choice epilogue = "shared";
+  static constexpr int min_blocks = 2;
   static constexpr int split_k = 4;
-  static constexpr int store_vector = 4;
-  static constexpr int raster_group = 1;
-  static constexpr bool epilogue_shared = true;
-  static constexpr bool batch_inner = true;
-  static constexpr bool has_bias = false;
-  static constexpr autosched::Raster raster_order = autosched::Raster::row;
-  static constexpr autosched::Activation activation = autosched::Activation::silu;
-  static constexpr autosched::Along reduce_along = autosched::Along::none;
-  struct A {
-    using T = float;
-    using Layout = autosched::SharedLayout<64, 16, false, autosched::Pad<4, 1>>;
-    static constexpr bool row_major = true;
-    static constexpr int stage_bytes = 5120;
-    static constexpr bool copy_async = true;
-    static constexpr int copy_vector = 2;
-    static constexpr int copy_columns = 4;
-    static constexpr int copy_store = 2;
-    static constexpr bool transposed = false;
-  };
-  struct B {
-    using T = float;
-    using Layout = autosched::SharedLayout<16, 64, true, autosched::Swizzle<2, 2, 3>>;
-    static constexpr bool row_major = false;
-    static constexpr int stage_bytes = 4096;
-    static constexpr bool copy_async = true;
-    static constexpr int copy_vector = 2;
-    static constexpr int copy_columns = 4;
-    static constexpr int copy_store = 2;
-    static constexpr bool transposed = false;
-  };
+  static constexpr autosched::Choice raster = "row";
+  static constexpr autosched::Choice batch_mapping = "inner";
+  static constexpr int tiles_m = 2;
+  static constexpr int tiles_n = 2;
+  static constexpr int tiles_k = 17;
+  static constexpr int tiles_of_split = 5;
+  static constexpr int blocks = 32;
+  static constexpr int threads = 128;
+  static constexpr int stage_bytes_a = 5120;
+  static constexpr int stage_bytes_b = 4096;
+  static constexpr int staging_a = 0;
+  static constexpr int staging_b = 0;
+  static constexpr int stage_bytes = 9216;
+  static constexpr int staging = 0;
+  static constexpr int epilogue_line = 72;
+  static constexpr int shared_bytes = 27648;
+  static constexpr int accumulators = 32;
+  static constexpr int fragments_m = 2;
+  static constexpr int fragments_n = 4;
+  static constexpr int fragment_registers_a = 8;
+  static constexpr int fragment_registers_b = 8;
+  static constexpr int registers = 72;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)
 autosched_matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::matmul<Config>(a, b, nullptr, out, partials, counters);
+  autosched::matmul<Config>(a, b, nullptr, out, partials, counters, nullptr, nullptr, nullptr);
 }

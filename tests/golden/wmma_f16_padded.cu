@@ -2,57 +2,74 @@
 #include <autosched/kernels/matmul.cuh>
 
 struct Config {
+  using T = autosched::f16;
   using Out = float;
   using Intrinsic = autosched::Wmma<autosched::f16>;
+  using LayoutA = autosched::SharedLayout<64, 32, false, autosched::Pad<8, 1>>;
+  using LayoutB = autosched::SharedLayout<32, 64, false, autosched::Pad<16, 1>>;
   static constexpr int m = 100;
   static constexpr int n = 136;
   static constexpr int k = 90;
   static constexpr int batch = 1;
+  static constexpr autosched::Choice order_a = "row";
+  static constexpr autosched::Choice order_b = "row";
+  static constexpr bool has_bias = true;
+  static constexpr autosched::Choice activation = "relu";
+  static constexpr autosched::Choice reduction = "none";
+  static constexpr int copy_store_a = 2;
+  static constexpr autosched::Choice access_a = "row";
+  static constexpr int access_vector_a = 8;
+  static constexpr int leading_dimension_a = 40;
+  static constexpr int copy_store_b = 8;
+  static constexpr autosched::Choice access_b = "row";
+  static constexpr int access_vector_b = 8;
+  static constexpr int leading_dimension_b = 80;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 64;
   static constexpr int tile_k = 32;
+  static constexpr autosched::Choice intrinsic = "wmma_m16n16k16_f16";
   static constexpr int sg_layout_m = 2;
   static constexpr int sg_layout_n = 2;
   static constexpr int sg_data_m = 32;
   static constexpr int sg_data_n = 32;
+  static constexpr autosched::Choice layout_a = "pad(8,1)";
+  static constexpr autosched::Choice layout_b = "pad(16,1)";
+  static constexpr autosched::Choice copy_a = "ld.global";
+  static constexpr autosched::Choice copy_b = "cp.async";
+  static constexpr int vector_a = 2;
+  static constexpr int vector_b = 8;
+  static constexpr int copy_columns_a = 2;
+  static constexpr int copy_columns_b = 8;
   static constexpr int stages = 2;
   static constexpr int k_unroll = 1;
+  static constexpr autosched::Choice epilogue = "shared";
+  static constexpr int min_blocks = 2;
   static constexpr int split_k = 1;
-  static constexpr int store_vector = 4;
-  static constexpr int raster_group = 1;
-  static constexpr bool epilogue_shared = true;
-  static constexpr bool batch_inner = false;
-  static constexpr bool has_bias = true;
-  static constexpr autosched::Raster raster_order = autosched::Raster::row;
-  static constexpr autosched::Activation activation = autosched::Activation::relu;
-  static constexpr autosched::Along reduce_along = autosched::Along::none;
-  struct A {
-    using T = autosched::f16;
-    using Layout = autosched::SharedLayout<64, 32, false, autosched::Pad<8, 1>>;
-    static constexpr bool row_major = true;
-    static constexpr int stage_bytes = 5120;
-    static constexpr bool copy_async = false;
-    static constexpr int copy_vector = 2;
-    static constexpr int copy_columns = 2;
-    static constexpr int copy_store = 2;
-    static constexpr autosched::ptx::Major order = autosched::ptx::Major::row;
-    static constexpr unsigned leading_dimension = 40;
-  };
-  struct B {
-    using T = autosched::f16;
-    using Layout = autosched::SharedLayout<32, 64, false, autosched::Pad<16, 1>>;
-    static constexpr bool row_major = true;
-    static constexpr int stage_bytes = 5120;
-    static constexpr bool copy_async = true;
-    static constexpr int copy_vector = 8;
-    static constexpr int copy_columns = 8;
-    static constexpr int copy_store = 8;
-    static constexpr autosched::ptx::Major order = autosched::ptx::Major::row;
-    static constexpr unsigned leading_dimension = 80;
-  };
+  static constexpr autosched::Choice raster = "row";
+  static constexpr autosched::Choice batch_mapping = "outer";
+  static constexpr int tiles_m = 2;
+  static constexpr int tiles_n = 3;
+  static constexpr int tiles_k = 3;
+  static constexpr int tiles_of_split = 3;
+  static constexpr int blocks = 6;
+  static constexpr int threads = 128;
+  static constexpr int stage_bytes_a = 5120;
+  static constexpr int stage_bytes_b = 5120;
+  static constexpr int staging_a = 8;
+  static constexpr int staging_b = 0;
+  static constexpr int stage_bytes = 10240;
+  static constexpr int staging = 8;
+  static constexpr int epilogue_line = 72;
+  static constexpr int shared_bytes = 20480;
+  static constexpr int accumulators = 32;
+  static constexpr int fragments_m = 2;
+  static constexpr int fragments_n = 2;
+  static constexpr int fragment_registers_a = 16;
+  static constexpr int fragment_registers_b = 16;
+  static constexpr int registers = 96;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)
 autosched_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, const float* __restrict__ bias, float* __restrict__ out) {
-  autosched::matmul<Config>(a, b, bias, out, nullptr, nullptr);
+  autosched::matmul<Config>(a, b, bias, out, nullptr, nullptr, nullptr, nullptr, nullptr);
 }

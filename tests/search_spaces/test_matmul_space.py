@@ -1,4 +1,4 @@
-"""The matmul space: its size, its rules one by one, its plans and their cuts for the emulator."""
+"""The matmul space: its size, its rules one by one, what configs say and the proxy problems for the emulator."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
+from search_spaces.layouts.wg_map_consistency import check_mma
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.matmul.counts import counts
-from search_spaces.templates.matmul.lowering import plan
+from search_spaces.templates.matmul.lowering import SIDES, copy, tile, wg_maps
 from search_spaces.templates.matmul.proxy import proxy
 from search_spaces.templates.matmul.space import (
     contiguous_extent,
@@ -95,22 +96,38 @@ def test_the_document_s_pads_meet_wmma_and_ldmatrix() -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
-def test_plans_describe_a_partition_of_the_work(problem: Matmul) -> None:
+def test_configs_describe_a_partition_of_the_work(problem: Matmul) -> None:
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(25, seed=1)):
-        p = plan(problem, config)
-        tile_m, tile_n, _ = p.tile
-        assert not any(p.wg_map.wraps((tile_m, tile_n)))
-        assert p.wg_map.subgroups * 32 == p.threads
-        assert p.accumulators * p.threads == tile_m * tile_n
-        for operand in (p.a, p.b):
-            copy = operand.copy
-            assert not any(copy.map.wraps((copy.region.lines, copy.region.line)))
-            assert copy.map.subgroups == copy.threads == p.threads
-            assert copy.region.alignment % copy.vector == 0
-            assert operand.stage_bytes >= operand.layout.size * problem.input_dtype.bytes
-        assert p.tiles[0] * tile_m >= problem.m > (p.tiles[0] - 1) * tile_m
-        assert p.shared_bytes <= H200.shared_per_block
+        tile_m, tile_n, tile_k = tile(config)
+        threads = config.integer("threads")
+        a, b, out = wg_maps(config)
+        assert not check_mma(a, b, out, tile_m, tile_n, tile_k)
+        assert not any(out.wraps((tile_m, tile_n)))
+        assert out.subgroups * 32 == threads
+        row = intrinsic(config.text("intrinsic"))
+        owned = [rounds * data for rounds, data in zip(out.rounds((tile_m, tile_n)), out.sg_data, strict=True)]
+        assert owned == [config.integer("fragments_m") * row.m, config.integer("fragments_n") * row.n]
+        assert config.integer("accumulators") * threads == tile_m * tile_n
+        for side in SIDES:
+            moved = copy(problem, config, side)
+            assert not any(moved.map.wraps((moved.region.lines, moved.region.line)))
+            assert moved.map.subgroups == moved.threads == threads
+            assert moved.region.alignment % moved.vector == 0
+            assert config.integer(f"stage_bytes_{side}") >= moved.layout.size * problem.input_dtype.bytes
+        assert config.integer("shared_bytes") <= H200.shared_per_block
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
+def test_blocks_and_splits_cover_out_and_k_once(problem: Matmul) -> None:
+    whole = space(problem, H200)
+    for config in whole.configs(whole.sample(25, seed=6)):
+        for axis, extent, size in zip("mnk", (problem.m, problem.n, problem.k), tile(config), strict=True):
+            assert len(range(0, extent, size)) == config[f"tiles_{axis}"]
+        tiles_m, tiles_n, tiles_k, split_k = config.integers("tiles_m", "tiles_n", "tiles_k", "split_k")
+        splits = list(range(0, tiles_k, config.integer("tiles_of_split")))
+        assert len(splits) == split_k
+        assert config["blocks"] == problem.batch * tiles_m * tiles_n * split_k
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
@@ -118,10 +135,10 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matmul) -> 
     for schedule in space(problem, H200).sample(25, seed=2):
         small = proxy(problem, schedule)
         tiles = {axis: schedule.integer(f"tile_{axis}") for axis in "mnk"}
-        for axis, tile in tiles.items():
+        for axis, size in tiles.items():
             whole, cut = getattr(problem, axis), getattr(small, axis)
             assert cut <= whole
-            assert cut % tile == whole % tile
+            assert cut % size == whole % size
         assert small.m < 2 * tiles["m"] and small.n <= 2 * tiles["n"]
         assert not space(small, H200).valid.explain(schedule)
         splits = schedule.integer("split_k")
@@ -131,13 +148,13 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matmul) -> 
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
-def test_a_copy_is_lawful_exactly_where_the_data_movement_has_a_plan(problem: Matmul) -> None:
-    lawful = space(problem, H200).valid
+def test_a_copy_is_valid_exactly_where_the_data_movement_has_a_plan(problem: Matmul) -> None:
+    valid = space(problem, H200).valid
     rng = np.random.default_rng(3)
     verdicts = {True: 0, False: 0}
     for _ in range(300):
-        values = {p.name: p.random(rng) for p in lawful.parameters}
-        broken = {violation.rule for violation in lawful.explain(values)}
+        values = {p.name: p.random(rng) for p in valid.parameters}
+        broken = {violation.rule for violation in valid.explain(values)}
         threads = int(values["sg_layout_m"]) * int(values["sg_layout_n"]) * 32
         m, n, k = (int(values[f"tile_{axis}"]) for axis in "mnk")
         for operand in ("a", "b"):
@@ -148,8 +165,8 @@ def test_a_copy_is_lawful_exactly_where_the_data_movement_has_a_plan(problem: Ma
             region = Region(layout.shape, axis, contiguous_extent(problem, operand), problem.input_dtype.bytes)
             chosen = [values[f"{name}_{operand}"] for name in ("vector", "copy_columns", "copy")]
             found = copy_plan(region, layout, threads, *chosen)
-            laws_of_copy = {f"{name}_{operand}" for name in ("copy_alignment", "copy_map", "copy_async")}
-            assert isinstance(found, Refusal) == bool(broken & laws_of_copy), (values, found)
+            rules_of_copy = {f"{name}_{operand}" for name in ("copy_alignment", "copy_map", "copy_async")}
+            assert isinstance(found, Refusal) == bool(broken & rules_of_copy), (values, found)
             verdicts[isinstance(found, Refusal)] += 1
     assert min(verdicts.values()) > 5
 
@@ -159,20 +176,15 @@ def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
     """Few sectors, and as few bank conflicts as the layout allows, counted over the whole tile."""
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(25, seed=4)):
-        p = plan(problem, config)
-        for operand in (p.a, p.b):
-            copy = operand.copy
+        for side in SIDES:
+            moved = copy(problem, config, side)
+            region = moved.region
             choices = copy_choices(
-                copy.layout.shape,
-                copy.region.axis,
-                copy.region.element_bytes,
-                copy.layout,
-                p.threads,
-                copy.region.alignment,
+                region.shape, region.axis, region.element_bytes, moved.layout, moved.threads, region.alignment
             )
-            assert copy.sectors <= MOST_SECTORS * choices[0].sectors
-            least = min(c.stores.conflict_degree for c in choices if c.vector == copy.vector)
-            assert copy.stores.conflict_degree <= max(MOST_CONFLICTS, least) + 0.01
+            assert moved.sectors <= MOST_SECTORS * choices[0].sectors
+            least = min(c.stores.conflict_degree for c in choices if c.vector == moved.vector)
+            assert moved.stores.conflict_degree <= max(MOST_CONFLICTS, least) + 0.01
 
 
 def test_work_counts_what_the_tile_does() -> None:

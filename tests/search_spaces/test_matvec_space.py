@@ -1,4 +1,4 @@
-"""The matvec space: schedules are lowering configs, rules one by one, plans and their cuts for the emulator."""
+"""The matvec space: schedules are lowering configs, rules one by one, proxy problems, and matmuls of few rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.templates.matvec.counts import counts
-from search_spaces.templates.matvec.lowering import lower, lowering_config, plan
+from search_spaces.templates.matvec.lowering import lower, lowering_config
+from search_spaces.templates.matvec.problem import as_matvec
 from search_spaces.templates.matvec.proxy import proxy
 from search_spaces.templates.matvec.space import (
+    FMA,
     MMA_ELEMENTS,
     MMA_LANES_K,
     MMA_LANES_N,
@@ -80,22 +83,22 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
     """What the space and the kernel count is what the config counts, and its tile goes to the threads without rest."""
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(60, seed=1)):
-        p = plan(problem, config)
-        lowering = p.lowering
+        lowering = lowering_config(config)
+        tile_m, tile_n, step = config.integers("workgroup_m", "workgroup_n", "partial_reduction")
         accumulators = lowering.accumulators_per_thread()
-        if p.mma:  # rows of x fill the columns of fragments, and lanes along k share their sums
-            padded = -(-p.tile[0] // 8) * 8
-            accumulators = accumulators // p.tile[0] * padded // lowering.lane_basis.tile[2]
+        if config["intrinsic"] != FMA:  # rows of x fill the columns of fragments, and lanes along k share their sums
+            padded = -(-tile_m // 8) * 8
+            accumulators = accumulators // tile_m * padded // lowering.lane_basis.tile[2]
         assert accumulators == config["accumulators"]
         assert f"static constexpr int accumulators = {accumulators};" in lower(problem, config, H200).source
         assert lowering.lane_basis.size == H200.warp_size
-        assert lowering.subgroup_basis.size * H200.warp_size == p.threads
-        assert lowering.tile()[:2] == p.tile[:2]
-        assert lowering.tile()[2] * (lowering.tile()[3] if lowering.appended else 1) == p.tile[2]
+        assert lowering.subgroup_basis.size * H200.warp_size == config["threads"]
+        assert lowering.tile()[:2] == (tile_m, tile_n)
+        assert lowering.tile()[2] * (lowering.tile()[3] if lowering.appended else 1) == step
         share = lowering.to_nested().distributed_shape
-        assert share[:2] == (p.tile[0], p.rows_n)
+        assert share[:2] == (tile_m, config["rows_n"])
         elements = share[2] * (share[3] if lowering.appended else 1)
-        assert elements == p.batches_k * config.integer("thread")
+        assert elements == config.integer("batches_k") * config.integer("thread")
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 6, 8, 1000, 12345, 16384])
@@ -106,7 +109,7 @@ def test_a_load_is_the_widest_that_every_row_allows(k: int) -> None:
     assert width == 8 or k % (2 * width) != 0
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(20, seed=0)):
-        assert plan(problem, config).access == min(width, config.integer("thread"))
+        assert config["access"] == min(width, config.integer("thread"))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
@@ -118,10 +121,10 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> 
             extent, rest = getattr(problem, axis), getattr(small, axis)
             assert rest <= extent
             assert rest % tile == extent % tile
-        whole, cut = (plan(p, MATVEC.config(p, schedule, H200)) for p in (problem, small))
-        unroll, of_split = schedule.integer("k_unroll"), whole.steps_of_split
-        assert cut.steps_of_split == min(of_split, 2 * unroll + of_split % unroll)
-        assert cut.access == whole.access
+        whole, cut = (MATVEC.config(p, schedule, H200) for p in (problem, small))
+        unroll, of_split = schedule.integer("k_unroll"), whole.integer("tiles_of_split")
+        assert cut["tiles_of_split"] == min(of_split, 2 * unroll + of_split % unroll)
+        assert cut["access"] == whole["access"]
         assert not space(small, H200).valid.explain(schedule)
         assert proxy(small, schedule) == small
 
@@ -154,3 +157,44 @@ def test_fragments_of_contiguous_k_multiply_right() -> None:
     b = np.hstack([x[g, first], x[g, second]])
     sums = row.execute_fragments(a, b, np.zeros((32, 4), dtype=np.float32))
     assert np.array_equal(row.c.collect(sums), w @ x.T)
+
+
+FEW_ROWS = Matmul(4, 6656, 16384, out="f32", order_b="col")
+
+
+def test_a_matmul_of_few_rows_is_a_matvec_of_the_same_memory() -> None:
+    assert MATVEC.why_not(FEW_ROWS, H200) is None
+    assert as_matvec(FEW_ROWS) == DOCUMENT
+    assert space(FEW_ROWS, H200) is space(DOCUMENT, H200)
+    for schedule in space(FEW_ROWS, H200).sample(20, seed=4):
+        config = MATVEC.config(FEW_ROWS, schedule, H200)
+        assert MATVEC.counts is not None
+        assert MATVEC.counts(FEW_ROWS, config, H200) == MATVEC.counts(DOCUMENT, config, H200)
+        kernel, other = (lower(p, config, H200) for p in (FEW_ROWS, DOCUMENT))
+        assert [o.name for o in kernel.arguments[:3]] == ["a", "b", "out"]
+        assert [o.bytes for o in kernel.arguments] == [o.bytes for o in other.arguments]
+        assert kernel.arguments[3:] == other.arguments[3:]
+        assert kernel.source.split("extern")[0] == other.source.split("extern")[0]
+        small = proxy(FEW_ROWS, schedule)
+        assert isinstance(small, Matmul) and small == replace(FEW_ROWS, m=small.m, n=small.n, k=small.k)
+        assert as_matvec(small) == proxy(DOCUMENT, schedule)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"m": 17}, "m is 17"),
+        ({"a": "f32", "b": "f32"}, "a and b are f32"),
+        ({"order_a": "col"}, "a is column-major"),
+        ({"order_b": "row"}, "b is row-major"),
+        ({"batch": 2}, "batch is 2"),
+        ({"epilogue": "bias+relu"}, r"epilogue bias\+relu"),
+        ({"reduction": "row_sum"}, "row_sum"),
+    ],
+)
+def test_other_matmuls_are_refused_with_one_sentence(changes: dict[str, int | str], why: str) -> None:
+    problem = replace(FEW_ROWS, **changes)  # type: ignore[arg-type]
+    reason = MATVEC.why_not(problem, H200)
+    assert reason is not None and "\n" not in reason
+    with pytest.raises(ValueError, match=why):
+        MATVEC.config(problem, space(DOCUMENT, H200).sample(1, seed=0)[0], H200)

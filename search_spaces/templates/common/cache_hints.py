@@ -32,7 +32,7 @@ def store_hint_member(name: str, value: str) -> str:
 
 
 def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
-    """An economy: where the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
+    """A pruning rule: where the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
     return Rule(
         hint,
         (hint, how),

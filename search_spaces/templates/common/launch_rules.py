@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
-from search_spaces.spaces.columns import Columns, ceil_div
-from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.rules import Rule
 
-MOST_BLOCKS = 2**31 - 1  # of a grid along x, the only axis that kernels use (CUDA C++ Programming Prior)
+MOST_BLOCKS = 2**31 - 1  # of a grid along x, the only axis that kernels use (CUDA C++ Programming Guide)
 
 
 def grid_rule(needs: tuple[str, ...], blocks: Callable[[Columns], IntArray]) -> Rule:
-    """The law that a launch counts its ``blocks``, which follow from the columns in ``needs``."""
+    """A grid has at most MOST_BLOCKS ``blocks``, which follow from the columns in ``needs``."""
     return Rule(
         "grid",
         needs,
@@ -29,26 +27,8 @@ def grid_rule(needs: tuple[str, ...], blocks: Callable[[Columns], IntArray]) -> 
     )
 
 
-def tiles_grid_rules(
-    parameters: Sequence[Parameter], extents: Mapping[str, int], split: str, matrices: int = 1
-) -> tuple[Rule, ...]:
-    """``grid_rule`` for blocks that are tiles of ``matrices``, each ``split`` times; ``extents`` holds what the
-    parameter of each axis cuts. None where the smallest tiles make no grid too large: a rule ties its parameters
-    together."""
-    domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*extents, split)}
-
-    def blocks(c: Columns) -> IntArray:
-        found: IntArray = matrices * c[split]
-        for name, extent in extents.items():
-            found = found * ceil_div(extent, c[name])
-        return found
-
-    most = matrices * max(domains[split]) * math.prod(-(-n // min(domains[name])) for name, n in extents.items())
-    return (grid_rule((*extents, split), blocks),) if most > MOST_BLOCKS else ()
-
-
 def device_rules(device: Device) -> tuple[Rule, ...]:
-    """Laws over the columns ``threads`` and ``shared_bytes`` (of a block), ``registers`` (of a thread, estimated from
+    """Rules over the columns ``threads`` and ``shared_bytes`` (of a block), ``registers`` (of a thread, estimated from
     below) and ``min_blocks`` (blocks per SM that the compiler limits registers for)."""
 
     def register_limit(c: Columns) -> IntArray:

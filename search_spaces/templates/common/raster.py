@@ -9,22 +9,22 @@ import numpy as np
 from search_spaces.spaces.parameters import Parameter, Value, categorical
 from search_spaces.spaces.rules import Rule, integer
 
-RASTERS = ("row", "column", "grouped_2", "grouped_4", "grouped_8", "grouped_16")
+RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}  # rows in a band
 
 
 def raster() -> Parameter:
     """The decision ``raster``: by rows, by columns, or by bands of so many rows, each by columns."""
-    return categorical("raster", RASTERS, "order of the tiles")
+    return categorical("raster", tuple(RASTER_GROUPS), "order of the tiles")
 
 
 def raster_group(name: str) -> int:
-    """Rows of tiles in a band: 8 for "grouped_8", 1 for the others."""
-    return int(name.removeprefix("grouped_")) if name.startswith("grouped_") else 1
+    """Rows of tiles in a band."""
+    return RASTER_GROUPS[name]
 
 
 def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
-    """An economy: no raster that orders the tiles of a matrix as a simpler one does. ``tile`` names the parameters that
-    cut its ``extents``, rows and columns."""
+    """A pruning rule: no raster that orders the tiles of a matrix as a simpler one does. ``tile`` names the parameters
+    that cut its ``extents``, rows and columns."""
 
     def tiles(rows: int, columns: int) -> tuple[int, int]:
         return -(-extents[0] // rows), -(-extents[1] // columns)
@@ -33,7 +33,7 @@ def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
         down, across = tiles(rows, columns)
         if down == 1 or across == 1:
             return name == "row"
-        return name in ("row", "column") or raster_group(name) < down
+        return name in ("row", "column") or RASTER_GROUPS[name] < down
 
     def reason(v: Mapping[str, Value]) -> str:
         down, across = tiles(integer(v, tile[0]), integer(v, tile[1]))

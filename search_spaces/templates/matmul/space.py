@@ -22,16 +22,18 @@ from search_spaces.hardware.data_movement import (
 )
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic, intrinsics_for
+from search_spaces.hardware.intrinsics import intrinsic, intrinsics_for
 from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.shared_layout import Axis, parse_layout, sampled_layouts
+from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import Columns, ceil_div
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule, integer
 from search_spaces.spaces.space import Space
-from search_spaces.templates.common.launch_rules import device_rules, tiles_grid_rules
+from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.raster import raster, raster_rule
+from search_spaces.templates.common.tiling import Tiling
 
 STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 EPILOGUE_PAD = 8  # f32 elements after each row of the epilogue's tile: 32 bytes, the step of wmma.store
@@ -95,6 +97,10 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
     )
 
 
+def tiling(problem: Matmul) -> Tiling:
+    return Tiling((problem.m, problem.n, problem.k), ("tile_m", "tile_n", "tile_k"), problem.batch)
+
+
 def tile_shape(operand: str, tile_m: int, tile_n: int, tile_k: int) -> tuple[int, int]:
     """Shape of an operand's tile: a is (m, k), b is (k, n)."""
     return (tile_m, tile_k) if operand == "a" else (tile_k, tile_n)
@@ -140,16 +146,37 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
 
         return compute
 
-    def fragment_registers(operand: str, tile: str, sg_layout: str) -> Callable[[Columns], IntArray]:
+    def fragments(axis: str) -> Callable[[Columns], IntArray]:
+        tile, sg_layout = f"tile_{axis}", f"sg_layout_{axis}"
+
         def compute(c: Columns) -> IntArray:
-            size: IntArray = c.map("intrinsic", lambda name: _extent(intrinsic(name), operand))
-            registers: IntArray = c.map("intrinsic", lambda name: intrinsic(name).fragment(_operand(operand)).registers)
-            return c[tile] // (c[sg_layout] * size) * registers
+            size: IntArray = c.map("intrinsic", lambda name: getattr(intrinsic(name), axis))
+            return c[tile] // (c[sg_layout] * size)
 
         return compute
 
+    def fragment_registers(operand: OperandSide, axis: str) -> Callable[[Columns], IntArray]:
+        def compute(c: Columns) -> IntArray:
+            registers: IntArray = c.map("intrinsic", lambda name: intrinsic(name).fragment(operand).registers)
+            return fragments(axis)(c) * registers
+
+        return compute
+
+    def epilogue_line(c: Columns) -> IntArray:
+        return c["tile_n"] + EPILOGUE_PAD
+
+    def epilogue_bytes(c: Columns) -> IntArray:
+        through_shared: IntArray = c.map("epilogue", lambda e: e == "shared")
+        return c["tile_m"] * epilogue_line(c) * 4 * through_shared
+
     return (
-        Attribute("threads", ("sg_layout_m", "sg_layout_n"), lambda c: c["sg_layout_m"] * c["sg_layout_n"] * 32),
+        *tiling(problem).attributes(),
+        Attribute(
+            "threads",
+            ("sg_layout_m", "sg_layout_n"),
+            lambda c: c["sg_layout_m"] * c["sg_layout_n"] * WARP,
+            "threads of a block",
+        ),
         Attribute(
             "stage_bytes_a", ("layout_a", "tile_m", "tile_k"), stage_bytes("a"), "shared bytes of one stage of a"
         ),
@@ -158,18 +185,28 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
         ),
         Attribute("staging_a", ("tile_m", "tile_k", "threads", "copy_a"), staging("a"), "registers that copy a"),
         Attribute("staging_b", ("tile_k", "tile_n", "threads", "copy_b"), staging("b"), "registers that copy b"),
-        Attribute("stage_bytes", ("stage_bytes_a", "stage_bytes_b"), lambda c: c["stage_bytes_a"] + c["stage_bytes_b"]),
-        Attribute("staging", ("staging_a", "staging_b"), lambda c: c["staging_a"] + c["staging_b"]),
+        Attribute(
+            "stage_bytes",
+            ("stage_bytes_a", "stage_bytes_b"),
+            lambda c: c["stage_bytes_a"] + c["stage_bytes_b"],
+            "shared bytes of one stage",
+        ),
+        Attribute(
+            "staging",
+            ("staging_a", "staging_b"),
+            lambda c: c["staging_a"] + c["staging_b"],
+            "registers of a thread that copy operands",
+        ),
+        Attribute(
+            "epilogue_line",
+            ("tile_n",),
+            epilogue_line,
+            "f32 elements from one row to the next of a tile of out in shared memory",
+        ),
         Attribute(
             "shared_bytes",
             ("stage_bytes", "stages", "epilogue", "tile_m", "tile_n"),
-            lambda c: np.maximum(
-                c["stage_bytes"] * c["stages"],
-                c["tile_m"]
-                * (c["tile_n"] + EPILOGUE_PAD)
-                * 4
-                * c.map("epilogue", lambda e: e == "shared", dtype=np.int64),
-            ),
+            lambda c: np.maximum(c["stage_bytes"] * c["stages"], epilogue_bytes(c)),
             "dynamic shared memory of a block",
         ),
         Attribute(
@@ -178,41 +215,43 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
             lambda c: ceil_div(c["tile_m"] * c["tile_n"], c["threads"]),
             "f32 accumulators of a thread",
         ),
+        *(
+            Attribute(
+                f"fragments_{axis}",
+                (f"tile_{axis}", f"sg_layout_{axis}", "intrinsic"),
+                fragments(axis),
+                f"fragments of out along {axis} of a subgroup",
+            )
+            for axis in "mn"
+        ),
         Attribute(
-            "fragments_a",
+            "fragment_registers_a",
             ("tile_m", "sg_layout_m", "intrinsic"),
-            fragment_registers("a", "tile_m", "sg_layout_m"),
+            fragment_registers("a", "m"),
             "registers of a's fragments",
         ),
         Attribute(
-            "fragments_b",
+            "fragment_registers_b",
             ("tile_n", "sg_layout_n", "intrinsic"),
-            fragment_registers("b", "tile_n", "sg_layout_n"),
+            fragment_registers("b", "n"),
             "registers of b's fragments",
         ),
         Attribute(
             "registers",
-            ("accumulators", "fragments_a", "fragments_b", "staging"),
-            lambda c: c["accumulators"] + c["fragments_a"] + c["fragments_b"] + c["staging"] + REGISTER_OVERHEAD,
+            ("accumulators", "fragment_registers_a", "fragment_registers_b", "staging"),
+            lambda c: (
+                c["accumulators"]
+                + c["fragment_registers_a"]
+                + c["fragment_registers_b"]
+                + c["staging"]
+                + REGISTER_OVERHEAD
+            ),
             "registers of a thread, estimated from below",
         ),
     )
 
 
-def _operand(name: str) -> OperandSide:
-    return "a" if name == "a" else "b"
-
-
-def _extent(row: TensorIntrinsic, operand: str) -> int:
-    return row.m if operand == "a" else row.n
-
-
 # Rules ----------------------------------------------------------------------------------------------------------------
-
-
-def rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """The one list of what makes a matmul schedule worth trying: the laws, then the economies."""
-    return (*validity_constraints(problem, device), *pruning_rules(problem, device))
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
@@ -222,8 +261,8 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_intrinsic_rules(problem, device),
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
-        _split_rule(problem),
-        *tiles_grid_rules(parameters(problem), {"tile_m": problem.m, "tile_n": problem.n}, "split_k", problem.batch),
+        tiling(problem).split_rule(),
+        *tiling(problem).grid_rules(parameters(problem)),
         *device_rules(device),
     )
 
@@ -280,8 +319,10 @@ def _split_pruning(problem: Matmul, device: Device) -> Rule:
     """Splits of k fill SMs that would have nothing to do; where all are busy, adding up the parts only costs time."""
     enough = FULL_WAVES * device.sm_count
 
+    cut = tiling(problem)
+
     def blocks(c: Columns) -> IntArray:
-        tiles: IntArray = ceil_div(problem.m, c["tile_m"]) * ceil_div(problem.n, c["tile_n"])
+        tiles: IntArray = cut.tiles_along(0, c) * cut.tiles_along(1, c)
         return problem.batch * tiles
 
     return Rule(
@@ -295,20 +336,27 @@ def _split_pruning(problem: Matmul, device: Device) -> Rule:
     )
 
 
-def _map_rules() -> tuple[Rule, ...]:
-    def divides(c: Columns, axis: str) -> BoolArray:
-        rest: IntArray = c[f"tile_{axis}"] % (c[f"sg_layout_{axis}"] * c[f"sg_data_{axis}"])
-        return np.equal(rest, 0)
+@lru_cache(maxsize=2**12)
+def _why_not_dealt_out(tile: int, sg_layout: int, sg_data: int) -> str | None:
+    """Why a dimension of a tile cannot be dealt out to subgroups, each of which computes its own part."""
+    wg_map = WgMap((sg_layout, 1), (sg_data, 1))
+    try:
+        wg_map.verify((tile, 1))
+    except ValueError:
+        return "they do not divide it"
+    return "subgroups would share its parts" if wg_map.wraps((tile, 1))[0] else None
 
+
+def _map_rules() -> tuple[Rule, ...]:
     def map_rule(axis: str) -> Rule:
         needs = (f"tile_{axis}", f"sg_layout_{axis}", f"sg_data_{axis}")
         return Rule(
             f"wg_map_{axis}",
             needs,
-            lambda c: divides(c, axis),
+            lambda c: c.map(needs, lambda *sizes: _why_not_dealt_out(*sizes) is None, np.bool_),
             lambda v: (
-                f"sg_layout x sg_data is {v[needs[1]]} x {v[needs[2]]} along {axis}, which does not divide "
-                f"tile_{axis} = {v[needs[0]]}: subgroups would share or miss parts of the tile"
+                f"the wg_map has {v[needs[1]]} subgroups with sub-tiles of {v[needs[2]]} along {axis}, where the tile "
+                f"has {v[needs[0]]}: {_why_not_dealt_out(*(integer(v, name) for name in needs))}"
             ),
         )
 
@@ -392,7 +440,7 @@ def _results_per_instruction(c: Columns) -> IntArray:
     return c.map("intrinsic", lambda name: intrinsic(name).results)
 
 
-def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
+def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
     element_bytes = problem.input_dtype.bytes
     names = _tile_names(operand)
     is_row_major = row_major(problem, operand)
@@ -405,7 +453,7 @@ def _operand_rules(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         parsed = parse_layout(text, rows, cols)
         if isinstance(parsed, str):
             return parsed
-        answer = intrinsic(name).requirement(_operand(operand), parsed, element_bytes)
+        answer = intrinsic(name).requirement(operand, parsed, element_bytes)
         return answer.reason if isinstance(answer, Refusal) else None
 
     def contiguity(text: str, rows: int, cols: int) -> int:
@@ -480,7 +528,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
     def conflicts(text: str, rows: int, cols: int, v: int, c: int) -> bool:
         parsed = parse_layout(text, rows, cols)
         if isinstance(parsed, str) or (cols if is_row_major else rows) % (v * c):
-            return True  # which the laws refuse
+            return True  # which the validity constraints refuse
         return (v, min(c, WARP)) in few_conflicts(parsed, element_bytes, axis)
 
     return (
@@ -515,32 +563,13 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
     )
 
 
-def _split_rule(problem: Matmul) -> Rule:
-    def splits_filled(c: Columns) -> BoolArray:
-        tiles_k = ceil_div(problem.k, c["tile_k"])
-        return (c["split_k"] - 1) * ceil_div(tiles_k, c["split_k"]) < tiles_k
-
-    return Rule(
-        "split_k",
-        ("tile_k", "split_k"),
-        splits_filled,
-        lambda v: (
-            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // integer(v, 'tile_k'))} k-tiles "
-            f"of {v['tile_k']}: a split would have nothing to do"
-        ),
-    )
-
-
 def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
-    def stages_filled(c: Columns) -> BoolArray:
-        tiles_k = ceil_div(problem.k, c["tile_k"])
-        return c["stages"] <= np.maximum(1, ceil_div(tiles_k, c["split_k"]))
-
+    split = tiling(problem)
     return (
         Rule(
             "stages",
-            ("stages", "tile_k", "split_k"),
-            stages_filled,
+            ("stages", *split.split_needs),
+            lambda c: c["stages"] <= split.tiles_of_split(c),
             lambda v: (
                 f"{v['stages']} stages are more than the k-tiles of a split (k = {problem.k}, tile_k = "
                 f"{v['tile_k']}, split_k = {v['split_k']})"

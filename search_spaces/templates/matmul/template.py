@@ -7,19 +7,18 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.pictures import Drawing
 from search_spaces.spaces.config import Config
 from search_spaces.templates.matmul.counts import counts
-from search_spaces.templates.matmul.lowering import SOURCE, lower, plan
+from search_spaces.templates.matmul.lowering import SIDES, SOURCE, layout, lower, tile, wg_maps
 from search_spaces.templates.matmul.proxy import proxy
 from search_spaces.templates.matmul.space import space
 from search_spaces.templates.template import KernelTemplate
 
 
 def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing, ...]:
-    p = plan(problem, config)
-    element = p.problem.input_dtype.bytes
+    *_, out = wg_maps(config)
+    element = problem.input_dtype.bytes
     return (
-        Drawing("subgroups of the tile of out", p.wg_map, p.tile[:2]),
-        Drawing("a in shared memory", p.a.layout, element_bytes=element),
-        Drawing("b in shared memory", p.b.layout, element_bytes=element),
+        Drawing("subgroups of the tile of out", out, tile(config)[:2]),
+        *(Drawing(f"{side} in shared memory", layout(config, side), element_bytes=element) for side in SIDES),
     )
 
 

@@ -1,84 +1,78 @@
-"""What one matvec schedule asks of the machine: counts that follow from the plan, none of them a time."""
+"""What one matvec schedule asks of the machine: counts that follow from the config, none of them a time."""
 
 from __future__ import annotations
 
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.data_movement import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.spaces.config import Config
-from search_spaces.templates.matvec.lowering import MatvecPlan, plan
-from search_spaces.templates.matvec.space import mma_row
+from search_spaces.templates.matvec.problem import as_matvec
+from search_spaces.templates.matvec.space import FMA, mma_row
 
 
-def counts(problem: Matvec, config: Config, device: Device) -> CostCounts:
+def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCounts:
     """The cost counts of a valid config."""
-    p = plan(problem, config)
-    tile_m, tile_n, step = p.tile
-    element = problem.input_dtype.bytes
-    warps = p.threads // device.warp_size
-    thread = config.integer("thread")
+    matvec = as_matvec(problem)
+    tile_m, tile_n, step = config.integers("workgroup_m", "workgroup_n", "partial_reduction")
+    threads, thread, access, steps = config.integers("threads", "thread", "access", "tiles_of_split")
+    rows_x, rows_n, vectors, batches_k = config.integers("rows_x", "rows_n", "vectors", "batches_k")
+    split_k, lane_basis_n, lane_basis_k = config.integers("split_k", "lane_basis_n", "lane_basis_k")
+    element, mma = matvec.input_dtype.bytes, config["intrinsic"] != FMA
     x_shared = config["x_source"] == "shared"
-    vectors = p.rows_n * p.batches_k  # of w, for a thread and a step
-    columns = mma_row(problem).n
-    rows_m = -(-tile_m // columns) * columns if p.mma else tile_m  # that are multiplied
-    x_vectors = rows_m * p.batches_k // (columns if p.mma else 1)
+    warps = threads // device.warp_size
+    row = mma_row(matvec)
+    columns = row.n if mma else 1  # of a fragment: rows of x that lanes read together
+    x_vectors = rows_x * batches_k
 
     # Instructions of a warp for a step: an FMA for each product and a conversion for each element, or an mma.sync for
     # 16 x 8 x 16 of them; loads, addresses.
-    x_width = min(thread, 16 // element) if x_shared else p.access
-    loads = vectors * (thread // p.access) + x_vectors * -(-thread // x_width)
-    conversions = 0 if p.mma else (vectors + x_vectors) * thread
-    step_instructions = p.multiplies + conversions + 2 * loads + 6
+    x_width = min(thread, 16 // element) if x_shared else access
+    loads = vectors * (thread // access) + x_vectors * -(-thread // x_width)
+    conversions = 0 if mma else (vectors + x_vectors) * thread
+    step_instructions = config.integer("multiplies") + conversions + 2 * loads + 6
     results = tile_m * tile_n
-    shuffles = 0 if p.mma else 4 * (config.integer("lane_basis_k").bit_length() - 1)
-    reduction = p.accumulators // p.batches_k if p.mma else tile_m * p.rows_n
+    shuffles = 0 if mma else 4 * (lane_basis_k.bit_length() - 1)
+    reduction = config.integer("accumulators") // batches_k if mma else tile_m * rows_n
+
+    def wavefronts(width: int, rows: int, rows_at_once: int) -> int:
+        """Cycles of the 128-byte-wide L1 in which a warp loads one vector for each thread, ``width`` elements at a
+        time, from ``rows`` rows, of which ``rows_at_once`` may be served together."""
+        # Loads narrower than the vector leave gaps between lanes, so each touches all the lines of the vectors.
+        lines = max(1, lane_basis_k * thread * element // device.shared_bytes_per_cycle) * rows // rows_at_once
+        least = -(-lane_basis_k * rows * width * element // device.shared_bytes_per_cycle)
+        return int(max(lines, least) * -(-thread // width))
 
     # L1 and shared memory are one array that serves 128 bytes a cycle. Lanes with the same k share what they read of
     # x, but for the columns of a fragment, which lie in different rows (and, in shared memory, in different banks).
-    rows_of_x = columns if p.mma else 1
-    w_wavefronts = vectors * _wavefronts(p, p.access, config.integer("lane_basis_n"), 1, device)
-    x_wavefronts = x_vectors * _wavefronts(p, x_width, rows_of_x, rows_of_x if x_shared else 1, device)
-    slab_bytes = tile_m * step * p.steps_of_split * element
-    sums_bytes = 4 * results * (config.integer("subgroup_basis_k") if p.shared_bytes else 0)
-    copies = (slab_bytes if x_shared else 0) + 2 * sums_bytes
-    partial_bytes = 4.0 * results if p.split_k > 1 else 0.0
-    rounds = -(-p.steps_of_split // config.integer("k_unroll"))
+    w_wavefronts = vectors * wavefronts(access, lane_basis_n, 1)
+    x_wavefronts = x_vectors * wavefronts(x_width, columns, columns if x_shared else 1)
+    slab_bytes = tile_m * config.integer("split_elements") * element
+    copies = (slab_bytes if x_shared else 0) + 2 * config.integer("sums_bytes")
+    partial_bytes = 4.0 * results if split_k > 1 else 0.0
     return CostCounts(
-        blocks=p.blocks,
-        threads=p.threads,
-        shared_bytes=p.shared_bytes,
-        registers=p.registers,
-        unit=mma_row(problem).unit if p.mma else "fma",
-        operand_dtype=mma_row(problem).type_a if p.mma else "f32",
-        flops=2.0 * rows_m * tile_n * step * p.steps_of_split,
-        instructions=warps * float(step_instructions * p.steps_of_split + reduction * (shuffles + 4))
+        blocks=config.integer("blocks"),
+        threads=threads,
+        shared_bytes=config.integer("shared_bytes"),
+        registers=config.integer("registers"),
+        unit=row.unit if mma else "fma",
+        operand_dtype=row.type_a if mma else "f32",
+        flops=2.0 * rows_x * columns * tile_n * step * steps,
+        instructions=warps * float(step_instructions * steps + reduction * (shuffles + 4))
         + copies / (16.0 * device.warp_size) * 3,
-        shared_wavefronts=(w_wavefronts + x_wavefronts) * warps * p.steps_of_split
-        + copies / device.shared_bytes_per_cycle,
-        load_bytes=float(tile_n * _line_bytes(p, element) + slab_bytes) + partial_bytes,
-        store_bytes=results * problem.out_dtype.bytes / p.split_k + partial_bytes,
-        dram_bytes=float(problem.min_bytes) + 2.0 * partial_bytes * p.blocks,
-        iterations=rounds,
+        shared_wavefronts=(w_wavefronts + x_wavefronts) * warps * steps + copies / device.shared_bytes_per_cycle,
+        load_bytes=float(tile_n * _line_bytes(matvec, config.integer("split_elements")) + slab_bytes) + partial_bytes,
+        store_bytes=results * matvec.out_dtype.bytes / split_k + partial_bytes,
+        dram_bytes=float(problem.min_bytes) + 2.0 * partial_bytes * config.integer("blocks"),
+        iterations=-(-steps // config.integer("k_unroll")),
         stages=1,
         barriers_per_iteration=0,
     )
 
 
-def _wavefronts(p: MatvecPlan, width: int, rows: int, rows_at_once: int, device: Device) -> int:
-    """Cycles of the 128-byte-wide L1 in which a warp loads one vector for each thread, ``width`` elements at a time,
-    from ``rows`` rows, of which ``rows_at_once`` may be served together."""
-    element = p.problem.input_dtype.bytes
-    thread = p.config.integer("thread")
-    lanes_k = p.config.integer("lane_basis_k")
-    # Loads narrower than the vector leave gaps between lanes, so each touches all the lines of the vectors.
-    lines = max(1, lanes_k * thread * element // device.shared_bytes_per_cycle) * rows // rows_at_once
-    least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)
-    return int(max(lines, least) * -(-thread // width))
-
-
-def _line_bytes(p: MatvecPlan, element: int) -> int:
-    """Bytes of one row of w, over the k of a split, in whole sectors."""
-    elements = p.tile[2] * p.steps_of_split
-    aligned = p.problem.k * element % SECTOR_BYTES == 0 and elements * element % SECTOR_BYTES == 0
-    return (-(-elements * element // SECTOR_BYTES) + (0 if aligned else 1)) * SECTOR_BYTES
+def _line_bytes(matvec: Matvec, elements: int) -> int:
+    """Bytes of one row of w, over the ``elements`` of a split, in whole sectors."""
+    line = elements * matvec.input_dtype.bytes
+    aligned = matvec.k * matvec.input_dtype.bytes % SECTOR_BYTES == 0 and line % SECTOR_BYTES == 0
+    return (-(-line // SECTOR_BYTES) + (0 if aligned else 1)) * SECTOR_BYTES

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.matvec.problem import as_matvec
+from search_spaces.templates.matvec.space import tiling
 
 
-def proxy(problem: Matvec, schedule: Schedule) -> Matvec:
-    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original.
+def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
+    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``).
 
-    Along m and n a full tile and the remainder stay (two full tiles along n where neither leaves one, so that blocks
-    still have neighbours); along k, in every split, two rounds of the unrolled loop and the steps that it leaves over,
-    a shorter last split and a partial last step where the original has them.
+    Of the steps of a split stay two rounds of the unrolled loop and those that it leaves over.
     """
-    tile_m, tile_n = schedule.integer("workgroup_m"), schedule.integer("workgroup_n")
-    step, splits, unroll = (schedule.integer(name) for name in ("partial_reduction", "split_k", "k_unroll"))
-    m = min(problem.m, tile_m + problem.m % tile_m)
-    n = min(problem.n, tile_n + problem.n % tile_n)
-    if m == tile_m and n == tile_n:
-        n = min(problem.n, 2 * tile_n)
-    steps = -(-problem.k // step)
-    of_split = -(-steps // splits)
-    missing = of_split * splits - steps
-    kept = min(of_split, 2 * unroll + of_split % unroll)
-    kept_steps = kept * splits - min(missing, kept - 1)
-    last = problem.k % step or step
-    return replace(problem, m=m, n=n, k=(kept_steps - 1) * step + last)
+    unroll = schedule.integer("k_unroll")
+    m, n, k = tiling(as_matvec(problem)).proxy(schedule, lambda steps: min(steps, 2 * unroll + steps % unroll))
+    return replace(problem, m=m, n=n, k=k)

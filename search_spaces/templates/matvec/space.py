@@ -13,14 +13,19 @@ import numpy.typing as npt
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
+from search_spaces.layouts.lowering_config import Basis, LoweringConfig
+from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.spaces.columns import Columns, ceil_div
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule, integer
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint
-from search_spaces.templates.common.launch_rules import device_rules, tiles_grid_rules
+from search_spaces.templates.common.launch_rules import device_rules
+from search_spaces.templates.common.tiling import Tiling
+from search_spaces.templates.matvec.problem import as_matvec
 
 REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the least in compiled kernels
 BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
@@ -30,9 +35,13 @@ FMA = "fma"
 MMA_LANES_N, MMA_ROWS, MMA_LANES_K, MMA_ELEMENTS = 8, 2, 4, 4
 
 
-@lru_cache(maxsize=64)
-def space(problem: Matvec, device: Device) -> Space:
+def space(problem: Matvec | Matmul, device: Device) -> Space:
     """All schedules of ``problem`` on ``device``."""
+    return _space(as_matvec(problem), device)
+
+
+@lru_cache(maxsize=64)
+def _space(problem: Matvec, device: Device) -> Space:
     return Space(
         "matvec",
         parameters(problem),
@@ -75,16 +84,38 @@ def mma_row(problem: Matvec) -> TensorIntrinsic:
     return intrinsic(f"mma_m16n8k16_{problem.x}")
 
 
-def slab_line_bytes(row_bytes: npt.ArrayLike, thread_bytes: npt.ArrayLike, mma: npt.ArrayLike) -> IntArray:
-    """From one row of x to the next in shared memory. The lanes of a fragment read several rows at a time, 128 bytes
-    together: with mma.sync each row begins behind the banks that lanes read of the row before."""
-    pad = np.where(np.asarray(thread_bytes) > 16, 16, 4 * np.asarray(thread_bytes))
-    return np.where(mma, ceil_div(row_bytes, 128) * 128 + pad, row_bytes)
+def tiling(problem: Matvec) -> Tiling:
+    return Tiling((problem.m, problem.n, problem.k), ("workgroup_m", "workgroup_n", "partial_reduction"))
+
+
+def lowering(
+    workgroup_m: int = 1,
+    workgroup_n: int = 1,
+    thread: int = 1,
+    lane_basis_n: int = 1,
+    lane_basis_k: int = 1,
+    subgroup_basis_n: int = 1,
+    subgroup_basis_k: int = 1,
+    partial_reduction: int = 1,
+) -> LoweringConfig:
+    """The config over (m, n, k) that these parameters are. Raises ValueError as LoweringConfig does."""
+    return LoweringConfig(
+        workgroup=(workgroup_m, workgroup_n, 0),
+        thread=(0, 0, thread),
+        lane_basis=Basis.identity((1, lane_basis_n, lane_basis_k)),
+        subgroup_basis=Basis.identity((1, subgroup_basis_n, subgroup_basis_k)),
+        partial_reduction=(0, 0, partial_reduction),
+    )
 
 
 def _by_mma(c: Columns) -> BoolArray:
     by_mma: BoolArray = c.map("intrinsic", lambda name: name != FMA, np.bool_)
     return by_mma
+
+
+def _expanded(c: Columns) -> BoolArray:
+    expanded: BoolArray = c.map("expand_dims", lambda e: e == "yes", np.bool_)
+    return expanded
 
 
 # Attributes -----------------------------------------------------------------------------------------------------------
@@ -94,24 +125,50 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
     element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
-    def shared_bytes(c: Columns) -> IntArray:
-        line = slab_line_bytes(c["split_elements"] * element_bytes, c["thread"] * element_bytes, _by_mma(c))
-        x = ceil_div(c["workgroup_m"] * line, 16) * 16
-        sums = c["workgroup_m"] * c["workgroup_n"] * c["subgroup_basis_k"] * 4
-        in_shared: IntArray = c.map("x_source", lambda source: source == "shared", dtype=np.int64)
-        return x * in_shared + sums * ((c["subgroup_basis_k"] > 1) | (c["split_k"] > 1))
+    def line_bytes(c: Columns) -> IntArray:
+        # The lanes of a fragment read several rows at a time, 128 bytes together: with mma.sync each row begins behind
+        # the banks that lanes read of the row before.
+        thread_bytes, row_bytes = c["thread"] * element_bytes, c["split_elements"] * element_bytes
+        pad = np.where(thread_bytes > 16, 16, 4 * thread_bytes)
+        return np.where(_by_mma(c), ceil_div(row_bytes, 128) * 128 + pad, row_bytes)
+
+    def slab_bytes(c: Columns) -> IntArray:
+        in_shared: IntArray = c.map("x_source", lambda source: source == "shared")
+        return ceil_div(c["workgroup_m"] * line_bytes(c), 16) * 16 * in_shared
+
+    def sums_bytes(c: Columns) -> IntArray:
+        several = (c["subgroup_basis_k"] > 1) | (c["split_k"] > 1)
+        return c["workgroup_m"] * c["workgroup_n"] * c["subgroup_basis_k"] * 4 * several
+
+    def rows_x(c: Columns) -> IntArray:
+        return np.where(_by_mma(c), ceil_div(c["workgroup_m"], columns), c["workgroup_m"])
 
     def accumulators(c: Columns) -> IntArray:
         # The lanes of a fragment along k share its sums: each has some columns.
-        fragments = ceil_div(c["workgroup_m"], columns) * columns * c["vectors"] // MMA_LANES_K
-        return np.where(_by_mma(c), fragments, c["workgroup_m"] * c["vectors"] * c["carried"])
+        each = np.where(_by_mma(c), columns * c["vectors"] // MMA_LANES_K, c["vectors"] * c["carried"])
+        return rows_x(c) * each
 
     def multiplies(c: Columns) -> IntArray:
-        fragments = ceil_div(c["workgroup_m"], columns) * c["vectors"] * c["thread"] // (MMA_ROWS * MMA_ELEMENTS)
-        return np.where(_by_mma(c), fragments, c["workgroup_m"] * c["vectors"] * c["thread"])
+        elements = c["vectors"] * c["thread"]
+        return rows_x(c) * np.where(_by_mma(c), elements // (MMA_ROWS * MMA_ELEMENTS), elements)
 
+    line_needs = ("split_elements", "thread", "intrinsic")
+    slab_needs = ("workgroup_m", "x_source", *line_needs)
+    sums_needs = ("workgroup_m", "workgroup_n", "subgroup_basis_k", "split_k")
     return (
-        Attribute("threads", ("subgroup_basis_n", "subgroup_basis_k"), _threads),
+        *tiling(problem).attributes(),
+        Attribute(
+            "threads",
+            ("subgroup_basis_n", "subgroup_basis_k"),
+            lambda c: c["subgroup_basis_n"] * c["subgroup_basis_k"] * WARP,
+            "threads of a block",
+        ),
+        Attribute(
+            "access",
+            ("thread",),
+            lambda c: c["thread"].clip(max=aligned_elements(problem)),
+            "elements of a load: a thread's vector, or as much of it as k keeps aligned",
+        ),
         Attribute(
             "rows_n",
             ("workgroup_n", "subgroup_basis_n", "lane_basis_n"),
@@ -124,11 +181,17 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
             lambda c: c["partial_reduction"] // (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"]),
             "vectors of one row that a thread takes in a step",
         ),
+        Attribute(
+            "rows_x",
+            ("workgroup_m", "intrinsic"),
+            rows_x,
+            "rows of x that a thread reads: all of the block, or one of each fragment",
+        ),
         Attribute("vectors", ("rows_n", "batches_k"), lambda c: c["rows_n"] * c["batches_k"], "vectors of w in a step"),
         Attribute(
             "carried",
             ("thread", "expand_dims"),
-            lambda c: np.where(c.map("expand_dims", lambda e: e == "yes", dtype=np.bool_), 1, c["thread"]),
+            lambda c: np.where(_expanded(c), 1, c["thread"]),
             "accumulators of one vector: each element's own, or one for all",
         ),
         Attribute(
@@ -144,24 +207,23 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
             "FMAs, or mma.syncs, of a thread in a step",
         ),
         Attribute(
-            "steps_of_split",
-            ("partial_reduction", "split_k"),
-            lambda c: ceil_div(ceil_div(problem.k, c["partial_reduction"]), c["split_k"]),
-            "steps of the loop of one workgroup",
-        ),
-        Attribute(
             "split_elements",
-            ("partial_reduction", "steps_of_split"),
-            lambda c: c["partial_reduction"] * c["steps_of_split"],
+            ("partial_reduction", "tiles_of_split"),
+            lambda c: c["partial_reduction"] * c["tiles_of_split"],
             "elements of k that one workgroup walks",
+        ),
+        Attribute("line_bytes", line_needs, line_bytes, "from one row of x to the next in shared memory"),
+        Attribute("slab_bytes", slab_needs, slab_bytes, "shared bytes of x"),
+        Attribute(
+            "sums_bytes",
+            sums_needs,
+            sums_bytes,
+            "shared bytes of the sums of a tile, one for each subgroup along k; 0 where they need not meet",
         ),
         Attribute(
             "shared_bytes",
-            (
-                *("workgroup_m", "workgroup_n", "subgroup_basis_k", "split_elements", "split_k", "x_source"),
-                *("thread", "intrinsic"),
-            ),
-            shared_bytes,
+            tuple(dict.fromkeys((*slab_needs, *sums_needs))),
+            lambda c: slab_bytes(c) + sums_bytes(c),
             "dynamic shared memory of a block",
         ),
         Attribute(
@@ -177,10 +239,6 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
     )
 
 
-def _threads(c: Columns) -> IntArray:
-    return c["subgroup_basis_n"] * c["subgroup_basis_k"] * 32
-
-
 # Rules ----------------------------------------------------------------------------------------------------------------
 
 
@@ -189,8 +247,8 @@ def validity_constraints(problem: Matvec, device: Device) -> tuple[Rule, ...]:
     return (
         *_distribution_rules(),
         *_fragment_rules(problem, device),
-        _split_rule(problem),
-        *tiles_grid_rules(parameters(problem), {"workgroup_m": problem.m, "workgroup_n": problem.n}, "split_k"),
+        tiling(problem).split_rule(),
+        *tiling(problem).grid_rules(parameters(problem)),
         *device_rules(device),
     )
 
@@ -200,34 +258,37 @@ def pruning_rules(problem: Matvec) -> tuple[Rule, ...]:
     return (*_size_rules(problem), *_loop_rules())
 
 
+@lru_cache(maxsize=2**14)
+def _why_not_distributed(**chosen: int) -> str | None:
+    """Why a workgroup's tile cannot be dealt out to subgroups, lanes and vectors along one dimension."""
+    try:
+        lowering(**chosen)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def _distribution_rules() -> tuple[Rule, ...]:
-    along_n = ("workgroup_n", "subgroup_basis_n", "lane_basis_n")
-    along_k = ("partial_reduction", "subgroup_basis_k", "lane_basis_k", "thread")
+    def distribution_rule(dimension: str, *needs: str) -> Rule:
+        def why_not(*sizes: int) -> str | None:
+            return _why_not_distributed(**dict(zip(needs, sizes, strict=True)))
+
+        return Rule(
+            f"distribution_{dimension}",
+            needs,
+            lambda c: c.map(needs, lambda *sizes: why_not(*sizes) is None, np.bool_),
+            lambda v: why_not(*(integer(v, name) for name in needs)) or "",
+        )
+
     return (
         Rule(
             "lane_basis",
             ("lane_basis_n", "lane_basis_k"),
-            lambda c: c["lane_basis_n"] * c["lane_basis_k"] == 32,
+            lambda c: c["lane_basis_n"] * c["lane_basis_k"] == WARP,
             lambda v: f"lane_basis is {v['lane_basis_n']} x {v['lane_basis_k']} along n and k, but a warp has 32 lanes",
         ),
-        Rule(
-            "distribution_n",
-            along_n,
-            lambda c: c["workgroup_n"] % (c["subgroup_basis_n"] * c["lane_basis_n"]) == 0,
-            lambda v: (
-                f"workgroup_n is {v['workgroup_n']}, not a multiple of subgroups * lanes = "
-                f"{v['subgroup_basis_n']} * {v['lane_basis_n']} along n"
-            ),
-        ),
-        Rule(
-            "distribution_k",
-            along_k,
-            lambda c: c["partial_reduction"] % (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"]) == 0,
-            lambda v: (
-                f"partial_reduction is {v['partial_reduction']}, not a multiple of subgroups * lanes * thread = "
-                f"{v['subgroup_basis_k']} * {v['lane_basis_k']} * {v['thread']} along k"
-            ),
-        ),
+        distribution_rule("n", "workgroup_n", "subgroup_basis_n", "lane_basis_n"),
+        distribution_rule("k", "partial_reduction", "subgroup_basis_k", "lane_basis_k", "thread"),
     )
 
 
@@ -258,34 +319,13 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
             "fragment_k",
             ("intrinsic", "lane_basis_k", "thread", "expand_dims"),
             lambda c: (
-                ~_by_mma(c)
-                | (
-                    (c["lane_basis_k"] == MMA_LANES_K)
-                    & (c["thread"] % MMA_ELEMENTS == 0)
-                    & c.map("expand_dims", lambda e: e == "yes", dtype=np.bool_)
-                )
+                ~_by_mma(c) | ((c["lane_basis_k"] == MMA_LANES_K) & (c["thread"] % MMA_ELEMENTS == 0) & _expanded(c))
             ),
             lambda v: (
                 f"a fragment of {v['intrinsic']} has {MMA_ELEMENTS} elements of k in each of {MMA_LANES_K} lanes and "
                 f"adds them up: lane_basis_k = {v['lane_basis_k']} must be {MMA_LANES_K}, thread = {v['thread']} a "
                 f"multiple of {MMA_ELEMENTS}, and expand_dims = {v['expand_dims']} yes"
             ),
-        ),
-    )
-
-
-def _split_rule(problem: Matvec) -> Rule:
-    def splits_filled(c: Columns) -> BoolArray:
-        steps = ceil_div(problem.k, c["partial_reduction"])
-        return (c["split_k"] - 1) * ceil_div(steps, c["split_k"]) < steps
-
-    return Rule(
-        "split_k",
-        ("partial_reduction", "split_k"),
-        splits_filled,
-        lambda v: (
-            f"split_k is {v['split_k']}, but k = {problem.k} has {-(-problem.k // integer(v, 'partial_reduction'))} "
-            f"steps of {v['partial_reduction']}: a split would have nothing to do"
         ),
     )
 
@@ -360,14 +400,14 @@ def _loop_rules() -> tuple[Rule, ...]:
         Rule(
             "expand_dims",
             ("thread", "expand_dims"),
-            lambda c: (c["thread"] > 1) | c.map("expand_dims", lambda e: e == "no", dtype=np.bool_),
+            lambda c: (c["thread"] > 1) | ~_expanded(c),
             lambda v: f"thread is {v['thread']}: a vector of one element has nothing to expand",
         ),
         Rule(
             "k_unroll",
-            ("k_unroll", "steps_of_split"),
-            lambda c: (c["k_unroll"] <= c["steps_of_split"]) | (c["k_unroll"] == 1),
-            lambda v: f"k_unroll is {v['k_unroll']}, but the loop has {v['steps_of_split']} steps",
+            ("k_unroll", "tiles_of_split"),
+            lambda c: (c["k_unroll"] <= c["tiles_of_split"]) | (c["k_unroll"] == 1),
+            lambda v: f"k_unroll is {v['k_unroll']}, but the loop has {v['tiles_of_split']} steps",
         ),
         Rule(
             "code_size",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.pictures import Drawing
 from search_spaces.spaces.config import Config
 from search_spaces.templates.matvec.counts import counts
 from search_spaces.templates.matvec.lowering import SOURCE, lower, lowering_config
+from search_spaces.templates.matvec.problem import supports
 from search_spaces.templates.matvec.proxy import proxy
 from search_spaces.templates.matvec.space import space
 from search_spaces.templates.template import KernelTemplate
 
 
-def _drawings(problem: Matvec, config: Config, device: Device) -> tuple[Drawing, ...]:
+def _drawings(problem: Matvec | Matmul, config: Config, device: Device) -> tuple[Drawing, ...]:
     step = lowering_config(config, expand=False)  # the same tile, its k in one dimension
     return (Drawing("threads of a step of w, rows by k", step.to_nested(dims=(1, 2))),)
 
@@ -21,10 +23,11 @@ def _drawings(problem: Matvec, config: Config, device: Device) -> tuple[Drawing,
 MATVEC = KernelTemplate(
     name="matvec",
     summary="a lowering config: lanes and subgroups share the rows of w, by CUDA cores or mma.sync",
-    operators=("matvec",),
+    operators=("matvec", "matmul"),
     source=SOURCE,
     space=space,
     lower=lower,
+    supports=supports,
     counts=counts,
     proxy=proxy,
     drawings=_drawings,

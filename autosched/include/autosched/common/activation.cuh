@@ -1,9 +1,18 @@
 // Element-wise ends of a matmul, in f32. NaN stays NaN.
 #pragma once
+#include <autosched/common/choice.cuh>
 
 namespace autosched {
 
 enum class Activation { none, relu, gelu, silu };
+
+// The activation that a problem names (search_spaces/operators/matmul.py).
+__host__ __device__ constexpr Activation activation(const Choice& name) {
+  return name == "relu"   ? Activation::relu
+         : name == "gelu" ? Activation::gelu
+         : name == "silu" ? Activation::silu
+                          : Activation::none;
+}
 
 template <Activation Kind>
 __device__ __forceinline__ float activate(float x) {

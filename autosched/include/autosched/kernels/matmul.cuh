@@ -2,14 +2,15 @@
 // memory, with the loop of the XeTile RFC's appendix 2.4: cooperative loads of a later k-tile overlap the
 // arithmetic of this one.
 //
-// Config (see search_spaces/templates/matmul/lowering.py, which writes it):
-//   sizes      m, n, k, batch, tile_m, tile_n, tile_k, sg_layout_m/n, sg_data_m/n, split_k
-//   operands   A, B: T, row_major, Layout, stage_bytes, how the intrinsic reads it (transposed, order,
-//              leading_dimension, vector), how it is copied (copy_async, copy_vector, copy_columns, copy_store)
-//   the rest   Intrinsic, Out, stages, k_unroll, epilogue_shared, store_vector, raster_order, raster_group,
-//              batch_inner, has_bias, activation, reduce_along and, unless that is none, ReduceState
+// Config: the parameters and attributes of search_spaces/templates/matmul/space.py, and what its lowering.py adds:
+//   problem    m, n, k, batch, order_a, order_b, has_bias, activation, reduction, and the types T (of A and B) and Out
+//   Intrinsic  what multiplies fragments
+//   operands   LayoutA, LayoutB; with _a and _b: copy_store (elements that a copy stores at a time), and how the
+//              intrinsic reads the tile: access (vector, row, col, rows or trans), access_vector (its elements),
+//              leading_dimension (0 where it has none)
 #pragma once
 #include <autosched/common/activation.cuh>
+#include <autosched/common/choice.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/raster.cuh>
@@ -26,16 +27,58 @@
 
 namespace autosched {
 
-// What becomes of C besides being stored: one value for each of its rows, or for each of its columns.
-enum class Along { none, row, column };
+// What a reduction leaves besides C: one value for each of its rows, or for each of its columns.
+enum class ReducedAxis { none, row, column };
+
+__host__ __device__ constexpr ReducedAxis reduced_axis_of(const Choice& reduction) {
+  return reduction.starts_with("row_")      ? ReducedAxis::row
+         : reduction.starts_with("column_") ? ReducedAxis::column
+                                            : ReducedAxis::none;
+}
+
+// An operand in memory, how its tile is copied to shared memory, and how the intrinsic reads it there.
+template <class C>
+struct OperandA {
+  using T = typename C::T;
+  using Layout = typename C::LayoutA;
+  static constexpr bool row_major = C::order_a == "row";
+  static constexpr int stage_bytes = C::stage_bytes_a;
+  static constexpr bool copy_async = C::copy_a == "cp.async";
+  static constexpr bool transposed = C::access_a == "trans";
+  static constexpr ptx::Major order = C::access_a == "col" ? ptx::Major::col : ptx::Major::row;
+  static constexpr unsigned leading_dimension = C::leading_dimension_a;
+  static constexpr int vector = C::access_vector_a;
+  using Copy = TileCopy<T, Layout, row_major ? C::tile_m : C::tile_k, row_major ? C::tile_k : C::tile_m,
+                        row_major ? C::m : C::k, row_major ? C::k : C::m, row_major, C::threads, C::copy_columns_a,
+                        C::vector_a, C::copy_store_a, copy_async>;
+};
+
+template <class C>
+struct OperandB {
+  using T = typename C::T;
+  using Layout = typename C::LayoutB;
+  static constexpr bool row_major = C::order_b == "row";
+  static constexpr int stage_bytes = C::stage_bytes_b;
+  static constexpr bool copy_async = C::copy_b == "cp.async";
+  static constexpr bool transposed = C::access_b == "trans";
+  static constexpr ptx::Major order = C::access_b == "col" ? ptx::Major::col : ptx::Major::row;
+  static constexpr unsigned leading_dimension = C::leading_dimension_b;
+  static constexpr int vector = C::access_vector_b;
+  using Copy = TileCopy<T, Layout, row_major ? C::tile_k : C::tile_n, row_major ? C::tile_n : C::tile_k,
+                        row_major ? C::k : C::n, row_major ? C::n : C::k, row_major, C::threads, C::copy_columns_b,
+                        C::vector_b, C::copy_store_b, copy_async>;
+};
 
 template <class Config>
 struct Matmul {
   using C = Config;
   using I = typename C::Intrinsic;
-  using A = typename C::A;
-  using B = typename C::B;
+  using A = OperandA<C>;
+  using B = OperandB<C>;
+  using T = typename C::T;
   using Out = typename C::Out;
+  static constexpr bool epilogue_shared = C::epilogue == "shared";
+  static constexpr ReducedAxis reduced_axis = reduced_axis_of(C::reduction);
 
   static_assert(C::tile_m % (C::sg_layout_m * C::sg_data_m) == 0 && C::tile_n % (C::sg_layout_n * C::sg_data_n) == 0,
                 "rule wg_map: sg_layout x sg_data must divide the workgroup tile");
@@ -43,41 +86,30 @@ struct Matmul {
                 "rule fragments: sg_data and tile_k must be multiples of the intrinsic's shape");
   static_assert(C::k_unroll >= 1 && C::tile_k / I::k % C::k_unroll == 0,
                 "rule k_unroll: the unroll must divide the intrinsic steps of tile_k");
-  static_assert(!I::opaque || C::epilogue_shared,
+  static_assert(!I::opaque || epilogue_shared,
                 "rule epilogue: wmma accumulators leave through shared memory only");
-  static_assert(C::reduce_along == Along::none || C::epilogue_shared,
+  static_assert(reduced_axis == ReducedAxis::none || epilogue_shared,
                 "rule epilogue: a reduction finds C in shared memory");
   static_assert(C::stages >= 1 && C::stages <= 5, "rule stages: 1 to 5 pipeline stages");
-  static_assert(C::n % C::store_vector == 0, "rule store_vector: the vector must divide n");
-
-  static constexpr int threads = C::sg_layout_m * C::sg_layout_n * 32;
-  static_assert(threads <= 1024, "rule threads: at most 1024 threads a block");
+  static_assert(C::threads == C::sg_layout_m * C::sg_layout_n * 32 && C::threads <= 1024,
+                "rule threads: 32 of each subgroup, at most 1024 a block");
+  static_assert(C::tiles_m * C::tile_m >= C::m && C::tiles_n * C::tile_n >= C::n && C::tiles_k * C::tile_k >= C::k,
+                "rule tiles: the tiles must cover the matrices");
+  static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
+                "rule split_k: every split needs a k-tile, and together they have all of them");
+  static_assert(C::stage_bytes == A::stage_bytes + B::stage_bytes && C::stages * C::stage_bytes <= C::shared_bytes,
+                "rule shared_memory: the stages must fit into the block's shared memory");
+  static_assert(!epilogue_shared || C::tile_m * C::epilogue_line * 4 <= C::shared_bytes,
+                "rule shared_memory: the tile of C must fit into the block's shared memory");
 
   // Fragments of C that a warp owns: round robin over sg_layout, sg_data at a time.
   static constexpr int per_m = C::sg_data_m / I::m, per_n = C::sg_data_n / I::n;
-  static constexpr int fragments_m = C::tile_m / (C::sg_layout_m * I::m);
-  static constexpr int fragments_n = C::tile_n / (C::sg_layout_n * I::n);
   static constexpr int group_n = per_n % I::b_group == 0 ? I::b_group : 1;
-  static constexpr int accumulators = fragments_m * fragments_n * I::c_registers;
-
-  static constexpr int tiles_m = ceil_div(C::m, C::tile_m), tiles_n = ceil_div(C::n, C::tile_n);
-  static constexpr int tiles_k = ceil_div(C::k, C::tile_k);
-  static constexpr int tiles_k_of_split = ceil_div(tiles_k, C::split_k);
-  static_assert((C::split_k - 1) * tiles_k_of_split < tiles_k, "rule split_k: every split needs a k-tile");
-
-  static constexpr int stage_bytes = A::stage_bytes + B::stage_bytes;
   static constexpr bool any_async = A::copy_async || B::copy_async;
 
-  using CopyA = TileCopy<typename A::T, typename A::Layout, A::row_major ? C::tile_m : C::tile_k,
-                         A::row_major ? C::tile_k : C::tile_m, A::row_major ? C::m : C::k,
-                         A::row_major ? C::k : C::m, A::row_major, threads, A::copy_columns, A::copy_vector,
-                         A::copy_store, A::copy_async>;
-  using CopyB = TileCopy<typename B::T, typename B::Layout, B::row_major ? C::tile_k : C::tile_n,
-                         B::row_major ? C::tile_n : C::tile_k, B::row_major ? C::k : C::n,
-                         B::row_major ? C::n : C::k, B::row_major, threads, B::copy_columns, B::copy_vector,
-                         B::copy_store, B::copy_async>;
-
-  using Accumulators = typename I::FragmentC[fragments_m][fragments_n];
+  using Accumulators = typename I::FragmentC[C::fragments_m][C::fragments_n];
+  static_assert(sizeof(Accumulators) == C::accumulators * sizeof(float),
+                "rule accumulators: the fragments of a warp must make up its part of the tile");
 
   // Where the warp's fragment i begins inside the tile.
   __device__ static __forceinline__ int origin_m(int warp_m, int i) {
@@ -89,12 +121,12 @@ struct Matmul {
 
   // Both operands' next k-tile, on its way into one stage of shared memory.
   struct Loader {
-    CopyA a;
-    CopyB b;
+    typename A::Copy a;
+    typename B::Copy b;
     unsigned shared;
 
     __device__ __forceinline__ void start(int stage) const {
-      const unsigned at = shared + unsigned(stage * stage_bytes);
+      const unsigned at = shared + unsigned(stage * C::stage_bytes);
       if constexpr (A::copy_async) a.start(at);
       if constexpr (B::copy_async) b.start(at + A::stage_bytes);
     }
@@ -103,7 +135,7 @@ struct Matmul {
       if constexpr (!B::copy_async) b.load();
     }
     __device__ __forceinline__ void store(int stage) const {
-      const unsigned at = shared + unsigned(stage * stage_bytes);
+      const unsigned at = shared + unsigned(stage * C::stage_bytes);
       if constexpr (!A::copy_async) a.store(at);
       if constexpr (!B::copy_async) b.store(at + A::stage_bytes);
     }
@@ -134,20 +166,20 @@ struct Matmul {
                                                        int lane) {
 #pragma unroll C::k_unroll
     for (int step = 0; step < C::tile_k / I::k; ++step) {
-      typename I::FragmentA a[fragments_m];
-      typename I::FragmentB b[fragments_n];
+      typename I::FragmentA a[C::fragments_m];
+      typename I::FragmentB b[C::fragments_n];
 #pragma unroll
-      for (int i = 0; i < fragments_m; ++i) {
+      for (int i = 0; i < C::fragments_m; ++i) {
         I::template load_a<A>(a[i], tile, origin_m(warp_m, i), step * I::k, lane);
       }
 #pragma unroll
-      for (int j = 0; j < fragments_n; j += group_n) {
+      for (int j = 0; j < C::fragments_n; j += group_n) {
         I::template load_b<B, group_n>(&b[j], tile + A::stage_bytes, step * I::k, origin_n(warp_n, j), lane);
       }
 #pragma unroll
-      for (int i = 0; i < fragments_m; ++i) {
+      for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
-        for (int j = 0; j < fragments_n; ++j) I::template multiply<A, B>(acc[i][j], a[i], b[j]);
+        for (int j = 0; j < C::fragments_n; ++j) I::template multiply<A, B>(acc[i][j], a[i], b[j]);
       }
     }
   }
@@ -170,7 +202,7 @@ struct Matmul {
     for (int t = 0; t < tiles; ++t) {
       Loader::template wait<C::stages >= 2 ? C::stages - 2 : 0>();
       const bool more = t + ahead < tiles;
-      const unsigned tile = loader.shared + unsigned(stage * stage_bytes);
+      const unsigned tile = loader.shared + unsigned(stage * C::stage_bytes);
       if constexpr (C::stages > 1) {
         // Stage `fill` was read in the previous step; the barrier above says that everybody is done with it.
         if (more) {
@@ -204,22 +236,23 @@ struct Matmul {
   __device__ static __forceinline__ bool combine_splits(Accumulators& acc, unsigned shared, float* partials,
                                                         unsigned* counter, int tile, int split) {
     float* acc_registers = &acc[0][0].x[0];
-    float* mine = partials + static_cast<long long>(tile * C::split_k + split) * accumulators * threads;
+    float* mine = partials + static_cast<long long>(tile * C::split_k + split) * C::accumulators * C::threads;
 #pragma unroll
-    for (int r = 0; r < accumulators; ++r) {
-      ptx::st_global(mine + r * threads + int(threadIdx.x), AlignedVector<4>{{ptx::bits_of(acc_registers[r])}});
+    for (int r = 0; r < C::accumulators; ++r) {
+      ptx::st_global(mine + r * C::threads + int(threadIdx.x), AlignedVector<4>{{ptx::bits_of(acc_registers[r])}});
     }
     if (!is_last_block<C::split_k>(counter, shared)) return false;
 #pragma unroll
-    for (int r = 0; r < accumulators; ++r) acc_registers[r] = 0.0f;
-    const float* from = partials + static_cast<long long>(tile) * C::split_k * accumulators * threads + int(threadIdx.x);
+    for (int r = 0; r < C::accumulators; ++r) acc_registers[r] = 0.0f;
+    constexpr int sums = C::accumulators * C::threads;  // of one split
+    const float* from = partials + static_cast<long long>(tile) * C::split_k * sums + int(threadIdx.x);
 #pragma unroll 1
     for (int s = 0; s < C::split_k; ++s) {
 #pragma unroll
-      for (int r = 0; r < accumulators; ++r) {
-        acc_registers[r] += ptx::float_of(ptx::ld_global_cg<4>(from + r * threads).word[0]);
+      for (int r = 0; r < C::accumulators; ++r) {
+        acc_registers[r] += ptx::float_of(ptx::ld_global_cg<4>(from + r * C::threads).word[0]);
       }
-      from += accumulators * threads;  // a constant step: addresses stay immediates
+      from += sums;  // a constant step: addresses stay immediates
     }
     return true;
   }
@@ -228,12 +261,12 @@ struct Matmul {
   template <int Count>
   __device__ static __forceinline__ void finish(float* x, const Out* bias, Out* row, int col) {
     if constexpr (C::has_bias) {
-      const auto packet = ptx::ld_global_nc<Count * int(sizeof(Out))>(bias + col);
+      const auto added = ptx::ld_global_nc<Count * int(sizeof(Out))>(bias + col);
 #pragma unroll
-      for (int i = 0; i < Count; ++i) x[i] += get_element<Out>(packet, i);
+      for (int i = 0; i < Count; ++i) x[i] += get_element<Out>(added, i);
     }
 #pragma unroll
-    for (int i = 0; i < Count; ++i) x[i] = activate<C::activation>(x[i]);
+    for (int i = 0; i < Count; ++i) x[i] = activate<activation(C::activation)>(x[i]);
     ptx::st_global(row + col, pack<Out, Count>(x));
   }
 
@@ -242,14 +275,14 @@ struct Matmul {
     constexpr int run = I::c_run;
     constexpr int vector = C::n % run == 0 ? run : (run > 2 && C::n % 2 == 0 ? 2 : 1);
 #pragma unroll
-    for (int i = 0; i < fragments_m; ++i) {
+    for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
       for (int r = 0; r < I::c_registers / run; ++r) {
         const int row = m0 + origin_m(warp_m, i) + I::c_row(lane, r);
         if (row >= C::m) continue;
         Out* out_row = out + static_cast<long long>(row) * C::n;
 #pragma unroll
-        for (int j = 0; j < fragments_n; ++j) {
+        for (int j = 0; j < C::fragments_n; ++j) {
           const int col = n0 + origin_n(warp_n, j) + I::c_col(lane, r);
 #pragma unroll
           for (int e = 0; e < run; e += vector) {
@@ -260,51 +293,41 @@ struct Matmul {
     }
   }
 
-  // Rows of the f32 tile in shared memory are 32 bytes longer than the tile: wmma stores need 32-byte steps, and
-  // neighbouring rows start in other banks.
-  static constexpr int epilogue_line = C::tile_n + 8;
-
   __device__ static __forceinline__ void store_through_shared(Accumulators& acc, unsigned shared, const Out* bias,
                                                               Out* out, int m0, int n0, int warp_m, int warp_n,
                                                               int lane) {
     ptx::barrier_sync();  // everybody has read the last k-tile
 #pragma unroll
-    for (int i = 0; i < fragments_m; ++i) {
+    for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
-      for (int j = 0; j < fragments_n; ++j) {
+      for (int j = 0; j < C::fragments_n; ++j) {
         const int row = origin_m(warp_m, i), col = origin_n(warp_n, j);
         if constexpr (I::opaque) {
-          I::store_c(shared + unsigned(row * epilogue_line + col) * 4u, acc[i][j], epilogue_line);
+          I::store_c(shared + unsigned(row * C::epilogue_line + col) * 4u, acc[i][j], C::epilogue_line);
         } else {
 #pragma unroll
           for (int r = 0; r < I::c_registers / I::c_run; ++r) {
-            const int at = (row + I::c_row(lane, r)) * epilogue_line + col + I::c_col(lane, r);
+            const int at = (row + I::c_row(lane, r)) * C::epilogue_line + col + I::c_col(lane, r);
             ptx::st_shared(shared + unsigned(at) * 4u, pack<float, I::c_run>(&acc[i][j].x[r * I::c_run]));
           }
         }
       }
     }
     ptx::barrier_sync();
-    constexpr int vector = C::store_vector;
-    constexpr int width = vector < 4 ? vector : 4;  // floats of one ld.shared
+    // Four f32 fill a 16-byte load without bank conflicts; eight, for a 16-byte store of f16, would take two loads with
+    // a stride of 32 bytes, two-way conflicts each.
+    constexpr int vector = C::n % 4 == 0 ? 4 : C::n % 2 == 0 ? 2 : 1;
 #pragma unroll 1
-    for (int at = int(threadIdx.x) * vector; at < C::tile_m * C::tile_n; at += threads * vector) {
+    for (int at = int(threadIdx.x) * vector; at < C::tile_m * C::tile_n; at += C::threads * vector) {
       const int row = at / C::tile_n, col = at % C::tile_n;
       if (m0 + row >= C::m || n0 + col >= C::n) continue;
+      const unsigned address = shared + unsigned(row * C::epilogue_line + col) * 4u;
+      const auto loaded = ptx::ld_shared<vector * 4>(address);
       float x[vector];
 #pragma unroll
-      for (int e = 0; e < vector; e += width) {
-        const auto packet = ptx::ld_shared<width * 4>(shared + unsigned(row * epilogue_line + col + e) * 4u);
-#pragma unroll
-        for (int i = 0; i < width; ++i) x[e + i] = get_element<float>(packet, i);
-      }
+      for (int i = 0; i < vector; ++i) x[i] = get_element<float>(loaded, i);
       finish<vector>(x, bias, out + static_cast<long long>(m0 + row) * C::n, n0 + col);
-      if constexpr (C::reduce_along != Along::none) {
-#pragma unroll
-        for (int e = 0; e < vector; e += width) {
-          ptx::st_shared(shared + unsigned(row * epilogue_line + col + e) * 4u, pack<float, width>(&x[e]));
-        }
-      }
+      if constexpr (reduced_axis != ReducedAxis::none) ptx::st_shared(address, pack<float, vector>(x));
     }
   }
 
@@ -312,12 +335,14 @@ struct Matmul {
   // convert_layout through shared memory, then reduction): a subgroup has whole rows, or a thread whole columns. Tiles
   // side by side leave their parts in `parts`, and the last of them puts those together in the order of the tiles.
   struct Reduction {
-    static constexpr bool rows = C::reduce_along == Along::row;
+    static constexpr bool rows = reduced_axis == ReducedAxis::row;
+    static constexpr bool sums = C::reduction == "row_sum" || C::reduction == "column_sum";
+    using State = conditional<sums, SumState, MaxState>;
     static constexpr int kept_size = rows ? C::m : C::n, kept_tile = rows ? C::tile_m : C::tile_n;
-    static constexpr int across = rows ? tiles_n : tiles_m;  // tiles that share results
-    static constexpr int warps = threads / 32;
-    static constexpr int columns = threads < C::tile_n ? threads : C::tile_n;  // threads side by side
-    static constexpr int shares = threads / columns;                           // of a column, which take every so many rows
+    static constexpr int across = rows ? C::tiles_n : C::tiles_m;  // tiles that share results
+    static constexpr int warps = C::threads / 32;
+    static constexpr int columns = C::threads < C::tile_n ? C::threads : C::tile_n;  // threads side by side
+    static constexpr int shares = C::threads / columns;  // of a column, which take every so many rows
 
     unsigned shared;
     int m0, n0;
@@ -330,7 +355,7 @@ struct Matmul {
     __device__ __forceinline__ State element(int row, int col) const {
       State state;
       if (m0 + row < C::m && n0 + col < C::n) {
-        state.set(0, ptx::ld_shared<4>(shared + unsigned(row * epilogue_line + col) * 4u).word[0]);
+        state.set(0, ptx::ld_shared<4>(shared + unsigned(row * C::epilogue_line + col) * 4u).word[0]);
       }
       return state;
     }
@@ -388,7 +413,7 @@ struct Matmul {
   __device__ static __forceinline__ void reduce(unsigned shared, float* reduced, float* parts, unsigned* counters,
                                                 int batch, TileIndex tile) {
     using R = Reduction;
-    using State = typename C::ReduceState;
+    using State = typename R::State;
     ptx::barrier_sync();  // the finished tile is in shared memory
     const int band = R::rows ? tile.m : tile.n, place = R::rows ? tile.n : tile.m;
     const int kept0 = band * R::kept_tile;
@@ -403,10 +428,10 @@ struct Matmul {
       here.template reduce_columns<State>();
     }
     if constexpr (R::across > 1) {
-      constexpr int bands = R::rows ? tiles_m : tiles_n;
+      constexpr int bands = R::rows ? C::tiles_m : C::tiles_n;
       if (!is_last_block<R::across>(counters + batch * bands + band, shared)) return;
 #pragma unroll 1
-      for (int kept = int(threadIdx.x); kept < R::kept_tile && here.keeps(kept); kept += threads) {
+      for (int kept = int(threadIdx.x); kept < R::kept_tile && here.keeps(kept); kept += C::threads) {
         State state;
 #pragma unroll 8
         for (int i = 0; i < R::across; ++i) {
@@ -419,16 +444,18 @@ struct Matmul {
     }
   }
 
-  __device__ static __forceinline__ void run(const typename A::T* a, const typename B::T* b, const Out* bias, Out* out,
-                                             float* partials, unsigned* counters, float* reduced, float* parts,
+  __device__ static __forceinline__ void run(const T* a, const T* b, const Out* bias, Out* out, float* partials,
+                                             unsigned* counters, float* reduced, float* parts,
                                              unsigned* band_counters) {
-    constexpr int tiles = tiles_m * tiles_n;
+    constexpr int tiles = C::tiles_m * C::tiles_n;
     const int id = int(blockIdx.x);
-    const int batch = C::batch_inner ? id % C::batch : id / (tiles * C::split_k);
-    const int rest = C::batch_inner ? id / C::batch : id % (tiles * C::split_k);
+    constexpr bool batch_inner = C::batch_mapping == "inner";
+    const int batch = batch_inner ? id % C::batch : id / (tiles * C::split_k);
+    const int rest = batch_inner ? id / C::batch : id % (tiles * C::split_k);
     const int split = rest / tiles;
-    const TileIndex tile = raster<C::raster_order, C::raster_group, tiles_m, tiles_n>(rest % tiles);
-    const int m0 = tile.m * C::tile_m, n0 = tile.n * C::tile_n, k0 = split * tiles_k_of_split * C::tile_k;
+    const TileIndex tile =
+        raster<raster_order(C::raster), raster_group(C::raster), C::tiles_m, C::tiles_n>(rest % tiles);
+    const int m0 = tile.m * C::tile_m, n0 = tile.n * C::tile_n, k0 = split * C::tiles_of_split * C::tile_k;
 
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     const int warp_m = warp / C::sg_layout_n, warp_n = warp % C::sg_layout_n;  // subgroup ids are row-major
@@ -437,32 +464,31 @@ struct Matmul {
     a += static_cast<long long>(batch) * C::m * C::k;
     b += static_cast<long long>(batch) * C::k * C::n;
     out += static_cast<long long>(batch) * C::m * C::n;
-    Loader loader{A::row_major ? CopyA(a, m0, k0) : CopyA(a, k0, m0), B::row_major ? CopyB(b, k0, n0) : CopyB(b, n0, k0),
-                  shared};
+    Loader loader{A::row_major ? typename A::Copy(a, m0, k0) : typename A::Copy(a, k0, m0),
+                  B::row_major ? typename B::Copy(b, k0, n0) : typename B::Copy(b, n0, k0), shared};
 
     Accumulators acc = {};
-    const int tiles_left = tiles_k - split * tiles_k_of_split;
-    const int steps = tiles_left < tiles_k_of_split ? tiles_left : tiles_k_of_split;
+    const int tiles_left = C::tiles_k - split * C::tiles_of_split;
+    const int steps = tiles_left < C::tiles_of_split ? tiles_left : C::tiles_of_split;
     main_loop(acc, loader, steps, warp_m, warp_n, lane);
 
     if constexpr (C::split_k > 1) {
-      const int output_tile = (batch * tiles_m + tile.m) * tiles_n + tile.n;
+      const int output_tile = (batch * C::tiles_m + tile.m) * C::tiles_n + tile.n;
       if (!combine_splits(acc, shared, partials, counters + output_tile, output_tile, split)) return;
     }
-    if constexpr (C::epilogue_shared) {
+    if constexpr (epilogue_shared) {
       store_through_shared(acc, shared, bias, out, m0, n0, warp_m, warp_n, lane);
     } else {
       store_from_registers(acc, bias, out, m0, n0, warp_m, warp_n, lane);
     }
-    if constexpr (C::reduce_along != Along::none) reduce(shared, reduced, parts, band_counters, batch, tile);
+    if constexpr (reduced_axis != ReducedAxis::none) reduce(shared, reduced, parts, band_counters, batch, tile);
   }
 };
 
 template <class Config>
-__device__ __forceinline__ void matmul(const typename Config::A::T* a, const typename Config::B::T* b,
+__device__ __forceinline__ void matmul(const typename Config::T* a, const typename Config::T* b,
                                        const typename Config::Out* bias, typename Config::Out* out, float* partials,
-                                       unsigned* counters, float* reduced = nullptr, float* parts = nullptr,
-                                       unsigned* band_counters = nullptr) {
+                                       unsigned* counters, float* reduced, float* parts, unsigned* band_counters) {
   Matmul<Config>::run(a, b, bias, out, partials, counters, reduced, parts, band_counters);
 }
 

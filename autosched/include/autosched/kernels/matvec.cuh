@@ -1,20 +1,17 @@
 // out[m, n] = sum_k x[m, k] * w[n, k] for few m: w is read once, from memory straight into registers, and everything
 // else is arranged around that.
 //
-// The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes workgroup_m x
-// workgroup_n of out and walks k in steps of partial_reduction. Along n and k, coordinates are those of its
-// NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread being 1 along n. Every
-// thread has all the block's rows of m. Not expanded, each element of a thread's vector has an accumulator of its own
-// until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another on one accumulator,
-// or, for several m, by mma.sync, straight from the registers that were loaded.
+// The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes
+// workgroup_m x workgroup_n of out and walks k in steps of partial_reduction, its tiles along k. Along n and k,
+// coordinates are those of its NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread
+// being 1 along n. Every thread has all the block's rows of m. Not expanded, each element of a thread's vector has an
+// accumulator of its own until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another
+// on one accumulator, or, for several m, by mma.sync, straight from the registers that were loaded.
 //
-// Config (search_spaces/templates/matvec/lowering.py writes it):
-//   sizes         m, n, k
-//   LoweringConfig  workgroup_m/n, thread, lane_basis_n/k, subgroup_basis_n/k, partial_reduction, expand_dims
-//   accumulators  of a thread, as the LoweringConfig counts them
-//   the rest      T, Out, mma, access (elements of one load), k_unroll, split_k, x_shared, w_cache, shared_bytes
+// Config: the parameters and attributes of search_spaces/templates/matvec/space.py, and m, n, k, T (of x and w), Out.
 #pragma once
 #include <autosched/common/cache_hints.cuh>
+#include <autosched/common/choice.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
@@ -32,42 +29,41 @@ struct Matvec {
   using T = typename C::T;
   using Out = typename C::Out;
 
-  static constexpr int threads = 32 * C::subgroup_basis_n * C::subgroup_basis_k;
+  using Mma = MmaSync<T>;
+  static constexpr bool mma = C::intrinsic != "fma";
+  static constexpr bool expanded = C::expand_dims == "yes";
+  static constexpr bool x_shared = C::x_source == "shared";
+
   static_assert(C::lane_basis_n * C::lane_basis_k == 32, "rule lane_basis: lanes along n and k make a warp");
-  static_assert(C::workgroup_n % (C::subgroup_basis_n * C::lane_basis_n) == 0,
-                "rule distribution_n: subgroups x lanes must divide workgroup_n");
-  static_assert(C::partial_reduction % (C::subgroup_basis_k * C::lane_basis_k * C::thread) == 0,
-                "rule distribution_k: subgroups x lanes x thread must divide partial_reduction");
-  static_assert(threads <= 1024, "rule threads: at most 1024 threads a block");
+  static_assert(C::workgroup_n == C::subgroup_basis_n * C::lane_basis_n * C::rows_n,
+                "rule distribution_n: subgroups x lanes x rows make up workgroup_n");
+  static_assert(C::partial_reduction == C::subgroup_basis_k * C::lane_basis_k * C::thread * C::batches_k,
+                "rule distribution_k: subgroups x lanes x thread x batches make up partial_reduction");
+  static_assert(C::threads == 32 * C::subgroup_basis_n * C::subgroup_basis_k && C::threads <= 1024,
+                "rule threads: 32 of each subgroup, at most 1024 a block");
   static_assert(C::k % C::access == 0 && C::thread % C::access == 0 && C::access * sizeof(T) <= 16,
                 "rule access: a load is aligned, inside the thread's vector, and at most 16 bytes");
-
-  // What a thread holds of a step.
-  using Mma = MmaSync<T>;
-  static constexpr int rows_x = C::mma ? ceil_div(C::workgroup_m, Mma::n) : C::workgroup_m;
-  static constexpr int rows_n = C::workgroup_n / (C::subgroup_basis_n * C::lane_basis_n);
-  static constexpr int batches_k = C::partial_reduction / (C::subgroup_basis_k * C::lane_basis_k * C::thread);
-  static constexpr int carried = C::expand_dims ? 1 : C::thread;  // accumulators of one vector
-  static_assert(!C::mma || (C::lane_basis_n == 8 && rows_n % 2 == 0),
+  static_assert(!mma || (C::lane_basis_n == 8 && C::workgroup_n % (C::subgroup_basis_n * Mma::m) == 0),
                 "rule fragment_n: a fragment has 16 rows of w, two for each of 8 lanes");
-  static_assert(!C::mma || (C::lane_basis_k == 4 && C::thread % 4 == 0 && C::expand_dims),
+  static_assert(!mma || (C::lane_basis_k == 4 && C::thread % 4 == 0 && expanded),
                 "rule fragment_k: four lanes have 4 elements each of a fragment's k, added up by the instruction");
-
-  static constexpr int tiles_m = ceil_div(C::m, C::workgroup_m), tiles_n = ceil_div(C::n, C::workgroup_n);
-  static constexpr int steps = ceil_div(C::k, C::partial_reduction);
-  static constexpr int steps_of_split = ceil_div(steps, C::split_k);
-  static_assert((C::split_k - 1) * steps_of_split < steps, "rule split_k: every split needs a step of k");
+  static_assert(C::tiles_m * C::workgroup_m >= C::m && C::tiles_n * C::workgroup_n >= C::n &&
+                    C::tiles_k * C::partial_reduction >= C::k && C::rows_x * (mma ? Mma::n : 1) >= C::workgroup_m,
+                "rule tiles: the tiles must cover the matrices");
+  static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
+                "rule split_k: every split needs a step of k, and together they have all of them");
 
   // Shared memory: the block's rows of x over the k of its split, zero behind the end of k; then the sums of a tile,
-  // one for each subgroup along k. Fragments are read from several rows at a time: these begin in different banks.
-  static constexpr int slab_k = steps_of_split * C::partial_reduction;
-  static constexpr int line_pad = C::thread * int(sizeof(T)) > 16 ? 16 : 4 * C::thread * int(sizeof(T));
-  static constexpr int line_bytes =
-      C::mma ? ceil_div(slab_k * int(sizeof(T)), 128) * 128 + line_pad : slab_k * int(sizeof(T));
-  static constexpr int slab_bytes = C::x_shared ? ceil_div(C::workgroup_m * line_bytes, 16) * 16 : 0;
+  // one for each subgroup along k.
   static constexpr int results = C::workgroup_m * C::workgroup_n;
-  static constexpr bool through_shared = C::subgroup_basis_k > 1 || C::split_k > 1;
-  static_assert(C::shared_bytes == slab_bytes + (through_shared ? results * C::subgroup_basis_k * 4 : 0),
+  static constexpr bool through_shared = C::sums_bytes > 0;
+  static_assert(!x_shared || (C::slab_bytes >= C::workgroup_m * C::line_bytes &&
+                              C::line_bytes >= C::split_elements * int(sizeof(T))),
+                "rule shared_memory: the rows of x must fit into their slab");
+  static_assert(through_shared ? C::sums_bytes == results * C::subgroup_basis_k * int(sizeof(float))
+                               : C::subgroup_basis_k == 1 && C::split_k == 1,
+                "rule shared_memory: sums of several subgroups or splits meet in shared memory");
+  static_assert(C::shared_bytes == C::slab_bytes + C::sums_bytes,
                 "rule shared_memory: x and the sums fill the block's shared memory");
 
   // A thread's elements of one row for a batch, loaded Access at a time.
@@ -105,17 +101,17 @@ struct Matvec {
   };
   using VectorOfW = Vector<C::access>;
   static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::thread < widest ? C::thread : widest;
-  using VectorOfX = Vector<C::x_shared ? shared_access : C::access>;
+  using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
   // Where this thread's rows of x are: in the slab in shared memory, or in global memory and read through L1.
   struct RowsOfX {
-    const T* global[rows_x];
-    unsigned slab[rows_x];  // addresses of element k = 0
+    const T* global[C::rows_x];
+    unsigned slab[C::rows_x];  // addresses of element k = 0
 
     template <bool Guarded>
     __device__ __forceinline__ VectorOfX load(int i, int k) const {
       VectorOfX x;
-      if constexpr (C::x_shared) {
+      if constexpr (x_shared) {
         x.load_shared(slab[i] + unsigned(k * int(sizeof(T))));
       } else {
         x.template load_global<LoadHint::none, Guarded>(global[i], k);
@@ -127,18 +123,18 @@ struct Matvec {
   // What a thread carries around the loop. `add` multiplies its vectors of w of batch b by those of x at element k;
   // `finish` calls use(i, j, sum) in one thread for each row i of the block's x and j of that thread's w.
   struct SumsOfFma {
-    float x[rows_x][rows_n][batches_k][carried] = {};
+    float x[C::rows_x][C::rows_n][C::batches_k][C::carried] = {};
 
     template <bool Guarded>
-    __device__ __forceinline__ void add(const VectorOfW (&w)[rows_n], const RowsOfX& rows, int b, int k) {
+    __device__ __forceinline__ void add(const VectorOfW (&w)[C::rows_n], const RowsOfX& rows, int b, int k) {
 #pragma unroll
-      for (int i = 0; i < rows_x; ++i) {
+      for (int i = 0; i < C::rows_x; ++i) {
         const VectorOfX v = rows.template load<Guarded>(i, k);
 #pragma unroll
-        for (int j = 0; j < rows_n; ++j) {
+        for (int j = 0; j < C::rows_n; ++j) {
 #pragma unroll
           for (int e = 0; e < C::thread; ++e) {
-            float& sum = x[i][j][b][C::expand_dims ? 0 : e];
+            float& sum = x[i][j][b][expanded ? 0 : e];
             sum = fmaf(v[e], w[j][e], sum);
           }
         }
@@ -148,14 +144,14 @@ struct Matvec {
     template <class Use>
     __device__ __forceinline__ void finish(int lane, Use use) const {
 #pragma unroll
-      for (int i = 0; i < rows_x; ++i) {
+      for (int i = 0; i < C::rows_x; ++i) {
 #pragma unroll
-        for (int j = 0; j < rows_n; ++j) {
+        for (int j = 0; j < C::rows_n; ++j) {
           SumState state;
 #pragma unroll
-          for (int b = 0; b < batches_k; ++b) {
+          for (int b = 0; b < C::batches_k; ++b) {
 #pragma unroll
-            for (int e = 0; e < carried; ++e) state.sum += x[i][j][b][e];
+            for (int e = 0; e < C::carried; ++e) state.sum += x[i][j][b][e];
           }
           reduce_lanes<C::lane_basis_k, 1>(state);
           if (lane % C::lane_basis_k == 0) use(i, j, state.sum);
@@ -168,15 +164,15 @@ struct Matvec {
   // their loads: a sum has no order, so A and B need only agree. Lanes along k share one sum of the instruction, and
   // each has some columns of it.
   struct SumsOfMma {
-    typename Mma::FragmentC c[rows_x][rows_n / 2][batches_k] = {};
+    typename Mma::FragmentC c[C::rows_x][C::rows_n / 2][C::batches_k] = {};
 
     template <bool Guarded>
-    __device__ __forceinline__ void add(const VectorOfW (&w)[rows_n], const RowsOfX& rows, int b, int k) {
+    __device__ __forceinline__ void add(const VectorOfW (&w)[C::rows_n], const RowsOfX& rows, int b, int k) {
 #pragma unroll
-      for (int i = 0; i < rows_x; ++i) {
+      for (int i = 0; i < C::rows_x; ++i) {
         const VectorOfX v = rows.template load<Guarded>(i, k);
 #pragma unroll
-        for (int j = 0; j < rows_n; j += 2) {
+        for (int j = 0; j < C::rows_n; j += 2) {
 #pragma unroll
           for (int word = 0; word < C::thread / 2; word += 2) {
             const typename Mma::FragmentA left = {
@@ -190,66 +186,66 @@ struct Matvec {
     template <class Use>
     __device__ __forceinline__ void finish(int lane, Use use) const {
 #pragma unroll
-      for (int i = 0; i < rows_x; ++i) {
+      for (int i = 0; i < C::rows_x; ++i) {
 #pragma unroll
         for (int r = 0; r < Mma::c_registers; ++r) {
           const int row = i * Mma::n + Mma::c_col(lane, r / Mma::c_run) + r % Mma::c_run;
           if (C::workgroup_m % Mma::n != 0 && row >= C::workgroup_m) continue;
 #pragma unroll
-          for (int j = 0; j < rows_n; j += 2) {
+          for (int j = 0; j < C::rows_n; j += 2) {
             float sum = 0.0f;
 #pragma unroll
-            for (int b = 0; b < batches_k; ++b) sum += c[i][j / 2][b].x[r];
+            for (int b = 0; b < C::batches_k; ++b) sum += c[i][j / 2][b].x[r];
             use(row, j + r / Mma::c_run, sum);
           }
         }
       }
     }
   };
-  using Sums = conditional<C::mma, SumsOfMma, SumsOfFma>;
+  using Sums = conditional<mma, SumsOfMma, SumsOfFma>;
   static_assert(sizeof(Sums) == C::accumulators * sizeof(float),
                 "rule accumulators: a thread carries as many as the LoweringConfig says");
 
   // Steps of the reduction from element k of this thread on: all of w is asked for before any of it is used.
   template <int Steps, bool Guarded>
-  __device__ static __forceinline__ void multiply(Sums& sums, const RowsOfX& x_rows, const T* const (&w_rows)[rows_n],
-                                                  int k) {
-    VectorOfW w[Steps][batches_k][rows_n];
+  __device__ static __forceinline__ void multiply(Sums& sums, const RowsOfX& x_rows,
+                                                  const T* const (&w_rows)[C::rows_n], int k) {
+    VectorOfW w[Steps][C::batches_k][C::rows_n];
     const auto start = [&](int s, int b) { return k + s * C::partial_reduction + b * C::lane_basis_k * C::thread; };
 #pragma unroll
     for (int s = 0; s < Steps; ++s) {
 #pragma unroll
-      for (int b = 0; b < batches_k; ++b) {
+      for (int b = 0; b < C::batches_k; ++b) {
 #pragma unroll
-        for (int j = 0; j < rows_n; ++j) {
-          w[s][b][j].template load_global<C::w_cache, Guarded>(w_rows[j], start(s, b));
+        for (int j = 0; j < C::rows_n; ++j) {
+          w[s][b][j].template load_global<load_hint(C::w_cache), Guarded>(w_rows[j], start(s, b));
         }
       }
     }
 #pragma unroll
     for (int s = 0; s < Steps; ++s) {
 #pragma unroll
-      for (int b = 0; b < batches_k; ++b) sums.template add<Guarded>(w[s][b], x_rows, b, start(s, b));
+      for (int b = 0; b < C::batches_k; ++b) sums.template add<Guarded>(w[s][b], x_rows, b, start(s, b));
     }
   }
 
   // The block's rows of x into shared memory, seen by all threads when this returns.
   __device__ static __forceinline__ void copy_x(const T* x, unsigned slab, int m0, int k0) {
-    constexpr int bytes = C::access * int(sizeof(T)), packets = slab_k / C::access;
+    constexpr int bytes = C::access * int(sizeof(T)), vectors = C::split_elements / C::access;
 #pragma unroll 1
-    for (int at = int(threadIdx.x); at < C::workgroup_m * packets; at += threads) {
-      const int row = at / packets, k = k0 + at % packets * C::access;
+    for (int at = int(threadIdx.x); at < C::workgroup_m * vectors; at += C::threads) {
+      const int row = at / vectors, k = k0 + at % vectors * C::access;
       const bool inside = k < C::k;
       const T* from = x + (inside ? row_of_x(m0 + row) * C::k + k : 0);  // not read when nothing is copied
-      const unsigned to = slab + unsigned(row * line_bytes + at % packets * bytes);
+      const unsigned to = slab + unsigned(row * C::line_bytes + at % vectors * bytes);
       if constexpr (bytes == 16) {
         ptx::cp_async_cg(to, from, inside ? bytes : 0);
       } else if constexpr (bytes >= 4) {
         ptx::cp_async_ca<bytes>(to, from, inside ? bytes : 0);
       } else {
-        AlignedVector<bytes> packet = {};
-        if (inside) packet = ptx::ld_global_nc<bytes>(from);
-        ptx::st_shared(to, packet);
+        AlignedVector<bytes> held = {};
+        if (inside) held = ptx::ld_global_nc<bytes>(from);
+        ptx::st_shared(to, held);
       }
     }
     ptx::cp_async_commit_group();
@@ -277,7 +273,7 @@ struct Matvec {
                                                  int split, int m0, int n0) {
     ptx::barrier_sync();
 #pragma unroll 1
-    for (int at = int(threadIdx.x); at < results; at += threads) {
+    for (int at = int(threadIdx.x); at < results; at += C::threads) {
       float sum = 0.0f;
 #pragma unroll
       for (int s = 0; s < C::subgroup_basis_k; ++s) {
@@ -294,7 +290,7 @@ struct Matvec {
       if (!is_last_block<C::split_k>(counters + tile, sums)) return;
       const float* all = partials + static_cast<long long>(tile) * C::split_k * results;
 #pragma unroll 1
-      for (int at = int(threadIdx.x); at < results; at += threads) {
+      for (int at = int(threadIdx.x); at < results; at += C::threads) {
         float sum = 0.0f;
 #pragma unroll 4
         for (int s = 0; s < C::split_k; ++s) {
@@ -307,36 +303,36 @@ struct Matvec {
 
   __device__ static __forceinline__ void run(const T* x, const T* w, Out* out, float* partials, unsigned* counters) {
     // Blocks that read the same rows of w are neighbours.
-    const int tile = int(blockIdx.x) % (tiles_m * tiles_n), split = int(blockIdx.x) / (tiles_m * tiles_n);
-    const int m0 = tile % tiles_m * C::workgroup_m, n0 = tile / tiles_m * C::workgroup_n;
-    const int first = split * steps_of_split, k0 = first * C::partial_reduction;
+    const int tile = int(blockIdx.x) % (C::tiles_m * C::tiles_n), split = int(blockIdx.x) / (C::tiles_m * C::tiles_n);
+    const int m0 = tile % C::tiles_m * C::workgroup_m, n0 = tile / C::tiles_m * C::workgroup_n;
+    const int first = split * C::tiles_of_split, k0 = first * C::partial_reduction;
 
     // Subgroups and lanes are numbered with k fastest.
     const int subgroup = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     const int subgroup_n = subgroup / C::subgroup_basis_k, subgroup_k = subgroup % C::subgroup_basis_k;
     const int lane_n = lane / C::lane_basis_k, lane_k = lane % C::lane_basis_k;
-    const int thread_n = subgroup_n * rows_n * C::lane_basis_n + lane_n;
-    const int thread_k = (subgroup_k * batches_k * C::lane_basis_k + lane_k) * C::thread;
+    const int thread_n = subgroup_n * C::rows_n * C::lane_basis_n + lane_n;
+    const int thread_k = (subgroup_k * C::batches_k * C::lane_basis_k + lane_k) * C::thread;
 
     RowsOfX x_rows;
-    if constexpr (C::x_shared) copy_x(x, ptx::shared_memory(), m0, k0);
+    if constexpr (x_shared) copy_x(x, ptx::shared_memory(), m0, k0);
 #pragma unroll
-    for (int i = 0; i < rows_x; ++i) {
+    for (int i = 0; i < C::rows_x; ++i) {
       // Columns of a fragment that the tile lacks repeat its last row, and are dropped with the sums.
-      int row = C::mma ? i * Mma::n + lane_n : i;
+      int row = mma ? i * Mma::n + lane_n : i;
       if (row >= C::workgroup_m) row = C::workgroup_m - 1;
-      if constexpr (C::x_shared) {
-        x_rows.slab[i] = ptx::shared_memory() + unsigned(row * line_bytes - k0 * int(sizeof(T)));
+      if constexpr (x_shared) {
+        x_rows.slab[i] = ptx::shared_memory() + unsigned(row * C::line_bytes - k0 * int(sizeof(T)));
       } else {
         x_rows.global[i] = x + row_of_x(m0 + row) * C::k;
       }
     }
-    const T* w_rows[rows_n];
+    const T* w_rows[C::rows_n];
 #pragma unroll
-    for (int j = 0; j < rows_n; ++j) w_rows[j] = w + row_of_w(n0 + thread_n + j * C::lane_basis_n) * C::k;
+    for (int j = 0; j < C::rows_n; ++j) w_rows[j] = w + row_of_w(n0 + thread_n + j * C::lane_basis_n) * C::k;
 
     Sums sums;
-    const int last = first + steps_of_split < steps ? first + steps_of_split : steps;
+    const int last = first + C::tiles_of_split < C::tiles_k ? first + C::tiles_of_split : C::tiles_k;
     constexpr int whole_steps = C::k / C::partial_reduction;  // without a partial last one
     const int whole = last < whole_steps ? last : whole_steps;
     int step = first;
@@ -354,7 +350,7 @@ struct Matvec {
       if (step < last) multiply<1, true>(sums, x_rows, w_rows, step * C::partial_reduction + thread_k);
     }
 
-    const unsigned shared_sums = ptx::shared_memory() + unsigned(slab_bytes);
+    const unsigned shared_sums = ptx::shared_memory() + unsigned(C::slab_bytes);
     sums.finish(lane, [&](int i, int j, float sum) {
       const int n = thread_n + j * C::lane_basis_n;
       if constexpr (through_shared) {

@@ -1,0 +1,107 @@
+"""Tiles of a product out = a @ b: how many there are, and which blocks compute them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces.columns import Columns, ceil_div
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.rules import Attribute, Rule, integer
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.common.launch_rules import MOST_BLOCKS, grid_rule
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """``matrices`` products of ``extents`` (m, n, k), cut by the parameters ``tiles``.
+
+    The parameter ``split_k`` is how many blocks share the k of one tile of out, in whole tiles of k: all splits have
+    ``tiles_of_split`` of them, the last one what is left.
+    """
+
+    extents: tuple[int, int, int]
+    tiles: tuple[str, str, str]
+    matrices: int = 1
+
+    def tiles_along(self, axis: int, c: Columns) -> IntArray:
+        return ceil_div(self.extents[axis], c[self.tiles[axis]])
+
+    def tiles_of_split(self, c: Columns) -> IntArray:
+        return ceil_div(self.tiles_along(2, c), c["split_k"])
+
+    def attributes(self) -> tuple[Attribute, ...]:
+        """``tiles_m``, ``tiles_n``, ``tiles_k``, ``tiles_of_split`` and ``blocks``."""
+
+        def along(axis: int) -> Attribute:
+            name = "mnk"[axis]
+            return Attribute(
+                f"tiles_{name}", (self.tiles[axis],), lambda c: self.tiles_along(axis, c), f"tiles along {name}"
+            )
+
+        return (
+            *(along(axis) for axis in range(3)),
+            Attribute(
+                "tiles_of_split",
+                self.split_needs,
+                self.tiles_of_split,
+                "tiles along k of one block; the last split may have fewer",
+            ),
+            Attribute(
+                "blocks",
+                ("tiles_m", "tiles_n", "split_k"),
+                lambda c: self.matrices * c["tiles_m"] * c["tiles_n"] * c["split_k"],
+                "blocks of the launch",
+            ),
+        )
+
+    @property
+    def split_needs(self) -> tuple[str, str]:
+        """The parameters that ``tiles_of_split`` follows from. Rules ask for these: the fewer and smaller the columns
+        that tie a space together, the faster it is counted."""
+        return self.tiles[2], "split_k"
+
+    def split_rule(self) -> Rule:
+        """The validity constraint that every split has a tile."""
+
+        def filled(c: Columns) -> BoolArray:
+            last: BoolArray = (c["split_k"] - 1) * self.tiles_of_split(c) < self.tiles_along(2, c)
+            return last
+
+        return Rule(
+            "split_k",
+            self.split_needs,
+            filled,
+            lambda v: (
+                f"split_k is {v['split_k']}, but k = {self.extents[2]} has "
+                f"{-(-self.extents[2] // integer(v, self.tiles[2]))} tiles of {v[self.tiles[2]]}: a split would have "
+                "nothing to do"
+            ),
+        )
+
+    def grid_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
+        """``grid_rule``; none where the smallest tiles make no grid too large: a rule ties its parameters together."""
+        domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*self.tiles, "split_k")}
+        tiles = zip(self.extents[:2], self.tiles[:2], strict=True)
+        most = self.matrices * max(domains["split_k"]) * math.prod(-(-n // min(domains[name])) for n, name in tiles)
+        return (grid_rule(("blocks",), lambda c: c["blocks"]),) if most > MOST_BLOCKS else ()
+
+    def proxy(self, schedule: Schedule, kept: Callable[[int], int]) -> tuple[int, int, int]:
+        """Smaller extents with the remainders of these.
+
+        Along m and n a full tile and the remainder stay (two full tiles along n where neither leaves one, so that
+        blocks still have neighbours); along k, in every split, ``kept`` of its tiles, a shorter last split and a
+        partial last tile where they were.
+        """
+        tile_m, tile_n, tile_k = (schedule.integer(name) for name in self.tiles)
+        m, n, k = self.extents
+        cut_m, cut_n = min(m, tile_m + m % tile_m), min(n, tile_n + n % tile_n)
+        if cut_m == tile_m and cut_n == tile_n:
+            cut_n = min(n, 2 * tile_n)
+        splits, tiles = schedule.integer("split_k"), int(ceil_div(k, tile_k))
+        of_split = int(ceil_div(tiles, splits))
+        kept_of_split = kept(of_split)
+        kept_tiles = kept_of_split * splits - min(of_split * splits - tiles, kept_of_split - 1)
+        return cut_m, cut_n, (kept_tiles - 1) * tile_k + (k % tile_k or tile_k)

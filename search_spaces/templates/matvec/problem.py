@@ -1,0 +1,38 @@
+"""The problems that the matvec kernels compute: those of the operator matvec, and matmuls that are one in disguise."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import INPUTS, MOST_ROWS, Matvec
+
+
+def supports(problem: Matvec | Matmul, device: Device) -> str | None:
+    """None, or in one sentence why the matvec kernels cannot compute ``problem``."""
+    if isinstance(problem, Matvec):
+        return None
+    if problem.m > MOST_ROWS:
+        return f"m is {problem.m}, and matvec kernels take at most {MOST_ROWS} rows"
+    if problem.a not in INPUTS:
+        return f"a and b are {problem.a}, and matvec kernels read {' or '.join(INPUTS)}"
+    if problem.order_a != "row":
+        return "a is column-major, and matvec kernels read it row by row"
+    if problem.order_b != "col":
+        return "b is row-major, and matvec kernels read its columns as contiguous lines: store it column-major"
+    if problem.batch > 1:
+        return f"batch is {problem.batch}, and matvec kernels compute one product"
+    if problem.epilogue != "none":
+        return f"matvec kernels store the product as it is, without the epilogue {problem.epilogue}"
+    if problem.reduction != "none":
+        return f"matvec kernels have no second output, which {problem.reduction} asks for"
+    return None
+
+
+@lru_cache(maxsize=64)
+def as_matvec(problem: Matvec | Matmul) -> Matvec:
+    """The matvec of the same memory: x is the row-major a, and the rows of w are the columns of the column-major b."""
+    if isinstance(problem, Matvec):
+        return problem
+    return Matvec(problem.m, problem.n, problem.k, x=problem.a, out=problem.out)

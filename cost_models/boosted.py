@@ -237,7 +237,7 @@ def _matrix(X: npt.ArrayLike) -> Matrix:
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise ValueError(f"features must be a table of rows and columns, not of shape {matrix.shape}")
     if np.isinf(matrix).any():
-        raise ValueError("features must be finite: one is NaN, infinite or beyond float32")
+        raise ValueError("features must be finite, or NaN where they are missing: one is infinite or beyond float32")
     return matrix
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from search_spaces.operators.problem import Operand
+from search_spaces.spaces.config import Config
 from search_spaces.templates.kernel import Kernel, headers_digest
 
 _OURS = "autosched"  # the package whose headers every template may include
@@ -41,30 +42,37 @@ class DeviceSource:
 
     def kernel(
         self,
-        name: str,
+        config: Config,
         *,
-        members: Sequence[str],
+        constants: Mapping[str, int | bool | float | str],
+        types: Mapping[str, str],
         arguments: Sequence[Operand],
         call: Sequence[str],
         blocks: int,
-        threads: int,
-        min_blocks: int,
-        dynamic_shared_bytes: int,
         launches: int = 1,
     ) -> Kernel:
-        """A kernel whose ``Config`` has the lines ``members``.
+        """The kernel whose ``Config`` has every parameter and attribute of ``config`` as a constant of its own name.
 
-        ``arguments`` are its parameters in order, workspaces included; ``call`` are the arguments of ``entry``: names
-        of parameters, or ``nullptr``. ``min_blocks`` is the blocks per SM that the compiler limits registers for.
+        ``constants`` and ``types`` (C++ names) of the problem stand before them. ``arguments`` are the kernel's
+        parameters in order, workspaces included; ``call`` are the arguments of ``entry``: names of parameters, or
+        ``nullptr``. The launch has ``blocks`` blocks of the attribute ``threads``, with ``shared_bytes`` of dynamic
+        shared memory; ``min_blocks`` is the blocks per SM that the compiler limits registers for.
+        Raises ValueError for a name that is there twice.
         """
-        entry = f"autosched_{name}"
-        lines = "\n".join(f"  {line}" for line in members)
+        twice = set(constants) & set(config)
+        if twice:
+            raise ValueError(f"{', '.join(sorted(twice))} of the problem has the name of a parameter or an attribute")
+        entry = f"autosched_{config.schedule.template}"
+        lines = [f"using {name} = {type_};" for name, type_ in types.items()]
+        lines += [_constant(name, value) for name, value in (*constants.items(), *config.items())]
+        members = "".join(f"  {line}\n" for line in lines)
         parameters = ", ".join(_parameter(operand) for operand in arguments)
+        threads, min_blocks, shared_bytes = config.integers("threads", "min_blocks", "shared_bytes")
         return Kernel(
             name=entry,
             source=(
                 f"#include <{self.header}>\n\n"
-                f"struct Config {{\n{lines}\n}};\n\n"
+                f"struct Config {{\n{members}}};\n\n"
                 f'extern "C" __global__ void __launch_bounds__({threads}, {min_blocks})\n'
                 f"{entry}({parameters}) {{\n"
                 f"  {self.entry}<Config>({', '.join(call)});\n"
@@ -74,9 +82,21 @@ class DeviceSource:
             arguments=tuple(arguments),
             grid=(blocks, 1, 1),
             block=(threads, 1, 1),
-            dynamic_shared_bytes=dynamic_shared_bytes,
+            dynamic_shared_bytes=shared_bytes,
             launches=launches,
         )
+
+
+def _constant(name: str, value: int | bool | float | str) -> str:
+    """One line of a ``Config``. Texts are ``autosched::Choice`` (autosched/common/choice.cuh)."""
+    if isinstance(value, bool):
+        return f"static constexpr bool {name} = {str(value).lower()};"
+    if isinstance(value, int):
+        wide = not -(2**31) < value < 2**31
+        return f"static constexpr {'long long' if wide else 'int'} {name} = {value}{'ll' if wide else ''};"
+    if isinstance(value, float):
+        return f"static constexpr float {name} = {value!r}f;"
+    return f'static constexpr autosched::Choice {name} = "{value}";'
 
 
 def _parameter(operand: Operand) -> str:

@@ -8,7 +8,6 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.copy import Copy
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.common.cache_hints import load_hint_member, store_hint_member
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Kernel
 
@@ -17,25 +16,13 @@ SOURCE = DeviceSource("autosched/kernels/copy.cuh", "autosched::copy")
 
 def lower(problem: Copy, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
-    constants = {name: config.integer(name) for name in ("threads", "vector_bytes", "unroll", "rounds", "stages")}
-    switches = {"grid_order": config["order"] == "grid", "async": config["copy"] == "cp.async"}
     return SOURCE.kernel(
-        "copy",
-        members=(
-            f"using Word = {problem.word.c_name};",
-            f"static constexpr long long bytes = {problem.bytes}ll;",
-            *(f"static constexpr int {name} = {value};" for name, value in constants.items()),
-            f"static constexpr int blocks = {config['blocks']};",
-            *(f"static constexpr bool {name} = {str(value).lower()};" for name, value in switches.items()),
-            load_hint_member("x_cache", config.text("x_cache")),
-            store_hint_member("out_cache", config.text("out_cache")),
-        ),
+        config,
+        constants={"bytes": problem.bytes},
+        types={"Word": problem.word.c_name},
         arguments=problem.operands(),
         call=("x", "out"),
         blocks=config.integer("blocks"),
-        threads=config.integer("threads"),
-        min_blocks=config.integer("min_blocks"),
-        dynamic_shared_bytes=config.integer("shared_bytes"),
     )
 
 

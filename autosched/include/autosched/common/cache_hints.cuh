@@ -1,5 +1,6 @@
 // What becomes of a line in the caches after an access, as a choice at compile time. Values are the same with each.
 #pragma once
+#include <autosched/common/choice.cuh>
 #include <autosched/ptx/global_cache_hints.cuh>
 #include <autosched/ptx/global_memory.cuh>
 
@@ -7,6 +8,17 @@ namespace autosched {
 
 enum class LoadHint { none, no_allocate, evict_first, no_allocate_l2_256b };
 enum class StoreHint { none, streaming };
+
+// The hint that a parameter names (search_spaces/templates/common/cache_hints.py).
+__host__ __device__ constexpr LoadHint load_hint(const Choice& name) {
+  return name == "no_allocate"           ? LoadHint::no_allocate
+         : name == "evict_first"         ? LoadHint::evict_first
+         : name == "no_allocate_l2_256b" ? LoadHint::no_allocate_l2_256b
+                                         : LoadHint::none;
+}
+__host__ __device__ constexpr StoreHint store_hint(const Choice& name) {
+  return name == "streaming" ? StoreHint::streaming : StoreHint::none;
+}
 
 template <LoadHint Hint, int Bytes>
 __device__ __forceinline__ AlignedVector<Bytes> load_read_only(const void* address) {

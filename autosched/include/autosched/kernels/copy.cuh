@@ -3,8 +3,11 @@
 //
 // Through registers, or by cp.async through shared memory, `stages` rounds ahead. A thread reads back only what it
 // copied itself, so that no barrier is needed.
+//
+// Config: the parameters and attributes of search_spaces/templates/copy/space.py, and Word, bytes.
 #pragma once
 #include <autosched/common/cache_hints.cuh>
+#include <autosched/common/choice.cuh>
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/cp_async.cuh>
 #include <autosched/ptx/global_memory.cuh>
@@ -15,18 +18,20 @@ namespace autosched {
 template <class C>
 struct Copy {
   static constexpr int width = C::vector_bytes;
+  static constexpr bool async = C::copy == "cp.async";
+  static constexpr bool grid_order = C::order == "grid";
   using Vector = AlignedVector<width>;
   static constexpr long long vectors = C::bytes / width;
   static constexpr long long round = static_cast<long long>(C::threads) * C::unroll;
   using Word = typename C::Word;
   static constexpr int tail = int(C::bytes % width / sizeof(Word));  // words
   static_assert(width == 4 || width == 8 || width == 16, "a thread moves 4, 8 or 16 bytes at a time");
-  static_assert(C::async || C::stages == 1, "rule stages: only cp.async has rounds in flight");
+  static_assert(async || C::stages == 1, "rule stages: only cp.async has rounds in flight");
   static_assert(C::blocks * round * C::rounds >= vectors, "the blocks must cover the array");
 
   // The first vector of a round, for this thread; round r of a block lies behind its last one, or a grid further.
   __device__ static __forceinline__ long long first_of(int r) {
-    const long long index = C::grid_order ? static_cast<long long>(r) * C::blocks + int(blockIdx.x)
+    const long long index = grid_order ? static_cast<long long>(r) * C::blocks + int(blockIdx.x)
                                           : static_cast<long long>(blockIdx.x) * C::rounds + r;
     return index * round + int(threadIdx.x);
   }
@@ -58,24 +63,24 @@ struct Copy {
       const long long at = first + u * C::threads;
       held[u] = Vector{};
       if (at < vectors) {
-        if constexpr (C::async) {
+        if constexpr (async) {
           held[u] = ptx::ld_shared<width>(slot(shared, r, u));
         } else {
-          held[u] = load_read_only<C::x_cache, width>(x + at);
+          held[u] = load_read_only<load_hint(C::x_cache), width>(x + at);
         }
       }
     }
 #pragma unroll
     for (int u = 0; u < C::unroll; ++u) {
       const long long at = first + u * C::threads;
-      if (at < vectors) store<C::out_cache>(out + at, held[u]);
+      if (at < vectors) store<store_hint(C::out_cache)>(out + at, held[u]);
     }
   }
 
   __device__ static __forceinline__ void run(const Word* from, Word* to) {
     const Vector* x = reinterpret_cast<const Vector*>(from);
     Vector* out = reinterpret_cast<Vector*>(to);
-    if constexpr (C::async) {
+    if constexpr (async) {
       const unsigned shared = ptx::shared_memory();
       constexpr int ahead = C::stages - 1;
 #pragma unroll

@@ -7,31 +7,45 @@ struct Config {
   using Op = autosched::LayerNormOnePass;
   static constexpr int length = 515;
   static constexpr int inner = 1;
-  static constexpr int kept_extent = 6;
-  static constexpr int lanes = 16;
-  static constexpr int subgroups = 1;
-  static constexpr int kept_subgroups = 2;
-  static constexpr int batch = 1;
-  static constexpr int vector = 4;
-  static constexpr int unroll = 2;
-  static constexpr int split = 1;
-  static constexpr int kept_tile = 4;
-  static constexpr int chunk = 518;
-  static constexpr int combine_at = 0;
-  static constexpr int keep_at = 0;
-  static constexpr bool along = true;
+  static constexpr int parallel_extent = 6;
+  static constexpr bool reduces_contiguous = true;
   static constexpr bool normalizes = true;
   static constexpr bool has_weight = true;
   static constexpr bool has_bias = true;
-  static constexpr bool peel = true;
   static constexpr float eps = 1e-05f;
-  static constexpr autosched::Keep keep = autosched::Keep::shared;
-  static constexpr autosched::Finish finish = autosched::Finish::last_block;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::streaming;
+  static constexpr int lanes = 16;
+  static constexpr int subgroups = 1;
+  static constexpr int parallel_subgroups = 2;
+  static constexpr int batch = 1;
+  static constexpr int vector = 4;
+  static constexpr autosched::Choice peel = "yes";
+  static constexpr int unroll = 2;
+  static constexpr int split = 1;
+  static constexpr autosched::Choice finish = "last_block";
+  static constexpr autosched::Choice row_staging = "shared";
+  static constexpr autosched::Choice passes = "one";
+  static constexpr autosched::Choice x_cache = "none";
+  static constexpr autosched::Choice out_cache = "streaming";
+  static constexpr int min_blocks = 2;
+  static constexpr int threads = 64;
+  static constexpr int parallel_tile = 4;
+  static constexpr int step = 128;
+  static constexpr int span = 518;
+  static constexpr int chunk = 518;
+  static constexpr int steps = 5;
+  static constexpr int vectors = 10;
+  static constexpr int states = 1;
+  static constexpr int combine_bytes = 0;
+  static constexpr int combine_at = 0;
+  static constexpr int staging_at = 0;
+  static constexpr int staging_bytes = 5120;
+  static constexpr int shared_bytes = 5120;
+  static constexpr int registers = 29;
+  static constexpr int tiles = 2;
+  static constexpr int blocks = 2;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 2)
-autosched_layernorm(const autosched::bf16* __restrict__ x, const autosched::bf16* __restrict__ weight, const autosched::bf16* __restrict__ bias, autosched::bf16* __restrict__ out) {
+autosched_row_reduction(const autosched::bf16* __restrict__ x, const autosched::bf16* __restrict__ weight, const autosched::bf16* __restrict__ bias, autosched::bf16* __restrict__ out) {
   autosched::row_reduction<Config>(x, weight, bias, out, nullptr, nullptr);
 }

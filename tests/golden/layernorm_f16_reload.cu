@@ -7,31 +7,45 @@ struct Config {
   using Op = autosched::LayerNormTwoPasses;
   static constexpr int length = 1030;
   static constexpr int inner = 1;
-  static constexpr int kept_extent = 11;
-  static constexpr int lanes = 32;
-  static constexpr int subgroups = 4;
-  static constexpr int kept_subgroups = 1;
-  static constexpr int batch = 2;
-  static constexpr int vector = 2;
-  static constexpr int unroll = 2;
-  static constexpr int split = 1;
-  static constexpr int kept_tile = 2;
-  static constexpr int chunk = 1030;
-  static constexpr int combine_at = 0;
-  static constexpr int keep_at = 128;
-  static constexpr bool along = true;
+  static constexpr int parallel_extent = 11;
+  static constexpr bool reduces_contiguous = true;
   static constexpr bool normalizes = true;
   static constexpr bool has_weight = true;
   static constexpr bool has_bias = true;
-  static constexpr bool peel = false;
   static constexpr float eps = 1e-05f;
-  static constexpr autosched::Keep keep = autosched::Keep::reload;
-  static constexpr autosched::Finish finish = autosched::Finish::last_block;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::no_allocate;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
+  static constexpr int lanes = 32;
+  static constexpr int subgroups = 4;
+  static constexpr int parallel_subgroups = 1;
+  static constexpr int batch = 2;
+  static constexpr int vector = 2;
+  static constexpr autosched::Choice peel = "no";
+  static constexpr int unroll = 2;
+  static constexpr int split = 1;
+  static constexpr autosched::Choice finish = "last_block";
+  static constexpr autosched::Choice row_staging = "reload";
+  static constexpr autosched::Choice passes = "two";
+  static constexpr autosched::Choice x_cache = "no_allocate";
+  static constexpr autosched::Choice out_cache = "none";
+  static constexpr int min_blocks = 1;
+  static constexpr int threads = 128;
+  static constexpr int parallel_tile = 2;
+  static constexpr int step = 512;
+  static constexpr int span = 1030;
+  static constexpr int chunk = 1030;
+  static constexpr int steps = 3;
+  static constexpr int vectors = 12;
+  static constexpr int states = 2;
+  static constexpr int combine_bytes = 64;
+  static constexpr int combine_at = 0;
+  static constexpr int staging_at = 128;
+  static constexpr int staging_bytes = 0;
+  static constexpr int shared_bytes = 128;
+  static constexpr int registers = 32;
+  static constexpr int tiles = 6;
+  static constexpr int blocks = 6;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-autosched_layernorm(const autosched::f16* __restrict__ x, const autosched::f16* __restrict__ weight, const autosched::f16* __restrict__ bias, float* __restrict__ out) {
+autosched_row_reduction(const autosched::f16* __restrict__ x, const autosched::f16* __restrict__ weight, const autosched::f16* __restrict__ bias, float* __restrict__ out) {
   autosched::row_reduction<Config>(x, weight, bias, out, nullptr, nullptr);
 }

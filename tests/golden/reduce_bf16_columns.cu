@@ -7,31 +7,45 @@ struct Config {
   using Op = autosched::ReduceSum<false, false>;
   static constexpr int length = 250;
   static constexpr int inner = 72;
-  static constexpr int kept_extent = 72;
-  static constexpr int lanes = 4;
-  static constexpr int subgroups = 4;
-  static constexpr int kept_subgroups = 1;
-  static constexpr int batch = 1;
-  static constexpr int vector = 8;
-  static constexpr int unroll = 2;
-  static constexpr int split = 2;
-  static constexpr int kept_tile = 64;
-  static constexpr int chunk = 125;
-  static constexpr int combine_at = 16;
-  static constexpr int keep_at = 1152;
-  static constexpr bool along = false;
+  static constexpr int parallel_extent = 72;
+  static constexpr bool reduces_contiguous = false;
   static constexpr bool normalizes = false;
   static constexpr bool has_weight = false;
   static constexpr bool has_bias = false;
-  static constexpr bool peel = false;
   static constexpr float eps = 0.0f;
-  static constexpr autosched::Keep keep = autosched::Keep::reload;
-  static constexpr autosched::Finish finish = autosched::Finish::last_block;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
+  static constexpr int lanes = 4;
+  static constexpr int subgroups = 4;
+  static constexpr int parallel_subgroups = 1;
+  static constexpr int batch = 1;
+  static constexpr int vector = 8;
+  static constexpr autosched::Choice peel = "no";
+  static constexpr int unroll = 2;
+  static constexpr int split = 2;
+  static constexpr autosched::Choice finish = "last_block";
+  static constexpr autosched::Choice row_staging = "reload";
+  static constexpr autosched::Choice passes = "one";
+  static constexpr autosched::Choice x_cache = "none";
+  static constexpr autosched::Choice out_cache = "none";
+  static constexpr int min_blocks = 1;
+  static constexpr int threads = 128;
+  static constexpr int parallel_tile = 64;
+  static constexpr int step = 32;
+  static constexpr int span = 250;
+  static constexpr int chunk = 125;
+  static constexpr int steps = 4;
+  static constexpr int vectors = 8;
+  static constexpr int states = 8;
+  static constexpr int combine_bytes = 1024;
+  static constexpr int combine_at = 16;
+  static constexpr int staging_at = 1152;
+  static constexpr int staging_bytes = 0;
+  static constexpr int shared_bytes = 1152;
+  static constexpr int registers = 38;
+  static constexpr int tiles = 2;
+  static constexpr int blocks = 8;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-autosched_reduce(const autosched::bf16* __restrict__ x, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
+autosched_row_reduction(const autosched::bf16* __restrict__ x, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
   autosched::row_reduction<Config>(x, nullptr, nullptr, out, partials, counters);
 }

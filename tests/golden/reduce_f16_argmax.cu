@@ -7,31 +7,45 @@ struct Config {
   using Op = autosched::ReduceArgMax;
   static constexpr int length = 900;
   static constexpr int inner = 1;
-  static constexpr int kept_extent = 7;
-  static constexpr int lanes = 16;
-  static constexpr int subgroups = 2;
-  static constexpr int kept_subgroups = 2;
-  static constexpr int batch = 2;
-  static constexpr int vector = 4;
-  static constexpr int unroll = 2;
-  static constexpr int split = 1;
-  static constexpr int kept_tile = 8;
-  static constexpr int chunk = 900;
-  static constexpr int combine_at = 0;
-  static constexpr int keep_at = 128;
-  static constexpr bool along = true;
+  static constexpr int parallel_extent = 7;
+  static constexpr bool reduces_contiguous = true;
   static constexpr bool normalizes = false;
   static constexpr bool has_weight = false;
   static constexpr bool has_bias = false;
-  static constexpr bool peel = false;
   static constexpr float eps = 0.0f;
-  static constexpr autosched::Keep keep = autosched::Keep::reload;
-  static constexpr autosched::Finish finish = autosched::Finish::last_block;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
+  static constexpr int lanes = 16;
+  static constexpr int subgroups = 2;
+  static constexpr int parallel_subgroups = 2;
+  static constexpr int batch = 2;
+  static constexpr int vector = 4;
+  static constexpr autosched::Choice peel = "no";
+  static constexpr int unroll = 2;
+  static constexpr int split = 1;
+  static constexpr autosched::Choice finish = "last_block";
+  static constexpr autosched::Choice row_staging = "reload";
+  static constexpr autosched::Choice passes = "one";
+  static constexpr autosched::Choice x_cache = "none";
+  static constexpr autosched::Choice out_cache = "none";
+  static constexpr int min_blocks = 1;
+  static constexpr int threads = 128;
+  static constexpr int parallel_tile = 8;
+  static constexpr int step = 256;
+  static constexpr int span = 900;
+  static constexpr int chunk = 900;
+  static constexpr int steps = 4;
+  static constexpr int vectors = 16;
+  static constexpr int states = 2;
+  static constexpr int combine_bytes = 128;
+  static constexpr int combine_at = 0;
+  static constexpr int staging_at = 128;
+  static constexpr int staging_bytes = 0;
+  static constexpr int shared_bytes = 128;
+  static constexpr int registers = 36;
+  static constexpr int tiles = 1;
+  static constexpr int blocks = 1;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-autosched_reduce(const autosched::f16* __restrict__ x, unsigned* __restrict__ out) {
+autosched_row_reduction(const autosched::f16* __restrict__ x, unsigned* __restrict__ out) {
   autosched::row_reduction<Config>(x, nullptr, nullptr, out, nullptr, nullptr);
 }

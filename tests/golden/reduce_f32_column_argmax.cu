@@ -7,31 +7,45 @@ struct Config {
   using Op = autosched::ReduceArgMax;
   static constexpr int length = 301;
   static constexpr int inner = 30;
-  static constexpr int kept_extent = 30;
-  static constexpr int lanes = 8;
-  static constexpr int subgroups = 2;
-  static constexpr int kept_subgroups = 1;
-  static constexpr int batch = 1;
-  static constexpr int vector = 2;
-  static constexpr int unroll = 2;
-  static constexpr int split = 4;
-  static constexpr int kept_tile = 8;
-  static constexpr int chunk = 76;
-  static constexpr int combine_at = 16;
-  static constexpr int keep_at = 256;
-  static constexpr bool along = false;
+  static constexpr int parallel_extent = 30;
+  static constexpr bool reduces_contiguous = false;
   static constexpr bool normalizes = false;
   static constexpr bool has_weight = false;
   static constexpr bool has_bias = false;
-  static constexpr bool peel = false;
   static constexpr float eps = 0.0f;
-  static constexpr autosched::Keep keep = autosched::Keep::reload;
-  static constexpr autosched::Finish finish = autosched::Finish::last_block;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
+  static constexpr int lanes = 8;
+  static constexpr int subgroups = 2;
+  static constexpr int parallel_subgroups = 1;
+  static constexpr int batch = 1;
+  static constexpr int vector = 2;
+  static constexpr autosched::Choice peel = "no";
+  static constexpr int unroll = 2;
+  static constexpr int split = 4;
+  static constexpr autosched::Choice finish = "last_block";
+  static constexpr autosched::Choice row_staging = "reload";
+  static constexpr autosched::Choice passes = "one";
+  static constexpr autosched::Choice x_cache = "none";
+  static constexpr autosched::Choice out_cache = "none";
+  static constexpr int min_blocks = 1;
+  static constexpr int threads = 64;
+  static constexpr int parallel_tile = 8;
+  static constexpr int step = 32;
+  static constexpr int span = 301;
+  static constexpr int chunk = 76;
+  static constexpr int steps = 3;
+  static constexpr int vectors = 6;
+  static constexpr int states = 2;
+  static constexpr int combine_bytes = 128;
+  static constexpr int combine_at = 16;
+  static constexpr int staging_at = 256;
+  static constexpr int staging_bytes = 0;
+  static constexpr int shared_bytes = 256;
+  static constexpr int registers = 30;
+  static constexpr int tiles = 4;
+  static constexpr int blocks = 16;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)
-autosched_reduce(const float* __restrict__ x, unsigned* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
+autosched_row_reduction(const float* __restrict__ x, unsigned* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
   autosched::row_reduction<Config>(x, nullptr, nullptr, out, partials, counters);
 }

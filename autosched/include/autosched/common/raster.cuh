@@ -1,9 +1,22 @@
 // The order in which blocks walk the tiles of the output.
 #pragma once
+#include <autosched/common/choice.cuh>
 
 namespace autosched {
 
 enum class Raster { row, column, grouped };
+
+// What the parameter `raster` names (search_spaces/templates/common/raster.py): the order, and the rows of tiles of a
+// band, 8 for "grouped_8" and 1 for the others.
+__host__ __device__ constexpr Raster raster_order(const Choice& name) {
+  return name == "row" ? Raster::row : name == "column" ? Raster::column : Raster::grouped;
+}
+__host__ __device__ constexpr int raster_group(const Choice& name) {
+  if (!name.starts_with("grouped_")) return 1;
+  int rows = 0;
+  for (int i = 8; name.text[i] != 0; ++i) rows = 10 * rows + (name.text[i] - '0');
+  return rows;
+}
 
 struct TileIndex {
   int m, n;

@@ -113,8 +113,8 @@ struct RowReduction {
 
   // The b-th element of this thread along the parallel axis (the first of its vector).
   __device__ __forceinline__ int parallel_index(int b) const {
-    const int inside_tile = ((warp_parallel * C::batch + b) * parallel_lanes + lane_parallel) * parallel_vector;
-    return tile * C::parallel_tile + inside_tile;
+    return tile * C::parallel_tile +
+           ((warp_parallel * C::batch + b) * parallel_lanes + lane_parallel) * parallel_vector;
   }
   __device__ __forceinline__ int slot(int j) const {
     return j * parallel_threads + warp_parallel * parallel_lanes + lane_parallel;

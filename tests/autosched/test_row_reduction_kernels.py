@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from kernels import generate
 from static_asserts import asserted_rules
 
-from kernels import generate
 from autosched.verify import verify_one
 from measurements.compile import CompileFailure, CompilePool
 from measurements.emulator import emulate

@@ -6,9 +6,9 @@ import dataclasses
 import re
 
 import pytest
+from kernels import generate
 from static_asserts import asserted_rules
 
-from kernels import generate
 from measurements.compile import CompileFailure, CompilePool
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from kernels import generate
-from search_spaces.templates.device_source import include_dir
+
 from measurements.emulator import emulate
 from measurements.verification import check
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.device_source import include_dir
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import family, problem_from_json
+from search_spaces.catalogue import operator, problem_from_json
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
 from search_spaces.operators.row_reduction import KINDS, LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
 
@@ -43,7 +43,7 @@ def test_bad_sizes_and_types_are_refused_in_one_line(
         ({"reduction_size": -1}, "reduction_size must be a whole number"),
         ({"reduction_size": 5}, "does not divide the 8 elements of a row"),
         ({"reduction_size": 3, "axis": "column"}, "does not divide the 8 elements of a column"),
-        ({"kind": "argmax"}, "out must be u32 for argmax"),
+        ({"kind": "argmax", "out": "f16"}, "out must be u32 for argmax"),
         ({"kind": "sum", "out": "u32"}, "unknown type 'u32'"),
     ],
 )
@@ -67,14 +67,15 @@ def test_a_single_column_has_no_variance() -> None:
 
 def test_options_of_the_command_line_make_the_problems() -> None:
     def made(name: str, **given: object) -> object:
-        row = family(name)
-        return row.problem_from_options({o.name: o.default for o in row.options} | {"rows": 3, "columns": 4} | given)
+        row = operator(name)
+        return row.make(**{o.field: o.default for o in row.options} | {"rows": 3, "columns": 4} | given)
 
-    assert made("softmax", dtype="bf16") == Softmax(3, 4, dtype="bf16", out="bf16")
+    assert made("softmax", dtype="bf16") == Softmax(3, 4, dtype="bf16", out="bf16") == Softmax(3, 4, dtype="bf16")
     assert made("softmax", out="f32") == Softmax(3, 4, out="f32")
-    assert made("rmsnorm", eps="1e-6") == RmsNorm(3, 4, eps=1e-6)
+    assert made("rmsnorm", eps=1e-6) == RmsNorm(3, 4, eps=1e-6)
     assert made("layernorm") == LayerNorm(3, 4, eps=1e-5)
     assert made("reduce", kind="argmax", dtype="f32") == Reduce(3, 4, dtype="f32", out="u32", kind="argmax")
+    assert Reduce(3, 4, kind="argmax").out == "u32"
     assert made("reduce", axis="column", reduction_size=3) == Reduce(3, 4, axis="column", reduction_size=3)
     with pytest.raises(ValueError, match="eps must be a number, not 'small'"):
         made("rmsnorm", eps="small")

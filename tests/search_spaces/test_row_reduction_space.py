@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.row_reduction.lowering import config, lowering_config, plan
+from search_spaces.templates.row_reduction.counts import counts
+from search_spaces.templates.row_reduction.lowering import lower, lowering_config, plan
 from search_spaces.templates.row_reduction.proxy import proxy
 from search_spaces.templates.row_reduction.space import (
     chunk_length,
@@ -18,6 +18,7 @@ from search_spaces.templates.row_reduction.space import (
     space,
     validity_constraints,
 )
+from search_spaces.templates.row_reduction.template import ROW_REDUCTION
 
 H200 = device("h200")
 PROBLEMS: tuple[RowProblem, ...] = (
@@ -70,14 +71,14 @@ def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
 def test_the_kernel_s_indices_are_those_of_the_lowering_config(problem: RowProblem) -> None:
     """The index formulas of row_reduction.cuh, spelled again, against the NestedLayout of the config."""
     sampled = space(problem, H200)
-    for schedule in sampled.sample(min(12, sampled.count()), seed=3):
-        p = plan(problem, schedule, H200)
-        lowering = lowering_config(problem, schedule)
+    for config in sampled.configs(sampled.sample(min(12, sampled.count()), seed=3)):
+        p = plan(problem, config)
+        lowering = lowering_config(problem, config)
         assert lowering.tile() == (p.kept_tile, p.step)
         assert lowering.accumulators_per_workgroup() // p.step == p.kept_tile
         layout = lowering.to_nested()
         assert layout.subgroup_tile[0] * layout.subgroup_tile[1] * 32 == p.threads
-        lanes, subgroups, batch, unroll = (schedule.integer(n) for n in ("lanes", "subgroups", "batch", "unroll"))
+        lanes, subgroups, batch, unroll = config.integers("lanes", "subgroups", "batch", "unroll")
         kept_lanes = 32 // lanes
         kept_vector, reduced_vector = (1, p.vector) if problem.along else (p.vector, 1)
         seen = np.zeros((p.kept_tile, p.step), dtype=np.int64)
@@ -96,8 +97,9 @@ def test_the_kernel_s_indices_are_those_of_the_lowering_config(problem: RowProbl
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_plans_cover_the_problem_and_fit(problem: RowProblem) -> None:
-    for schedule in space(problem, H200).sample(min(25, space(problem, H200).count()), seed=1):
-        p = plan(problem, schedule, H200)
+    whole = space(problem, H200)
+    for config in whole.configs(whole.sample(min(25, whole.count()), seed=1)):
+        p = plan(problem, config)
         assert p.tiles * p.kept_tile >= problem.kept_extent > (p.tiles - 1) * p.kept_tile
         assert p.blocks == p.tiles * problem.outer * p.split
         assert p.split * p.chunk >= row_span(problem, p.vector, p.peeled)
@@ -106,15 +108,15 @@ def test_plans_cover_the_problem_and_fit(problem: RowProblem) -> None:
         assert p.peeled or problem.contiguous % p.vector == 0
         assert not problem.along or p.split == 1 or p.chunk % p.vector == 0
         assert p.combine_at + p.combine_bytes <= p.keep_at <= p.shared_bytes <= H200.shared_per_block
-        arguments = config(problem, schedule, H200).arguments
+        arguments = lower(problem, config, H200).arguments
         assert [a.name for a in arguments if a.role == "workspace"] == (["partials", "counters"] if p.split > 1 else [])
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: RowProblem) -> None:
     for schedule in space(problem, H200).sample(min(25, space(problem, H200).count()), seed=2):
-        small, p = proxy(problem, schedule), plan(problem, schedule, H200)
-        assert small.family == problem.operator and small.along == problem.along
+        small, p = proxy(problem, schedule), plan(problem, ROW_REDUCTION.config(problem, schedule, H200))
+        assert small.operator == problem.operator and small.along == problem.along
         assert small.length <= problem.length and small.kept_extent <= problem.kept_extent
         assert small.length % p.step == problem.length % p.step
         assert small.kept_extent % p.kept_tile == problem.kept_extent % p.kept_tile
@@ -134,10 +136,10 @@ def test_parts_of_a_split_row_cover_it_and_begin_aligned(length: int, split: int
 
 def test_work_counts_what_is_moved() -> None:
     for problem in (PROBLEMS[0], PROBLEMS[3], PROBLEMS[9]):
-        row = family(problem.operator)
         x_bytes = problem.rows * problem.columns * problem.input_dtype.bytes
-        for schedule in space(problem, H200).sample(25, seed=3):
-            counted, p = row.counts(problem, schedule, H200), plan(problem, schedule, H200)
+        whole = space(problem, H200)
+        for config in whole.configs(whole.sample(25, seed=3)):
+            counted, p = counts(problem, config, H200), plan(problem, config)
             assert counted.dram_bytes >= problem.min_bytes
             assert counted.blocks * counted.load_bytes >= x_bytes
             assert counted.blocks * counted.flops >= problem.flops
@@ -145,12 +147,14 @@ def test_work_counts_what_is_moved() -> None:
                 assert counted.iterations == 1
 
 
-def test_a_schedule_that_breaks_a_law_makes_no_config() -> None:
+def test_a_schedule_that_breaks_a_constraint_makes_no_config_and_no_kernel() -> None:
     values: dict[str, int | str] = {
         "lanes": 32, "subgroups": 1, "kept_subgroups": 1, "batch": 1, "vector": 2, "peel": "no", "unroll": 1,
         "split": 1, "finish": "last_block",
         "keep": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
     }  # fmt: skip
     schedule = Schedule.from_json("row_reduction", values)
-    with pytest.raises(ValueError, match=r"^vector_alignment: .* lines of contiguous memory have 777 elements"):
-        config(Softmax(3, 777), schedule, H200)
+    for refuse in (ROW_REDUCTION.config, ROW_REDUCTION.kernel):
+        with pytest.raises(ValueError, match=r"^vector_alignment: .* lines of contiguous memory have 777 elements"):
+            refuse(Softmax(3, 777), schedule, H200)
+    assert ROW_REDUCTION.config(Softmax(3, 776), schedule, H200).schedule == schedule

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from measurements.verification import check
-from search_spaces.catalogue import family, problem_from_json
+from search_spaces.catalogue import operator, problem_from_json
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.transpose import ELEMENT_BYTES, ArrayMove, Transpose
 
-FAMILIES = (Transpose, Copy)
+KINDS = (Transpose, Copy)
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -33,18 +33,18 @@ def test_bad_problems_are_refused_in_one_line(kind: type[ArrayMove], fields: dic
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_options_and_json_make_the_problem(kind: type[ArrayMove]) -> None:
-    row = family(kind.family)
-    options = {option.name: option.default for option in row.options} | {"rows": 3, "columns": 4, "dtype": "u64"}
+    row = operator(kind.operator)
+    fields = {option.field: option.default for option in row.options} | {"rows": 3, "columns": 4, "dtype": "u64"}
     problem = kind(3, 4, dtype="u64")
-    assert row.problem_from_options(options) == problem
+    assert row.make(**fields) == problem
     assert problem_from_json(problem.to_json()) == problem
     assert Copy(3, 4).key() != Transpose(3, 4).key()
 
 
 @pytest.mark.parametrize("dtype", sorted(ELEMENT_BYTES))
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_reference_moves_whole_elements(kind: type[ArrayMove], dtype: str) -> None:
     problem = kind(3, 5, batch=2, dtype=dtype)
     x, out = problem.operands()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search_spaces.catalogue import template
 from search_spaces.hardware.bank_conflicts import copy_traffic
 from search_spaces.hardware.data_movement import CopyPlan, Region, conflict_percent, copy_plan
 from search_spaces.hardware.devices import device
@@ -13,9 +12,11 @@ from search_spaces.layouts.wg_map_consistency import check_transpose
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.transpose import Transpose
-from search_spaces.templates.copy.space import valid_space as lawful_copies
+from search_spaces.templates.copy.template import COPY
+from search_spaces.templates.template import KernelTemplate
 from search_spaces.templates.transpose.lowering import TransposePlan, plan
 from search_spaces.templates.transpose.space import NONE, space
+from search_spaces.templates.transpose.template import TRANSPOSE
 
 H200 = device("h200")
 LARGE = Transpose(8192, 8192)
@@ -30,19 +31,24 @@ TRANSPOSES = [
 COPIES = [Copy(8192, 8192), Copy(1, 1, dtype="u8"), Copy(33, 77, batch=2, dtype="u16")]
 
 
-def sampled(problem: Problem, count: int, seed: int) -> list[TransposePlan]:
-    return [plan(problem, s, H200) for s in space(problem, H200).sample(count, seed)]  # type: ignore[arg-type]
+def sampled(problem: Transpose, count: int, seed: int) -> list[TransposePlan]:
+    whole = space(problem, H200)
+    return [plan(problem, config) for config in whole.configs(whole.sample(count, seed))]
+
+
+def template_of(problem: Problem) -> KernelTemplate:
+    return {"transpose": TRANSPOSE, "copy": COPY}[problem.operator]
 
 
 def test_spaces_are_large_and_counted() -> None:
     assert space(LARGE, H200).count() > 10**6
-    assert template("copy").space(COPIES[0], H200).count() > 10**3
+    assert COPY.space(COPIES[0], H200).count() > 10**3
 
 
 @pytest.mark.parametrize("problem", [*TRANSPOSES, *COPIES], ids=lambda p: p.key())
 @pytest.mark.parametrize("name", ["h200", "rtx4090"])
 def test_sampled_schedules_break_no_rule(problem: Problem, name: str) -> None:
-    whole = family(problem.operator).space(problem, device(name))
+    whole = template_of(problem).space(problem, device(name))
     schedules = whole.sample(30, seed=5)
     assert len(schedules) == 30
     assert all(not whole.explain(s) for s in schedules)
@@ -55,7 +61,7 @@ def test_every_rule_refuses_something_and_says_why() -> None:
         names: set[str] = set()
         for problem in problems:
             for target in (H200, device("rtx4090")):
-                whole = family(problem.operator).space(problem, target)
+                whole = template_of(problem).space(problem, target)
                 names |= {rule.name for rule in whole.rules}
                 for _ in range(150):
                     for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
@@ -114,7 +120,7 @@ def test_both_sides_are_good_choices_of_the_automatic_data_movement(problem: Tra
     for p in sampled(problem, 12, seed=2):
         if p.layout is None or p.load_map.sg_data[0] > 1:
             continue
-        method = "cp.async" if p.schedule["copy"] == "cp.async" else "ld.global"
+        method = "cp.async" if p.config["copy"] == "cp.async" else "ld.global"
         region = Region(p.tile, "cols", problem.columns, problem.element_bytes)
         vector, columns = p.load_map.sg_data[1], p.load_map.sg_layout[1]
         load = copy_plan(region, p.layout, p.threads, vector, columns, method)  # type: ignore[arg-type]
@@ -140,33 +146,36 @@ def test_sampled_conflicts_are_those_of_the_whole_tile(element_bytes: int) -> No
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
 def test_a_cut_transpose_is_small_and_has_the_same_remainders(problem: Transpose) -> None:
-    row = template("transpose")
+    proxy = TRANSPOSE.proxy
+    assert proxy is not None
     for schedule in space(problem, H200).sample(25, seed=2):
-        small = row.proxy(problem, schedule)
+        small = proxy(problem, schedule)
         for name in ("rows", "columns"):
             whole, cut, tile = getattr(problem, name), getattr(small, name), schedule.integer(f"tile_{name}")
             assert cut <= min(whole, 2 * tile) and cut % tile == whole % tile
         assert not space(small, H200).valid.explain(schedule)
-        assert row.proxy(small, schedule) == small
+        assert proxy(small, schedule) == small
 
 
 @pytest.mark.parametrize("problem", COPIES, ids=lambda p: p.key())
 def test_a_cut_copy_is_small_and_lawful(problem: Copy) -> None:
-    row = template("copy")
-    for schedule in row.space(problem, H200).sample(25, seed=2):
-        small = row.proxy(problem, schedule)
+    proxy = COPY.proxy
+    assert proxy is not None
+    for schedule in COPY.space(problem, H200).sample(25, seed=2):
+        small = proxy(problem, schedule)
         vector = schedule.integer("vector_bytes")
         assert small.bytes % vector == problem.bytes % vector
         assert small.bytes <= max(2 * 2**18, problem.bytes if problem.bytes < 2**18 else 0)
-        assert not lawful_copies(small, H200).explain(schedule)
-        assert row.proxy(small, schedule) == small
+        assert not COPY.space(small, H200).valid.explain(schedule)
+        assert proxy(small, schedule) == small
 
 
 def test_work_counts_the_bytes_that_move() -> None:
     for problem in (LARGE, COPIES[0]):
-        row = family(problem.operator)
+        row = template_of(problem)
+        assert row.counts is not None
         for schedule in row.space(problem, H200).sample(25, seed=3):
-            work = row.counts(problem, schedule, H200)
+            work = row.counts(problem, row.config(problem, schedule, H200), H200)
             assert work.dram_bytes == problem.min_bytes == 2 * 4 * 8192**2
             assert work.load_bytes * work.blocks >= problem.min_bytes / 2
             assert work.store_bytes * work.blocks >= problem.min_bytes / 2

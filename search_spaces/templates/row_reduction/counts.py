@@ -39,7 +39,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     stored = elements * problem.out_dtype.bytes if writes else results * problem.out_dtype.bytes
     weights = (problem.has_weight + problem.has_bias) * chunk * element
     # A peeled row's vectors are not aligned in weight and bias, which are read by element.
-    by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if config["peel"] == "yes" else 0.0
+    peeled = config["peel"] == "yes"
+    by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if peeled else 0.0
     arithmetic = problem.flops_per_element * elements * INSTRUCTIONS_PER_FLOP / device.warp_size
     return CostCounts(
         blocks=blocks,

@@ -310,8 +310,8 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
             ("parallel_tile", "parallel_subgroups", "batch", "vector"),
             tile_useful,
             lambda v: (
-                f"a block takes {v['parallel_tile']} {'rows' if problem.reduces_contiguous else 'columns'}, but half as many already "
-                f"cover {problem.parallel_extent}"
+                f"a block takes {v['parallel_tile']} {'rows' if problem.reduces_contiguous else 'columns'}, but half as "
+                f"many already cover {problem.parallel_extent}"
             ),
         ),
     )
@@ -351,9 +351,9 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
             ("row_staging", "vectors", "unroll", "batch", "vector"),
             body,
             lambda v: (
-                f"a thread's {v['vectors']} vectors of {v['vector']} elements in registers ({REGISTER_BODY_LIMIT} at most) "
-                f"or {integer(v, 'unroll') * integer(v, 'batch')} a step ({BODY_LIMIT} at most) make too long a loop "
-                "body"
+                f"a thread's {v['vectors']} vectors of {v['vector']} elements in registers ({REGISTER_BODY_LIMIT} at "
+                f"most) or {integer(v, 'unroll') * integer(v, 'batch')} a step ({BODY_LIMIT} at most) make too long a "
+                "loop body"
             ),
         ),
     )

@@ -18,8 +18,8 @@ SOURCE = DeviceSource("autosched/kernels/row_reduction.cuh", "autosched::row_red
 def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
     """The schedule's distribution over (parallel, reduced): what the kernel's index arithmetic does.
 
-    The axis of contiguous memory has the vectors and the fastest lanes; the parallel axis is tiled by ``workgroup``, the
-    reduced one walked by ``partial_reduction``.
+    The axis of contiguous memory has the vectors and the fastest lanes; the parallel axis is tiled by ``workgroup``,
+    the reduced one walked by ``partial_reduction``.
     """
     lanes, subgroups, parallel_subgroups, batch, vector, unroll = (
         schedule.integer(name) for name in ("lanes", "subgroups", "parallel_subgroups", "batch", "vector", "unroll")

@@ -310,8 +310,8 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
             ("parallel_tile", "parallel_subgroups", "batch", "vector"),
             tile_useful,
             lambda v: (
-                f"a block takes {v['parallel_tile']} {'rows' if problem.reduces_contiguous else 'columns'}, but half as "
-                f"many already cover {problem.parallel_extent}"
+                f"a block takes {v['parallel_tile']} {'rows' if problem.reduces_contiguous else 'columns'}, but half "
+                f"as many already cover {problem.parallel_extent}"
             ),
         ),
     )

@@ -73,19 +73,19 @@ class RowProblem(Problem):
         return 1
 
     @property
-    def along(self) -> bool:
+    def reduces_contiguous(self) -> bool:
         """Whether contiguous memory is reduced."""
         return True
 
     @property
-    def kept_extent(self) -> int:
-        """Elements of the axis that is kept, for each outer index: rows, or the inner elements of a column."""
+    def parallel_extent(self) -> int:
+        """Elements of the parallel axis, each with a reduction of its own, for every outer index: rows, or columns."""
         return self.rows
 
     @property
     def contiguous(self) -> int:
         """Elements of one line of contiguous memory that belong to one reduction, or to one line of them."""
-        return self.length if self.along else self.inner
+        return self.length if self.reduces_contiguous else self.inner
 
     @abstractmethod
     def functor(self, passes: str) -> str:
@@ -186,20 +186,20 @@ class Reduce(RowProblem):
         return self.reduction_size or self._reduced_extent
 
     @property
-    def along(self) -> bool:
+    def reduces_contiguous(self) -> bool:
         return self.axis == "row"
 
     @property
     def outer(self) -> int:
-        return 1 if self.along else self.rows // self.length
+        return 1 if self.reduces_contiguous else self.rows // self.length
 
     @property
     def inner(self) -> int:
-        return 1 if self.along else self.columns
+        return 1 if self.reduces_contiguous else self.columns
 
     @property
-    def kept_extent(self) -> int:
-        return self.rows * self.columns // self.length if self.along else self.columns
+    def parallel_extent(self) -> int:
+        return self.rows * self.columns // self.length if self.reduces_contiguous else self.columns
 
     @property
     def out_dtype(self) -> DType:
@@ -224,9 +224,9 @@ class Reduce(RowProblem):
     @property
     def _out_shape(self) -> tuple[int, ...]:
         if not self.reduction_size:
-            return (self.kept_extent,)
+            return (self.parallel_extent,)
         parts = self._reduced_extent // self.length
-        return (self.rows, parts) if self.along else (parts, self.columns)
+        return (self.rows, parts) if self.reduces_contiguous else (parts, self.columns)
 
     def operands(self) -> tuple[Operand, ...]:
         """x, and out: one value a row or column, or a matrix of them where ``reduction_size`` is given."""
@@ -245,8 +245,8 @@ class Reduce(RowProblem):
     def _view(self, inputs: Mapping[str, Array]) -> FloatArray:
         """x in float64, (outer, length, inner) with the reduced axis moved to the end."""
         x = self._load(inputs, "x")
-        if self.along:
-            return x.reshape(self.kept_extent, self.length)
+        if self.reduces_contiguous:
+            return x.reshape(self.parallel_extent, self.length)
         return x.reshape(self.outer, self.length, self.inner).swapaxes(1, 2)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:

@@ -38,9 +38,9 @@ SAMPLED: tuple[RowProblem, ...] = (
     Reduce(1, 1),
 )
 BASE: dict[str, Value] = {
-    "lanes": 32, "subgroups": 2, "kept_subgroups": 1, "batch": 1, "vector": 1, "peel": "no", "unroll": 2,
+    "lanes": 32, "subgroups": 2, "parallel_subgroups": 1, "batch": 1, "vector": 1, "peel": "no", "unroll": 2,
     "split": 1, "finish": "last_block",
-    "keep": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
+    "row_staging": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
 }  # fmt: skip
 
 
@@ -66,15 +66,15 @@ def run(problem: RowProblem, changes: dict[str, Value], inputs: dict[str, Array]
 ROUTES: list[dict[str, Value]] = [
     {},
     {"passes": "two"},
-    {"keep": "registers", "unroll": 1},
-    {"keep": "shared", "vector": 4, "passes": "two"},
+    {"row_staging": "registers", "unroll": 1},
+    {"row_staging": "shared", "vector": 4, "passes": "two"},
     {"lanes": 4, "vector": 4, "unroll": 1},
     {"split": 4},
     {"split": 4, "finish": "second_launch"},
     {"vector": 4, "peel": "yes"},
     {"vector": 4, "peel": "yes", "split": 2, "unroll": 1},
-    {"vector": 4, "peel": "yes", "keep": "shared", "passes": "two"},
-    {"vector": 4, "peel": "yes", "keep": "registers", "unroll": 1, "batch": 2},
+    {"vector": 4, "peel": "yes", "row_staging": "shared", "passes": "two"},
+    {"vector": 4, "peel": "yes", "row_staging": "registers", "unroll": 1, "batch": 2},
 ]
 
 
@@ -175,8 +175,8 @@ def test_peeled_rows_ask_for_fewer_vectors_of_no_more_sectors() -> None:
         sites = [s for s in result.global_sites if s.instruction.startswith("ld")]
         return sum(s.requests for s in sites), sum(s.sectors for s in sites)
 
-    plain = loads({"keep": "registers", "unroll": 1})
-    peeled = loads({"keep": "registers", "unroll": 1, "vector": 8, "peel": "yes"})
+    plain = loads({"row_staging": "registers", "unroll": 1})
+    peeled = loads({"row_staging": "registers", "unroll": 1, "vector": 8, "peel": "yes"})
     assert peeled[0] < 0.7 * plain[0] and peeled[1] <= plain[1]
 
 
@@ -189,33 +189,49 @@ def test_split_rows_add_up_the_same_way_every_time() -> None:
 
 BROKEN: list[tuple[RowProblem, dict[str, Value], str, tuple[str, str]]] = [
     (Softmax(8, 77), {"vector": 2}, "vector_alignment", ("int vector = 1;", "int vector = 2;")),
-    (Softmax(8, 77), {"keep": "shared"}, "keep_width", ("Keep::reload", "Keep::shared")),
-    (Softmax(8, 77), {"keep": "registers", "split": 2}, "split_keep", ("int split = 1;", "int split = 2;")),
+    (
+        Softmax(8, 77),
+        {"row_staging": "shared"},
+        "staging_width",
+        ('row_staging = "reload"', 'row_staging = "shared"'),
+    ),
+    (
+        Softmax(8, 77),
+        {"row_staging": "registers", "split": 2},
+        "split_staging",
+        ("int split = 1;", "int split = 2;"),
+    ),
     (Softmax(8, 77), {"split": 128}, "split_filled", ("int split = 1;", "int split = 128;")),
-    (Softmax(8, 77), {"subgroups": 32, "kept_subgroups": 2}, "threads", ("int subgroups = 2;", "int subgroups = 64;")),
+    (
+        Softmax(8, 77),
+        {"subgroups": 32, "parallel_subgroups": 2},
+        "threads",
+        ("int subgroups = 2;", "int subgroups = 64;"),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("problem", "changes", "law", "edit"), BROKEN, ids=[b[2] for b in BROKEN])
+@pytest.mark.parametrize(("problem", "changes", "rule", "edit"), BROKEN, ids=[b[2] for b in BROKEN])
 def test_the_rule_and_the_static_assert_say_the_same(
-    problem: RowProblem, changes: dict[str, Value], law: str, edit: tuple[str, str]
+    problem: RowProblem, changes: dict[str, Value], rule: str, edit: tuple[str, str]
 ) -> None:
-    with pytest.raises(ValueError, match=f"^{law}: "):
+    with pytest.raises(ValueError, match=f"^{rule}: "):
         generate(problem, Schedule.from_json("row_reduction", {**BASE, **changes}), H200)
-    whole: dict[str, Value] = {"keep": "registers", "unroll": 1} if law == "split_keep" else {}
+    whole: dict[str, Value] = {"row_staging": "registers", "unroll": 1} if rule == "split_staging" else {}
     kernel = generate(problem, Schedule.from_json("row_reduction", {**BASE, **whole}), H200)
     assert edit[0] in kernel.source
     source = kernel.source.replace(*edit).replace(
-        "int chunk = 77;", "int chunk = 40;" if "split" in law else "int chunk = 77;"
+        "int chunk = 77;", "int chunk = 40;" if "split" in rule else "int chunk = 77;"
     )
     with CompilePool(workers=1) as pool:
         result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)
     assert isinstance(result, CompileFailure)
-    assert f"rule {law}" in result.log
+    assert f"rule {rule}" in result.log
 
 
-def test_every_static_assert_names_a_law_or_a_derived_constant() -> None:
-    derived = {"kept_tile", "vector_width", "along", "parts"}
+def test_every_static_assert_names_a_constraint_or_a_derived_constant() -> None:
+    attributes = {attribute.name for attribute in space(SAMPLED[0], H200).attributes}
+    derived = {*attributes, "vector_width", "reduces_contiguous", "parts"}
     names = {rule.name for rule in validity_constraints(SAMPLED[0], H200)}
     assert asserted_rules("autosched/kernels/row_reduction.cuh") - derived <= names
 

@@ -3,17 +3,22 @@
 
 struct Config {
   using Word = unsigned short;
-  static constexpr long long bytes = 137082ll;
+  static constexpr int bytes = 137082;
   static constexpr int threads = 64;
   static constexpr int vector_bytes = 8;
   static constexpr int unroll = 2;
   static constexpr int rounds = 8;
+  static constexpr autosched::Choice order = "grid";
+  static constexpr autosched::Choice copy = "cp.async";
   static constexpr int stages = 3;
+  static constexpr autosched::Choice x_cache = "none";
+  static constexpr autosched::Choice out_cache = "none";
+  static constexpr int min_blocks = 1;
+  static constexpr int round_bytes = 1024;
   static constexpr int blocks = 17;
-  static constexpr bool grid_order = true;
-  static constexpr bool async = true;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
+  static constexpr int staged = 4;
+  static constexpr int registers = 20;
+  static constexpr int shared_bytes = 3072;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

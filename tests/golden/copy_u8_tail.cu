@@ -3,17 +3,22 @@
 
 struct Config {
   using Word = unsigned char;
-  static constexpr long long bytes = 9797ll;
+  static constexpr int bytes = 9797;
   static constexpr int threads = 64;
   static constexpr int vector_bytes = 16;
   static constexpr int unroll = 4;
   static constexpr int rounds = 2;
+  static constexpr autosched::Choice order = "block";
+  static constexpr autosched::Choice copy = "ld.global";
   static constexpr int stages = 1;
+  static constexpr autosched::Choice x_cache = "no_allocate_l2_256b";
+  static constexpr autosched::Choice out_cache = "streaming";
+  static constexpr int min_blocks = 1;
+  static constexpr int round_bytes = 4096;
   static constexpr int blocks = 2;
-  static constexpr bool grid_order = false;
-  static constexpr bool async = false;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::no_allocate_l2_256b;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::streaming;
+  static constexpr int staged = 16;
+  static constexpr int registers = 32;
+  static constexpr int shared_bytes = 0;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

@@ -4,7 +4,6 @@
 struct Config {
   using Word = unsigned;
   using Layout = autosched::SharedLayout<16, 8, false, autosched::Swizzle<3, 0, 3>>;
-  static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::shared;
   static constexpr int rows = 37;
   static constexpr int columns = 45;
   static constexpr int batch = 1;
@@ -12,20 +11,30 @@ struct Config {
   static constexpr int tile_rows = 16;
   static constexpr int tile_columns = 8;
   static constexpr int threads = 64;
+  static constexpr autosched::Choice copy = "ld.global";
   static constexpr int load_vector = 1;
   static constexpr int load_columns = 8;
   static constexpr int block_rows = 1;
-  static constexpr int load_piece = 1;
   static constexpr int store_vector = 1;
   static constexpr int store_columns = 8;
-  static constexpr int store_piece = 1;
+  static constexpr autosched::Choice layout = "swizzle(3,0,3)";
   static constexpr int block_tiles = 2;
   static constexpr int stages = 1;
+  static constexpr autosched::Choice x_cache = "none";
+  static constexpr autosched::Choice out_cache = "none";
+  static constexpr int min_blocks = 4;
+  static constexpr autosched::Choice raster = "grouped_2";
+  static constexpr int row_tiles = 3;
+  static constexpr int column_tiles = 6;
+  static constexpr int tiles = 18;
+  static constexpr int blocks = 9;
+  static constexpr int tile_bytes = 2048;
+  static constexpr int staged = 8;
+  static constexpr int registers = 32;
+  static constexpr int load_piece = 1;
+  static constexpr int store_piece = 1;
   static constexpr int stage_bytes = 2048;
-  static constexpr int raster_group = 2;
-  static constexpr autosched::Raster raster_order = autosched::Raster::grouped;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
+  static constexpr int shared_bytes = 2048;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 4)

@@ -4,7 +4,6 @@
 struct Config {
   using Word = unsigned short;
   using Layout = autosched::SharedLayout<32, 32, true, autosched::Pad<4, 1>>;
-  static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::shared;
   static constexpr int rows = 70;
   static constexpr int columns = 140;
   static constexpr int batch = 1;
@@ -12,20 +11,30 @@ struct Config {
   static constexpr int tile_rows = 32;
   static constexpr int tile_columns = 32;
   static constexpr int threads = 64;
+  static constexpr autosched::Choice copy = "ld.global";
   static constexpr int load_vector = 4;
   static constexpr int load_columns = 8;
   static constexpr int block_rows = 4;
-  static constexpr int load_piece = 4;
   static constexpr int store_vector = 2;
   static constexpr int store_columns = 16;
-  static constexpr int store_piece = 2;
+  static constexpr autosched::Choice layout = "transpose+pad(4,1)";
   static constexpr int block_tiles = 2;
   static constexpr int stages = 1;
+  static constexpr autosched::Choice x_cache = "no_allocate";
+  static constexpr autosched::Choice out_cache = "streaming";
+  static constexpr int min_blocks = 3;
+  static constexpr autosched::Choice raster = "grouped_16";
+  static constexpr int row_tiles = 3;
+  static constexpr int column_tiles = 5;
+  static constexpr int tiles = 15;
+  static constexpr int blocks = 8;
+  static constexpr int tile_bytes = 2048;
+  static constexpr int staged = 8;
+  static constexpr int registers = 32;
+  static constexpr int load_piece = 4;
+  static constexpr int store_piece = 2;
   static constexpr int stage_bytes = 2304;
-  static constexpr int raster_group = 16;
-  static constexpr autosched::Raster raster_order = autosched::Raster::grouped;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::no_allocate;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::streaming;
+  static constexpr int shared_bytes = 2304;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 3)

@@ -3,8 +3,7 @@
 
 struct Config {
   using Word = unsigned;
-  using Layout = autosched::SharedLayout<32, 32, false>;
-  static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::registers;
+  using Layout = void;
   static constexpr int rows = 100;
   static constexpr int columns = 72;
   static constexpr int batch = 2;
@@ -12,20 +11,30 @@ struct Config {
   static constexpr int tile_rows = 32;
   static constexpr int tile_columns = 32;
   static constexpr int threads = 64;
+  static constexpr autosched::Choice copy = "ld.global";
   static constexpr int load_vector = 4;
   static constexpr int load_columns = 8;
   static constexpr int block_rows = 4;
-  static constexpr int load_piece = 4;
   static constexpr int store_vector = 4;
   static constexpr int store_columns = 4;
-  static constexpr int store_piece = 4;
+  static constexpr autosched::Choice layout = "none";
   static constexpr int block_tiles = 1;
   static constexpr int stages = 1;
+  static constexpr autosched::Choice x_cache = "none";
+  static constexpr autosched::Choice out_cache = "none";
+  static constexpr int min_blocks = 1;
+  static constexpr autosched::Choice raster = "grouped_2";
+  static constexpr int row_tiles = 4;
+  static constexpr int column_tiles = 3;
+  static constexpr int tiles = 24;
+  static constexpr int blocks = 24;
+  static constexpr int tile_bytes = 4096;
+  static constexpr int staged = 16;
+  static constexpr int registers = 40;
+  static constexpr int load_piece = 0;
+  static constexpr int store_piece = 0;
   static constexpr int stage_bytes = 0;
-  static constexpr int raster_group = 2;
-  static constexpr autosched::Raster raster_order = autosched::Raster::grouped;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
+  static constexpr int shared_bytes = 0;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)

@@ -4,7 +4,6 @@
 struct Config {
   using Word = unsigned;
   using Layout = autosched::SharedLayout<16, 16, false, autosched::Pad<1, 1>>;
-  static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::cp_async;
   static constexpr int rows = 33;
   static constexpr int columns = 51;
   static constexpr int batch = 1;
@@ -12,20 +11,30 @@ struct Config {
   static constexpr int tile_rows = 16;
   static constexpr int tile_columns = 16;
   static constexpr int threads = 128;
+  static constexpr autosched::Choice copy = "cp.async";
   static constexpr int load_vector = 1;
   static constexpr int load_columns = 8;
   static constexpr int block_rows = 1;
-  static constexpr int load_piece = 1;
   static constexpr int store_vector = 1;
   static constexpr int store_columns = 16;
-  static constexpr int store_piece = 1;
+  static constexpr autosched::Choice layout = "pad(1,1)";
   static constexpr int block_tiles = 8;
   static constexpr int stages = 3;
+  static constexpr autosched::Choice x_cache = "none";
+  static constexpr autosched::Choice out_cache = "none";
+  static constexpr int min_blocks = 2;
+  static constexpr autosched::Choice raster = "column";
+  static constexpr int row_tiles = 3;
+  static constexpr int column_tiles = 4;
+  static constexpr int tiles = 12;
+  static constexpr int blocks = 2;
+  static constexpr int tile_bytes = 2048;
+  static constexpr int staged = 4;
+  static constexpr int registers = 28;
+  static constexpr int load_piece = 1;
+  static constexpr int store_piece = 1;
   static constexpr int stage_bytes = 2176;
-  static constexpr int raster_group = 1;
-  static constexpr autosched::Raster raster_order = autosched::Raster::column;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
+  static constexpr int shared_bytes = 6528;
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)

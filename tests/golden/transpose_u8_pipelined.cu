@@ -4,7 +4,6 @@
 struct Config {
   using Word = unsigned char;
   using Layout = autosched::SharedLayout<64, 64, false, autosched::Swizzle<3, 4, 4>>;
-  static constexpr autosched::TransposeRoute route = autosched::TransposeRoute::cp_async;
   static constexpr int rows = 132;
   static constexpr int columns = 100;
   static constexpr int batch = 3;
@@ -12,20 +11,30 @@ struct Config {
   static constexpr int tile_rows = 64;
   static constexpr int tile_columns = 64;
   static constexpr int threads = 64;
+  static constexpr autosched::Choice copy = "cp.async";
   static constexpr int load_vector = 4;
   static constexpr int load_columns = 16;
   static constexpr int block_rows = 1;
-  static constexpr int load_piece = 4;
   static constexpr int store_vector = 4;
   static constexpr int store_columns = 16;
-  static constexpr int store_piece = 1;
+  static constexpr autosched::Choice layout = "swizzle(3,4,4)";
   static constexpr int block_tiles = 4;
   static constexpr int stages = 3;
+  static constexpr autosched::Choice x_cache = "none";
+  static constexpr autosched::Choice out_cache = "none";
+  static constexpr int min_blocks = 2;
+  static constexpr autosched::Choice raster = "grouped_2";
+  static constexpr int row_tiles = 3;
+  static constexpr int column_tiles = 2;
+  static constexpr int tiles = 18;
+  static constexpr int blocks = 5;
+  static constexpr int tile_bytes = 4096;
+  static constexpr int staged = 16;
+  static constexpr int registers = 40;
+  static constexpr int load_piece = 4;
+  static constexpr int store_piece = 1;
   static constexpr int stage_bytes = 4096;
-  static constexpr int raster_group = 2;
-  static constexpr autosched::Raster raster_order = autosched::Raster::grouped;
-  static constexpr autosched::LoadHint x_cache = autosched::LoadHint::none;
-  static constexpr autosched::StoreHint out_cache = autosched::StoreHint::none;
+  static constexpr int shared_bytes = 12288;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 2)

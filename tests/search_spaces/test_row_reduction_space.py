@@ -1,20 +1,22 @@
-"""The space of row reductions: its rules one by one, its LoweringConfig, its plans and their cuts."""
+"""The space of row reductions: its rules one by one, its LoweringConfig, its configs and proxy problems."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from search_spaces.hardware.devices import device
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
+from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.row_reduction.counts import counts
-from search_spaces.templates.row_reduction.lowering import lower, lowering_config, plan
+from search_spaces.templates.row_reduction.lowering import lower, lowering_config
 from search_spaces.templates.row_reduction.proxy import proxy
 from search_spaces.templates.row_reduction.space import (
     chunk_length,
     pruning_rules,
-    row_span,
     space,
     validity_constraints,
 )
@@ -42,12 +44,12 @@ def name_of(problem: RowProblem) -> str:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 @pytest.mark.parametrize("name", ["h200", "rtx4090"])
 def test_sampled_schedules_break_no_rule(problem: RowProblem, name: str) -> None:
-    sampled = space(problem, device(name))
-    wanted = min(40, sampled.count())
-    schedules = sampled.sample(wanted, seed=5)
+    whole = space(problem, device(name))
+    wanted = min(40, whole.count())
+    schedules = whole.sample(wanted, seed=5)
     assert wanted >= 3
     assert len({s.key() for s in schedules}) == wanted
-    assert all(not sampled.explain(s) for s in schedules)
+    assert all(not whole.explain(s) for s in schedules)
 
 
 def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
@@ -67,91 +69,115 @@ def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
         assert len(reason) > 20 and "\n" not in reason, rule
 
 
+def sampled(problem: RowProblem, count: int, seed: int) -> Sequence[Config]:
+    whole = space(problem, H200)
+    return whole.configs(whole.sample(min(count, whole.count()), seed))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
+def test_attributes_are_those_of_the_lowering_config(problem: RowProblem) -> None:
+    """Threads, tile, step, loop and accumulators: what the space computes for many schedules at once."""
+    for config in sampled(problem, 100, seed=9):
+        lowering = lowering_config(problem, config.schedule)
+        tile, step, threads, states = config.integers("parallel_tile", "step", "threads", "states")
+        assert lowering.tile() == (tile, step)
+        assert lowering.subgroup_basis.size * lowering.lane_basis.size == threads
+        layout = lowering.to_nested()
+        assert layout.distributed_shape[0] == states
+        assert layout.distributed_shape[1] * config.integer("batch") * config.integer("steps") == (
+            config.integer("vectors") * lowering.thread[1]
+        )
+        # Every element of a step has an accumulator of its own in a LoweringConfig; this kernel adds them at once.
+        assert lowering.accumulators_per_thread() == states * layout.distributed_shape[1]
+        steps = config.integer("steps")
+        assert lowering.loop_steps((tile, steps * step)) == steps
+        assert (steps - 1) * step < config.integer("chunk") <= steps * step
+
+
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_the_kernel_s_indices_are_those_of_the_lowering_config(problem: RowProblem) -> None:
     """The index formulas of row_reduction.cuh, spelled again, against the NestedLayout of the config."""
-    sampled = space(problem, H200)
-    for config in sampled.configs(sampled.sample(min(12, sampled.count()), seed=3)):
-        p = plan(problem, config)
-        lowering = lowering_config(problem, config)
-        assert lowering.tile() == (p.kept_tile, p.step)
-        assert lowering.accumulators_per_workgroup() // p.step == p.kept_tile
-        layout = lowering.to_nested()
-        assert layout.subgroup_tile[0] * layout.subgroup_tile[1] * 32 == p.threads
+    for config in sampled(problem, 12, seed=3):
+        lowering = lowering_config(problem, config.schedule)
+        tile, step, threads, vector = config.integers("parallel_tile", "step", "threads", "vector")
         lanes, subgroups, batch, unroll = config.integers("lanes", "subgroups", "batch", "unroll")
-        kept_lanes = 32 // lanes
-        kept_vector, reduced_vector = (1, p.vector) if problem.along else (p.vector, 1)
-        seen = np.zeros((p.kept_tile, p.step), dtype=np.int64)
-        for thread in range(p.threads):
+        contiguous = problem.reduces_contiguous
+        parallel_lanes = 32 // lanes
+        parallel_vector, reduced_vector = (1, vector) if contiguous else (vector, 1)
+        seen = np.zeros((tile, step), dtype=np.int64)
+        for thread in range(threads):
             warp, lane = divmod(thread, 32)
-            lane_reduced, lane_kept = (lane % lanes, lane // lanes) if problem.along else divmod(lane, kept_lanes)
-            assert lowering.lane_basis.coordinates(lane).tolist() == [lane_kept, lane_reduced]
+            lane_reduced, lane_parallel = (lane % lanes, lane // lanes) if contiguous else divmod(lane, parallel_lanes)
+            assert lowering.lane_basis.coordinates(lane).tolist() == [lane_parallel, lane_reduced]
             assert lowering.subgroup_basis.coordinates(warp).tolist() == [warp // subgroups, warp % subgroups]
-            kept = ((warp // subgroups * batch + np.arange(batch)) * kept_lanes + lane_kept) * kept_vector
+            parallel = ((warp // subgroups * batch + np.arange(batch)) * parallel_lanes + lane_parallel) * (
+                parallel_vector
+            )
             reduced = ((warp % subgroups * unroll + np.arange(unroll)) * lanes + lane_reduced) * reduced_vector
-            kept = (kept[:, None] + np.arange(kept_vector)).ravel()
+            parallel = (parallel[:, None] + np.arange(parallel_vector)).ravel()
             reduced = (reduced[:, None] + np.arange(reduced_vector)).ravel()
-            seen[np.ix_(kept, reduced)] += 1
+            seen[np.ix_(parallel, reduced)] += 1
         assert (seen == 1).all()
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
-def test_plans_cover_the_problem_and_fit(problem: RowProblem) -> None:
-    whole = space(problem, H200)
-    for config in whole.configs(whole.sample(min(25, whole.count()), seed=1)):
-        p = plan(problem, config)
-        assert p.tiles * p.kept_tile >= problem.kept_extent > (p.tiles - 1) * p.kept_tile
-        assert p.blocks == p.tiles * problem.outer * p.split
-        assert p.split * p.chunk >= row_span(problem, p.vector, p.peeled)
-        assert problem.length > (p.split - 1) * p.chunk
-        assert p.steps * p.step >= p.chunk
-        assert p.peeled or problem.contiguous % p.vector == 0
-        assert not problem.along or p.split == 1 or p.chunk % p.vector == 0
-        assert p.combine_at + p.combine_bytes <= p.keep_at <= p.shared_bytes <= H200.shared_per_block
+def test_configs_cover_the_problem_and_fit(problem: RowProblem) -> None:
+    for config in sampled(problem, 25, seed=1):
+        tile, tiles, split, chunk, vector = config.integers("parallel_tile", "tiles", "split", "chunk", "vector")
+        assert tiles * tile >= problem.parallel_extent > (tiles - 1) * tile
+        assert config["blocks"] == tiles * problem.outer * split
+        peeled = config["peel"] == "yes"
+        assert config["span"] == problem.length + (vector - 1 if peeled else 0)
+        assert split * chunk >= config.integer("span")
+        assert problem.length > (split - 1) * chunk
+        assert peeled or problem.contiguous % vector == 0
+        assert not problem.reduces_contiguous or split == 1 or chunk % vector == 0
+        combine_at, combine_bytes, staging_at = config.integers("combine_at", "combine_bytes", "staging_at")
+        assert combine_at + combine_bytes <= staging_at <= config.integer("shared_bytes") <= H200.shared_per_block
         arguments = lower(problem, config, H200).arguments
-        assert [a.name for a in arguments if a.role == "workspace"] == (["partials", "counters"] if p.split > 1 else [])
+        assert [a.name for a in arguments if a.role == "workspace"] == (["partials", "counters"] if split > 1 else [])
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: RowProblem) -> None:
-    for schedule in space(problem, H200).sample(min(25, space(problem, H200).count()), seed=2):
-        small, p = proxy(problem, schedule), plan(problem, ROW_REDUCTION.config(problem, schedule, H200))
-        assert small.operator == problem.operator and small.along == problem.along
-        assert small.length <= problem.length and small.kept_extent <= problem.kept_extent
-        assert small.length % p.step == problem.length % p.step
-        assert small.kept_extent % p.kept_tile == problem.kept_extent % p.kept_tile
-        assert not space(small, H200).valid.explain(schedule)
-        assert small.kept_extent < 2 * p.kept_tile and small.outer <= 2
-        assert proxy(small, schedule) == small
+    for config in sampled(problem, 25, seed=2):
+        small = proxy(problem, config.schedule)
+        tile, step = config.integers("parallel_tile", "step")
+        assert small.operator == problem.operator and small.reduces_contiguous == problem.reduces_contiguous
+        assert small.length <= problem.length and small.parallel_extent <= problem.parallel_extent
+        assert small.length % step == problem.length % step
+        assert small.parallel_extent % tile == problem.parallel_extent % tile
+        assert not space(small, H200).valid.explain(config.schedule)
+        assert small.parallel_extent < 2 * tile and small.outer <= 2
+        assert proxy(small, config.schedule) == small
 
 
 @pytest.mark.parametrize("length", [1, 7, 1000, 10**6])
 @pytest.mark.parametrize("split", [1, 2, 8, 128])
 def test_parts_of_a_split_row_cover_it_and_begin_aligned(length: int, split: int) -> None:
-    for along in (True, False):
-        chunk = int(chunk_length(length, along, split))
+    for contiguous in (True, False):
+        chunk = int(chunk_length(length, contiguous, split))
         assert split * chunk >= length
-        assert not along or split == 1 or chunk % 8 == 0 or chunk == length
+        assert not contiguous or split == 1 or chunk % 8 == 0 or chunk == length
 
 
-def test_work_counts_what_is_moved() -> None:
+def test_counts_are_of_what_is_moved() -> None:
     for problem in (PROBLEMS[0], PROBLEMS[3], PROBLEMS[9]):
         x_bytes = problem.rows * problem.columns * problem.input_dtype.bytes
-        whole = space(problem, H200)
-        for config in whole.configs(whole.sample(25, seed=3)):
-            counted, p = counts(problem, config, H200), plan(problem, config)
+        for config in sampled(problem, 25, seed=3):
+            counted = counts(problem, config, H200)
             assert counted.dram_bytes >= problem.min_bytes
             assert counted.blocks * counted.load_bytes >= x_bytes
             assert counted.blocks * counted.flops >= problem.flops
-            if p.keep != "reload":
+            if config["row_staging"] != "reload":
                 assert counted.iterations == 1
 
 
 def test_a_schedule_that_breaks_a_constraint_makes_no_config_and_no_kernel() -> None:
     values: dict[str, int | str] = {
-        "lanes": 32, "subgroups": 1, "kept_subgroups": 1, "batch": 1, "vector": 2, "peel": "no", "unroll": 1,
+        "lanes": 32, "subgroups": 1, "parallel_subgroups": 1, "batch": 1, "vector": 2, "peel": "no", "unroll": 1,
         "split": 1, "finish": "last_block",
-        "keep": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
+        "row_staging": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
     }  # fmt: skip
     schedule = Schedule.from_json("row_reduction", values)
     for refuse in (ROW_REDUCTION.config, ROW_REDUCTION.kernel):

@@ -1,20 +1,24 @@
-"""The spaces of transpose and copy: rules one by one, plans as partitions of the tile, cuts for the emulator."""
+"""The spaces of transpose and copy: rules one by one, maps as partitions of the tile, proxies for the emulator."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from search_spaces.hardware.bank_conflicts import copy_traffic
-from search_spaces.hardware.data_movement import CopyPlan, Region, conflict_percent, copy_plan
+from search_spaces.hardware.data_movement import CopyPlan, Method, Region, conflict_percent, copy_plan
 from search_spaces.hardware.devices import device
 from search_spaces.layouts.wg_map_consistency import check_transpose
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.copy.template import COPY
 from search_spaces.templates.template import KernelTemplate
-from search_spaces.templates.transpose.lowering import TransposePlan, plan
+from search_spaces.templates.transpose.lowering import load_map, shared_layout, store_map
 from search_spaces.templates.transpose.space import NONE, space
 from search_spaces.templates.transpose.template import TRANSPOSE
 
@@ -31,9 +35,14 @@ TRANSPOSES = [
 COPIES = [Copy(8192, 8192), Copy(1, 1, dtype="u8"), Copy(33, 77, batch=2, dtype="u16")]
 
 
-def sampled(problem: Transpose, count: int, seed: int) -> list[TransposePlan]:
+def sampled(problem: Transpose, count: int, seed: int) -> Sequence[Config]:
     whole = space(problem, H200)
-    return [plan(problem, config) for config in whole.configs(whole.sample(count, seed))]
+    return whole.configs(whole.sample(count, seed))
+
+
+def tile_of(config: Config) -> tuple[int, int]:
+    rows, columns = config.integers("tile_rows", "tile_columns")
+    return rows, columns
 
 
 def template_of(problem: Problem) -> KernelTemplate:
@@ -77,17 +86,52 @@ def test_a_launch_of_too_many_tiles_is_refused() -> None:
     assert "grid" in {v.rule for v in space(huge, H200).valid.explain(schedule)}
 
 
+def test_the_map_constraints_say_what_the_maps_say() -> None:
+    """A map is allowed where its threads own all of the tile in whole rounds, no element twice."""
+    problem, rng = TRANSPOSES[2], np.random.default_rng(4)
+    whole = space(problem, H200)
+    verdicts = []
+    for _ in range(600):
+        values = {p.name: p.random(rng) for p in whole.parameters} | {"layout": "identity"}
+        config = whole.config(Schedule.from_json("transpose", values))
+        refused = {violation.rule for violation in whole.valid.explain(values)}
+        rows, columns = tile_of(config)
+        for name, map_, shape in (
+            ("load_map", load_map(config), (rows, columns)),
+            ("store_map", store_map(config), (columns, rows)),
+        ):
+            try:
+                covers = not any(map_.wraps(shape))
+            except ValueError:
+                covers = False
+            assert (name not in refused) == covers, (name, values)
+            verdicts.append((name, covers))
+    assert len(set(verdicts)) == 4
+
+
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
-def test_executing_a_plan_in_numpy_transposes_the_tile(problem: Transpose) -> None:
+def test_blocks_cover_the_matrices(problem: Transpose) -> None:
+    for config in sampled(problem, 12, seed=1):
+        rows, columns = tile_of(config)
+        down, across, tiles, blocks = config.integers("row_tiles", "column_tiles", "tiles", "blocks")
+        assert down * rows >= problem.rows > (down - 1) * rows
+        assert across * columns >= problem.columns > (across - 1) * columns
+        assert tiles == problem.batch * down * across
+        assert blocks * config.integer("block_tiles") >= tiles > (blocks - 1) * config.integer("block_tiles")
+
+
+@pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
+def test_executing_a_config_in_numpy_transposes_the_tile(problem: Transpose) -> None:
     """Threads move what the maps deal out to them, through the layout, and nothing twice."""
-    for p in sampled(problem, 12, seed=1):
-        rows, columns = p.tile
+    for config in sampled(problem, 12, seed=1):
+        rows, columns = tile_of(config)
+        loads, stores, layout = load_map(config), store_map(config), shared_layout(config)
         tile = np.arange(rows * columns).reshape(rows, columns)
-        held = p.load_map.distribute(tile)  # [threads, blocks, block rows, vector]
-        assert p.load_map.subgroups == p.threads and not any(p.load_map.wraps(tile.shape))
-        if p.layout is None:
+        held = loads.distribute(tile)  # [threads, blocks, block rows, vector]
+        assert loads.subgroups == config["threads"] and not any(loads.wraps(tile.shape))
+        if layout is None:
             # A thread's blocks, turned, are out's blocks at the turned origins: no element changes its thread.
-            origins = p.load_map.all_offsets(tile.shape)
+            origins = loads.all_offsets(tile.shape)
             out = np.full((columns, rows), -1)
             for thread, blocks in zip(origins, held, strict=True):
                 for (row, column), block in zip(thread, blocks, strict=True):
@@ -95,40 +139,43 @@ def test_executing_a_plan_in_numpy_transposes_the_tile(problem: Transpose) -> No
                     assert (part == -1).all()
                     part[:] = block.T
             assert np.array_equal(out, tile.T)
-            assert p.shared_bytes == 0
+            assert config["shared_bytes"] == config["load_piece"] == config["store_piece"] == 0
             continue
         r, c = np.divmod(held, columns)
-        shared = np.full(p.stage_bytes // problem.element_bytes, -1)
-        shared[p.layout(r, c)] = held
+        shared = np.full(config.integer("stage_bytes") // problem.element_bytes, -1)
+        shared[layout(r, c)] = held
         assert np.count_nonzero(shared >= 0) == tile.size
-        wanted = p.store_map.distribute(tile.T)
+        wanted = stores.distribute(tile.T)
         r, c = np.divmod(wanted, columns)
-        assert np.array_equal(shared[p.layout(r, c)], wanted)
-        assert not any(p.store_map.wraps((columns, rows)))
-        assert np.array_equal(p.store_map.undistribute(wanted, (columns, rows)), tile.T)
+        assert np.array_equal(shared[layout(r, c)], wanted)
+        assert not any(stores.wraps((columns, rows)))
+        assert np.array_equal(stores.undistribute(wanted, (columns, rows)), tile.T)
 
 
 def test_the_maps_of_the_register_route_agree_as_a_transpose() -> None:
-    in_registers = [p for p in sampled(Transpose(4096, 4096, dtype="u128"), 1200, seed=0) if p.layout is None]
+    problem = Transpose(4096, 4096, dtype="u128")
+    in_registers = [config for config in sampled(problem, 1200, seed=0) if config["layout"] == NONE]
     assert in_registers
-    for p in in_registers:
-        assert not check_transpose(p.load_map, p.store_map, p.tile[::-1])
+    for config in in_registers:
+        assert not check_transpose(load_map(config), store_map(config), tile_of(config)[::-1])
 
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
 def test_both_sides_are_good_choices_of_the_automatic_data_movement(problem: Transpose) -> None:
-    for p in sampled(problem, 12, seed=2):
-        if p.layout is None or p.load_map.sg_data[0] > 1:
+    for config in sampled(problem, 12, seed=2):
+        layout = shared_layout(config)
+        if layout is None or config.integer("block_rows") > 1:
             continue
-        method = "cp.async" if p.config["copy"] == "cp.async" else "ld.global"
-        region = Region(p.tile, "cols", problem.columns, problem.element_bytes)
-        vector, columns = p.load_map.sg_data[1], p.load_map.sg_layout[1]
-        load = copy_plan(region, p.layout, p.threads, vector, columns, method)  # type: ignore[arg-type]
-        assert isinstance(load, CopyPlan) and load.store == p.load_piece
-        back = Region(p.tile, "rows", problem.rows, problem.element_bytes)
-        vector, columns = p.store_map.sg_data[1], p.store_map.sg_layout[1]
-        store = copy_plan(back, p.layout, p.threads, vector, columns, "ld.global")
-        assert isinstance(store, CopyPlan) and store.store == p.store_piece
+        threads = config.integer("threads")
+        method: Method = "cp.async" if config["copy"] == "cp.async" else "ld.global"
+        region = Region(tile_of(config), "cols", problem.columns, problem.element_bytes)
+        vector, columns = config.integers("load_vector", "load_columns")
+        load = copy_plan(region, layout, threads, vector, columns, method)
+        assert isinstance(load, CopyPlan) and load.store == config["load_piece"]
+        back = Region(tile_of(config), "rows", problem.rows, problem.element_bytes)
+        vector, columns = config.integers("store_vector", "store_columns")
+        store = copy_plan(back, layout, threads, vector, columns, "ld.global")
+        assert isinstance(store, CopyPlan) and store.store == config["store_piece"]
         for side in (load, store):
             assert side.stores.conflict_degree <= 2.5  # of the whole tile; the rule looks at a part of it
 
@@ -136,11 +183,12 @@ def test_both_sides_are_good_choices_of_the_automatic_data_movement(problem: Tra
 @pytest.mark.parametrize("element_bytes", [1, 4, 16])
 def test_sampled_conflicts_are_those_of_the_whole_tile(element_bytes: int) -> None:
     problem = Transpose(4096, 4096, dtype={1: "u8", 4: "u32", 16: "u128"}[element_bytes])
-    for p in sampled(problem, 40, seed=3):
-        if p.layout is not None:
-            vector, columns = p.store_map.sg_data[1], p.store_map.sg_layout[1]
-            whole = copy_traffic(p.layout, element_bytes, "rows", vector, columns, p.threads)
-            found = conflict_percent(p.layout, element_bytes, "rows", vector, columns)
+    for config in sampled(problem, 40, seed=3):
+        layout = shared_layout(config)
+        if layout is not None:
+            vector, columns, threads = config.integers("store_vector", "store_columns", "threads")
+            whole = copy_traffic(layout, element_bytes, "rows", vector, columns, threads)
+            found = conflict_percent(layout, element_bytes, "rows", vector, columns)
             assert found == pytest.approx(100 * whole.conflict_degree, rel=0.3)
 
 
@@ -158,7 +206,7 @@ def test_a_cut_transpose_is_small_and_has_the_same_remainders(problem: Transpose
 
 
 @pytest.mark.parametrize("problem", COPIES, ids=lambda p: p.key())
-def test_a_cut_copy_is_small_and_lawful(problem: Copy) -> None:
+def test_a_cut_copy_is_small_and_valid(problem: Copy) -> None:
     proxy = COPY.proxy
     assert proxy is not None
     for schedule in COPY.space(problem, H200).sample(25, seed=2):

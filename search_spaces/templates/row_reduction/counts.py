@@ -1,4 +1,4 @@
-"""What one row reduction asks of the machine: counts that follow from the plan, none of them a time."""
+"""What one row reduction asks of the machine: counts, none of them a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from search_spaces.hardware.data_movement import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.row_reduction import RowProblem
 from search_spaces.spaces.config import Config
-from search_spaces.templates.row_reduction.lowering import plan
 
 L2_SHARE = 0.5  # of L2 that rows read again can count on: others' rows and what is written pass through it too
 INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
@@ -15,53 +14,56 @@ INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
 
 def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     """The cost counts of a valid config."""
-    p = plan(problem, config)
+    threads, split, vector, tile, chunk = config.integers("threads", "split", "vector", "parallel_tile", "chunk")
+    steps, states, blocks, combine_bytes = config.integers("steps", "states", "blocks", "combine_bytes")
+    staging = config["row_staging"]
+    state_words = problem.state_words(config.text("passes"))
     element = problem.input_dtype.bytes
-    warps = p.threads // device.warp_size
+    warps = threads // device.warp_size
     # A split row is finished by one block in `split`, or by each its part in a second launch; the counts below are an
     # average block's, and of the last row's finish nothing is hidden.
     writes = problem.normalizes
     second_launch = config["finish"] == "second_launch"
-    alone = p.split > 1 and writes and not second_launch
-    elements = p.kept_tile * p.chunk
-    reads = 1 if p.keep != "reload" else len(p.state_words) + (1 if writes else 0)
-    passes = len(p.state_words) + (1 if writes else 0)
-    vectors = elements / p.vector / device.warp_size
-    load_sectors = _sector_bytes(problem, p.vector, element)
+    alone = split > 1 and writes and not second_launch
+    elements = tile * chunk
+    passes = len(state_words) + (1 if writes else 0)
+    reads = passes if staging == "reload" else 1
+    vectors = elements / vector / device.warp_size
+    load_sectors = _sector_bytes(problem, element)
 
-    words = sum(p.state_words)
-    shuffles = p.states * words * 5.0 * warps
-    combined = p.combine_bytes / device.shared_bytes_per_cycle
-    kept = passes * elements * element / device.shared_bytes_per_cycle if p.keep == "shared" else 0.0
-    results = p.kept_tile / p.split
-    partial_bytes = 4.0 * p.state_words[0] * p.kept_tile if p.split > 1 else 0.0
+    shuffles = states * sum(state_words) * 5.0 * warps
+    combined = combine_bytes / device.shared_bytes_per_cycle
+    staged = passes * elements * element / device.shared_bytes_per_cycle if staging == "shared" else 0.0
+    results = tile / split
+    partial_bytes = 4.0 * state_words[0] * tile if split > 1 else 0.0
     stored = elements * problem.out_dtype.bytes if writes else results * problem.out_dtype.bytes
-    weights = (problem.has_weight + problem.has_bias) * p.chunk * element
+    weights = (problem.has_weight + problem.has_bias) * chunk * element
     # A peeled row's vectors are not aligned in weight and bias, which are read by element.
-    by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if p.peeled else 0.0
+    peeled = config["peel"] == "yes"
+    by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if peeled else 0.0
     arithmetic = problem.flops_per_element * elements * INSTRUCTIONS_PER_FLOP / device.warp_size
     return CostCounts(
-        blocks=p.blocks,
-        threads=p.threads,
-        shared_bytes=p.shared_bytes,
-        registers=p.registers,
+        blocks=blocks,
+        threads=threads,
+        shared_bytes=config.integer("shared_bytes"),
+        registers=config.integer("registers"),
         unit="fma",
         operand_dtype="f32",
         flops=problem.flops_per_element * elements,
-        instructions=arithmetic + by_element + 4.0 * vectors * passes + shuffles + 4.0 * p.states * warps,
-        shared_wavefronts=2.0 * combined + 2.0 * kept + shuffles,
+        instructions=arithmetic + by_element + 4.0 * vectors * passes + shuffles + 4.0 * states * warps,
+        shared_wavefronts=2.0 * combined + 2.0 * staged + shuffles,
         load_bytes=elements * element * reads * load_sectors + weights + partial_bytes,
         store_bytes=float(stored + partial_bytes),
-        dram_bytes=_dram_bytes(problem, reads, p.blocks * partial_bytes * 2.0, device),
-        iterations=1 if p.keep != "reload" else p.steps * reads,
+        dram_bytes=_dram_bytes(problem, reads, blocks * partial_bytes * 2.0, device),
+        iterations=steps * reads if staging == "reload" else 1,
         stages=1,
-        barriers_per_iteration=1 if p.combine_bytes or p.split > 1 else 0,
+        barriers_per_iteration=1 if combine_bytes or split > 1 else 0,
         launches=2 if second_launch else 1,
-        alone_bytes=float(p.kept_tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
+        alone_bytes=float(tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
     )
 
 
-def _sector_bytes(problem: RowProblem, vector: int, element: int) -> float:
+def _sector_bytes(problem: RowProblem, element: int) -> float:
     """Bytes fetched for each byte used: lines that start off a sector touch one more."""
     line = problem.contiguous * element
     if line % SECTOR_BYTES == 0:

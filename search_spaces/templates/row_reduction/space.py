@@ -1,13 +1,12 @@
 """The decisions of a row reduction's schedule, what follows from them, and the rules a schedule must keep.
 
 The kernel is ``autosched/kernels/row_reduction.cuh``; its ``static_assert``s carry the names of the rules here. The
-first seven parameters are the fields of a LoweringConfig (``lowering_config`` in config.py) over the axis that is kept
-and the axis that is reduced.
+first seven parameters are the fields of a LoweringConfig (``lowering_config`` in lowering.py) over the parallel axis,
+which has one reduction for each of its elements, and the reduced axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -25,11 +24,11 @@ from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
 REGISTER_OVERHEAD = 20  # registers for addresses and counters, seen at the least in compiled kernels
 BODY_LIMIT = 256  # elements that one step of the loop handles for a thread; more overflow the instruction cache
-KEPT_BODY_LIMIT = 512  # elements of a thread where its rows are kept in registers and the loop is unrolled whole
+REGISTER_BODY_LIMIT = 512  # elements of a thread where its rows stay in registers and the loop is unrolled whole
 STEP_LIMIT = 1024  # steps of the loop over a row, where more threads could be had
 FULL_WAVES = 2  # blocks per SM from which on splitting rows gains nothing
 SPLIT_FLAG_BYTES = 16
-KEEP_ALIGNMENT = 128
+STAGING_ALIGNMENT = 128
 
 
 @lru_cache(maxsize=64)
@@ -48,13 +47,13 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
     """The domains: what may be sampled before any rule is asked."""
     element_bytes = problem.input_dtype.bytes
     vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
-    peels = ("no", "yes") if problem.along and problem.length % vectors[-1] else ("no",)
+    peels = ("no", "yes") if problem.reduces_contiguous and problem.length % vectors[-1] else ("no",)
     finishes = ("last_block", "second_launch") if problem.normalizes else ("last_block",)
-    keeps = ("registers", "shared", "reload") if problem.normalizes else ("reload",)
+    stagings = ("registers", "shared", "reload") if problem.normalizes else ("reload",)
     return (
         ordinal("lanes", (1, 2, 4, 8, 16, 32), "lanes of a subgroup along the reduced axis (lane_basis)"),
         ordinal("subgroups", (1, 2, 4, 8, 16, 32), "subgroups along the reduced axis (subgroup_basis)"),
-        ordinal("kept_subgroups", (1, 2, 4, 8, 16, 32), "subgroups along the kept axis (subgroup_basis)"),
+        ordinal("parallel_subgroups", (1, 2, 4, 8, 16, 32), "subgroups along the parallel axis (subgroup_basis)"),
         ordinal("batch", (1, 2, 4, 8), "rows of a thread, or vectors of columns (workgroup)"),
         ordinal("vector", vectors, "elements of contiguous memory that a thread loads at a time (thread)"),
         categorical("peel", peels, "whether rows of odd lengths are walked in aligned vectors, their ends by element"),
@@ -63,7 +62,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         categorical(
             "finish", finishes, "who finishes a split row: its last block, or each its part in a second launch"
         ),
-        categorical("keep", keeps, "where a row is between two passes over it"),
+        categorical("row_staging", stagings, "where a row is between two passes over it"),
         categorical("passes", problem.passes, "passes over a row before it is written"),
         load_hint("x_cache", "x"),
         store_hint("out_cache", "out", offered=problem.normalizes),
@@ -71,22 +70,26 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
     )
 
 
-def row_span(problem: RowProblem, vector: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
-    """Places of a row that is walked: its elements, and where rows are peeled as many before it as they may begin
-    behind an aligned vector."""
-    return problem.length + np.where(peeled, np.asarray(vector) - 1, 0)
-
-
 def _peeled(c: Columns) -> BoolArray:
     peeled: BoolArray = c.map("peel", lambda peel: peel == "yes", np.bool_)
     return peeled
 
 
-def chunk_length(length: npt.ArrayLike, along: bool, split: npt.ArrayLike) -> IntArray:
-    """Elements of a row that each of ``split`` blocks reduces, the last one perhaps fewer. Along contiguous memory
-    every part begins where all vectors that divide the row are aligned."""
-    unit = 8 if along else 1
-    return np.minimum(ceil_div(ceil_div(length, split), unit) * unit, length)
+def _staged_in(place: str, c: Columns) -> BoolArray:
+    staged: BoolArray = c.map("row_staging", lambda staging: staging == place, np.bool_)
+    return staged
+
+
+def places_before(vector: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
+    """Places of a row before its elements: where rows are peeled, as many as one may begin behind an aligned vector."""
+    return np.where(peeled, np.asarray(vector) - 1, 0)
+
+
+def chunk_length(span: npt.ArrayLike, contiguous: bool, split: npt.ArrayLike) -> IntArray:
+    """Places of a row of ``span`` that each of ``split`` blocks reduces, the last one perhaps fewer. In ``contiguous``
+    memory every part begins where all vectors that divide the row are aligned."""
+    unit = 8 if contiguous else 1
+    return np.minimum(ceil_div(ceil_div(span, split), unit) * unit, span)
 
 
 # Attributes -----------------------------------------------------------------------------------------------------------
@@ -96,29 +99,34 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
 
-    def vector_along(reduced: bool) -> Callable[[Columns], IntArray | int]:
-        return lambda c: c["vector"] if reduced == problem.along else 1
+    def reduced_vector(c: Columns) -> IntArray | int:
+        return c["vector"] if problem.reduces_contiguous else 1
 
-    reduced_vector, kept_vector = vector_along(True), vector_along(False)
+    def parallel_vector(c: Columns) -> IntArray | int:
+        return 1 if problem.reduces_contiguous else c["vector"]
 
     def words(c: Columns) -> IntArray:
         total: IntArray = c.map("passes", lambda passes: sum(problem.state_words(passes)))
         return total
 
-    def packet_words(c: Columns) -> IntArray:
+    def vector_words(c: Columns) -> IntArray:
         return ceil_div(c["vector"] * element_bytes, 4)
 
     def held(c: Columns) -> IntArray:
         """Vectors in registers at a time: all of them, or those of one step."""
-        kept: BoolArray = c.map("keep", lambda keep: keep == "registers", np.bool_)
-        return np.where(kept, c["packets"], c["unroll"] * c["batch"])
+        return np.where(_staged_in("registers", c), c["vectors"], c["unroll"] * c["batch"])
 
     return (
-        Attribute("threads", ("subgroups", "kept_subgroups"), lambda c: c["subgroups"] * c["kept_subgroups"] * 32),
         Attribute(
-            "kept_tile",
-            ("lanes", "kept_subgroups", "batch", "vector"),
-            lambda c: 32 // c["lanes"] * c["kept_subgroups"] * c["batch"] * kept_vector(c),
+            "threads",
+            ("subgroups", "parallel_subgroups"),
+            lambda c: c["subgroups"] * c["parallel_subgroups"] * 32,
+            "threads of a block",
+        ),
+        Attribute(
+            "parallel_tile",
+            ("lanes", "parallel_subgroups", "batch", "vector"),
+            lambda c: 32 // c["lanes"] * c["parallel_subgroups"] * c["batch"] * parallel_vector(c),
             "rows, or columns, of a block (workgroup)",
         ),
         Attribute(
@@ -128,14 +136,20 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
             "elements of a row in one step of the loop (partial_reduction)",
         ),
         Attribute(
+            "span",
+            ("vector", "peel"),
+            lambda c: problem.length + places_before(c["vector"], _peeled(c)),
+            "places of a row: its elements, and those before a peeled one",
+        ),
+        Attribute(
             "chunk",
-            ("split", "vector", "peel"),
-            lambda c: chunk_length(row_span(problem, c["vector"], _peeled(c)), problem.along, c["split"]),
+            ("span", "split"),
+            lambda c: chunk_length(c["span"], problem.reduces_contiguous, c["split"]),
             "places of a row that one block reduces",
         ),
-        Attribute("steps", ("chunk", "step"), lambda c: ceil_div(c["chunk"], c["step"])),
+        Attribute("steps", ("chunk", "step"), lambda c: ceil_div(c["chunk"], c["step"]), "steps of the loop"),
         Attribute(
-            "packets",
+            "vectors",
             ("steps", "unroll", "batch"),
             lambda c: c["steps"] * c["unroll"] * c["batch"],
             "vectors that a thread reads",
@@ -143,49 +157,61 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         Attribute(
             "states",
             ("batch", "vector"),
-            lambda c: c["batch"] * kept_vector(c),
-            "kept elements of a thread, each with a state (accumulators)",
+            lambda c: c["batch"] * parallel_vector(c),
+            "rows, or columns, of a thread, each with a state (accumulators)",
         ),
         Attribute(
             "combine_bytes",
-            ("subgroups", "kept_tile", "passes"),
-            lambda c: (c["subgroups"] > 1) * words(c) * c["subgroups"] * c["kept_tile"] * 4,
+            ("subgroups", "parallel_tile", "passes"),
+            lambda c: (c["subgroups"] > 1) * words(c) * c["subgroups"] * c["parallel_tile"] * 4,
             "shared memory through which subgroups combine their states",
         ),
         Attribute(
-            "keep_bytes",
-            ("packets", "threads", "vector", "keep"),
-            lambda c: c.map("keep", lambda keep: keep == "shared") * c["packets"] * c["threads"] * c["vector"]
-            * element_bytes,
-            "shared memory that keeps rows",
+            "combine_at",
+            ("split",),
+            lambda c: np.where(c["split"] > 1, SPLIT_FLAG_BYTES, 0),
+            "where the states of the subgroups begin in shared memory: behind the flag of a split",
         ),
-        Attribute("keep_at", ("combine_bytes", "split"), lambda c: _keep_at(c["combine_bytes"], c["split"])),
-        Attribute("shared_bytes", ("keep_at", "keep_bytes"), lambda c: c["keep_at"] + c["keep_bytes"]),
+        Attribute(
+            "staging_at",
+            ("combine_at", "combine_bytes"),
+            lambda c: ceil_div(c["combine_at"] + c["combine_bytes"], STAGING_ALIGNMENT) * STAGING_ALIGNMENT,
+            "where staged rows begin in shared memory",
+        ),
+        Attribute(
+            "staging_bytes",
+            ("vectors", "threads", "vector", "row_staging"),
+            lambda c: _staged_in("shared", c) * c["vectors"] * c["threads"] * c["vector"] * element_bytes,
+            "shared memory of staged rows",
+        ),
+        Attribute(
+            "shared_bytes",
+            ("staging_at", "staging_bytes"),
+            lambda c: c["staging_at"] + c["staging_bytes"],
+            "dynamic shared memory of a block",
+        ),
         Attribute(
             "registers",
-            ("states", "packets", "unroll", "batch", "vector", "keep", "passes"),
+            ("states", "vectors", "unroll", "batch", "vector", "row_staging", "passes"),
             lambda c: REGISTER_OVERHEAD
             + c["states"] * words(c)
             + 2 * c["batch"]
-            + held(c) * packet_words(c),
+            + held(c) * vector_words(c),
             "registers of a thread, estimated from below: states, addresses of rows, vectors",
         ),
         Attribute(
+            "tiles",
+            ("parallel_tile",),
+            lambda c: ceil_div(problem.parallel_extent, c["parallel_tile"]),
+            "tiles of one outer index, before rows are split",
+        ),
+        Attribute(
             "blocks",
-            ("kept_tile", "split"),
-            lambda c: ceil_div(problem.kept_extent, c["kept_tile"]) * problem.outer * c["split"],
+            ("tiles", "split"),
+            lambda c: c["tiles"] * problem.outer * c["split"],
+            "blocks of the launch",
         ),
     )  # fmt: skip
-
-
-def _keep_at(combine_bytes: IntArray, split: IntArray) -> IntArray:
-    """Where kept rows begin in shared memory: behind the flag of a split and the states of the subgroups."""
-    return ceil_div(combine_at(split) + combine_bytes, KEEP_ALIGNMENT) * KEEP_ALIGNMENT
-
-
-def combine_at(split: IntArray) -> IntArray:
-    """Where the states of the subgroups begin in shared memory."""
-    return np.where(split > 1, SPLIT_FLAG_BYTES, 0)
 
 
 # Rules ----------------------------------------------------------------------------------------------------------------
@@ -198,7 +224,7 @@ def validity_constraints(problem: RowProblem, device: Device) -> tuple[Rule, ...
 
 def pruning_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
-    return (*_size_rules(problem), *_loop_rules(problem), no_hint_rule("x_cache", "keep", "shared"),
+    return (*_size_rules(problem), *_loop_rules(problem), no_hint_rule("x_cache", "row_staging", "shared"),
             _split_gain_rule(problem, device))  # fmt: skip
 
 
@@ -212,15 +238,15 @@ def _memory_rules(problem: RowProblem) -> tuple[Rule, ...]:
             lambda c: (extent % c["vector"] == 0) | _peeled(c),
             lambda v: (
                 f"vector is {v['vector']}, but lines of contiguous memory have {extent} elements: vectors of at most "
-                f"{aligned} are aligned" + (", unless rows are peeled" if problem.along else "")
+                f"{aligned} are aligned" + (", unless rows are peeled" if problem.reduces_contiguous else "")
             ),
         ),
         Rule(
-            "keep_width",
-            ("keep", "vector"),
-            lambda c: c.map(("keep", "vector"), lambda keep, v: keep != "shared" or v * element_bytes >= 4, np.bool_),
+            "staging_width",
+            ("row_staging", "vector"),
+            lambda c: ~_staged_in("shared", c) | (c["vector"] * element_bytes >= 4),
             lambda v: (
-                f"rows kept in shared memory are copied by cp.async, 4, 8 or 16 bytes at a time, but vector = "
+                f"rows staged in shared memory are copied by cp.async, 4, 8 or 16 bytes at a time, but vector = "
                 f"{v['vector']} is {integer(v, 'vector') * element_bytes} bytes"
             ),
         ),
@@ -245,15 +271,15 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
             lambda v: f"split is {v['split']}, which leaves nothing to finish in a second launch",
         ),
         Rule(
-            "split_keep",
-            ("split", "keep", "passes"),
+            "split_staging",
+            ("split", "row_staging", "passes"),
             lambda c: (
                 (c["split"] == 1)
-                | c.map(("keep", "passes"), lambda keep, passes: (keep, passes) == ("reload", "one"), np.bool_)
+                | (_staged_in("reload", c) & c.map("passes", lambda passes: passes == "one", np.bool_))
             ),
             lambda v: (
-                f"split is {v['split']} with keep {v['keep']} and {v['passes']} passes, but the last block of a split "
-                "row has seen a part of it: use keep reload and one pass"
+                f"split is {v['split']} with row_staging {v['row_staging']} and {v['passes']} passes, but the last "
+                "block of a split row has seen a part of it: use row_staging reload and one pass"
             ),
         ),
         grid_rule(("blocks",), lambda c: c["blocks"]),
@@ -268,9 +294,9 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
 
     def tile_useful(c: Columns) -> BoolArray:
         # Lanes that do not share a row must hold rows of their own; what else makes the tile larger is a choice.
-        useful: BoolArray = c["kept_tile"] < 2 * problem.kept_extent
-        smallest: BoolArray = (c["kept_subgroups"] == 1) & (c["batch"] == 1)
-        return useful | (smallest & (True if problem.along else c["vector"] == 1))
+        useful: BoolArray = c["parallel_tile"] < 2 * problem.parallel_extent
+        smallest: BoolArray = (c["parallel_subgroups"] == 1) & (c["batch"] == 1)
+        return useful | (smallest & (True if problem.reduces_contiguous else c["vector"] == 1))
 
     return (
         Rule(
@@ -281,11 +307,11 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
         ),
         Rule(
             "tile_size",
-            ("kept_tile", "kept_subgroups", "batch", "vector"),
+            ("parallel_tile", "parallel_subgroups", "batch", "vector"),
             tile_useful,
             lambda v: (
-                f"a block takes {v['kept_tile']} {'rows' if problem.along else 'columns'}, but half as many already "
-                f"cover {problem.kept_extent}"
+                f"a block takes {v['parallel_tile']} {'rows' if problem.reduces_contiguous else 'columns'}, but half "
+                f"as many already cover {problem.parallel_extent}"
             ),
         ),
     )
@@ -295,10 +321,9 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
     longest = max(STEP_LIMIT, problem.length // 2**13)
 
     def body(c: Columns) -> BoolArray:
-        kept = c.map("keep", lambda keep: keep == "registers", np.bool_)
         return np.where(
-            kept,
-            c["packets"] * c["vector"] <= KEPT_BODY_LIMIT,
+            _staged_in("registers", c),
+            c["vectors"] * c["vector"] <= REGISTER_BODY_LIMIT,
             c["unroll"] * c["batch"] * c["vector"] <= BODY_LIMIT,
         )
 
@@ -316,19 +341,19 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
             lambda v: f"{v['steps']} steps for a row are many: let more lanes, subgroups or blocks share it",
         ),
         Rule(
-            "keep_unroll",
-            ("keep", "unroll"),
-            lambda c: c.map(("keep", "unroll"), lambda keep, unroll: keep != "registers" or unroll == 1, np.bool_),
-            lambda v: f"unroll is {v['unroll']}, but rows kept in registers are loaded all at once anyway",
+            "staging_unroll",
+            ("row_staging", "unroll"),
+            lambda c: ~_staged_in("registers", c) | (c["unroll"] == 1),
+            lambda v: f"unroll is {v['unroll']}, but rows staged in registers are loaded all at once anyway",
         ),
         Rule(
             "code_size",
-            ("keep", "packets", "unroll", "batch", "vector"),
+            ("row_staging", "vectors", "unroll", "batch", "vector"),
             body,
             lambda v: (
-                f"a thread's {v['packets']} vectors of {v['vector']} elements in registers ({KEPT_BODY_LIMIT} at most) "
-                f"or {integer(v, 'unroll') * integer(v, 'batch')} a step ({BODY_LIMIT} at most) make too long a loop "
-                "body"
+                f"a thread's {v['vectors']} vectors of {v['vector']} elements in registers ({REGISTER_BODY_LIMIT} at "
+                f"most) or {integer(v, 'unroll') * integer(v, 'batch')} a step ({BODY_LIMIT} at most) make too long a "
+                "loop body"
             ),
         ),
     )

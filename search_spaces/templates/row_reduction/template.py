@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.row_reduction import RowProblem
+from search_spaces.pictures import Drawing
+from search_spaces.spaces.config import Config
 from search_spaces.templates.row_reduction.counts import counts
-from search_spaces.templates.row_reduction.lowering import SOURCE, lower
+from search_spaces.templates.row_reduction.lowering import SOURCE, lower, lowering_config
 from search_spaces.templates.row_reduction.proxy import proxy
 from search_spaces.templates.row_reduction.space import space
 from search_spaces.templates.template import KernelTemplate
+
+
+def _drawings(problem: RowProblem, config: Config, device: Device) -> tuple[Drawing, ...]:
+    step = lowering_config(problem, config.schedule).to_nested()
+    return (Drawing("threads of a step, parallel by reduced axis", step),)
+
 
 ROW_REDUCTION = KernelTemplate(
     name="row_reduction",
@@ -17,4 +27,5 @@ ROW_REDUCTION = KernelTemplate(
     lower=lower,
     counts=counts,
     proxy=proxy,
+    drawings=_drawings,
 )

@@ -124,7 +124,31 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         pieces: IntArray = c["tile_bytes"] // (c["threads"] * piece_bytes) * ((c["block_rows"] > 1) & (piece_bytes < 4))
         return np.where(_loaded(c), held + pieces, np.minimum(held, DRAINED))
 
+    def load_piece(text: str, rows: int, columns: int, vector: int, block_rows: int) -> int:
+        kept = contiguity(text, rows, columns, "cols")
+        return min(kept, vector) if block_rows == 1 or kept == 0 else block_rows
+
+    def store_piece(text: str, rows: int, columns: int, vector: int) -> int:
+        return min(contiguity(text, rows, columns, "rows"), vector)
+
+    tile = ("layout", "tile_rows", "tile_columns")
     return (
+        Attribute("row_tiles", ("tile_rows",), lambda c: ceil_div(problem.rows, c["tile_rows"]), "tiles down x"),
+        Attribute(
+            "column_tiles", ("tile_columns",), lambda c: ceil_div(problem.columns, c["tile_columns"]), "tiles across x"
+        ),
+        Attribute(
+            "tiles",
+            ("row_tiles", "column_tiles"),
+            lambda c: problem.batch * c["row_tiles"] * c["column_tiles"],
+            "tiles of all matrices",
+        ),
+        Attribute(
+            "blocks",
+            ("tiles", "block_tiles"),
+            lambda c: ceil_div(c["tiles"], c["block_tiles"]),
+            "blocks of the launch",
+        ),
         Attribute(
             "tile_bytes",
             ("tile_rows", "tile_columns"),
@@ -144,9 +168,21 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
             "registers of a thread, estimated from below",
         ),
         Attribute(
+            "load_piece",
+            (*tile, "load_vector", "block_rows"),
+            lambda c: c.map((*tile, "load_vector", "block_rows"), load_piece),
+            "elements that one access moves to shared memory; 0 without",
+        ),
+        Attribute(
+            "store_piece",
+            (*tile, "store_vector"),
+            lambda c: c.map((*tile, "store_vector"), store_piece),
+            "elements that one access moves out of shared memory; 0 without",
+        ),
+        Attribute(
             "stage_bytes",
-            ("layout", "tile_rows", "tile_columns"),
-            lambda c: c.map(("layout", "tile_rows", "tile_columns"), stage_bytes),
+            tile,
+            lambda c: c.map(tile, stage_bytes),
             "shared bytes of one tile",
         ),
         Attribute(
@@ -168,7 +204,7 @@ def validity_constraints(problem: Transpose, device: Device) -> tuple[Rule, ...]
         *_route_constraints(),
         _layout_constraint(),
         *_alignment_constraints(problem),
-        _grid_constraint(problem),
+        grid_rule(("tiles",), lambda c: c["tiles"]),
         *device_rules(device),
     )
 
@@ -326,14 +362,6 @@ def _alignment_constraints(problem: Transpose) -> tuple[Rule, ...]:
     )
 
 
-def _tiles(problem: Transpose, tile_rows: IntArray, tile_columns: IntArray) -> IntArray:
-    return problem.batch * -(-problem.rows // tile_rows) * -(-problem.columns // tile_columns)
-
-
-def _grid_constraint(problem: Transpose) -> Rule:
-    return grid_rule(("tile_rows", "tile_columns"), lambda c: _tiles(problem, c["tile_rows"], c["tile_columns"]))
-
-
 def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
     element_bytes = problem.element_bytes
 
@@ -417,7 +445,7 @@ def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
     def loads(text: str, rows: int, columns: int, vector: int, threads: int, block: int) -> bool:
         layout = parse_layout(text, rows, columns)
         if isinstance(layout, str) or columns % (threads * vector) or (block > 1 and layout.contiguity("rows") < block):
-            return True  # which the laws refuse
+            return True  # which validity constraints refuse
         return conflict_percent(layout, element_bytes, "cols", vector, threads, block) <= 100 * MOST_CONFLICTS
 
     def stores(text: str, rows: int, columns: int, vector: int, threads: int) -> bool:
@@ -462,11 +490,8 @@ def _order_pruning(problem: Transpose, device: Device) -> tuple[Rule, ...]:
         ),
         Rule(
             "block_tiles",
-            ("tile_rows", "tile_columns", "block_tiles"),
-            lambda c: (
-                np.equal(c["block_tiles"], 1)
-                | (_tiles(problem, c["tile_rows"], c["tile_columns"]) >= c["block_tiles"] * device.sm_count)
-            ),
+            ("tiles", "block_tiles"),
+            lambda c: np.equal(c["block_tiles"], 1) | (c["tiles"] >= c["block_tiles"] * device.sm_count),
             lambda v: f"{v['block_tiles']} tiles in each block leave some of the {device.sm_count} SMs without any",
         ),
     )

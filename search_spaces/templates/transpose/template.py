@@ -8,20 +8,21 @@ from search_spaces.pictures import Drawing
 from search_spaces.spaces.config import Config
 from search_spaces.templates.template import KernelTemplate
 from search_spaces.templates.transpose.counts import counts
-from search_spaces.templates.transpose.lowering import SOURCE, lower, plan
+from search_spaces.templates.transpose.lowering import SOURCE, load_map, lower, shared_layout, store_map
 from search_spaces.templates.transpose.proxy import proxy
 from search_spaces.templates.transpose.space import space
 
 
 def _drawings(problem: Transpose, config: Config, device: Device) -> tuple[Drawing, ...]:
-    p = plan(problem, config)
-    maps = (Drawing("threads that load the tile of x", p.load_map, p.tile),)
-    if p.layout is None:
+    rows, columns = config.integers("tile_rows", "tile_columns")
+    maps = (Drawing("threads that load the tile of x", load_map(config), (rows, columns)),)
+    layout = shared_layout(config)
+    if layout is None:
         return maps
     return (
         *maps,
-        Drawing("threads that store the tile of out", p.store_map, p.tile[::-1]),
-        Drawing("the tile of x in shared memory", p.layout, element_bytes=problem.element_bytes),
+        Drawing("threads that store the tile of out", store_map(config), (columns, rows)),
+        Drawing("the tile of x in shared memory", layout, element_bytes=problem.element_bytes),
     )
 
 

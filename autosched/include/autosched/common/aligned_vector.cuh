@@ -29,7 +29,7 @@ using conditional = typename Conditional<Condition, Yes, No>::type;
 
 template <int Bytes>
 struct alignas(Bytes) AlignedVector {
-  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "a packet is 1, 2, 4, 8 or 16 bytes");
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "an aligned vector is 1, 2, 4, 8 or 16 bytes");
   unsigned word[Bytes / 4];
 };
 template <>

@@ -1,4 +1,4 @@
-// Conversions between storage types and f32, and the elements of packets.
+// Conversions between storage types and f32, and the elements of aligned vectors.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/convert.cuh>
@@ -7,7 +7,7 @@ namespace autosched {
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// Element i of a packet of elements of type T, as f32.
+// Element i of a vector of elements of type T, as f32.
 template <class T, int Bytes>
 __device__ __forceinline__ float get_element(const AlignedVector<Bytes>& p, int i) {
   if constexpr (sizeof(T) == 4) {
@@ -28,7 +28,7 @@ __device__ __forceinline__ float get_element(const AlignedVector<Bytes>& p, int 
   }
 }
 
-// Puts an element into a packet of zeros, at i.
+// Puts an element into a vector of zeros, at i.
 template <class T, int Bytes>
 __device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, const AlignedVector<int(sizeof(T))>& element) {
   if constexpr (sizeof(T) == 4) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ unsigned round_to(float x) {
   }
 }
 
-// A packet of Count elements of type T, rounded from f32.
+// A vector of Count elements of type T, rounded from f32.
 template <class T, int Count>
 __device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> pack(const float* x) {
   AlignedVector<Count * int(sizeof(T))> p;
@@ -67,7 +67,7 @@ __device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> pack(const floa
   return p;
 }
 
-// Elements [first, first + Count) of a packet of T, as a packet of their own.
+// Elements [first, first + Count) of a vector of T, as a vector of their own.
 template <class T, int Count, int Bytes>
 __device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> slice(const AlignedVector<Bytes>& p, int first) {
   if constexpr (Count * int(sizeof(T)) == Bytes) {

@@ -1,10 +1,14 @@
 // Reductions of the rows or the columns of an array, and normalizations of its rows, in one launch.
 //
-// The array is outer x length x inner. `length` is reduced; what is kept of one `outer` index, the *kept* axis, are
-// the rows where inner is 1 (`along`: the reduction runs along contiguous memory), else the inner elements. A block
-// reduces kept_tile kept elements of one outer index. Its threads are distributed as a LoweringConfig says (IREE issue
-// 22153): over the kept axis subgroup, then batch, then lane, then the vector where the kept axis is contiguous; over
-// the reduced axis step by step subgroup, then unroll, then lane, then the vector where that one is contiguous.
+// The array is outer x length x inner. `length` is the reduced axis. The parallel axis, whose elements have a reduction
+// each, is that of the rows where inner is 1 (`reduces_contiguous`: contiguous memory is reduced), else the inner
+// elements of one `outer` index. A block reduces parallel_tile of them. Its threads are distributed as a LoweringConfig
+// says (IREE issue 22153): over the parallel axis subgroup, then batch, then lane, then the vector where the parallel
+// axis is contiguous; over the reduced axis step by step subgroup, then unroll, then lane, then the vector where that
+// one is contiguous.
+//
+// Between two passes over a row it stays in registers, in shared memory, or is read again (row_staging "reload"; L2 has
+// it).
 //
 // With split > 1 several blocks reduce parts of the same rows, and the last of them to finish puts the parts together,
 // in the order of the parts, and does the rest. Or the kernel is launched a second time, and there each of the blocks
@@ -14,12 +18,11 @@
 // vectors from the one that its first element is in: places along the row then count from the start of that vector,
 // `shift` elements before the row, and elements of a vector that are not the row's are neither read nor written.
 //
-// Config (see search_spaces/templates/row_reduction/lowering.py, which writes it):
-//   problem   T, Out, Op, outer, length, inner, kept_extent, along, normalizes, has_weight, has_bias, eps
-//   schedule  lanes, subgroups (along the reduced axis), kept_subgroups, batch, vector, peel, unroll, split, finish, keep, x_cache, out_cache
-//   derived   kept_tile, chunk (elements of one split), combine_at, keep_at (offsets in shared memory)
+// Config: the parameters and attributes of search_spaces/templates/row_reduction/space.py, and T, Out, Op, length,
+// inner, parallel_extent, reduces_contiguous, normalizes, has_weight, has_bias, eps.
 #pragma once
 #include <autosched/common/cache_hints.cuh>
+#include <autosched/common/choice.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
@@ -31,12 +34,6 @@
 
 namespace autosched {
 
-// Where a row waits between two passes over it: in registers, in shared memory, or in global memory (L2 has it).
-enum class Keep { registers, shared, reload };
-
-// Who puts the parts of a split row together.
-enum class Finish { last_block, second_launch };
-
 template <class Config>
 struct RowReduction {
   using C = Config;
@@ -45,79 +42,92 @@ struct RowReduction {
   using Op = typename C::Op;
   template <int Pass>
   using State = typename Op::template State<Pass>;
+  static constexpr int state_words = State<0>::words + (Op::passes == 2 ? State<1>::words : 0);  // of all passes
 
-  static constexpr int kept_lanes = 32 / C::lanes;
-  static constexpr int threads = C::subgroups * C::kept_subgroups * 32;
-  static constexpr int kept_vector = C::along ? 1 : C::vector, reduced_vector = C::along ? C::vector : 1;
-  static constexpr int lane_stride = C::along ? 1 : kept_lanes;  // between neighbours along the reduced axis
-  static constexpr int kept_each = C::batch * kept_vector;       // kept elements of a thread
-  static constexpr int kept_threads = C::kept_subgroups * kept_lanes;
-  static constexpr int slots = kept_each * kept_threads;  // kept elements of the block, as shared memory has them
-  static constexpr bool peel = C::peel && C::vector > 1;
-  static constexpr int span = peel ? C::length + C::vector - 1 : C::length;  // places of a row
-  static constexpr int step = C::subgroups * C::unroll * C::lanes * reduced_vector;
-  static constexpr int steps = ceil_div(C::chunk, step);
-  static constexpr int packets = steps * C::unroll * C::batch;  // of a thread
+  static constexpr int parallel_lanes = 32 / C::lanes, parallel_threads = C::parallel_subgroups * parallel_lanes;
+  static constexpr int parallel_vector = C::reduces_contiguous ? 1 : C::vector;
+  static constexpr int reduced_vector = C::reduces_contiguous ? C::vector : 1;
+  // Between lanes that are neighbours along the reduced axis.
+  static constexpr int lane_stride = C::reduces_contiguous ? 1 : parallel_lanes;
   static constexpr int bytes = C::vector * int(sizeof(T));
-  static constexpr int tiles = ceil_div(C::kept_extent, C::kept_tile);
-  static constexpr bool again = C::finish == Finish::second_launch;
-  static constexpr bool in_registers = C::keep == Keep::registers, in_shared = C::keep == Keep::shared;
-  static constexpr bool whole_steps = span % C::chunk == 0 && C::chunk % step == 0;
-  static constexpr bool whole_tiles = C::kept_extent % C::kept_tile == 0;
+  static constexpr bool peel = C::peel == "yes" && C::vector > 1;
+  static constexpr bool again = C::finish == "second_launch";
+  static constexpr bool in_registers = C::row_staging == "registers", in_shared = C::row_staging == "shared";
+  static constexpr bool whole_steps = C::span % C::chunk == 0 && C::chunk % C::step == 0;
+  static constexpr bool whole_tiles = C::parallel_extent % C::parallel_tile == 0;
 
-  static_assert(threads <= 1024, "rule threads: at most 1024 threads a block");
-  static_assert(C::kept_tile == slots, "rule kept_tile: subgroups x batch x lanes x vector make the tile");
-  static_assert(C::peel ? C::along : (C::along ? C::length : C::inner) % C::vector == 0,
+  static_assert(C::threads == C::subgroups * C::parallel_subgroups * 32 && C::threads <= 1024,
+                "rule threads: subgroups of 32, at most 1024 threads a block");
+  static_assert(C::parallel_tile == C::states * parallel_threads && C::states == C::batch * parallel_vector,
+                "rule parallel_tile: subgroups x batch x lanes x vector make the tile");
+  static_assert(C::step == C::subgroups * C::unroll * C::lanes * reduced_vector &&
+                    C::steps * static_cast<long long>(C::step) >= C::chunk,
+                "rule step: subgroups x unroll x lanes x vector make a step, and the steps cover the chunk");
+  static_assert(C::vectors == C::steps * C::unroll * C::batch, "rule vectors: those of a thread in all steps");
+  static_assert(C::span == C::length + (peel ? C::vector - 1 : 0), "rule span: a peeled row begins behind a vector");
+  static_assert(C::peel == "yes" ? C::reduces_contiguous
+                                 : (C::reduces_contiguous ? C::length : C::inner) % C::vector == 0,
                 "rule vector_alignment: the vector must divide the contiguous extent, or rows be peeled");
   static_assert(bytes <= 16, "rule vector_width: a thread moves at most 16 bytes at a time");
-  static_assert(!in_shared || bytes >= 4, "rule keep_width: cp.async moves 4, 8 or 16 bytes");
+  static_assert(!in_shared || bytes >= 4, "rule staging_width: cp.async moves 4, 8 or 16 bytes");
   static_assert((C::split - 1) * static_cast<long long>(C::chunk) < C::length,
                 "rule split_filled: every split needs elements");
-  static_assert(C::split == 1 || (Op::passes == 1 && C::keep == Keep::reload),
-                "rule split_keep: split rows are reduced in one pass and read again");
+  static_assert(C::split == 1 || (Op::passes == 1 && C::row_staging == "reload"),
+                "rule split_staging: split rows are reduced in one pass and read again");
   static_assert(!again || (C::split > 1 && C::normalizes), "rule finish: a second launch normalizes split rows");
-  static_assert(!C::normalizes || C::along, "rule along: normalizations run along contiguous memory");
+  static_assert(!C::normalizes || C::reduces_contiguous,
+                "rule reduces_contiguous: normalizations reduce contiguous memory");
+  static_assert(C::subgroups == 1 || C::staging_at - C::combine_at >= 4 * state_words * C::subgroups * C::parallel_tile,
+                "rule combine_bytes: the states of all subgroups and passes have room");
+  static_assert(!in_shared || C::staging_bytes == C::vectors * C::threads * bytes,
+                "rule staging_bytes: every thread has room for its vectors");
 
-  struct Kept {
-    AlignedVector<bytes> packet[in_registers ? packets : 1];
+  // The block's rows between two passes, as far as registers hold them.
+  struct StagedRows {
+    AlignedVector<bytes> vector[in_registers ? C::vectors : 1];
   };
 
   // This thread's place.
-  int lane_reduced, warp_reduced, lane_kept, warp_kept;
+  int lane_reduced, warp_reduced, lane_parallel, warp_parallel;
   // First and last element of the block's part of the rows.
   int begin, end;
   int tile;
-  const T* row[C::batch];  // place 0 of kept(b) in the array; not read where kept(b) is outside
+  const T* row[C::batch];  // place 0 of row b in the array; not read where the row is outside
   int shift[C::batch];
 
   __device__ __forceinline__ RowReduction(const T* x, int outer, int tile_, int begin_, int end_)
       : begin(begin_), end(end_), tile(tile_) {
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    lane_reduced = C::along ? lane % C::lanes : lane / kept_lanes;
-    lane_kept = C::along ? lane / C::lanes : lane % kept_lanes;
+    lane_reduced = C::reduces_contiguous ? lane % C::lanes : lane / parallel_lanes;
+    lane_parallel = C::reduces_contiguous ? lane / C::lanes : lane % parallel_lanes;
     warp_reduced = warp % C::subgroups;
-    warp_kept = warp / C::subgroups;
+    warp_parallel = warp / C::subgroups;
 #pragma unroll
     for (int b = 0; b < C::batch; ++b) {
-      const long long kept_stride = C::along ? C::length : 1;
-      const long long first = static_cast<long long>(outer) * C::length * C::inner + kept(b) * kept_stride;
+      const long long row_stride = C::reduces_contiguous ? C::length : 1;
+      const long long first = static_cast<long long>(outer) * C::length * C::inner + parallel_index(b) * row_stride;
       shift[b] = peel ? int(first % C::vector) : 0;
       row[b] = x + first - shift[b];
     }
   }
 
-  // The b-th kept element of this thread (the first of its vector).
-  __device__ __forceinline__ int kept(int b) const {
-    return tile * C::kept_tile + ((warp_kept * C::batch + b) * kept_lanes + lane_kept) * kept_vector;
+  // The b-th element of this thread along the parallel axis (the first of its vector).
+  __device__ __forceinline__ int parallel_index(int b) const {
+    return tile * C::parallel_tile +
+           ((warp_parallel * C::batch + b) * parallel_lanes + lane_parallel) * parallel_vector;
   }
-  __device__ __forceinline__ int slot(int j) const { return j * kept_threads + warp_kept * kept_lanes + lane_kept; }
-  // The reduced index of packet u of a step (of the first element of its vector).
-  __device__ __forceinline__ int reduced(int s, int u) const {
-    return begin + s * step + ((warp_reduced * C::unroll + u) * C::lanes + lane_reduced) * reduced_vector;
+  __device__ __forceinline__ int slot(int j) const {
+    return j * parallel_threads + warp_parallel * parallel_lanes + lane_parallel;
   }
-  __device__ __forceinline__ bool kept_inside(int b) const { return whole_tiles || kept(b) < C::kept_extent; }
+  // The place along the reduced axis of vector u of a step (of its first element).
+  __device__ __forceinline__ int reduced_index(int s, int u) const {
+    return begin + s * C::step + ((warp_reduced * C::unroll + u) * C::lanes + lane_reduced) * reduced_vector;
+  }
+  __device__ __forceinline__ bool parallel_inside(int b) const {
+    return whole_tiles || parallel_index(b) < C::parallel_extent;
+  }
   __device__ __forceinline__ bool reduced_inside(int at) const { return whole_steps || at < end; }
-  __device__ __forceinline__ bool inside(int b, int at) const { return kept_inside(b) && reduced_inside(at); }
+  __device__ __forceinline__ bool inside(int b, int at) const { return parallel_inside(b) && reduced_inside(at); }
   // Whether all elements of the vector at place `at` are the row's, and whether element e is.
   __device__ __forceinline__ bool all_inside(int b, int at) const {
     return !peel || (at >= shift[b] && at - shift[b] + C::vector <= C::length);
@@ -133,43 +143,44 @@ struct RowReduction {
   __device__ __forceinline__ AlignedVector<bytes> load(int b, int at) const {
     if constexpr (peel) {
       if (!all_inside(b, at)) {
-        AlignedVector<bytes> packet = {};
+        AlignedVector<bytes> vector = {};
 #pragma unroll
         for (int e = 0; e < C::vector; ++e) {
           if (!element_inside(b, at, e)) continue;
-          put_element<T>(packet, e, load_read_only<C::x_cache, int(sizeof(T))>(address(b, at) + e));
+          put_element<T>(vector, e, load_read_only<load_hint(C::x_cache), int(sizeof(T))>(address(b, at) + e));
         }
-        return packet;
+        return vector;
       }
     }
-    return load_read_only<C::x_cache, bytes>(address(b, at));
+    return load_read_only<load_hint(C::x_cache), bytes>(address(b, at));
   }
-  __device__ __forceinline__ static unsigned kept_address(unsigned shared, int s, int u, int b) {
-    return shared + C::keep_at + unsigned((((s * C::unroll + u) * C::batch + b) * threads + int(threadIdx.x)) * bytes);
+  __device__ __forceinline__ static unsigned staged_address(unsigned shared, int s, int u, int b) {
+    const int vector = ((s * C::unroll + u) * C::batch + b) * C::threads + int(threadIdx.x);
+    return shared + C::staging_at + unsigned(vector * bytes);
   }
 
-  // Brings the block's rows to where they are kept. A thread reads what it brought itself: no barrier.
-  __device__ __forceinline__ void keep(Kept& kept_packets, unsigned shared) const {
+  // Brings the block's rows to where they are staged. A thread reads what it brought itself: no barrier.
+  __device__ __forceinline__ void stage(StagedRows& staged, unsigned shared) const {
     if constexpr (in_registers) {
 #pragma unroll
-      for (int i = 0; i < packets; ++i) {
-        const int u = i / C::batch % C::unroll, b = i % C::batch, at = reduced(i / C::batch / C::unroll, u);
-        kept_packets.packet[i] = AlignedVector<bytes>{};
-        if (inside(b, at)) kept_packets.packet[i] = load(b, at);
+      for (int i = 0; i < C::vectors; ++i) {
+        const int u = i / C::batch % C::unroll, b = i % C::batch, at = reduced_index(i / C::batch / C::unroll, u);
+        staged.vector[i] = AlignedVector<bytes>{};
+        if (inside(b, at)) staged.vector[i] = load(b, at);
       }
     } else if constexpr (in_shared) {
 #pragma unroll 1
-      for (int s = 0; s < steps; ++s) {
+      for (int s = 0; s < C::steps; ++s) {
 #pragma unroll
         for (int i = 0; i < C::unroll * C::batch; ++i) {
-          const int u = i / C::batch, b = i % C::batch, at = reduced(s, u);
+          const int u = i / C::batch, b = i % C::batch, at = reduced_index(s, u);
           if (!inside(b, at)) continue;
           if (!all_inside(b, at)) {
-            ptx::st_shared(kept_address(shared, s, u, b), load(b, at));
+            ptx::st_shared(staged_address(shared, s, u, b), load(b, at));
           } else if constexpr (bytes == 16) {
-            ptx::cp_async_cg(kept_address(shared, s, u, b), address(b, at), bytes);
+            ptx::cp_async_cg(staged_address(shared, s, u, b), address(b, at), bytes);
           } else {
-            ptx::cp_async_ca<bytes>(kept_address(shared, s, u, b), address(b, at), bytes);
+            ptx::cp_async_ca<bytes>(staged_address(shared, s, u, b), address(b, at), bytes);
           }
         }
       }
@@ -178,19 +189,19 @@ struct RowReduction {
     }
   }
 
-  // All packets of one step; those outside are left as they are.
-  __device__ __forceinline__ void fetch(AlignedVector<bytes> (&p)[C::unroll][C::batch], const Kept& kept_packets,
+  // All vectors of one step; those outside are left as they are.
+  __device__ __forceinline__ void fetch(AlignedVector<bytes> (&p)[C::unroll][C::batch], const StagedRows& staged,
                                         unsigned shared, int s) const {
 #pragma unroll
     for (int u = 0; u < C::unroll; ++u) {
-      const int at = reduced(s, u);
+      const int at = reduced_index(s, u);
 #pragma unroll
       for (int b = 0; b < C::batch; ++b) {
         if (!inside(b, at)) continue;
         if constexpr (in_registers) {
-          p[u][b] = kept_packets.packet[(s * C::unroll + u) * C::batch + b];
+          p[u][b] = staged.vector[(s * C::unroll + u) * C::batch + b];
         } else if constexpr (in_shared) {
-          p[u][b] = ptx::ld_shared<bytes>(kept_address(shared, s, u, b));
+          p[u][b] = ptx::ld_shared<bytes>(staged_address(shared, s, u, b));
         } else {
           p[u][b] = load(b, at);
         }
@@ -198,16 +209,16 @@ struct RowReduction {
     }
   }
 
-  // Calls use(elements, at, b) for every packet inside, in ascending order for each b.
+  // Calls use(elements, at, b) for every vector inside, in ascending order for each b.
   template <class Use>
-  __device__ __forceinline__ void for_each(const Kept& kept_packets, unsigned shared, int count, Use use) const {
-#pragma unroll(in_registers ? steps : 1)
+  __device__ __forceinline__ void for_each(const StagedRows& staged, unsigned shared, int count, Use use) const {
+#pragma unroll(in_registers ? C::steps : 1)
     for (int s = 0; s < count; ++s) {
       AlignedVector<bytes> p[C::unroll][C::batch];
-      fetch(p, kept_packets, shared, s);
+      fetch(p, staged, shared, s);
 #pragma unroll
       for (int u = 0; u < C::unroll; ++u) {
-        const int at = reduced(s, u);
+        const int at = reduced_index(s, u);
 #pragma unroll
         for (int b = 0; b < C::batch; ++b) {
           if (!inside(b, at)) continue;
@@ -220,21 +231,21 @@ struct RowReduction {
     }
   }
 
-  // The states of this thread's kept elements, of the block's part of the rows; all threads of a row have them.
+  // The states of this thread's rows (or columns), of the block's part of them; all threads of a row have them.
   template <int Pass>
-  __device__ __forceinline__ void reduce(State<Pass> (&states)[kept_each], const RowScale (&scales)[kept_each],
-                                         const Kept& kept_packets, unsigned shared) const {
+  __device__ __forceinline__ void reduce(State<Pass> (&states)[C::states], const RowScale (&scales)[C::states],
+                                         const StagedRows& staged, unsigned shared) const {
     if constexpr (Op::indexed) {
       // Where all are -infinity nothing exceeds the initial maximum, and the first element is the one.
-      const int at = reduced(0, 0);
+      const int at = reduced_index(0, 0);
 #pragma unroll
-      for (int j = 0; j < kept_each; ++j) {
-        const int b = j / kept_vector, first = at - shift[b];
+      for (int j = 0; j < C::states; ++j) {
+        const int b = j / parallel_vector, first = at - shift[b];
         if (reduced_inside(at)) states[j].index = unsigned(first < 0 ? 0 : first);
       }
     }
-    for_each(kept_packets, shared, steps, [&](const float(&x)[C::vector], int at, int b) {
-      if constexpr (C::along) {
+    for_each(staged, shared, C::steps, [&](const float(&x)[C::vector], int at, int b) {
+      if constexpr (C::reduces_contiguous) {
         if (all_inside(b, at)) {
           Op::template add<Pass, C::vector>(states[b], x, at - shift[b], scales[b]);
           return;
@@ -251,28 +262,29 @@ struct RowReduction {
       }
     });
 #pragma unroll
-    for (int j = 0; j < kept_each; ++j) reduce_lanes<C::lanes, lane_stride>(states[j]);
+    for (int j = 0; j < C::states; ++j) reduce_lanes<C::lanes, lane_stride>(states[j]);
     if constexpr (C::subgroups > 1) combine_subgroups<Pass>(states, shared);
   }
 
   template <int Pass>
-  __device__ __forceinline__ void combine_subgroups(State<Pass> (&states)[kept_each], unsigned shared) const {
+  __device__ __forceinline__ void combine_subgroups(State<Pass> (&states)[C::states], unsigned shared) const {
     constexpr int words = State<Pass>::words;
     // Every pass has an area of its own: nobody waits until the states of the pass before have been read.
-    const unsigned area = shared + C::combine_at + unsigned(Pass * State<0>::words * C::subgroups * slots * 4);
+    const unsigned area =
+        shared + C::combine_at + unsigned(Pass * State<0>::words * C::subgroups * C::parallel_tile * 4);
     const auto at = [&](int subgroup, int word, int j) {
-      return area + unsigned((subgroup * words + word) * slots + slot(j)) * 4u;
+      return area + unsigned((subgroup * words + word) * C::parallel_tile + slot(j)) * 4u;
     };
     if (lane_reduced == 0) {
 #pragma unroll
-      for (int j = 0; j < kept_each; ++j) {
+      for (int j = 0; j < C::states; ++j) {
 #pragma unroll
         for (int w = 0; w < words; ++w) ptx::st_shared(at(warp_reduced, w, j), AlignedVector<4>{{states[j].get(w)}});
       }
     }
     ptx::barrier_sync();
 #pragma unroll
-    for (int j = 0; j < kept_each; ++j) {
+    for (int j = 0; j < C::states; ++j) {
       const auto load = [&](State<Pass>& state, int subgroup) {
 #pragma unroll
         for (int w = 0; w < words; ++w) state.set(w, ptx::ld_shared<4>(at(subgroup, w, j)).word[0]);
@@ -283,13 +295,13 @@ struct RowReduction {
 
   // Word `word` of part `part` of the row of state j.
   __device__ __forceinline__ float* partial(float* partials, long long group, int part, int word, int j) const {
-    return partials + ((group * C::split + part) * State<0>::words + word) * slots + slot(j);
+    return partials + ((group * C::split + part) * State<0>::words + word) * C::parallel_tile + slot(j);
   }
-  __device__ __forceinline__ void store_part(const State<0> (&states)[kept_each], float* partials, long long group,
+  __device__ __forceinline__ void store_part(const State<0> (&states)[C::states], float* partials, long long group,
                                              int split) const {
     if (lane_reduced != 0 || warp_reduced != 0) return;
 #pragma unroll
-    for (int j = 0; j < kept_each; ++j) {
+    for (int j = 0; j < C::states; ++j) {
 #pragma unroll
       for (int w = 0; w < State<0>::words; ++w) {
         ptx::st_global(partial(partials, group, split, w, j), AlignedVector<4>{{states[j].get(w)}});
@@ -297,9 +309,9 @@ struct RowReduction {
     }
   }
   // Puts the parts of a split row together.
-  __device__ __forceinline__ void combine_parts(State<0> (&states)[kept_each], float* partials, long long group) const {
+  __device__ __forceinline__ void combine_parts(State<0> (&states)[C::states], float* partials, long long group) const {
 #pragma unroll
-    for (int j = 0; j < kept_each; ++j) {
+    for (int j = 0; j < C::states; ++j) {
       const auto load = [&](State<0>& state, int part) {
 #pragma unroll
         for (int w = 0; w < State<0>::words; ++w) {
@@ -315,25 +327,27 @@ struct RowReduction {
   __device__ __forceinline__ static void store(Out* to, const float* x) {
     constexpr int widest = 16 / int(sizeof(Out)), width = Count < widest ? Count : widest;
 #pragma unroll
-    for (int i = 0; i < Count; i += width) autosched::store<C::out_cache>(to + i, pack<Out, width>(x + i));
+    for (int i = 0; i < Count; i += width) {
+      autosched::store<store_hint(C::out_cache)>(to + i, pack<Out, width>(x + i));
+    }
   }
 
-  // One result for each kept element.
-  __device__ __forceinline__ void store_results(const State<0> (&states)[kept_each], Out* out) const {
+  // One result for each row, or column.
+  __device__ __forceinline__ void store_results(const State<0> (&states)[C::states], Out* out) const {
     if (lane_reduced != 0 || warp_reduced != 0) return;
 #pragma unroll
     for (int b = 0; b < C::batch; ++b) {
-      if (!kept_inside(b)) continue;
+      if (!parallel_inside(b)) continue;
       if constexpr (Op::indexed) {
 #pragma unroll
-        for (int e = 0; e < kept_vector; ++e) {
-          ptx::st_global(out + kept(b) + e, AlignedVector<4>{{states[b * kept_vector + e].index}});
+        for (int e = 0; e < parallel_vector; ++e) {
+          ptx::st_global(out + parallel_index(b) + e, AlignedVector<4>{{states[b * parallel_vector + e].index}});
         }
       } else {
-        float x[kept_vector];
+        float x[parallel_vector];
 #pragma unroll
-        for (int e = 0; e < kept_vector; ++e) x[e] = Op::result(states[b * kept_vector + e], float(C::length));
-        store<kept_vector>(out + kept(b), x);
+        for (int e = 0; e < parallel_vector; ++e) x[e] = Op::result(states[b * parallel_vector + e], float(C::length));
+        store<parallel_vector>(out + parallel_index(b), x);
       }
     }
   }
@@ -341,23 +355,24 @@ struct RowReduction {
   // A vector of weight or bias, for the vector at place `at`. That of a peeled row is not aligned in them.
   __device__ __forceinline__ AlignedVector<bytes> of_columns(const T* operand, int b, int at) const {
     if constexpr (peel) {
-      AlignedVector<bytes> packet = {};
+      AlignedVector<bytes> vector = {};
 #pragma unroll
       for (int e = 0; e < C::vector; ++e) {
         if (!element_inside(b, at, e)) continue;
-        put_element<T>(packet, e, ptx::ld_global_nc<int(sizeof(T))>(operand + (at - shift[b] + e)));
+        put_element<T>(vector, e, ptx::ld_global_nc<int(sizeof(T))>(operand + (at - shift[b] + e)));
       }
-      return packet;
+      return vector;
     } else {
       return ptx::ld_global_nc<bytes>(operand + at);
     }
   }
 
   // Every element of the rows.
-  __device__ __forceinline__ void normalize(const RowScale (&scales)[kept_each], const Kept& kept_packets,
+  __device__ __forceinline__ void normalize(const RowScale (&scales)[C::states], const StagedRows& staged,
                                             unsigned shared, const T* weight, const T* bias, Out* out) const {
-    constexpr int all_steps = again ? steps : ceil_div(span, step);  // the last block of a split row finishes all of it
-    for_each(kept_packets, shared, all_steps, [&](const float(&x)[C::vector], int at, int b) {
+    // The last block of a split row finishes all of it.
+    constexpr int all_steps = again ? C::steps : ceil_div(C::span, C::step);
+    for_each(staged, shared, all_steps, [&](const float(&x)[C::vector], int at, int b) {
       float y[C::vector];
 #pragma unroll
       for (int e = 0; e < C::vector; ++e) y[e] = Op::apply(x[e], scales[b]);
@@ -371,7 +386,7 @@ struct RowReduction {
 #pragma unroll
         for (int e = 0; e < C::vector; ++e) y[e] += get_element<T>(w, e);
       }
-      Out* to = out + static_cast<long long>(kept(b)) * C::length + at - shift[b];
+      Out* to = out + static_cast<long long>(parallel_index(b)) * C::length + at - shift[b];
       if (all_inside(b, at)) {
         store<C::vector>(to, y);
         return;
@@ -386,18 +401,18 @@ struct RowReduction {
   __device__ __forceinline__ static void run(const T* x, const T* weight, const T* bias, Out* out, float* partials,
                                              unsigned* counters) {
     const int split = int(blockIdx.x) % C::split, group = int(blockIdx.x) / C::split;
-    const int outer = group / tiles, tile = group % tiles;
+    const int outer = group / C::tiles, tile = group % C::tiles;
     const int begin = split * C::chunk, next = begin + C::chunk;
-    RowReduction here(x, outer, tile, begin, next < span ? next : span);
+    RowReduction here(x, outer, tile, begin, next < C::span ? next : C::span);
     const unsigned shared = ptx::shared_memory();
 
-    Kept kept_packets;
-    here.keep(kept_packets, shared);
-    RowScale scales[kept_each];
-    State<0> states[kept_each];
+    StagedRows staged;
+    here.stage(staged, shared);
+    RowScale scales[C::states];
+    State<0> states[C::states];
     bool second = false;
     if constexpr (again) second = is_second_launch<C::split>(counters + group, shared);
-    if (!second) here.template reduce<0>(states, scales, kept_packets, shared);
+    if (!second) here.template reduce<0>(states, scales, staged, shared);
     if constexpr (C::split > 1) {
       if (!second) {
         here.store_part(states, partials, group, split);
@@ -406,21 +421,21 @@ struct RowReduction {
       here.combine_parts(states, partials, group);
     }
     if constexpr (!C::normalizes) {
-      here.store_results(states, out + static_cast<long long>(outer) * C::kept_extent);
+      here.store_results(states, out + static_cast<long long>(outer) * C::parallel_extent);
     } else {
 #pragma unroll
-      for (int j = 0; j < kept_each; ++j) Op::template finish<0>(scales[j], states[j], float(C::length), C::eps);
+      for (int j = 0; j < C::states; ++j) Op::template finish<0>(scales[j], states[j], float(C::length), C::eps);
       if constexpr (Op::passes == 2) {
-        State<1> second[kept_each];
-        here.template reduce<1>(second, scales, kept_packets, shared);
+        State<1> second[C::states];
+        here.template reduce<1>(second, scales, staged, shared);
 #pragma unroll
-        for (int j = 0; j < kept_each; ++j) Op::template finish<1>(scales[j], second[j], float(C::length), C::eps);
+        for (int j = 0; j < C::states; ++j) Op::template finish<1>(scales[j], second[j], float(C::length), C::eps);
       }
       if constexpr (!again) {
         here.begin = 0;
-        here.end = span;
+        here.end = C::span;
       }
-      here.normalize(scales, kept_packets, shared, weight, bias, out);
+      here.normalize(scales, staged, shared, weight, bias, out);
     }
   }
 };

@@ -1,16 +1,20 @@
 // out[b, j, i] = x[b, i, j], batched. A block moves block_tiles tiles, one after another.
 //
-// Route cp_async: tile by tile to shared memory and back (TileCopy), `stages` tiles ahead.
-// Route shared: the same through registers. A thread loads a block of block_rows x load_vector elements and, where
+// With copy "cp.async", tile by tile to shared memory and back (TileCopy), `stages` tiles ahead.
+// With "ld.global" the same through registers: a thread loads a block of block_rows x load_vector elements and, where
 // block_rows > 1, turns it in registers, so that it can store whole pieces of out's rows.
-// Route registers: the turned blocks go straight to out; what a thread loads is what it stores (XeTile RFC, appendix
+// With layout "none" the turned blocks go straight to out: what a thread loads is what it stores (XeTile RFC, appendix
 // 2.3), and no shared memory is needed.
 //
 // Layout maps (row, column) of the tile of x. Loads and stores are a grid of threads each (wg_maps whose subgroups are
 // threads), columns along the array that is contiguous on that side. Vectors divide the contiguous extents, so that a
 // vector is wholly inside an array or wholly outside.
+//
+// Config: the parameters and attributes of search_spaces/templates/transpose/space.py, and Word, Layout (void where
+// layout is "none"), rows, columns, batch, element_bytes.
 #pragma once
 #include <autosched/common/cache_hints.cuh>
+#include <autosched/common/choice.cuh>
 #include <autosched/common/raster.cuh>
 #include <autosched/common/shared_layout.cuh>
 #include <autosched/common/tile_copy.cuh>
@@ -18,11 +22,9 @@
 
 namespace autosched {
 
-enum class TransposeRoute { cp_async, shared, registers };
-
-// Word w of a packet; packets of 1 and 2 bytes are the low bits of their only one.
+// Word w of a vector; vectors of 1 and 2 bytes are the low bits of their only one.
 template <int Bytes>
-__device__ __forceinline__ unsigned packet_word(const AlignedVector<Bytes>& p, int w) {
+__device__ __forceinline__ unsigned vector_word(const AlignedVector<Bytes>& p, int w) {
   if constexpr (Bytes == 1) {
     return p.byte;
   } else if constexpr (Bytes == 2) {
@@ -32,15 +34,15 @@ __device__ __forceinline__ unsigned packet_word(const AlignedVector<Bytes>& p, i
   }
 }
 
-// Part i of a packet, Part bytes long.
+// Part i of a vector, Part bytes long.
 template <int Part, int Bytes>
-__device__ __forceinline__ AlignedVector<Part> packet_part(const AlignedVector<Bytes>& p, int i) {
+__device__ __forceinline__ AlignedVector<Part> vector_part(const AlignedVector<Bytes>& p, int i) {
   AlignedVector<Part> out;
   if constexpr (Part >= 4) {
 #pragma unroll
     for (int w = 0; w < Part / 4; ++w) out.word[w] = p.word[i * (Part / 4) + w];
   } else {
-    const unsigned bits = packet_word(p, i * Part / 4) >> (8 * (i * Part % 4));
+    const unsigned bits = vector_word(p, i * Part / 4) >> (8 * (i * Part % 4));
     if constexpr (Part == 2) {
       out.half = static_cast<unsigned short>(bits);
     } else {
@@ -50,9 +52,9 @@ __device__ __forceinline__ AlignedVector<Part> packet_part(const AlignedVector<B
   return out;
 }
 
-// A packet of parts of Part bytes; parts(i) gives part i.
+// A vector made of parts of Part bytes; parts(i) gives part i.
 template <int Bytes, int Part, class Parts>
-__device__ __forceinline__ AlignedVector<Bytes> packet_of(const Parts& parts) {
+__device__ __forceinline__ AlignedVector<Bytes> vector_of(const Parts& parts) {
   if constexpr (Bytes == Part) {
     return parts(0);
   } else if constexpr (Part >= 4) {
@@ -65,7 +67,7 @@ __device__ __forceinline__ AlignedVector<Bytes> packet_of(const Parts& parts) {
     }
     return out;
   } else if constexpr (Bytes == 2) {
-    return {static_cast<unsigned short>(packet_word(parts(0), 0) | packet_word(parts(1), 0) << 8)};
+    return {static_cast<unsigned short>(vector_word(parts(0), 0) | vector_word(parts(1), 0) << 8)};
   } else {
     AlignedVector<Bytes> out;
     constexpr int per_word = 4 / Part;
@@ -74,7 +76,7 @@ __device__ __forceinline__ AlignedVector<Bytes> packet_of(const Parts& parts) {
       out.word[w] = 0u;
 #pragma unroll
       for (int i = 0; i < per_word; ++i) {
-        out.word[w] |= packet_word(parts(w * per_word + i), 0) << (8 * Part * i);
+        out.word[w] |= vector_word(parts(w * per_word + i), 0) << (8 * Part * i);
       }
     }
     return out;
@@ -87,10 +89,8 @@ struct Transpose {
   using Layout = typename C::Layout;
   static constexpr int element_bytes = C::element_bytes;
   static constexpr int threads = C::threads;
-  static constexpr int tiles_m = ceil_div(C::rows, C::tile_rows), tiles_n = ceil_div(C::columns, C::tile_columns);
   static constexpr long long matrix = static_cast<long long>(C::rows) * C::columns;
-  static constexpr int tiles = tiles_m * tiles_n * C::batch;
-  static constexpr bool async = C::route == TransposeRoute::cp_async;
+  static constexpr bool async = C::copy == "cp.async", in_registers = C::layout == "none";
 
   // The load side: blocks of block_rows x load_vector elements, the store side: lines of store_vector of them.
   static constexpr int load_bytes = C::load_vector * element_bytes, store_bytes = C::store_vector * element_bytes;
@@ -103,19 +103,23 @@ struct Transpose {
 
   static_assert(threads % C::load_columns == 0 && C::tile_rows % load_step_m == 0 && C::tile_columns % load_step_n == 0,
                 "rule load_map: the blocks of all threads must divide the tile");
-  static_assert(C::route == TransposeRoute::registers ||
-                    (threads % C::store_columns == 0 && C::tile_columns % store_rows == 0 &&
-                     C::tile_rows % store_step_m == 0),
+  static_assert(in_registers || (threads % C::store_columns == 0 && C::tile_columns % store_rows == 0 &&
+                                 C::tile_rows % store_step_m == 0),
                 "rule store_map: the vectors of all threads must divide the transposed tile");
   static_assert(C::columns % C::load_vector == 0, "rule load_alignment: the vector must divide the columns of x");
   static_assert(C::rows % C::store_vector == 0, "rule store_alignment: the vector must divide the columns of out");
   static_assert(load_bytes <= 16 && store_bytes <= 16 && block_bytes <= 16,
                 "rule vector_width: a thread moves at most 16 bytes at a time");
-  static_assert(C::route != TransposeRoute::registers ||
+  static_assert(!in_registers ||
                     (C::store_vector == C::block_rows && C::load_columns * C::store_columns == 32),
                 "rule in_register: what a thread stores is what it loaded, so its vector is a row of its turned block");
   static_assert(!async || C::block_rows == 1, "rule block_rows: cp.async cannot turn blocks");
+  static_assert(!async || !in_registers, "rule copy_async: cp.async moves to shared memory");
   static_assert(async || C::stages == 1, "rule stages: only cp.async has tiles in flight");
+  static_assert(C::row_tiles * static_cast<long long>(C::tile_rows) >= C::rows &&
+                    C::column_tiles * static_cast<long long>(C::tile_columns) >= C::columns &&
+                    C::blocks * static_cast<long long>(C::block_tiles) >= C::tiles,
+                "the blocks must cover x");
 
   struct Tile {
     const Element* x;  // the matrix
@@ -124,8 +128,9 @@ struct Transpose {
   };
 
   __device__ static __forceinline__ Tile tile_of(const Element* x, Element* out, int id) {
-    constexpr int per_matrix = tiles_m * tiles_n;
-    const TileIndex at = raster<C::raster_order, C::raster_group, tiles_m, tiles_n>(id % per_matrix);
+    constexpr int per_matrix = C::row_tiles * C::column_tiles;
+    const TileIndex at =
+        raster<raster_order(C::raster), raster_group(C::raster), C::row_tiles, C::column_tiles>(id % per_matrix);
     const long long first = id / per_matrix * matrix;
     return {x + first, out + first, at.m * C::tile_rows, at.n * C::tile_columns};
   }
@@ -152,14 +157,14 @@ struct Transpose {
           for (int j = 0; j < load_passes_n; ++j) {
             const bool ok = row_ok && (C::columns % C::tile_columns == 0 || tile.n + column(j) < C::columns);
             line[i][j][r] = AlignedVector<load_bytes>{};
-            if (ok) line[i][j][r] = load_read_only<C::x_cache, load_bytes>(from + column(j));
+            if (ok) line[i][j][r] = load_read_only<load_hint(C::x_cache), load_bytes>(from + column(j));
           }
         }
       }
     }
     // Column c of block (i, j): block_rows neighbours of a row of out.
     __device__ __forceinline__ AlignedVector<block_bytes> turned(int i, int j, int c) const {
-      return packet_of<block_bytes, element_bytes>([&](int r) { return packet_part<element_bytes>(line[i][j][r], c); });
+      return vector_of<block_bytes, element_bytes>([&](int r) { return vector_part<element_bytes>(line[i][j][r], c); });
     }
   };
 
@@ -184,7 +189,7 @@ struct Transpose {
 #pragma unroll
             for (int c = 0; c < C::load_vector; c += C::load_piece) {
               ptx::st_shared(address(shared, row, column + c),
-                             packet_part<C::load_piece * element_bytes>(blocks.line[i][j][0], c / C::load_piece));
+                             vector_part<C::load_piece * element_bytes>(blocks.line[i][j][0], c / C::load_piece));
             }
           } else {
 #pragma unroll
@@ -199,15 +204,13 @@ struct Transpose {
 
   // Rows of out are columns of the tile. Loads of a group of rows come before its stores, so that they are in flight
   // together; a group is limited by the registers that its pieces and their addresses take.
-  static constexpr int piece_bytes = C::store_piece * element_bytes;
-  static constexpr int row_registers =
-      store_passes_m * C::store_vector / C::store_piece * (piece_bytes < 4 ? 1 : piece_bytes / 4);
-  static constexpr int group =
-      row_registers * store_passes_n <= 32 ? store_passes_n : (row_registers < 32 ? 32 / row_registers : 1);
-  static_assert(C::route == TransposeRoute::registers || store_passes_n % group == 0,
-                "tiles, threads and vectors are powers of two");
-
   __device__ static __forceinline__ void drain(const Tile& tile, unsigned shared) {
+    constexpr int piece_bytes = C::store_piece * element_bytes;
+    constexpr int row_registers =
+        store_passes_m * C::store_vector / C::store_piece * (piece_bytes < 4 ? 1 : piece_bytes / 4);
+    constexpr int group =
+        row_registers * store_passes_n <= 32 ? store_passes_n : (row_registers < 32 ? 32 / row_registers : 1);
+    static_assert(store_passes_n % group == 0, "tiles, threads and vectors are powers of two");
     const int row = int(threadIdx.x) % C::store_columns * C::store_vector;
     const int column = int(threadIdx.x) / C::store_columns;
 #pragma unroll 1
@@ -217,7 +220,7 @@ struct Transpose {
       for (int j = 0; j < group; ++j) {
 #pragma unroll
         for (int i = 0; i < store_passes_m; ++i) {
-          held[j][i] = packet_of<store_bytes, piece_bytes>([&](int part) {
+          held[j][i] = vector_of<store_bytes, piece_bytes>([&](int part) {
             const int m = row + i * store_step_m + part * C::store_piece, n = column + (first + j) * store_rows;
             return ptx::ld_shared<piece_bytes>(address(shared, m, n));
           });
@@ -232,7 +235,7 @@ struct Transpose {
           const int m = row + i * store_step_m;
           if ((C::columns % C::tile_columns == 0 || n < C::columns) &&
               (C::rows % C::tile_rows == 0 || tile.m + m < C::rows)) {
-            store<C::out_cache>(to + m, held[j][i]);
+            store<store_hint(C::out_cache)>(to + m, held[j][i]);
           }
         }
       }
@@ -252,7 +255,7 @@ struct Transpose {
         for (int i = 0; i < load_passes_m; ++i) {
           const int m = tile.m + Blocks::row(i);
           if ((C::columns % C::tile_columns == 0 || n < C::columns) && (C::rows % C::tile_rows == 0 || m < C::rows)) {
-            store<C::out_cache>(to + m, blocks.turned(i, j, c));
+            store<store_hint(C::out_cache)>(to + m, blocks.turned(i, j, c));
           }
         }
       }
@@ -261,9 +264,9 @@ struct Transpose {
 
   __device__ static __forceinline__ void run(const Element* x, Element* out) {
     const int first = int(blockIdx.x) * C::block_tiles;
-    const int left = tiles - first;
+    const int left = C::tiles - first;
     const int count = left < C::block_tiles ? left : C::block_tiles;
-    if constexpr (C::route == TransposeRoute::registers) {
+    if constexpr (in_registers) {
 #pragma unroll 1
       for (int t = 0; t < count; ++t) through_registers(tile_of(x, out, first + t));
     } else {

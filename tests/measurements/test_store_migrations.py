@@ -10,6 +10,7 @@ import pytest
 
 from measurements import store_migrations
 from measurements.store import SCHEMA_VERSION, Store, StoreError
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
@@ -40,7 +41,9 @@ def test_every_trial_is_kept_under_its_operator_and_template(older: Path, create
         assert {r.template_version for r in (*softmax, *matmul)} == {""}
         assert [s.operator for s in store.problems()] == ["softmax", "matmul"]
         assert store.problem(store.problems("softmax")[0]) == SOFTMAX
-        assert set(softmax[0].schedule) == {p.name for p in _space(SOFTMAX).parameters}
+        for problem, records in ((SOFTMAX, softmax), (MATMUL, matmul)):
+            for record in records:
+                template(record.schedule.template).config(problem, record.schedule, device("h200"))  # is valid
         assert store.best(MATMUL, "h200") is not None
     assert schema(older) == str(SCHEMA_VERSION)
     with Store.open(older) as again:
@@ -52,13 +55,6 @@ def test_a_trial_of_before_is_one_with_a_trial_of_now(older: Path) -> None:
         first = store.trials(SOFTMAX)[0]
         store.append(first)
         assert next(s for s in store.problems("softmax")).trials == 2
-
-
-def test_what_was_stored_then_is_still_a_valid_schedule(older: Path) -> None:
-    with Store.open(older) as store:
-        for problem in (SOFTMAX, MATMUL):
-            for record in store.trials(problem):
-                _space(problem).valid.validate(record.schedule)
 
 
 def test_a_migration_that_is_cut_short_leaves_the_database_as_it_was(
@@ -82,9 +78,3 @@ def test_a_damaged_trial_is_named_and_nothing_is_changed(older: Path) -> None:
     with pytest.raises(StoreError, match="trial 2 of the database"):
         Store.open(older)
     assert schema(older) == "2"
-
-
-def _space(problem: Softmax | Matmul):  # type: ignore[no-untyped-def]
-    from kernels import space_of
-
-    return space_of(problem, device("h200"))

@@ -9,6 +9,7 @@ from search_spaces.catalogue import KernelConfig, family
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Operand, Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
 
@@ -18,15 +19,20 @@ def include_dir() -> str:
     return str(resources.files("autosched").joinpath("include"))
 
 
+def headers() -> Headers:
+    """The device code that generated kernels include."""
+    return Headers.from_folder(include_dir())
+
+
 def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
     """The kernel of one schedule. Raises ValueError with the rule's reason if it cannot compute ``problem``."""
     row = family(problem.family)
     config = row.config(problem, schedule, device)
     name = f"autosched_{row.name}"
     return Kernel(
-        name=name,
+        entry=name,
         source=_source(name, row.header, row.entry, config),
-        include_dirs=(include_dir(),),
+        headers=headers(),
         arguments=config.arguments,
         grid=(config.blocks, 1, 1),
         block=(config.threads, 1, 1),

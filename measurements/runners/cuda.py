@@ -6,6 +6,7 @@ This process never touches CUDA itself, so no GPU failure can reach it.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import queue
 import tempfile
@@ -348,17 +349,9 @@ class CudaRunner:
         return self._supervisors[which]
 
     def _measured(self, supervisor: Supervisor, candidate: Candidate, program: Compiled) -> Measurement:
-        kernel, options = candidate.kernel, self.options
+        options, kernel = self.options, _kernel_json(candidate, program)
         data = self._data_key(candidate.problem, options.seed)
-        launch = (
-            kernel.name,
-            kernel.grid,
-            kernel.block,
-            kernel.dynamic_shared_bytes,
-            kernel.launches,
-            kernel.arguments,
-        )
-        identity = (program.digest, launch, data.key)
+        identity = (program.digest, json.dumps(kernel["launch"]), data.key)
         with self._lock:
             known = self._known.get(identity)
             fastest = self._fastest.get(data.key)
@@ -366,7 +359,7 @@ class CudaRunner:
             request = {
                 "op": "measure",
                 "data": data.key,
-                "kernel": _kernel_json(candidate, program),
+                "kernel": kernel,
                 "rule": dataclasses.asdict(options.rule),
                 "best": fastest,
                 "launch_limit": options.launch_limit,
@@ -422,18 +415,9 @@ class _Task:
 
 
 def _kernel_json(candidate: Candidate, program: Compiled) -> dict[str, Any]:
-    kernel = candidate.kernel
     return {
         "cubin": str(program.path),
-        "name": kernel.name,
-        "grid": list(kernel.grid),
-        "block": list(kernel.block),
-        "shared": kernel.dynamic_shared_bytes,
-        "launches": kernel.launches,
-        "arguments": [
-            {"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(o.shape), "zeroed": o.zeroed}
-            for o in kernel.arguments
-        ],
+        "launch": dataclasses.replace(candidate.kernel, entry=program.entry).launch_json(),
     }
 
 

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from measurements.launch import LaunchRefused, LoadedLaunch
 from measurements.measurement import Status
 from measurements.runners.cuda_library import TOLERANCES, baseline_call
 from measurements.runners.gpu_checks import (
@@ -48,6 +49,7 @@ from measurements.worker import serve
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.dtypes import DTYPES, DType
 from search_spaces.operators.problem import Operand, Problem
+from search_spaces.templates.kernel import launch_from_json
 
 _ALIGNMENT = 256  # bytes, of every buffer: what cudaMalloc gives
 _GAP = 256  # guard bytes behind every buffer
@@ -289,7 +291,7 @@ class GpuWorker:
         except _Wrong as error:
             answer |= {"status": Status.WRONG_RESULT.value, "reason": str(error), "error": error.worst}
             poisoned = error.damage
-        except _Unable as error:
+        except (_Unable, LaunchRefused) as error:
             answer |= {"status": Status.LAUNCH_ERROR.value, "reason": str(error)}
         except LaunchTimeout as error:
             answer |= {"status": Status.TIMEOUT.value, "reason": str(error)}
@@ -322,19 +324,18 @@ class GpuWorker:
         self._loads += 1
         if self._loads % _LOADS_PER_FLUSH == 0:
             cp.clear_memo()  # cupy remembers every module it loads; this lets the GPU's memory go
-        function = cp.RawModule(path=kernel["cubin"]).get_function(kernel["name"])
-        if kernel["shared"]:  # the carveout is left to the driver, as in autosched.runtime
-            function.max_dynamic_shared_size_bytes = int(kernel["shared"])
+        launch = launch_from_json(kernel["launch"])
         slots = []
-        for argument in kernel["arguments"]:
-            if argument["role"] == "workspace":
-                own = _Slots(cp, _operand(argument), data.copies)
-                own.fill(self._stream, None, 0 if own.operand.zeroed else GUARD)
+        for operand in launch.operands:
+            if operand.role == "workspace":
+                own = _Slots(cp, operand, data.copies)
+                own.fill(self._stream, None, 0 if operand.zeroed else GUARD)
                 slots.append(own)
+            elif operand.name in data.slots:
+                slots.append(data.slots[operand.name])
             else:
-                slots.append(data.slots[argument["name"]])
-        grid, block = tuple(kernel["grid"]), tuple(kernel["block"])
-        return _Program(function, grid, block, int(kernel["shared"]), int(kernel["launches"]), slots)
+                raise LaunchRefused(f"the kernel takes {operand.name}, which its problem has not")
+        return _Program(LoadedLaunch(cp, launch, kernel["cubin"]), slots)
 
     def _verified(self, program: _Program, data: _Data, limit: float) -> float:
         """Launch once on poisoned outputs, and check them; the largest error over its tolerance."""
@@ -464,17 +465,11 @@ class _Slots:
 
 @dataclass(frozen=True)
 class _Program:
-    function: Any
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    shared: int
-    launches: int
+    loaded: LoadedLaunch
     slots: list[_Slots]
 
     def launch(self, copy: int) -> None:
-        arguments = tuple(s.array(copy) for s in self.slots)
-        for _ in range(self.launches):
-            self.function(self.grid, self.block, arguments, shared_mem=self.shared)
+        self.loaded({s.operand.name: s.array(copy) for s in self.slots})
 
 
 @dataclass(frozen=True)
@@ -486,16 +481,6 @@ class _Data:
     slots: dict[str, _Slots]
     copies: int
     cold_bytes: int
-
-
-def _operand(argument: dict[str, Any]) -> Operand:
-    return Operand(
-        argument["name"],
-        argument["role"],
-        DTYPES[argument["dtype"]],
-        tuple(int(n) for n in argument["shape"]),
-        bool(argument["zeroed"]),
-    )
 
 
 if __name__ == "__main__":

@@ -97,13 +97,11 @@ extern "C" __global__ void check_bytes(const unsigned char* slots, const unsigne
 """
 
 KERNEL = Kernel(
-    name="check_bytes",
+    entry="check_bytes",
     source=_SOURCE,
-    include_dirs=(),
     arguments=(),
     grid=(1, 1, 1),
     block=(THREADS, 1, 1),
-    dynamic_shared_bytes=0,
 )
 
 

@@ -55,6 +55,20 @@ U32 = DType("u32", 32, 31, "uint32", "unsigned")
 DTYPES = {t.name: t for t in (F16, BF16, F32, U8, U16, U32)}
 FLOAT_DTYPES = {t.name: t for t in (F16, BF16, F32)}
 
+# Types of parameters that are passed by value: those of arrays, and C++'s other arithmetic ones.
+SCALAR_DTYPES = DTYPES | {
+    t.name: t
+    for t in (
+        DType("bool", 8, 1, "bool", "bool"),
+        DType("i8", 8, 7, "int8", "signed char"),
+        DType("i16", 16, 15, "int16", "short"),
+        DType("i32", 32, 31, "int32", "int"),
+        DType("i64", 64, 63, "int64", "long long"),
+        DType("u64", 64, 64, "uint64", "unsigned long long"),
+        DType("f64", 64, 52, "float64", "double"),
+    )
+}
+
 
 SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}  # positive values, subnormal ones included
 

@@ -19,7 +19,10 @@ from measurements.runners import cuda_worker
 from measurements.runners.cuda_device import device_row
 from measurements.runners.cuda_worker import GpuWorker
 from measurements.runners.references import DataSet, References
+from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Launch
 
 PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
 ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # as Device.attributes of cupy has them
@@ -282,16 +285,16 @@ def prepare(arrays, cold_bytes=0):
 
 
 def kernel(name, workspace=False, launches=1):
-    operands = [
-        {"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(o.shape), "zeroed": o.zeroed}
-        for o in PROBLEM.operands()
-    ]
-    if workspace:
-        operands.append({"name": "counters", "role": "workspace", "dtype": "u32", "shape": [4], "zeroed": True})
-    return {
-        "cubin": f"{name}.cubin", "name": name, "grid": [1, 1, 1], "block": [32, 1, 1], "shared": 4096,
-        "launches": launches, "arguments": operands,
-    }  # fmt: skip
+    counters = (Operand("counters", "workspace", U32, (4,), zeroed=True),) if workspace else ()
+    launch = Launch(
+        entry=name,
+        arguments=(*PROBLEM.operands(), *counters),
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        dynamic_shared_bytes=4096,
+        launches=launches,
+    )
+    return {"cubin": f"{name}.cubin", "launch": launch.launch_json()}
 
 
 RULE = {"target": 0.01, "min_repeats": 5, "max_repeats": 20, "max_seconds": 10.0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import math
 import os
@@ -12,13 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from measurements.compile_cache import CompileCache, Compiled
 from measurements.foreign_text import harmless, one_line
 from measurements.measurement import Resources, Status
+from measurements.messages import Message
 from measurements.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
-from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.worker import Worker
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.tensor_map import TensorMap
@@ -163,13 +164,13 @@ class CompilePool:
             "source": kernel.source,
             "entry": kernel.entry,
             "arch": arch,
-            "headers": dict(kernel.headers.files),
+            "headers": kernel.headers.digest,
             "options": list(options),
         }
         worker: Worker = self._local.worker
         for last_try in (False, True):
             try:
-                answer = worker.request(request, self.time_limit)
+                answer = worker.request(request, self.time_limit, {kernel.headers.digest: kernel.headers.encoded})
                 break
             except WorkerTimeout:
                 return CompileFailure(Status.COMPILE_TIMEOUT, f"not compiled within {self.time_limit:g} s")
@@ -271,12 +272,12 @@ def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | N
     return None
 
 
-def _output(answer: dict[str, Any]) -> CompilerOutput:
+def _output(answer: Message) -> CompilerOutput:
     """What a compile worker answered. Raises KeyError, TypeError, ValueError for what is none."""
     cubin, entry, seconds = answer["cubin"], answer["entry"], float(answer["seconds"])
     if not (seconds >= 0 and math.isfinite(seconds)):
         raise ValueError("this is no time")
-    program = None if cubin is None else base64.b64decode(cubin, validate=True)
+    program = None if cubin is None else bytes(answer.blobs[cubin])
     if program == b"":
         raise ValueError("this is no program")
     return CompilerOutput(program, str(entry), harmless(str(answer["log"])), seconds)

@@ -31,7 +31,8 @@ from measurements.runners.cuda_library import OTHERS
 from measurements.runners.references import DataSet, References
 from measurements.runners.supervisor import Limits, Outcome, Supervisor
 from measurements.timing import StopRule
-from measurements.worker import Worker, WorkerClosed
+from measurements.transport import WorkerClosed
+from measurements.worker import Worker
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 

@@ -15,7 +15,8 @@ from typing import Any
 from measurements.foreign_text import one_line
 from measurements.measurement import Status
 from measurements.runners.base import RunnerStopped
-from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
+from measurements.transport import WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
+from measurements.worker import Worker
 
 Answer = dict[str, Any]
 

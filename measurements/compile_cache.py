@@ -42,6 +42,11 @@ class Compiled:
     toolchain: str
     cached: bool
 
+    @property
+    def cubin(self) -> bytes:
+        """Its bytes. Raises OSError where they have been deleted."""
+        return self.path.read_bytes()
+
 
 class CompileCache:
     """Safe for any number of threads and processes. Nothing is made on disk before ``prepare``."""

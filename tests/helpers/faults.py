@@ -85,10 +85,10 @@ class FaultyGpu:
         if self._poisoned:
             raise RuntimeError("the context is poisoned")
         if operation == "prepare":
-            if request["arrays"] is None:
-                return {"reference": "missing", "why": "it has no arrays"}
+            if not request["arrays"]:
+                return {"missing": ["reference", "tolerance"], "why": "it has no arrays"}
             self._prepared = request["data"]
-            return {"reference": "ready"}
+            return {}
         if operation in ("measure", "compare", "outputs") and request["data"] != self._prepared:
             raise RuntimeError("measured before it was prepared")
         if operation == "measure":

@@ -1,6 +1,5 @@
 """The cuda runner around workers that really hang, crash, poison and lie: nothing lost, nothing doubled, none left."""
 
-import errno
 import os
 import random
 import signal
@@ -14,11 +13,12 @@ from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from measurements.compile import CompileCache, CompilePool
 from measurements.measurement import Status
+from measurements.messages import digest_of
 from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.runners.cuda import CudaOptions, CudaRunner
 from measurements.runners.cuda_device import cuda_available, cuda_device, device_row
-from measurements.runners.references import DataSet, References
+from measurements.runners.references import PARTS, DataSet, References, array_of
 from measurements.runners.supervisor import Limits
 from measurements.worker import Worker
 from search_spaces.hardware.devices import UnknownDevice, device
@@ -251,8 +251,8 @@ def test_arms_that_make_no_sense_are_a_failure_of_the_comparison(make_runner, mo
     runner = make_runner()
     ask = Worker.request
 
-    def lie(worker, payload, timeout):
-        answer = ask(worker, payload, timeout)
+    def lie(worker, payload, timeout, blobs):
+        answer = ask(worker, payload, timeout, blobs)
         return {**answer, "entrants": entrants} if payload.get("op") == "compare" else answer
 
     monkeypatch.setattr(Worker, "request", lie)
@@ -267,34 +267,26 @@ def test_gpus_must_be_named_once(pool, gpus):
         CudaRunner(H200, pool, gpus=gpus)
 
 
-def test_a_full_disk_is_told_as_one_and_names_the_file(monkeypatch):
-    def save(*_):
-        raise OSError("4096 requested and 496 written")  # as numpy has it
-
-    monkeypatch.setattr(np, "save", save)
-    references = References()
-    with pytest.raises(OSError) as caught:
-        references.computed(DataSet(PROBLEM, 3, 0))
-    references.close()
-    assert caught.value.errno == errno.ENOSPC
-    assert caught.value.filename.endswith(".npy") and not Path(caught.value.filename).parent.exists()
-
-
-def test_references_are_computed_once_and_removed():
+def test_references_are_computed_once_and_only_what_is_asked_for():
     references = References()
     data = DataSet(PROBLEM, 3, 0)
-    assert references.known(data) is None
-    paths = references.computed(data)
-    assert references.computed(data) is paths
-    assert references.known(data) is paths
+    assert references.known(data).digests == {}
+    sent = references.computed(data, ["reference"])
+    assert references.computed(data, ["reference"]) is references.known(data) is sent
+    assert sent.digests.keys() == {"reference"}
+    every = references.computed(data, PARTS)
+    assert sorted(every.digests) == sorted(PARTS)
+    operands = {o.name: o for o in PROBLEM.operands()}
     inputs = PROBLEM.random_inputs(3)
-    stored = np.load(paths["reference"]["out"])
-    assert np.array_equal(stored, PROBLEM.reference(inputs)["out"])
-    assert np.load(paths["tolerance"]["out"]).shape == stored.shape
-    references.computed(DataSet(PROBLEM, 4, 0))
-    assert references.known(data) is None
-    folder = Path(paths["reference"]["out"]).parent
-    assert not folder.exists()
+    wanted = {"inputs": inputs, "reference": PROBLEM.reference(inputs), "tolerance": PROBLEM.tolerance(inputs)}
+    for part, arrays in wanted.items():
+        for name, array in arrays.items():
+            content = every.blobs[every.digests[part][name]]
+            found = array_of(part, operands[name], bytes(content))
+            assert np.array_equal(found, np.broadcast_to(array, operands[name].shape))
+            assert digest_of(content) == every.digests[part][name]
+    references.computed(DataSet(PROBLEM, 4, 0), ["tolerance"])
+    assert references.known(data).blobs == {}
     references.close()
 
 

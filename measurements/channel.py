@@ -28,7 +28,8 @@ class Channel:
     """
 
     def __init__(self, reading: int, writing: int, errors: int | None = None, pid: int | None = None) -> None:
-        self._reading, self._writing, self._errors = reading, writing, errors
+        self.writing = writing
+        self._reading, self._errors = reading, errors
         self._selector = selectors.DefaultSelector()
         for fd in (reading, writing, *([] if errors is None else [errors])):
             os.set_blocking(fd, False)
@@ -92,7 +93,7 @@ class Channel:
     def _exchange(self, pieces: list[Buffer], deadline: float) -> Message:
         self._unsent.extend(memoryview(piece) for piece in pieces)
         if self._unsent:
-            self._selector.register(self._writing, selectors.EVENT_WRITE)
+            self._selector.register(self.writing, selectors.EVENT_WRITE)
         try:
             while True:
                 message = self._unframer.next()
@@ -102,7 +103,7 @@ class Channel:
                 if remaining <= 0:
                     raise TimeoutError
                 ready = {key.fd for key, _ in self._selector.select(remaining)}
-                if self._writing in ready:
+                if self.writing in ready:
                     self._send()
                 if self._errors in ready:
                     self._read_stderr()
@@ -112,12 +113,12 @@ class Channel:
                 elif self._ended in ready:
                     raise EOFError
         finally:
-            if self._writing in self._selector.get_map():
-                self._selector.unregister(self._writing)
+            if self.writing in self._selector.get_map():
+                self._selector.unregister(self.writing)
 
     def _send(self) -> None:
         try:
-            self._unsent[0] = self._unsent[0][os.write(self._writing, self._unsent[0]) :]
+            self._unsent[0] = self._unsent[0][os.write(self.writing, self._unsent[0]) :]
         except BlockingIOError:
             return
         except OSError:
@@ -125,7 +126,7 @@ class Channel:
         while self._unsent and not self._unsent[0]:
             self._unsent.popleft()
         if not self._unsent:
-            self._selector.unregister(self._writing)
+            self._selector.unregister(self.writing)
 
     def _receive(self) -> bool:
         try:

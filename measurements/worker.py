@@ -32,7 +32,7 @@ _BOOTSTRAP = (
     "import sys; sys.path.extend(sys.argv[2:]); from measurements.worker import run_child; run_child(sys.argv[1])"
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
-_STORE_BYTES = 1 << 30  # of blobs, kept by a child
+STORE_BYTES = 1 << 30  # of blobs, kept by a child
 _READ = 1 << 18  # bytes
 _END_GRACE = 0.5  # seconds that a dying child gets to report its own exit status
 
@@ -259,10 +259,11 @@ def run_child(module: str) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def serve(handle: Handler) -> None:
+def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
     """Answer requests with ``handle`` until the parent ends the worker; does not return.
 
-    An exception of ``handle``, MemoryError included, is reported to the parent, and serving goes on.
+    ``store_bytes`` of blobs are kept. An exception of ``handle``, MemoryError included, is reported to the parent, and
+    serving goes on.
     """
     requests_fd, answers_fd = _claim_streams()
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -287,7 +288,7 @@ def serve(handle: Handler) -> None:
     # A thread of its own, so that the end of the parent is seen also while a handler works or hangs.
     threading.Thread(target=read, daemon=True).start()
     send({"ready": True})
-    store = BlobStore(_STORE_BYTES)
+    store = BlobStore(store_bytes)
     while True:
         message = messages.get()
         number = message["id"]

@@ -14,27 +14,11 @@ import numpy as np
 from measurements.compile_cache import Compiled
 from measurements.launch import LoadedLaunch
 from measurements.record import Record
+from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Kernel
 
 ALIGNMENT = 16  # bytes: the widest access of any kernel; what cupy and torch allocate starts at multiples of 256
-
-_ARRAY_TYPES = {
-    "f16": ("float16",),
-    "bf16": ("uint16", "bfloat16"),
-    "f32": ("float32",),
-    "u8": ("uint8",),
-    "u16": ("uint16",),
-    "u32": ("uint32",),
-}
-_TORCH_TYPES = {
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "u8": "uint8",
-    "u16": "uint16",
-    "u32": "uint32",
-}
 
 
 class RuntimeUnavailable(RuntimeError):
@@ -116,9 +100,8 @@ class LoadedKernel:
             return cp.asarray(array)
 
     def _empty(self, operand: Operand, shape: tuple[int, ...], torch: Any, first: Any, views: Mapping[str, Any]) -> Any:
-        name = operand.dtype.name
         if torch is not None:
-            return torch.empty(shape, dtype=getattr(torch, _TORCH_TYPES[name]), device=first.device)
+            return torch.empty(shape, dtype=getattr(torch, _torch_type(operand.dtype)), device=first.device)
         alike = (views[o.name].dtype for o in self.inputs if o.dtype == operand.dtype)
         return self._cupy.empty(shape, next(alike, np.dtype(operand.dtype.storage)))
 
@@ -170,7 +153,7 @@ def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
 def check_array(operand: Operand, shape: tuple[int, ...], dtype: Any, c_contiguous: bool, address: int) -> None:
     """Raises ValueError for an array that the kernel would misread; ``address`` is that of its first element."""
     name, wanted = operand.name, operand.shape
-    if dtype.name not in _ARRAY_TYPES[operand.dtype.name]:
+    if dtype.name not in (operand.dtype.storage, _torch_type(operand.dtype)):
         raise ValueError(f"{name} must hold {operand.dtype.name}, not {dtype.name}: convert it")
     if shape != wanted and (1, *shape) != wanted:
         raise ValueError(f"{name} must have the shape {wanted} in memory, not {shape}: the kernel is made for one size")
@@ -178,6 +161,11 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: Any, c_contiguo
         raise ValueError(f"{name} must be dense and C-contiguous: copy it, or pass a column-major operand transposed")
     if address % ALIGNMENT:
         raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
+
+
+def _torch_type(dtype: DType) -> str:
+    """What torch calls the type: as numpy does, but for bf16, which numpy has not."""
+    return "bfloat16" if dtype.name == "bf16" else dtype.storage
 
 
 def _cupy() -> Any:

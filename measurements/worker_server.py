@@ -15,6 +15,7 @@ import socket
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -163,9 +164,9 @@ class WorkerServer:
         """Whether the client knows the token; it is told that the server does."""
         challenge = secrets.token_hex(32)
         send({"challenge": challenge})
-        connection.settimeout(_GREETING_SECONDS)
-        received_bytes = 0
+        received_bytes, deadline = 0, time.monotonic() + _GREETING_SECONDS
         while (said := unframer.next()) is None:
+            connection.settimeout(max(deadline - time.monotonic(), 1e-3))
             chunk = connection.recv(_GREETING_BYTES)
             received_bytes += len(chunk)
             if not chunk or received_bytes > _GREETING_BYTES:

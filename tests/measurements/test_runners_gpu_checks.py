@@ -111,7 +111,7 @@ def test_the_checking_kernel_reads_every_other_number(host_checks, name):
     ends = (-1.5, 1e300) if storage.kind == "f" else (np.iinfo(storage).min, np.iinfo(storage).max)
     stored = np.array([0, 1, *ends], storage)
     assert host_checks(name, stored, stored.astype(float), np.zeros(4))[0] == 0
-    assert host_checks(name, stored, stored.astype(float) + [0, 2, 0, 0], np.ones(4))[:2] == [1, 1]
+    assert host_checks(name, stored, stored.astype(float) + np.array([0, 2, 0, 0]), np.ones(4))[:2] == [1, 1]
 
 
 def test_every_type_has_its_checking_kernel():

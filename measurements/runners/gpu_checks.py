@@ -100,7 +100,7 @@ KERNEL = Kernel(
 
 
 def entry_for(dtype: str) -> str:
-    """The entry function that checks an output of a type of ``dtypes.ALL_DTYPES``, by its name."""
+    """The entry function that checks an output of a type of ``dtypes.SCALAR_DTYPES``, by its name."""
     return f"check_{dtype}"
 
 

@@ -55,8 +55,8 @@ U32 = DType("u32", 32, 31, "uint32", "unsigned")
 DTYPES = {t.name: t for t in (F16, BF16, F32, U8, U16, U32)}
 FLOAT_DTYPES = {t.name: t for t in (F16, BF16, F32)}
 
-# What arrays and parameters of anybody's kernel may be: the types above, and C++'s other arithmetic ones.
-ALL_DTYPES = DTYPES | {
+# Types of parameters that are passed by value: those of arrays, and C++'s other arithmetic ones.
+SCALAR_DTYPES = DTYPES | {
     t.name: t
     for t in (
         DType("bool", 8, 1, "bool", "bool"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from search_spaces.hardware.dtypes import ALL_DTYPES, DType
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.tensor_map import TensorMap
@@ -159,7 +159,7 @@ def operand_json(operand: Operand) -> dict[str, Any]:
 def operand_from_json(data: Mapping[str, Any]) -> Operand:
     """Raises KeyError and ValueError for what is no operand."""
     shape = tuple(int(n) for n in data["shape"])
-    return Operand(data["name"], data["role"], ALL_DTYPES[data["dtype"]], shape, bool(data["zeroed"]))
+    return Operand(data["name"], data["role"], SCALAR_DTYPES[data["dtype"]], shape, bool(data["zeroed"]))
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
         case "operand":
             return operand_from_json(data)
         case "scalar":
-            return Scalar(data["name"], ALL_DTYPES[data["dtype"]], data["value"])
+            return Scalar(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
         case "tensor_map":
             return TensorMap(**fields | {"operand": operand_from_json(data["operand"])})
     raise ValueError(f"an argument is an operand, a scalar or a tensor_map, not {data['kind']!r}")

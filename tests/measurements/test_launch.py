@@ -10,7 +10,7 @@ import pytest
 
 from measurements import launch
 from measurements.launch import LaunchRefused, LoadedLaunch, encode_tensor_map
-from search_spaces.hardware.dtypes import ALL_DTYPES, BF16, F16, F32
+from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Launch, Scalar
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
@@ -20,7 +20,7 @@ OUT = Operand("out", "output", F32, (64,))
 MAP = TensorMap.dense("a_map", A, (64, 64), swizzle="128B", l2_promotion="L2_256B")
 LAUNCH = Launch(
     entry="f",
-    arguments=(OUT, MAP, Scalar("n", ALL_DTYPES["i64"], -3)),
+    arguments=(OUT, MAP, Scalar("n", SCALAR_DTYPES["i64"], -3)),
     grid=(4, 2, 1),
     block=(64, 1, 1),
     dynamic_shared_bytes=70_000,
@@ -100,9 +100,9 @@ def test_the_driver_is_told_all_of_a_map(driver):
 
 
 def test_every_choice_of_a_map_is_one_of_the_drivers(driver):
-    wide = Operand("x", "input", ALL_DTYPES["f64"], (2, 64, 64))
+    wide = Operand("x", "input", SCALAR_DTYPES["f64"], (2, 64, 64))
     for element, size in ELEMENT_BYTES.items():
-        x = dataclasses.replace(wide, dtype={1: ALL_DTYPES["i8"], 2: BF16, 4: F32, 8: ALL_DTYPES["f64"]}[size])
+        x = dataclasses.replace(wide, dtype={1: SCALAR_DTYPES["i8"], 2: BF16, 4: F32, 8: SCALAR_DTYPES["f64"]}[size])
         strides = (64 * size, 4096 * size)
         encode_tensor_map(TensorMap("m", x, element, (64, 64, 2), strides, (16, 2, 2), (1, 1, 1)), 64)
     f32 = dataclasses.replace(wide, dtype=F32)

@@ -9,7 +9,7 @@ import pytest
 from needs import cpp_compiler
 
 from measurements.runners import gpu_checks
-from search_spaces.hardware.dtypes import ALL_DTYPES
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 HOST = r"""
 #include <cmath>
@@ -107,7 +107,7 @@ def test_the_checking_kernel_reads_bf16_and_f32(host_checks):
 
 @pytest.mark.parametrize("name", ["f64", "i8", "i64", "u64"])
 def test_the_checking_kernel_reads_every_other_number(host_checks, name):
-    storage = np.dtype(ALL_DTYPES[name].storage)
+    storage = np.dtype(SCALAR_DTYPES[name].storage)
     ends = (-1.5, 1e300) if storage.kind == "f" else (np.iinfo(storage).min, np.iinfo(storage).max)
     stored = np.array([0, 1, *ends], storage)
     assert host_checks(name, stored, stored.astype(float), np.zeros(4))[0] == 0
@@ -115,7 +115,7 @@ def test_the_checking_kernel_reads_every_other_number(host_checks, name):
 
 
 def test_every_type_has_its_checking_kernel():
-    assert set(re.findall(r"^CHECK\((\w+),", gpu_checks.KERNEL.source, re.MULTILINE)) == ALL_DTYPES.keys()
+    assert set(re.findall(r"^CHECK\((\w+),", gpu_checks.KERNEL.source, re.MULTILINE)) == SCALAR_DTYPES.keys()
 
 
 def test_the_checking_kernel_counts_and_finds_the_first_and_the_worst(host_checks):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces.hardware.dtypes import ALL_DTYPES, BF16, F16, F32, U32
+from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES, U32
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel, Launch, Scalar, launch_from_json
@@ -18,7 +18,7 @@ from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
 A = Operand("a", "input", F16, (128, 256))
 OUT = Operand("out", "output", F32, (64,))
 MAP = TensorMap.dense("a_map", A, (64, 64), swizzle="128B")
-ARGUMENTS = (MAP, OUT, Scalar("n", ALL_DTYPES["i32"], -3), Scalar("scale", F32, 0.1))
+ARGUMENTS = (MAP, OUT, Scalar("n", SCALAR_DTYPES["i32"], -3), Scalar("scale", F32, 0.1))
 KERNEL = Kernel(entry="f", source="// f", arguments=ARGUMENTS, grid=(4, 2, 1), block=(32, 2, 1), cluster=(2, 1, 1))
 
 
@@ -89,7 +89,7 @@ def test_the_digest_covers_everything():
 
 @given(st.sampled_from(["bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]), st.integers(-(2**65), 2**65))
 def test_an_integer_is_stored_exactly_or_refused(name, value):
-    dtype = ALL_DTYPES[name]
+    dtype = SCALAR_DTYPES[name]
     storage = np.dtype(dtype.storage)
     fits = storage.kind in "iu" and np.iinfo(storage).min <= value <= np.iinfo(storage).max
     if fits:
@@ -104,9 +104,9 @@ def test_scalars_have_the_bits_of_their_c_type():
     assert Scalar("x", F32, 1).stored.tobytes() == np.float32(1).tobytes()
     assert Scalar("x", F16, -math.inf).stored.tobytes() == np.float16(-np.inf).tobytes()
     assert Scalar("x", BF16, 1.0).stored.tobytes() == b"\x80\x3f"
-    assert Scalar("x", ALL_DTYPES["f64"], 0.1).stored.tobytes() == np.float64(0.1).tobytes()
-    assert Scalar("x", ALL_DTYPES["bool"], True).stored.tobytes() == b"\x01"
-    for dtype, value in ((U32, 1.0), (U32, True), (ALL_DTYPES["bool"], 1), (F32, "1")):
+    assert Scalar("x", SCALAR_DTYPES["f64"], 0.1).stored.tobytes() == np.float64(0.1).tobytes()
+    assert Scalar("x", SCALAR_DTYPES["bool"], True).stored.tobytes() == b"\x01"
+    for dtype, value in ((U32, 1.0), (U32, True), (SCALAR_DTYPES["bool"], 1), (F32, "1")):
         with pytest.raises(ValueError, match="scalar x must be"):
             Scalar("x", dtype, value)
 
@@ -146,4 +146,4 @@ def test_a_map_that_the_driver_would_refuse_is_refused(change, reason):
 
 def test_there_is_no_map_of_what_tma_does_not_have():
     with pytest.raises(ValueError, match="there is none of bool"):
-        TensorMap.dense("m", Operand("x", "input", ALL_DTYPES["bool"], (64,)), (64,))
+        TensorMap.dense("m", Operand("x", "input", SCALAR_DTYPES["bool"], (64,)), (64,))

@@ -26,7 +26,7 @@ from measurements.emulator import (
     host_compiler,
 )
 from measurements.emulator.build import compile_kernel, runner
-from search_spaces.hardware.dtypes import ALL_DTYPES, F32
+from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel, Scalar
@@ -224,10 +224,10 @@ def test_values_are_passed_in_the_place_and_type_of_their_parameter(kernel_of: C
     kernel = kernel_of(
         text,
         (
-            Scalar("on", ALL_DTYPES["bool"], True),
-            Scalar("factor", ALL_DTYPES["f64"], 0.5),
+            Scalar("on", SCALAR_DTYPES["bool"], True),
+            Scalar("factor", SCALAR_DTYPES["f64"], 0.5),
             ARGUMENTS[0],
-            Scalar("start", ALL_DTYPES["i64"], -(1 << 40)),
+            Scalar("start", SCALAR_DTYPES["i64"], -(1 << 40)),
             ARGUMENTS[1],
         ),
     )

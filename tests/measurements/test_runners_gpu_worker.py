@@ -530,7 +530,9 @@ def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_tri
     monkeypatch.setitem(sys.modules, "torch", None)
     worker = opened(FakeCupy(time=3e-4), arrays)
     right, wrong, again, triton = compare(worker, ["right", "wrong", "right"], ["triton"])
-    assert right["seconds"] == again["seconds"] == pytest.approx([3e-4] * 7)
+    # The pretended clock adds up, so that equal launches differ by roundings that depend on how long warming up took.
+    assert right["seconds"] == pytest.approx([3e-4] * 7)
+    assert again["seconds"] == pytest.approx([3e-4] * 7)
     assert (wrong["status"], wrong["seconds"]) == (Status.WRONG_RESULT, [])
     assert triton["reason"].startswith("triton cannot be called: ModuleNotFoundError")
 

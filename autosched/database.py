@@ -79,7 +79,7 @@ class Database:
             raise RuntimeUnavailable(str(error)) from error
         if isinstance(compiled, CompileFailure):
             raise NoSchedule(f"the best schedule no longer compiles ({compiled.reason}): tune the problem again")
-        return LoadedKernel(kernel, compiled.path, record)
+        return LoadedKernel(kernel, compiled, record)
 
     def _only_device(self, problem: Problem) -> str | None:
         devices = self._store.devices(problem)

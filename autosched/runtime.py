@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from measurements.compile_cache import Compiled
+from measurements.launch import LoadedLaunch
 from measurements.record import Record
+from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Kernel
 
 ALIGNMENT = 16  # bytes: the widest access of any kernel; what cupy and torch allocate starts at multiples of 256
-
-_ARRAY_TYPES = {
-    "f16": ("float16",),
-    "bf16": ("uint16", "bfloat16"),
-    "f32": ("float32",),
-    "u8": ("uint8",),
-    "u16": ("uint16",),
-    "u32": ("uint32",),
-}
-_TORCH_TYPES = {
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "u8": "uint8",
-    "u16": "uint16",
-    "u32": "uint32",
-}
 
 
 class RuntimeUnavailable(RuntimeError):
@@ -52,19 +38,18 @@ class LoadedKernel:
     The first call on a stream also makes the kernel's workspaces: call it once before a CUDA graph captures it.
     """
 
-    def __init__(self, kernel: Kernel, cubin: Path, record: Record) -> None:
-        """Load ``cubin`` on the current GPU. Raises RuntimeUnavailable without cupy."""
+    def __init__(self, kernel: Kernel, compiled: Compiled, record: Record) -> None:
+        """Load ``compiled``, the program of ``kernel``, on the current GPU.
+
+        Raises RuntimeUnavailable without cupy, LaunchRefused for a kernel that is launched in another way than it says.
+        """
         self.kernel = kernel
         self.record = record
-        self.inputs = tuple(o for o in kernel.arguments if o.role == "input")
-        self.outputs = tuple(o for o in kernel.arguments if o.role == "output")
+        self.inputs = tuple(o for o in kernel.operands if o.role == "input")
+        self.outputs = tuple(o for o in kernel.operands if o.role == "output")
         self._cupy = _cupy()
         self._gpu = int(self._cupy.cuda.Device().id)
-        self._function = self._cupy.RawModule(path=str(cubin)).get_function(kernel.name)
-        # The carveout between L1 and shared memory stays the driver's, which sets it for each kernel such that shared
-        # memory does not limit its occupancy (CUDA C++ Programming Prior, compute capability 7.x, Shared Memory).
-        if kernel.dynamic_shared_bytes:
-            self._function.max_dynamic_shared_size_bytes = kernel.dynamic_shared_bytes
+        self._launch = LoadedLaunch(self._cupy, dataclasses.replace(kernel, entry=compiled.entry), str(compiled.path))
         # By stream: launches on two streams must not share them. The per-thread default stream has one handle in every
         # thread, hence the thread.
         self._workspaces: dict[tuple[int, int], dict[str, Any]] = {}
@@ -87,10 +72,7 @@ class LoadedKernel:
                 views[output.name] = self._view(output, array, torch)
                 _check_apart(views, output.name)
             views.update(self._workspace())
-            arguments = tuple(views[o.name] for o in self.kernel.arguments)
-            kernel = self.kernel
-            for _ in range(kernel.launches):
-                self._function(kernel.grid, kernel.block, arguments, shared_mem=kernel.dynamic_shared_bytes)
+            self._launch(views)
         return outs if len(outs) > 1 else outs[0]
 
     def _view(self, operand: Operand, array: Any, torch: Any) -> Any:
@@ -118,9 +100,8 @@ class LoadedKernel:
             return cp.asarray(array)
 
     def _empty(self, operand: Operand, shape: tuple[int, ...], torch: Any, first: Any, views: Mapping[str, Any]) -> Any:
-        name = operand.dtype.name
         if torch is not None:
-            return torch.empty(shape, dtype=getattr(torch, _TORCH_TYPES[name]), device=first.device)
+            return torch.empty(shape, dtype=getattr(torch, _torch_type(operand.dtype)), device=first.device)
         alike = (views[o.name].dtype for o in self.inputs if o.dtype == operand.dtype)
         return self._cupy.empty(shape, next(alike, np.dtype(operand.dtype.storage)))
 
@@ -128,7 +109,7 @@ class LoadedKernel:
         cp = self._cupy
         stream = (int(cp.cuda.get_current_stream().ptr), threading.get_ident())
         if stream not in self._workspaces:
-            wanted = [o for o in self.kernel.arguments if o.role == "workspace"]
+            wanted = [o for o in self.kernel.operands if o.role == "workspace"]
             self._workspaces[stream] = {
                 o.name: (cp.zeros if o.zeroed else cp.empty)(o.shape, np.dtype(o.dtype.storage)) for o in wanted
             }
@@ -172,7 +153,7 @@ def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
 def check_array(operand: Operand, shape: tuple[int, ...], dtype: Any, c_contiguous: bool, address: int) -> None:
     """Raises ValueError for an array that the kernel would misread; ``address`` is that of its first element."""
     name, wanted = operand.name, operand.shape
-    if dtype.name not in _ARRAY_TYPES[operand.dtype.name]:
+    if dtype.name not in (operand.dtype.storage, _torch_type(operand.dtype)):
         raise ValueError(f"{name} must hold {operand.dtype.name}, not {dtype.name}: convert it")
     if shape != wanted and (1, *shape) != wanted:
         raise ValueError(f"{name} must have the shape {wanted} in memory, not {shape}: the kernel is made for one size")
@@ -180,6 +161,11 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: Any, c_contiguo
         raise ValueError(f"{name} must be dense and C-contiguous: copy it, or pass a column-major operand transposed")
     if address % ALIGNMENT:
         raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
+
+
+def _torch_type(dtype: DType) -> str:
+    """What torch calls the type: as numpy does, but for bf16, which numpy has not."""
+    return "bfloat16" if dtype.name == "bf16" else dtype.storage
 
 
 def _cupy() -> Any:

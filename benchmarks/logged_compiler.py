@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from measurements import compile_worker
+from measurements.messages import Message
 from measurements.worker import serve
 
 MODULE = "benchmarks.logged_compiler"
 LOG = "AUTOSCHED_COMPILE_LOG"
 
 
-def handle(request: dict[str, Any]) -> dict[str, Any]:
+def handle(request: Message) -> Message:
     began = time.monotonic()
     answer = compile_worker.handle(request)
     with open(os.environ[LOG], "a", encoding="ascii") as log:

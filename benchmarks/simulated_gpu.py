@@ -10,6 +10,7 @@ import time
 import zlib
 from typing import Any
 
+from measurements.messages import Message
 from measurements.worker import serve
 
 MODULE = "benchmarks.simulated_gpu"
@@ -17,7 +18,7 @@ SECONDS, LOG = "AUTOSCHED_SIMULATED_SECONDS", "AUTOSCHED_SIMULATED_LOG"
 
 
 class SimulatedGpu:
-    """A kernel's time is made from its cubin's name, so it is the same every time."""
+    """A kernel's time is made from its cubin's digest, so it is the same every time."""
 
     def __init__(self) -> None:
         self._gpu = 0
@@ -38,9 +39,9 @@ class SimulatedGpu:
             }
         if request["op"] == "prepare":
             self._prepared = request
-            return {"reference": "ready"}
+            return {}
         if request["op"] == "outputs":
-            return {"status": "ok", "outputs": right_outputs(self._prepared, request["folder"])}
+            return right_outputs(self._prepared)
         if request["op"] == "measure":
             began = time.monotonic()
             time.sleep(float(os.environ[SECONDS]))
@@ -56,24 +57,24 @@ class SimulatedGpu:
 
 
 def answer(kernel: dict[str, Any]) -> dict[str, Any]:
-    seconds = 1e-5 + 1e-9 * (zlib.crc32(str(kernel.get("cubin", "")).rpartition("/")[2].encode()) % 10_000)
+    seconds = 1e-5 + 1e-9 * (zlib.crc32(str(kernel.get("cubin", "")).encode()) % 10_000)
     return {"status": "ok", "seconds": [seconds] * 7, "error": 0.1}
 
 
-def right_outputs(prepared: dict[str, Any], folder: str) -> dict[str, str]:
-    """Files with what a right kernel computes, by the outputs' names."""
+def right_outputs(prepared: dict[str, Any]) -> Message:
+    """The answer of a right kernel: the bytes of what it computes, by the outputs' names."""
     import numpy as np  # here, because nothing else needs it
 
     from search_spaces.catalogue import problem_from_json
 
     problem = problem_from_json(prepared["problem"])
     reference = problem.reference(problem.random_inputs(prepared["seed"]))
-    paths = {}
+    answer = Message({"status": "ok", "outputs": {}})
     for operand in problem.operands():
         if operand.role == "output":
-            paths[operand.name] = os.path.join(folder, f"{operand.name}.npy")
-            np.save(paths[operand.name], operand.dtype.store(reference[operand.name]))
-    return paths
+            stored = np.ascontiguousarray(operand.dtype.store(reference[operand.name]))
+            answer["outputs"][operand.name] = answer.attach(stored.tobytes())
+    return answer
 
 
 if __name__ == "__main__":

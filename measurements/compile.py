@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import math
 import os
@@ -12,15 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from measurements.compile_cache import CompileCache, Compiled
 from measurements.foreign_text import harmless, one_line
 from measurements.measurement import Resources, Status
+from measurements.messages import Message
 from measurements.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
-from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.worker import Worker
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.tensor_map import TensorMap
 
 __all__ = [
     "CompileCache",
@@ -153,20 +155,22 @@ class CompilePool:
     def _compile(self, kernel: Kernel, arch: str) -> Compiled | CompileFailure:
         if self._closed:
             raise WorkerClosed("the compile pool is closed")
-        key = CompileCache.key(kernel, arch, self._options, self.toolchain)
+        options = (*self._options, *kernel.compile_options)
+        key = CompileCache.key(kernel, arch, options, self.toolchain)
         known = self.cache.load(key)
         if known is not None:
             return known
         request = {
             "source": kernel.source,
+            "entry": kernel.entry,
             "arch": arch,
-            "include_dirs": list(kernel.include_dirs),
-            "options": list(self._options),
+            "headers": kernel.headers.digest,
+            "options": list(options),
         }
         worker: Worker = self._local.worker
         for last_try in (False, True):
             try:
-                answer = worker.request(request, self.time_limit)
+                answer = worker.request(request, self.time_limit, {kernel.headers.digest: kernel.headers.encoded})
                 break
             except WorkerTimeout:
                 return CompileFailure(Status.COMPILE_TIMEOUT, f"not compiled within {self.time_limit:g} s")
@@ -182,16 +186,17 @@ class CompilePool:
             return CompileFailure(Status.CRASHED, f"the compiler's answer makes no sense: {str(answer)[:200]}")
         log = output.log
         if output.cubin is None:
-            return _failure(log, kernel.include_dirs)
-        resources = parse_resources(log, kernel.name)
+            return _failure(log, kernel.entry)
+        resources = parse_resources(log, output.entry)
         if resources is None:
-            return CompileFailure(Status.COMPILE_ERROR, f"no entry function {kernel.name!r} was compiled", log)
+            return CompileFailure(Status.COMPILE_ERROR, f"no entry function {kernel.entry!r} was compiled", log)
         serialized = re.search(r"^.*wgmma.*serialized.*$", log, re.MULTILINE)
         if serialized:
             return CompileFailure(Status.COMPILE_ERROR, one_line(f"ptxas gave up asynchrony: {serialized[0]}"), log)
         return self.cache.store(
             key,
             output.cubin,
+            entry=output.entry,
             resources=dataclasses.replace(resources, dynamic_shared_bytes=kernel.dynamic_shared_bytes),
             compile_seconds=output.seconds,
             log=log,
@@ -233,17 +238,14 @@ def parse_resources(log: str, entry: str) -> Resources | None:
     return None
 
 
-def error_reason(log: str, include_dirs: Sequence[str] = ()) -> str:
-    """The first error of a failed compilation as "file:line: message", files relative to the include folders."""
+def error_reason(log: str) -> str:
+    """The first error of a failed compilation as "file:line: message"; files are named as the includes name them."""
     for line in log.splitlines():
         located = re.match(
             r"(?P<file>.+)\((?P<line>\d+)\): (?:catastrophic |internal )?error(?: #\S+)?: (?P<text>.*)", line
         )
         if located:
-            file = located["file"]
-            for folder in include_dirs:
-                file = file.removeprefix(folder.rstrip("/") + "/")
-            return f"{file}:{located['line']}: {located['text'].strip()}"
+            return f"{located['file']}:{located['line']}: {located['text'].strip()}"
         ptx = re.match(r"\s*ptxas .*?, line (?P<line>\d+); (?:error|fatal)\s*: (?P<text>.*)", line)
         if ptx:
             return f"ptx:{ptx['line']}: {ptx['text'].strip()}"
@@ -260,6 +262,8 @@ def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | N
         return f"{shared} bytes of shared memory are more than the {device.shared_per_block} that {device.name} allows"
     if kernel.threads > device.max_threads_per_block:
         return f"{kernel.threads} threads are more than the {device.max_threads_per_block} that {device.name} allows"
+    if device.sm < 90 and (kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)):
+        return f"clusters and tensor maps need compute capability 9.0, and {device.name} has {device.sm / 10}"
     if occupancy(device, kernel.threads, resources.registers, shared) == 0:
         return (
             f"{kernel.threads} threads of {resources.registers} registers are more than "
@@ -268,18 +272,21 @@ def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | N
     return None
 
 
-def _output(answer: dict[str, Any]) -> CompilerOutput:
+def _output(answer: Message) -> CompilerOutput:
     """What a compile worker answered. Raises KeyError, TypeError, ValueError for what is none."""
-    cubin, seconds = answer["cubin"], float(answer["seconds"])
+    cubin, entry, seconds = answer["cubin"], answer["entry"], float(answer["seconds"])
     if not (seconds >= 0 and math.isfinite(seconds)):
         raise ValueError("this is no time")
-    program = None if cubin is None else base64.b64decode(cubin, validate=True)
+    program = None if cubin is None else bytes(answer.blobs[cubin])
     if program == b"":
         raise ValueError("this is no program")
-    return CompilerOutput(program, harmless(str(answer["log"])), seconds)
+    return CompilerOutput(program, str(entry), harmless(str(answer["log"])), seconds)
 
 
-def _failure(log: str, include_dirs: Sequence[str]) -> CompileFailure:
-    reason = one_line(error_reason(log, include_dirs))
+def _failure(log: str, entry: str) -> CompileFailure:
+    reason = one_line(error_reason(log))
+    unnamed = re.fullmatch(r"__nv_name_map:\d+: (.*)", reason)  # where NVRTC looks up the entry
+    if unnamed:
+        reason = f"no entry function {entry!r} was compiled: {unnamed[1]}"
     too_much = re.search(r"uses too (much|many)", reason)
     return CompileFailure(Status.OUT_OF_RESOURCES if too_much else Status.COMPILE_ERROR, reason, log)

@@ -20,25 +20,32 @@ from measurements.cache_folder import cache_root, check_writable, make_folder
 from measurements.measurement import Resources
 from search_spaces.templates.kernel import Kernel
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Compiled:
     """A cubin in the cache. ``digest`` is its SHA-256: kernels with equal digests and launches are the same program.
 
+    ``entry`` is the name of the kernel's entry function in it, which C++ may have changed.
     ``compile_seconds`` is what compiling took, now or, where ``cached``, when it was first done. ``toolchain`` names
     compiler and version.
     """
 
     path: Path
     digest: str
+    entry: str
     resources: Resources
     compile_seconds: float
     log: str
     arch: str
     toolchain: str
     cached: bool
+
+    @property
+    def cubin(self) -> bytes:
+        """Its bytes. Raises OSError where they have been deleted."""
+        return self.path.read_bytes()
 
 
 class CompileCache:
@@ -74,6 +81,7 @@ class CompileCache:
             return Compiled(
                 path=path,
                 digest=entry["digest"],
+                entry=str(entry["entry"]),
                 resources=_resources(entry["resources"]),
                 compile_seconds=float(entry["compile_seconds"]),
                 log=str(entry["log"]),
@@ -89,6 +97,7 @@ class CompileCache:
         key: str,
         cubin: bytes,
         *,
+        entry: str,
         resources: Resources,
         compile_seconds: float,
         log: str,
@@ -104,16 +113,17 @@ class CompileCache:
         digest = hashlib.sha256(cubin).hexdigest()
         path = self._cubin_path(digest)
         _publish(path, cubin)
-        entry = {
+        document = {
             "digest": digest,
+            "entry": entry,
             "resources": dataclasses.asdict(resources),
             "compile_seconds": compile_seconds,
             "log": log,
             "arch": arch,
             "toolchain": toolchain,
         }
-        _publish(self._entries / f"{key}.json", json.dumps(entry, indent=1).encode())
-        return Compiled(path, digest, resources, compile_seconds, log, arch, toolchain, cached=False)
+        _publish(self._entries / f"{key}.json", json.dumps(document, indent=1).encode())
+        return Compiled(path, digest, entry, resources, compile_seconds, log, arch, toolchain, cached=False)
 
     def _cubin_path(self, digest: str) -> Path:
         return self._cubins / f"{digest}.cubin"

@@ -1,19 +1,28 @@
-"""The worker process that runs NVRTC. It imports nothing but the bindings, and may hang, crash or be killed."""
+"""The worker process that runs NVRTC: little else is imported. It may hang, crash or be killed."""
 
 from __future__ import annotations
 
-import base64
-from typing import Any
+from functools import lru_cache
 
+from measurements.messages import Message
 from measurements.nvrtc import compile_source
 from measurements.worker import serve
+from search_spaces.templates.headers import Headers
+
+_decoded = lru_cache(maxsize=8)(Headers.decode)
 
 
-def handle(request: dict[str, Any]) -> dict[str, Any]:
-    """Compile ``source`` for ``arch`` with ``options`` and ``include_dirs``; ``cubin`` is base64, null on failure."""
-    output = compile_source(request["source"], request["arch"], request["include_dirs"], request["options"])
-    cubin = None if output.cubin is None else base64.b64encode(output.cubin).decode("ascii")
-    return {"cubin": cubin, "log": output.log, "seconds": output.seconds}
+def handle(request: Message) -> Message:
+    """Compile ``source`` for ``arch`` with ``options``; ``headers`` names a blob, ``cubin`` in the answer another.
+
+    ``cubin`` is null on failure.
+    """
+    headers = _decoded(bytes(request.blobs[request["headers"]]))
+    output = compile_source(request["source"], request["entry"], request["arch"], headers, request["options"])
+    answer = Message({"cubin": None, "entry": output.entry, "log": output.log, "seconds": output.seconds})
+    if output.cubin is not None:
+        answer["cubin"] = answer.attach(output.cubin)
+    return answer
 
 
 if __name__ == "__main__":

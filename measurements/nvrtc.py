@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from measurements.foreign_text import first_line
+from search_spaces.templates.headers import Headers
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
 OPTIONS = ("-std=c++17", "--ptxas-options=-v")
@@ -27,30 +28,41 @@ class NvrtcMissing(RuntimeError):
 
 @dataclass(frozen=True)
 class CompilerOutput:
-    """``cubin`` is None when the compilation failed. ``log`` holds the messages of NVRTC and, with -v, of ptxas."""
+    """``cubin`` is None when the compilation failed; ``entry`` is the entry function's name in it.
+
+    ``log`` holds the messages of NVRTC and, with -v, of ptxas.
+    """
 
     cubin: bytes | None
+    entry: str
     log: str
     seconds: float
 
 
 def compile_source(
-    source: str, arch: str, include_dirs: Sequence[str], options: Sequence[str] = OPTIONS
+    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str] = OPTIONS
 ) -> CompilerOutput:
-    """Compile CUDA C++ for ``arch`` (for example "sm_90a"). Raises NvrtcMissing. Takes whatever time NVRTC takes."""
+    """Compile CUDA C++ for ``arch`` (for example "sm_90a").
+
+    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names). Headers are found by the names
+    that the includes say, and by no other. Raises NvrtcMissing. Takes whatever time NVRTC takes.
+    """
     nvrtc = _nvrtc()
-    arguments = [f"--gpu-architecture={arch}", *options, *(f"--include-path={folder}" for folder in include_dirs)]
+    arguments = [f"--gpu-architecture={arch}", *options]
+    names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
     started = time.perf_counter()
-    program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), 0, [], [])
+    program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), len(names), texts, names)
     try:
+        _call(nvrtc, "nvrtcAddNameExpression", program, entry.encode())
         (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
         seconds = time.perf_counter() - started
         log = _text(nvrtc, program)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            return CompilerOutput(None, log or f"nvrtc: error: {status.name}", seconds)
+            return CompilerOutput(None, entry, log or f"nvrtc: error: {status.name}", seconds)
+        lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode()
         cubin = bytearray(_call(nvrtc, "nvrtcGetCUBINSize", program))
         _call(nvrtc, "nvrtcGetCUBIN", program, cubin)
-        return CompilerOutput(bytes(cubin), log, seconds)
+        return CompilerOutput(bytes(cubin), lowered, log, seconds)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -1,4 +1,4 @@
-"""A supervised child process that answers requests: one JSON document per line, over pipes.
+"""A supervised child process that answers requests over pipes.
 
 Whatever may hang, crash or poison its process (a compiler, a GPU) runs in a ``Worker``. A worker that overruns its
 time is killed for real, with every process of its group, and the next request starts a new one. The child's standard
@@ -10,59 +10,33 @@ A worker module calls ``serve(handle)`` when it runs as ``__main__``.
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import runpy
-import selectors
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from measurements.foreign_text import harmless, one_line
+from measurements.channel import Channel
+from measurements.foreign_text import one_line
+from measurements.messages import BlobStore, Buffer, Message, Unframer, frame
+from measurements.transport import NO_BLOBS, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
 
 _BOOTSTRAP = (
     "import sys; sys.path.extend(sys.argv[2:]); from measurements.worker import run_child; run_child(sys.argv[1])"
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
-_STDERR_TAIL = 8192
-_ANSWER_LIMIT = 1 << 28  # bytes: whatever is longer is no answer
+STORE_BYTES = 1 << 30  # of blobs, kept by a child
+_READ = 1 << 18  # bytes
 _END_GRACE = 0.5  # seconds that a dying child gets to report its own exit status
-_PIPE_READS = 16  # of 64 KiB: the largest pipe that Linux gives by default
 
-Handler = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-class WorkerError(Exception):
-    """A request that got no answer."""
-
-
-class WorkerTimeout(WorkerError):
-    """The time limit passed; the worker and its process group have been killed."""
-
-
-class WorkerDied(WorkerError):
-    """The process ended or stopped making sense. ``returncode`` is negative for a signal; ``stderr`` is its end."""
-
-    def __init__(self, message: str, returncode: int | None, stderr: str) -> None:
-        super().__init__(message)
-        self.returncode = returncode
-        self.stderr = stderr
-
-
-class WorkerFailed(WorkerError):
-    """The handler raised; the worker is alive and takes the next request."""
-
-
-class WorkerClosed(WorkerError):
-    """The worker has been closed, possibly while it was answering."""
+Handler = Callable[[Message], Mapping[str, Any]]
 
 
 class Worker:
@@ -91,8 +65,7 @@ class Worker:
         self._lock = threading.Lock()  # held while the process is started, killed or collected: guards its id
         self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: _Connection | None = None
-        self._next_id = 0
+        self._channel: Channel | None = None
 
     @property
     def pid(self) -> int | None:
@@ -123,30 +96,26 @@ class Worker:
             )
             self._process = process
             self.starts += 1
-        self._connection = _Connection(process)
+        channel = self._channel = Channel(_fd(process.stdout), _fd(process.stdin), _fd(process.stderr), process.pid)
         self._limit_memory(process.pid)
-        hello = self._exchange(b"", self._start_timeout, "did not start")
+        hello = self._exchange(channel.hear, self._start_timeout, "did not start")
         if hello != {"ready": True}:
             raise self._died("greeted with something else than the protocol's first line")
 
-    def request(self, payload: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """The handler's answer to ``payload``, within ``timeout`` seconds; starts the child if there is none.
-
-        Raises WorkerTimeout, WorkerDied, WorkerFailed, WorkerClosed. After the first two the child is gone.
-        """
+    def request(self, payload: Mapping[str, Any], timeout: float, blobs: Mapping[str, Buffer] = NO_BLOBS) -> Message:
+        """As the contract says."""
         with self._using:
             self.start()
-            self._next_id += 1
-            line = json.dumps({"id": self._next_id, "payload": payload}, separators=(",", ":")).encode() + b"\n"
-            answer = self._exchange(line, timeout, "gave no answer")
-            if answer.get("id") != self._next_id:
-                raise self._died("answered a question that was not asked")
+            channel = self._channel
+            if channel is None:
+                raise WorkerClosed(f"{self.module} is closed")
+            answer = self._exchange(lambda deadline: channel.ask(payload, blobs, deadline), timeout, "gave no answer")
             if "error" in answer:
                 raise WorkerFailed(one_line(str(answer["error"])))
             result = answer.get("result")
             if not isinstance(result, dict):
                 raise self._died("answered something that is not a JSON object")
-            return result
+            return Message(result, answer.blobs)
 
     def stop(self) -> None:
         """Kill the child and its process group, and collect it; the next request starts a new one."""
@@ -182,43 +151,33 @@ class Worker:
             limit = self._memory_limit if hard == resource.RLIM_INFINITY else min(self._memory_limit, hard)
             resource.prlimit(pid, resource.RLIMIT_AS, (limit, hard))
 
-    def _exchange(self, line: bytes, timeout: float, complaint: str) -> dict[str, Any]:
-        connection = self._connection
-        if connection is None:
-            raise WorkerClosed(f"{self.module} is closed")
+    def _exchange(self, what: Callable[[float], Message], timeout: float, complaint: str) -> Message:
         try:
-            text = connection.exchange(line, time.monotonic() + timeout)
+            return what(time.monotonic() + timeout)
         except TimeoutError:
             self._reap()
             if self._closed:
                 raise WorkerClosed(f"{self.module} was closed") from None
             raise WorkerTimeout(f"{self.module} {complaint} within {timeout:g} s") from None
+        except EOFError:
+            raise self._died(None) from None
         except ValueError as error:
             raise self._died(str(error)) from None
         except BaseException:  # Ctrl-C: the answer would meet the next question
             self._reap()
             raise
-        if text is None:
-            raise self._died(None)
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise self._died("answered something that is not a JSON object")
-        return answer
 
     def _died(self, complaint: str | None) -> WorkerError:
         """Ends what is left of the child and says how it went; ``complaint`` is what it did wrong, None: it ended."""
-        process, connection = self._process, self._connection
+        process, channel = self._process, self._channel
         tail = ""
-        if process is not None and connection is not None:
+        if process is not None and channel is not None:
             if complaint is None:
                 _await_exit(process.pid, _END_GRACE)
                 if not _has_ended(process.pid):
                     complaint = "closed its output and lived on"
             _kill_group(process.pid)  # so that its words have an end
-            tail = connection.stderr_tail()
+            tail = channel.stderr_tail()
         returncode = self._reap()
         if self._closed:
             return WorkerClosed(f"{self.module} was closed")
@@ -229,13 +188,13 @@ class Worker:
     def _reap(self) -> int | None:
         """Kill the group, collect the exit status and close the pipes. Harmless when there is no child."""
         with self._lock:
-            process, connection = self._process, self._connection
-            self._process = self._connection = None
+            process, channel = self._process, self._channel
+            self._process = self._channel = None
             if process is None:
                 return None
             _kill_group(process.pid)
-            if connection is not None:
-                connection.close()
+            if channel is not None:
+                channel.close()
             for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
@@ -245,111 +204,10 @@ class Worker:
                 return None  # stuck inside the kernel (a GPU driver): it dies when the driver lets go
 
 
-class _Connection:
-    """The three pipes of a child, without blocking. Standard error is drained so that a talkative child never waits."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._stdin, self._stdout, self._stderr = _fd(process.stdin), _fd(process.stdout), _fd(process.stderr)
-        self._selector = selectors.DefaultSelector()
-        for fd in (self._stdin, self._stdout, self._stderr):
-            os.set_blocking(fd, False)
-        for fd in (self._stdout, self._stderr):
-            self._selector.register(fd, selectors.EVENT_READ)
-        # A child of the child may keep the pipes open: only this tells then that there will be no answer.
-        self._ended = _pidfd(process.pid)
-        if self._ended is not None:
-            self._selector.register(self._ended, selectors.EVENT_READ)
-        self._received = bytearray()
-        self._tail = b""
-
-    def exchange(self, line: bytes, deadline: float) -> bytes | None:
-        """Send ``line`` and return the next line of the child, None if it ended or closed its output.
-
-        Raises TimeoutError, and ValueError for an endless line.
-        """
-        unsent = memoryview(line)
-        if unsent:
-            self._selector.register(self._stdin, selectors.EVENT_WRITE)
-        try:
-            while True:
-                end = self._received.find(b"\n")
-                if end >= 0:
-                    text = bytes(self._received[:end])
-                    del self._received[: end + 1]
-                    return text
-                if len(self._received) > _ANSWER_LIMIT:
-                    raise ValueError(f"wrote {_ANSWER_LIMIT} bytes without an end of line")
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    raise TimeoutError
-                ready = {key.fd for key, _ in self._selector.select(remaining)}
-                if self._stdin in ready:
-                    unsent = self._send(unsent)
-                if self._stderr in ready:
-                    self._read_stderr()
-                if self._stdout in ready:
-                    if not self._receive():
-                        return None
-                elif self._ended in ready:
-                    return None
-        finally:
-            if self._stdin in self._selector.get_map():
-                self._selector.unregister(self._stdin)
-
-    def stderr_tail(self) -> str:
-        """The last of what the child wrote to standard error: no more than the pipe holds, if others still write."""
-        for _ in range(_PIPE_READS):
-            if self._stderr not in self._selector.get_map() or not self._read_stderr():
-                break
-        return harmless(self._tail.decode(errors="replace"))
-
-    def close(self) -> None:
-        self._selector.close()
-        if self._ended is not None:
-            os.close(self._ended)
-
-    def _send(self, unsent: memoryview) -> memoryview:
-        try:
-            unsent = unsent[os.write(self._stdin, unsent) :]
-        except BlockingIOError:
-            return unsent
-        except BrokenPipeError:
-            unsent = unsent[:0]  # the end of its output tells the rest
-        if not unsent:
-            self._selector.unregister(self._stdin)
-        return unsent
-
-    def _receive(self) -> bool:
-        try:
-            chunk = os.read(self._stdout, 1 << 16)
-        except BlockingIOError:
-            return True
-        self._received += chunk
-        return bool(chunk)
-
-    def _read_stderr(self) -> bool:
-        try:
-            chunk = os.read(self._stderr, 1 << 16)
-        except BlockingIOError:
-            return False
-        if not chunk:
-            self._selector.unregister(self._stderr)
-        self._tail = (self._tail + chunk)[-_STDERR_TAIL:]
-        return bool(chunk)
-
-
 def _fd(pipe: IO[bytes] | None) -> int:
     if pipe is None:
         raise RuntimeError("the child was started without pipes")
     return pipe.fileno()
-
-
-def _pidfd(pid: int) -> int | None:
-    """A descriptor that can be read once the process has ended, where the system has that (Linux 5.3)."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            return os.pidfd_open(pid)
-    return None
 
 
 def _kill_group(pid: int) -> None:
@@ -401,34 +259,61 @@ def run_child(module: str) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def serve(handle: Handler) -> None:
+def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
     """Answer requests with ``handle`` until the parent ends the worker; does not return.
 
-    An exception of ``handle``, MemoryError included, is reported to the parent, and serving goes on.
+    ``store_bytes`` of blobs are kept. An exception of ``handle``, MemoryError included, is reported to the parent, and
+    serving goes on.
     """
     requests_fd, answers_fd = _claim_streams()
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
     def read() -> None:
-        with os.fdopen(requests_fd, "rb") as source:
-            for line in source:
-                requests.put(line)
-            _end_group()
+        unframer = Unframer()
+        try:
+            while chunk := os.read(requests_fd, _READ):
+                unframer.feed(chunk)
+                while (message := unframer.next()) is not None:
+                    messages.put(message)
+        except ValueError as error:  # the parent makes no sense
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        _end_group()
 
-    def send(document: dict[str, Any]) -> None:
-        text = memoryview(json.dumps(document, separators=(",", ":")).encode() + b"\n")
-        while text:
-            text = text[os.write(answers_fd, text) :]
+    def send(header: Mapping[str, Any], blobs: Mapping[str, Buffer] = NO_BLOBS) -> None:
+        for piece in frame(header, blobs):
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(answers_fd, rest) :]
 
     # A thread of its own, so that the end of the parent is seen also while a handler works or hangs.
     threading.Thread(target=read, daemon=True).start()
     send({"ready": True})
+    store = BlobStore(store_bytes)
     while True:
-        message = json.loads(requests.get())
+        message = messages.get()
+        number = message["id"]
         try:
-            send({"id": message["id"], "result": handle(message["payload"])})
+            request = received(message, store, messages.get, send)
+            answer = handle(request)
+            send({"id": number, "result": answer}, answer.blobs if isinstance(answer, Message) else NO_BLOBS)
         except Exception as error:
-            send({"id": message["id"], "error": f"{type(error).__name__}: {error}"})
+            send({"id": number, "error": f"{type(error).__name__}: {error}"})
+
+
+def received(
+    message: Message, store: BlobStore, hear: Callable[[], Message], send: Callable[[Mapping[str, Any]], None]
+) -> Message:
+    """The request in ``message`` with all blobs that it needs, those asked for that ``store`` has not.
+
+    Raises ValueError for bytes that have another digest than they say.
+    """
+    store.add(message)
+    needs = message.get("needs", [])
+    missing = store.missing(needs)
+    if missing:
+        send({"id": message["id"], "missing": missing})
+        store.add(hear())
+    return Message(message["payload"], store.take(needs))
 
 
 def _claim_streams() -> tuple[int, int]:

@@ -34,7 +34,8 @@ from measurements.emulator.host import (
     probe,
 )
 from measurements.foreign_text import harmless
-from search_spaces.templates.kernel import Kernel, headers_digest
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel, Scalar
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE / "runtime"
@@ -95,7 +96,7 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     """The program that loads and runs compiled kernels; built on first use. Raises HostFailure."""
     compiler = host_compiler()
     flags = (*RUNTIME_FLAGS, *extra_flags)
-    digest = _digest(compiler, flags, headers_digest(str(RUNTIME)), headers_digest(str(INCLUDE)))
+    digest = _digest(compiler, flags, Headers.from_folder(RUNTIME).digest, Headers.from_folder(INCLUDE).digest)
     path = cache_folder() / f"runner-{digest}"
     if path.exists():
         return path
@@ -136,21 +137,18 @@ def _check_runs(program: Path, compiler: HostCompiler) -> None:
 def compile_kernel(kernel: Kernel) -> CompiledKernel:
     """The kernel as a shared library for the runner.
 
-    Raises KernelCompileError where the compiler refuses it, HostFailure where no kernel could be compiled, ValueError
-    for a name that is no identifier.
+    Raises KernelCompileError where the compiler refuses it, HostFailure where no kernel could be compiled.
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", kernel.name, re.ASCII):
-        raise ValueError(f"the kernel's name must be a C identifier, not {kernel.name!r}")
     started = time.monotonic()
     compiler = host_compiler()
     digest = _digest(
         compiler,
-        KERNEL_FLAGS,
-        kernel.name,
-        str(len(kernel.arguments)),
+        (*KERNEL_FLAGS, *_macros(kernel)),
+        kernel.entry,
+        _argument_bytes(kernel),
         kernel.source,
-        headers_digest(str(INCLUDE)),
-        *(headers_digest(folder) for folder in kernel.include_dirs),
+        Headers.from_folder(INCLUDE).digest,
+        kernel.headers.digest,
     )
     path = cache_folder() / f"{digest}.so"
     if path.exists():
@@ -174,18 +172,23 @@ def _for_host(source: str) -> str:
 
 
 def _compile(compiler: HostCompiler, kernel: Kernel, folder: Path, built: Path) -> None:
-    source = folder / f"{kernel.name}.cu"
+    own, headers = folder / "source", folder / "include"
+    own.mkdir()
+    source = own / f"{kernel.name}.cu"
     source.write_text(_for_host(kernel.source))
+    kernel.headers.write(headers)
+    argument_bytes = _argument_bytes(kernel)
     unit = (
         "#include <autosched_emulator/prelude.hpp>\n"
         f'#include "{source}"\n'
         f'#line 1 "launch of {kernel.name}"\n'
-        f"AUTOSCHED_EMULATOR_ENTRY({kernel.name}, {len(kernel.arguments)})\n"
+        f"constexpr auto& autosched_emulated_kernel = {kernel.entry};\n"  # a macro would split at commas
+        f"AUTOSCHED_EMULATOR_ENTRY(autosched_emulated_kernel, {argument_bytes})\n"
     )
-    includes = (str(INCLUDE), *kernel.include_dirs)
+    includes = (str(INCLUDE), str(headers))
     # Sites are named relative to the include folders: the object depends on contents, not on where they lie.
-    names = [f"-fmacro-prefix-map={prefix.rstrip('/')}/=" for prefix in (*includes, str(folder))]
-    arguments = [*KERNEL_FLAGS, *names, *(f"-I{d}" for d in includes), *FROM_STDIN]
+    names = [f"-fmacro-prefix-map={prefix.rstrip('/')}/=" for prefix in (*includes, str(own))]
+    arguments = [*KERNEL_FLAGS, *_macros(kernel), *names, *(f"-I{d}" for d in includes), *FROM_STDIN]
     started = time.monotonic()
     try:
         log = compile_to(built, compiler, arguments, COMPILE_SECONDS, unit)
@@ -195,7 +198,7 @@ def _compile(compiler: HostCompiler, kernel: Kernel, folder: Path, built: Path) 
     if log is None:
         return
     probe(compiler, folder)  # a compiler that cannot do that says nothing about the kernel
-    for prefix in (*includes, str(folder)):
+    for prefix in (*includes, str(own)):
         log = log.replace(prefix.rstrip("/") + "/", "")
     reason = first_error(log)
     if reason is None:  # killed, out of memory or disk, or its own bug
@@ -204,6 +207,18 @@ def _compile(compiler: HostCompiler, kernel: Kernel, folder: Path, built: Path) 
             f"{compiler.path} failed without an error in the kernel ({said}): make room, or use another one"
         )
     raise KernelCompileError("compile_error", reason, log, time.monotonic() - started)
+
+
+def _argument_bytes(kernel: Kernel) -> str:
+    """What AUTOSCHED_EMULATOR_ENTRY is told of the arguments: 0, then the bytes of each value, 0 for a pointer."""
+    return ", ".join(["0", *(str(a.dtype.bytes) if isinstance(a, Scalar) else "0" for a in kernel.arguments)])
+
+
+def _macros(kernel: Kernel) -> tuple[str, ...]:
+    """The kernel's own options that a host compiler understands, which are those that define macros."""
+    options = kernel.compile_options
+    written = (re.sub(r"^--(define|undefine)-macro=", lambda m: f"-{m[1][0].upper()}", o) for o in options)
+    return tuple(option for option in written if option.startswith(("-D", "-U")))
 
 
 def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:

@@ -26,7 +26,8 @@ from measurements.emulator.findings import Emulation, EmulationStatus, Finding, 
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.foreign_text import harmless, one_line
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import Kernel, Scalar
+from search_spaces.templates.tensor_map import TensorMap
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
@@ -57,6 +58,9 @@ def emulate(kernel: Kernel, inputs: Mapping[str, Array], *, time_limit: float = 
     """
     try:
         arrays = _check(kernel, inputs, time_limit)
+        lacking = _lacking(kernel)
+        if lacking:
+            return Emulation("unsupported", {}, (), (), (), reason=lacking)
         compiled = compile_kernel(kernel)
         with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
             return _run(kernel, arrays, compiled, Path(folder), time_limit, check)
@@ -93,17 +97,15 @@ def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulati
 
 
 def _check(kernel: Kernel, inputs: Mapping[str, Array], time_limit: float) -> dict[str, Array]:
-    expected = {o.name: o for o in kernel.arguments if o.role == "input"}
+    expected = {o.name: o for o in kernel.operands if o.role == "input"}
     if set(inputs) != set(expected):
         raise ValueError(f"inputs must be {sorted(expected)}, not {sorted(inputs)}")
     if not time_limit > 0:
         raise ValueError(f"time_limit must be more than 0 s, not {time_limit}")
-    if min(*kernel.grid, *kernel.block) < 1 or kernel.threads > 1024 or math.prod(kernel.grid) >= 2**31:
+    if kernel.threads > 1024 or math.prod(kernel.grid) >= 2**31:
         raise ValueError(
             f"a launch needs 1 to 2^31 - 1 blocks of 1 to 1024 threads, not grid {kernel.grid} x block {kernel.block}"
         )
-    if kernel.dynamic_shared_bytes < 0:
-        raise ValueError(f"dynamic_shared_bytes must not be negative, not {kernel.dynamic_shared_bytes}")
     arrays = {}
     for name, operand in expected.items():
         array = np.ascontiguousarray(inputs[name])
@@ -116,15 +118,24 @@ def _check(kernel: Kernel, inputs: Mapping[str, Array], time_limit: float) -> di
     return arrays
 
 
-def _offsets(arguments: tuple[Operand, ...]) -> list[int]:
-    offsets, end = [], 0
-    for operand in arguments:
-        offsets.append(end)
+def _lacking(kernel: Kernel) -> str:
+    """What the emulator has not got, in one sentence; empty where it has everything."""
+    if kernel.cluster != (1, 1, 1):
+        return f"clusters are not emulated, and the kernel has one of {kernel.cluster} blocks"
+    maps = [a.name for a in kernel.arguments if isinstance(a, TensorMap)]
+    return f"tensor maps are not emulated, and the kernel takes {', '.join(maps)}" if maps else ""
+
+
+def _offsets(operands: tuple[Operand, ...]) -> dict[str, int]:
+    """Where each operand lies in the data file, by name."""
+    offsets, end = {}, 0
+    for operand in operands:
+        offsets[operand.name] = end
         end = -(-(end + operand.bytes) // ALIGNMENT) * ALIGNMENT
     return offsets
 
 
-def _job_text(kernel: Kernel, offsets: list[int], time_limit: float, check: bool) -> str:
+def _job_text(kernel: Kernel, offsets: Mapping[str, int], time_limit: float, check: bool) -> str:
     def numbers(values: tuple[int, int, int]) -> str:
         return " ".join(map(str, values))
 
@@ -136,28 +147,31 @@ def _job_text(kernel: Kernel, offsets: list[int], time_limit: float, check: bool
         f"time_limit {time_limit!r}",
         f"check {int(check)}",
     ]
-    for operand, offset in zip(kernel.arguments, offsets, strict=True):
-        name = "".join(operand.name.split()) or "unnamed"
-        lines.append(
-            f"buffer {name} {operand.role} {operand.bytes} {operand.dtype.bytes} {int(operand.zeroed)} {offset}"
-        )
+    for argument in kernel.arguments:
+        if isinstance(argument, Scalar):
+            lines.append(f"value {argument.stored.tobytes().hex()}")
+        elif isinstance(argument, Operand):
+            name, zeroed = "".join(argument.name.split()) or "unnamed", int(argument.zeroed)
+            size, offset = argument.bytes, offsets[argument.name]
+            lines.append(f"buffer {name} {argument.role} {size} {argument.dtype.bytes} {zeroed} {offset}")
     return "\n".join(lines) + "\n"
 
 
-def _write_data(path: Path, kernel: Kernel, arrays: Mapping[str, Array], offsets: list[int]) -> None:
+def _write_data(path: Path, kernel: Kernel, arrays: Mapping[str, Array], offsets: Mapping[str, int]) -> None:
     with path.open("wb") as file:
-        for operand, offset in zip(kernel.arguments, offsets, strict=True):
-            file.seek(offset)
+        for operand in kernel.operands:
+            file.seek(offsets[operand.name])
             if operand.role == "input":
                 file.write(arrays[operand.name].tobytes())
             else:
                 file.write((b"\0" if operand.zeroed else b"\xff") * operand.bytes)
 
 
-def _read_outputs(path: Path, kernel: Kernel, offsets: list[int]) -> dict[str, Array]:
+def _read_outputs(path: Path, kernel: Kernel, offsets: Mapping[str, int]) -> dict[str, Array]:
     outputs: dict[str, Array] = {}
-    for operand, offset in zip(kernel.arguments, offsets, strict=True):
+    for operand in kernel.operands:
         if operand.role == "output":
+            offset = offsets[operand.name]
             flat = np.fromfile(path, dtype=operand.dtype.storage, count=operand.size, offset=offset)
             outputs[operand.name] = flat.reshape(operand.shape)
     return outputs
@@ -172,7 +186,7 @@ def _run(
     check: bool,
 ) -> Emulation:
     program = runner()
-    offsets = _offsets(kernel.arguments)
+    offsets = _offsets(kernel.operands)
     job, data, report = folder / "job", folder / "data", folder / "report"
     job.write_text(_job_text(kernel, offsets, time_limit, check))
     _write_data(data, kernel, arrays, offsets)

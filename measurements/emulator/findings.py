@@ -94,14 +94,15 @@ class GlobalSite:
         return self.sectors / self.requests
 
 
-EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error"]
+EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error", "unsupported"]
 
 
 @dataclass(frozen=True, eq=False)
 class Emulation:
     """What came of one emulated launch.
 
-    ``status`` is ok where the launch ended and there is nothing to find fault with. ``outputs`` are there for ok and
+    ``status`` is ok where the launch ended and there is nothing to find fault with, unsupported where the emulator has
+    not got what the kernel needs. ``outputs`` are there for ok and
     findings, in the operands' storage types and shapes; elements never written hold bytes of 0xFF. ``reason`` is one
     sentence for every status but ok, ``log`` the compiler's output where that failed. Seconds are host wall-clock
     time; ``from_cache`` says that the compiled object was there already.

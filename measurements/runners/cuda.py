@@ -6,9 +6,9 @@ This process never touches CUDA itself, so no GPU failure can reach it.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import queue
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -23,16 +23,19 @@ from measurements.compile import CompileFailure, CompilePool
 from measurements.compile_cache import Compiled
 from measurements.foreign_text import one_line
 from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.messages import Buffer, Message
 from measurements.runners import gpu_checks
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda_device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
 from measurements.runners.cuda_library import OTHERS
-from measurements.runners.references import DataSet, References
+from measurements.runners.references import PARTS, DataSet, References
 from measurements.runners.supervisor import Limits, Outcome, Supervisor
 from measurements.timing import StopRule
-from measurements.worker import Worker, WorkerClosed
+from measurements.transport import Transport, WorkerClosed
+from measurements.worker import Worker
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.templates.kernel import operand_json
 
 __all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
 
@@ -73,7 +76,9 @@ class CudaRunner:
         worker_module: str = WORKER_MODULE,
         worker_env: Mapping[str, str] | None = None,
         worker_path: Sequence[str] = (),
+        connect: Callable[[int], Transport] | None = None,
     ) -> None:
+        """``connect`` gives the worker of a GPU index; by default it is a child process that runs ``worker_module``."""
         if not gpus or len(set(gpus)) != len(gpus):
             raise ValueError(f"gpus must name at least one GPU, and each once, not {list(gpus)}")
         self.device = device
@@ -88,7 +93,11 @@ class CudaRunner:
         self._fastest: dict[str, float] = {}  # median of each data set so far
         self._calls: set[_Call] = set()
         self._closed = False
-        self._workers = [Worker(worker_module, env=worker_env, python_path=worker_path) for _ in gpus]
+
+        def child(gpu: int) -> Transport:
+            return Worker(worker_module, env=worker_env, python_path=worker_path)
+
+        self._workers = [(connect or child)(gpu) for gpu in gpus]
         self._supervisors: dict[int, Supervisor] = {}
         self._threads: list[threading.Thread] = []
         self._checks: Future[Compiled | CompileFailure] | None = None
@@ -170,21 +179,23 @@ class CudaRunner:
         able = [i for i, program in enumerate(compiled) if isinstance(program, Compiled)]
 
         def run(supervisor: Supervisor) -> Outcome:
+            programs = [
+                _kernel_json(candidates[i], program)
+                for i, program in enumerate(compiled)
+                if isinstance(program, Compiled)
+            ]
             request = {
                 "op": "compare",
                 "data": data.key,
-                "kernels": [
-                    _kernel_json(candidates[i], program)
-                    for i, program in enumerate(compiled)
-                    if isinstance(program, Compiled)
-                ],
+                "kernels": [kernel for kernel, _ in programs],
                 "rounds": rounds,
                 "baselines": baselines,
                 "launch_limit": self.options.launch_limit,
                 "graph_below": self.options.graph_below,
             }
             limit = self.options.limits.candidate * (len(able) + len(baselines) + 1)
-            return supervisor.run(data.key, partial(self._prepare, data), request, limit)
+            message = Message(request, {digest: cubin for _, blobs in programs for digest, cubin in blobs.items()})
+            return supervisor.run(data.key, partial(self._prepare, data), message, limit)
 
         outcome: Outcome = self._ask(run)
         told = outcome.answer.get("entrants", [])
@@ -212,22 +223,22 @@ class CudaRunner:
         if isinstance(program, Measurement):
             return program
         ready, data = program, self._data_key(candidate.problem, self.options.seed)
-        with tempfile.TemporaryDirectory(prefix="autosched-outputs-") as folder:
 
-            def run(supervisor: Supervisor) -> Outcome:
-                request = {
-                    "op": "outputs",
-                    "data": data.key,
-                    "kernel": _kernel_json(candidate, ready),
-                    "folder": folder,
-                    "launch_limit": self.options.launch_limit,
-                }
-                return supervisor.run(data.key, partial(self._prepare, data), request)
+        def run(supervisor: Supervisor) -> Outcome:
+            kernel, blobs = _kernel_json(candidate, ready)
+            request = {"op": "outputs", "data": data.key, "kernel": kernel, "launch_limit": self.options.launch_limit}
+            return supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
 
-            outcome: Outcome = self._ask(run)
-            if outcome.status is not Status.OK:
-                return Measurement(outcome.status, self.provenance, outcome.reason)
-            return {name: np.load(path) for name, path in outcome.answer["outputs"].items()}
+        outcome: Outcome = self._ask(run)
+        if outcome.status is not Status.OK:
+            return Measurement(outcome.status, self.provenance, outcome.reason)
+        operands = {o.name: o for o in candidate.kernel.operands}
+        answer = outcome.answer
+        blobs = answer.blobs if isinstance(answer, Message) else {}
+        return {
+            name: np.frombuffer(blobs[digest], operands[name].dtype.storage).reshape(operands[name].shape)
+            for name, digest in answer["outputs"].items()
+        }
 
     def close(self) -> None:
         """End the workers and every iteration. Safe to call twice and from any thread."""
@@ -343,22 +354,17 @@ class CudaRunner:
         if not isinstance(checks, Compiled):
             reason = "none were compiled" if checks is None else checks.reason
             raise RunnerStopped(f"the checking kernels do not compile: {reason}")
-        opening = {"op": "open", "gpu": self._gpus[which], "checks": str(checks.path)}
+        opening = Message(
+            {"op": "open", "gpu": self._gpus[which], "checks": checks.digest}, {checks.digest: checks.cubin}
+        )
         self._supervisors[which] = Supervisor(self._workers[which], opening, self.options.limits)
         return self._supervisors[which]
 
     def _measured(self, supervisor: Supervisor, candidate: Candidate, program: Compiled) -> Measurement:
-        kernel, options = candidate.kernel, self.options
+        options = self.options
+        kernel, blobs = _kernel_json(candidate, program)
         data = self._data_key(candidate.problem, options.seed)
-        launch = (
-            kernel.name,
-            kernel.grid,
-            kernel.block,
-            kernel.dynamic_shared_bytes,
-            kernel.launches,
-            kernel.arguments,
-        )
-        identity = (program.digest, launch, data.key)
+        identity = (program.digest, json.dumps(kernel["launch"]), data.key)
         with self._lock:
             known = self._known.get(identity)
             fastest = self._fastest.get(data.key)
@@ -366,13 +372,13 @@ class CudaRunner:
             request = {
                 "op": "measure",
                 "data": data.key,
-                "kernel": _kernel_json(candidate, program),
+                "kernel": kernel,
                 "rule": dataclasses.asdict(options.rule),
                 "best": fastest,
                 "launch_limit": options.launch_limit,
                 "graph_below": options.graph_below,
             }
-            outcome = supervisor.run(data.key, partial(self._prepare, data), request)
+            outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
             ok = outcome.status is Status.OK
             error, clock = outcome.answer.get("error"), outcome.answer.get("clock_mhz")
             known = Measurement(
@@ -392,19 +398,23 @@ class CudaRunner:
     def _data_key(self, problem: Problem, seed: int) -> DataSet:
         return DataSet(problem, seed, 0 if self.options.warm_cache else 2 * self.device.l2_bytes)
 
-    def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The request that prepares ``data``; with the reference computed here where the GPU could not."""
-        if answer is not None:
+    def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> Message:
+        """The request that prepares ``data``; with the arrays computed here that the worker lacks."""
+        if answer is None:
+            sent = self._references.known(data)
+        else:
             self._why_references[str(answer.get("why", "no reason was given"))] = None
-        paths = self._references.known(data) if answer is None else self._references.computed(data)
-        return {
+            sent = self._references.computed(data, [part for part in PARTS if part in answer["missing"]])
+        request = {
             "op": "prepare",
             "data": data.key,
             "problem": data.problem.to_json(),
             "seed": data.seed,
+            "operands": [operand_json(o) for o in data.problem.operands()],
+            "arrays": sent.digests,
             "cold_bytes": data.cold_bytes,
-            "arrays": paths,
         }
+        return Message(request, sent.blobs)
 
 
 class _Call:
@@ -421,20 +431,10 @@ class _Task:
     work: Callable[[Supervisor], Any]
 
 
-def _kernel_json(candidate: Candidate, program: Compiled) -> dict[str, Any]:
-    kernel = candidate.kernel
-    return {
-        "cubin": str(program.path),
-        "name": kernel.name,
-        "grid": list(kernel.grid),
-        "block": list(kernel.block),
-        "shared": kernel.dynamic_shared_bytes,
-        "launches": kernel.launches,
-        "arguments": [
-            {"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(o.shape), "zeroed": o.zeroed}
-            for o in kernel.arguments
-        ],
-    }
+def _kernel_json(candidate: Candidate, program: Compiled) -> tuple[dict[str, Any], dict[str, Buffer]]:
+    """What the worker is told of a compiled candidate, and the cubin by its digest."""
+    launch = dataclasses.replace(candidate.kernel, entry=program.entry).launch_json()
+    return {"cubin": program.digest, "launch": launch}, {program.digest: program.cubin}
 
 
 def _entrant(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Outcome) -> Entrant:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from measurements.worker import Worker, WorkerError
+from measurements.transport import WorkerError
+from measurements.worker import Worker
 from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device_of_driver_name
 
 WORKER_MODULE = "measurements.runners.cuda_worker"

@@ -8,27 +8,35 @@ Operations, each a JSON object with "op":
 - ``count``: how many GPUs there are, none of which is touched.
 - ``open`` (gpu, checks): take the GPU with that index; ``checks`` is the cubin of gpu_checks. What the GPU is.
 - ``health``: run known-good kernels; raises if their answers are wrong.
-- ``prepare`` (problem, seed, cold_bytes, arrays): draw inputs, copy them into rotating buffers of ``cold_bytes`` in
-  total, get the float64 reference and tolerance from the .npy files in ``arrays``, or compute them on the GPU where
-  null. Answers ``{"reference": "missing"}``, and why, where that does not work.
+- ``prepare`` (problem, seed, operands, arrays, cold_bytes): copy inputs into rotating buffers of ``cold_bytes`` in
+  total, and get float64 references and tolerances. Inputs, reference and tolerance each come as bytes, where ``arrays``
+  has them, or from the ``problem``, where this process knows its operator. What it can get neither way is answered in
+  ``{"missing": [...], "why": ...}``.
 - ``measure`` (data, kernel, rule, best, limits): verify, time, verify again. A status, the times, and a reason: why
   there are none, or what is unusual about them. ``best`` is the fastest median of this data so far, or null.
-- ``outputs`` (data, kernel, folder, limits): launch once, and save the outputs as .npy files. Their paths by name.
+- ``outputs`` (data, kernel, limits): launch once. The bytes of the outputs, by name.
 - ``compare`` (data, kernels, rounds, baselines, limits): kernels and the baselines of cuda_library, interleaved.
+
+Cubins and arrays are blobs of the message, named by their digests.
 """
 
 from __future__ import annotations
 
 import math
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from measurements.foreign_text import first_line, one_line
+from measurements.launch import LaunchRefused, LoadedLaunch
 from measurements.measurement import Status
+from measurements.messages import Buffer, Message
 from measurements.runners.cuda_library import TOLERANCES, baseline_call
 from measurements.runners.gpu_checks import (
     GUARD,
@@ -42,12 +50,14 @@ from measurements.runners.gpu_checks import (
 )
 from measurements.runners.launch_timing import MAX_GRAPH, LaunchTimeout, LaunchTimer, NoGraph
 from measurements.runners.nvml import open_clock
+from measurements.runners.references import PARTS, array_of
 from measurements.timing import StopRule, interleaved, unthrottled
 from measurements.verification import error_text
 from measurements.worker import serve
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.dtypes import DTYPES, DType
 from search_spaces.operators.problem import Operand, Problem
+from search_spaces.templates.kernel import launch_from_json, operand_from_json
 
 _ALIGNMENT = 256  # bytes, of every buffer: what cudaMalloc gives
 _GAP = 256  # guard bytes behind every buffer
@@ -71,7 +81,7 @@ class GpuWorker:
         self._data: dict[str, _Data] = {}
         self._loads = 0
 
-    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+    def handle(self, request: Message) -> Message:
         """Do one operation. Raises whatever goes wrong outside of a candidate's own doing."""
         operations = {
             "open": self._open,
@@ -82,11 +92,11 @@ class GpuWorker:
             "compare": self._compare,
         }
         if request["op"] == "count":
-            return {"gpus": int(self._cp.cuda.runtime.getDeviceCount())}
+            return Message({"gpus": int(self._cp.cuda.runtime.getDeviceCount())})
         if request["op"] == "open":
             self._take(int(request["gpu"]))
         with self._stream:
-            return operations[request["op"]](request)
+            return _message(operations[request["op"]](request))
 
     # ---- the device ----
 
@@ -94,7 +104,7 @@ class GpuWorker:
         self._cp.cuda.Device(gpu).use()
         self._stream = self._cp.cuda.Stream(non_blocking=True)
 
-    def _open(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _open(self, request: Message) -> dict[str, Any]:
         runtime, device = self._cp.cuda.runtime, self._cp.cuda.Device(int(request["gpu"]))
         properties = runtime.getDeviceProperties(device.id)
         attributes = {str(k): int(v) for k, v in device.attributes.items()}
@@ -102,7 +112,9 @@ class GpuWorker:
         attributes |= {f"ComputeCapability{part}": int(properties[part.lower()]) for part in ("Major", "Minor")}
         self._blocks = 8 * attributes["MultiProcessorCount"]
         if request["checks"] is not None:
-            self._checks = self._cp.RawModule(path=request["checks"])
+            with _file(request.blobs[request["checks"]]) as path:
+                self._checks = self._cp.RawModule(path=path)
+                self._checks.get_function(KERNEL.entry)  # which reads the file
         self._clock, driver = open_clock(device.pci_bus_id)
         self._timer = LaunchTimer(self._cp, self._stream, self._clock)
         return {
@@ -115,7 +127,7 @@ class GpuWorker:
             "cupy": str(self._cp.__version__),
         }
 
-    def _health(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _health(self, request: Message) -> dict[str, Any]:
         cp = self._cp
         slots = _Slots(cp, Operand("health", "input", DTYPES["u32"], (1000,)), 3)
         pattern = np.arange(1000, dtype=np.uint32) * np.uint32(2654435761)
@@ -130,55 +142,72 @@ class GpuWorker:
 
     # ---- data ----
 
-    def _prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _prepare(self, request: Message) -> dict[str, Any]:
         cp = self._cp
         key = request["data"]
         self._data.clear()
         cp.get_default_memory_pool().free_all_blocks()
-        problem = problem_from_json(request["problem"])
+        operands = tuple(operand_from_json(o) for o in request["operands"])
         try:
-            inputs = {name: cp.asarray(a) for name, a in problem.random_inputs(int(request["seed"])).items()}
-            if request["arrays"] is not None:
-                reference, tolerance = (
-                    {name: cp.asarray(np.load(path)) for name, path in request["arrays"][which].items()}
-                    for which in ("reference", "tolerance")
-                )
-            else:
+            problem: Problem | None = problem_from_json(request["problem"])
+            why = ""
+        except ValueError as error:  # one that only the tuner's process knows
+            problem, why = None, one_line(str(error))
+        try:
+            parts = self._arrived(request, operands)
+            if "inputs" not in parts and problem is not None:
+                drawn = problem.random_inputs(int(request["seed"]))
+                parts["inputs"] = {name: cp.asarray(a) for name, a in drawn.items()}
+            if problem is not None and "inputs" in parts:
                 try:
-                    reference, tolerance = problem.reference(inputs), problem.tolerance(inputs)
-                    for arrays in (reference, tolerance):
-                        arrays.update({name: self._on_gpu(problem, name, a) for name, a in arrays.items()})
+                    for part, compute in (("reference", problem.reference), ("tolerance", problem.tolerance)):
+                        if part not in parts:
+                            computed = compute(parts["inputs"])
+                            parts[part] = {name: self._on_gpu(operands, name, a) for name, a in computed.items()}
                 except MemoryError:
                     raise
                 except Exception as error:  # no cuBLAS, no headers, or a reference that needs numpy
-                    line = str(error).strip().partition("\n")[0]  # of what may be a compiler's whole log
-                    return {"reference": "missing", "why": f"{type(error).__name__}: {line}"}
-            operands = problem.operands()
+                    why = f"{type(error).__name__}: {one_line(first_line(error))}"  # of what may be a whole log
+            missing = [part for part in PARTS if part not in parts]
+            if missing:
+                return {"missing": missing, "why": why}
             size = sum(o.bytes for o in operands)
             copies = min(max(math.ceil(int(request["cold_bytes"]) / size), 1), _MAX_COPIES)
             slots = {o.name: _Slots(cp, o, copies) for o in operands}
             for name, slot in slots.items():
-                slot.fill(self._stream, inputs.get(name))
+                slot.fill(self._stream, parts["inputs"].get(name))
         except MemoryError as error:
             return {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
         self._stream.synchronize()
         cp.get_default_memory_pool().free_all_blocks()  # a reference's temporaries: others want memory, too
+        inputs, reference, tolerance = (parts[part] for part in PARTS)
         self._data[key] = _Data(problem, inputs, reference, tolerance, slots, copies, int(request["cold_bytes"]))
-        return {"reference": "ready", "copies": copies}
+        return {"copies": copies}
 
-    def _on_gpu(self, problem: Problem, name: str, array: Any) -> Any:
-        shape = next(o.shape for o in problem.operands() if o.name == name)
+    def _arrived(self, request: Message, operands: Sequence[Operand]) -> dict[str, dict[str, Any]]:
+        """The arrays that came with the request, on the GPU, by part and operand."""
+        by_name = {o.name: o for o in operands}
+        return {
+            part: {
+                name: self._cp.asarray(array_of(part, by_name[name], request.blobs[digest]))
+                for name, digest in digests.items()
+            }
+            for part, digests in request["arrays"].items()
+        }
+
+    def _on_gpu(self, operands: Sequence[Operand], name: str, array: Any) -> Any:
+        shape = next(o.shape for o in operands if o.name == name)
         if not isinstance(array, self._cp.ndarray) or array.dtype != np.float64 or array.shape != shape:
             raise TypeError(f"the reference of {name} is not a float64 array on the GPU")
         return self._cp.ascontiguousarray(array)
 
     # ---- measuring ----
 
-    def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _measure(self, request: Message) -> dict[str, Any]:
         data, limit = self._data[request["data"]], float(request["launch_limit"])
         answer: dict[str, Any] = {"seconds": []}
         with self._outcome(answer):
-            program = self._load(request["kernel"], data)
+            program = self._load(request, request["kernel"], data)
             answer["error"] = self._verified(program, data, limit)
             self._poison(program.slots)
             sampler = self._timer.sampler(program.launch, data.copies, limit, float(request["graph_below"]))
@@ -207,22 +236,20 @@ class GpuWorker:
             notes.append(f"repeated {len(kept)} times only: over {rule.hopeless_factor:g} times slower than the best")
         return {"seconds": kept, "clock_mhz": clocks[-1], "reason": "; ".join(notes)}
 
-    def _outputs(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _outputs(self, request: Message) -> dict[str, Any]:
         data, limit = self._data[request["data"]], float(request["launch_limit"])
-        answer: dict[str, Any] = {"seconds": [1.0], "outputs": {}}
+        answer = Message({"seconds": [1.0], "outputs": {}})
         with self._outcome(answer):
-            program = self._load(request["kernel"], data)
+            program = self._load(request, request["kernel"], data)
             self._poison(program.slots)
             program.launch(0)
             self._timer.wait(limit)
             for slot in program.slots:
                 if slot.operand.role == "output":
-                    path = f"{request['folder']}/{slot.operand.name}.npy"
-                    np.save(path, self._cp.asnumpy(slot.array(0)))
-                    answer["outputs"][slot.operand.name] = path
+                    answer["outputs"][slot.operand.name] = answer.attach(self._cp.asnumpy(slot.array(0)).tobytes())
         return answer
 
-    def _compare(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _compare(self, request: Message) -> dict[str, Any]:
         data, limit = self._data[request["data"]], float(request["launch_limit"])
         graph_below = _COMPARED_LONGER * float(request["graph_below"])
         entrants: list[dict[str, Any]] = []
@@ -230,7 +257,7 @@ class GpuWorker:
         for kernel in request["kernels"]:
             entrant: dict[str, Any] = {"seconds": []}
             with self._outcome(entrant):
-                program = self._load(kernel, data)
+                program = self._load(request, kernel, data)
                 entrant["error"] = self._verified(program, data, limit)
                 sampler = self._timer.sampler(program.launch, data.copies, limit, graph_below)
                 self._undamaged(program, data)
@@ -265,6 +292,8 @@ class GpuWorker:
         """A sampler of a baseline of cuda_library whose results have been looked at. Raises _Unable."""
         outputs = [slot for slot in data.slots.values() if slot.operand.role == "output"]
         self._poison(outputs)
+        if data.problem is None:
+            raise _Unable("the operator of this problem is not known to the worker")
         call = baseline_call(name, self._cp, self._stream, data.problem, copies, data.cold_bytes)
         if isinstance(call, str):
             raise _Unable(call)
@@ -289,7 +318,7 @@ class GpuWorker:
         except _Wrong as error:
             answer |= {"status": Status.WRONG_RESULT.value, "reason": str(error), "error": error.worst}
             poisoned = error.damage
-        except _Unable as error:
+        except (_Unable, LaunchRefused) as error:
             answer |= {"status": Status.LAUNCH_ERROR.value, "reason": str(error)}
         except LaunchTimeout as error:
             answer |= {"status": Status.TIMEOUT.value, "reason": str(error)}
@@ -317,24 +346,24 @@ class GpuWorker:
             return False
         return True
 
-    def _load(self, kernel: dict[str, Any], data: _Data) -> _Program:
+    def _load(self, request: Message, kernel: dict[str, Any], data: _Data) -> _Program:
         cp = self._cp
         self._loads += 1
         if self._loads % _LOADS_PER_FLUSH == 0:
             cp.clear_memo()  # cupy remembers every module it loads; this lets the GPU's memory go
-        function = cp.RawModule(path=kernel["cubin"]).get_function(kernel["name"])
-        if kernel["shared"]:  # the carveout is left to the driver, as in autosched.runtime
-            function.max_dynamic_shared_size_bytes = int(kernel["shared"])
+        launch = launch_from_json(kernel["launch"])
         slots = []
-        for argument in kernel["arguments"]:
-            if argument["role"] == "workspace":
-                own = _Slots(cp, _operand(argument), data.copies)
-                own.fill(self._stream, None, 0 if own.operand.zeroed else GUARD)
+        for operand in launch.operands:
+            if operand.role == "workspace":
+                own = _Slots(cp, operand, data.copies)
+                own.fill(self._stream, None, 0 if operand.zeroed else GUARD)
                 slots.append(own)
+            elif operand.name in data.slots:
+                slots.append(data.slots[operand.name])
             else:
-                slots.append(data.slots[argument["name"]])
-        grid, block = tuple(kernel["grid"]), tuple(kernel["block"])
-        return _Program(function, grid, block, int(kernel["shared"]), int(kernel["launches"]), slots)
+                raise LaunchRefused(f"the kernel takes {operand.name}, which its problem has not")
+        with _file(request.blobs[kernel["cubin"]]) as path:
+            return _Program(LoadedLaunch(cp, launch, path), slots)
 
     def _verified(self, program: _Program, data: _Data, limit: float) -> float:
         """Launch once on poisoned outputs, and check them; the largest error over its tolerance."""
@@ -411,13 +440,26 @@ class GpuWorker:
             np.int32(GUARD),
         )
         blocks = max(1, min(self._blocks, math.ceil(slots.stride / THREADS)))
-        report = self._report(KERNEL.name, blocks, slots.copies, arguments)
+        report = self._report(KERNEL.entry, blocks, slots.copies, arguments)
         return int(report[0]), int(report[2])
 
     def _report(self, entry: str, blocks: int, slots: int, arguments: tuple[Any, ...]) -> Any:
         report = self._cp.asarray(np.array(initial_report(), dtype=np.uint64))
         self._checks.get_function(entry)((blocks, slots), (THREADS,), (*arguments, report))
         return self._cp.asnumpy(report)
+
+
+def _message(answer: dict[str, Any]) -> Message:
+    return answer if isinstance(answer, Message) else Message(answer)
+
+
+@contextmanager
+def _file(cubin: Buffer) -> Iterator[str]:
+    """A file that holds ``cubin``, of a new name each time: cupy remembers modules by their paths."""
+    with tempfile.TemporaryDirectory(prefix="autosched-cubin-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        yield str(path)
 
 
 class _Unable(Exception):
@@ -464,38 +506,22 @@ class _Slots:
 
 @dataclass(frozen=True)
 class _Program:
-    function: Any
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    shared: int
-    launches: int
+    loaded: LoadedLaunch
     slots: list[_Slots]
 
     def launch(self, copy: int) -> None:
-        arguments = tuple(s.array(copy) for s in self.slots)
-        for _ in range(self.launches):
-            self.function(self.grid, self.block, arguments, shared_mem=self.shared)
+        self.loaded({s.operand.name: s.array(copy) for s in self.slots})
 
 
 @dataclass(frozen=True)
 class _Data:
-    problem: Problem
+    problem: Problem | None  # None where its operator is not known here
     inputs: Mapping[str, Any]
     reference: Mapping[str, Any]
     tolerance: Mapping[str, Any]
     slots: dict[str, _Slots]
     copies: int
     cold_bytes: int
-
-
-def _operand(argument: dict[str, Any]) -> Operand:
-    return Operand(
-        argument["name"],
-        argument["role"],
-        DTYPES[argument["dtype"]],
-        tuple(int(n) for n in argument["shape"]),
-        bool(argument["zeroed"]),
-    )
 
 
 if __name__ == "__main__":

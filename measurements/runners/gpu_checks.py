@@ -27,9 +27,9 @@ __device__ double value(unsigned short bits, double) {  // IEEE half, without th
   return bits & 0x8000 ? -x : x;
 }
 __device__ double value(unsigned short bits, float) { return (double)__uint_as_float((unsigned)bits << 16); }
-__device__ double value(float x, float) { return (double)x; }
-struct Bits {};  // u8, u16 and u32
-__device__ double value(unsigned x, Bits) { return (double)x; }
+struct Number {};  // what C++ converts itself
+template <class T>
+__device__ double value(T x, Number) { return (double)x; }
 
 // report: [0] elements that are wrong, [1] index of the first, [2] bits of the largest error over its tolerance.
 template <class Stored, class Kind>
@@ -53,30 +53,24 @@ __device__ void check(const Stored* found, const double* wanted, const double* a
   if (threadIdx.x % 32 == 0 && worst > 0.0) atomicMax(report + 2, (u64)__double_as_longlong(worst));
 }
 
-extern "C" __global__ void check_f16(const unsigned short* found, const double* wanted, const double* allowed,
-                                     u64 count, u64* report) {
-  check<unsigned short, double>(found, wanted, allowed, count, report);
-}
-extern "C" __global__ void check_bf16(const unsigned short* found, const double* wanted, const double* allowed,
-                                      u64 count, u64* report) {
-  check<unsigned short, float>(found, wanted, allowed, count, report);
-}
-extern "C" __global__ void check_f32(const float* found, const double* wanted, const double* allowed, u64 count,
-                                     u64* report) {
-  check<float, float>(found, wanted, allowed, count, report);
-}
-extern "C" __global__ void check_u8(const unsigned char* found, const double* wanted, const double* allowed, u64 count,
-                                    u64* report) {
-  check<unsigned char, Bits>(found, wanted, allowed, count, report);
-}
-extern "C" __global__ void check_u16(const unsigned short* found, const double* wanted, const double* allowed,
-                                     u64 count, u64* report) {
-  check<unsigned short, Bits>(found, wanted, allowed, count, report);
-}
-extern "C" __global__ void check_u32(const unsigned* found, const double* wanted, const double* allowed, u64 count,
-                                     u64* report) {
-  check<unsigned, Bits>(found, wanted, allowed, count, report);
-}
+#define CHECK(NAME, STORED, KIND)                                                                                  \
+  extern "C" __global__ void check_##NAME(const STORED* found, const double* wanted, const double* allowed, u64 count, \
+                                          u64* report) {                                                           \
+    check<STORED, KIND>(found, wanted, allowed, count, report);                                                    \
+  }
+CHECK(f16, unsigned short, double)
+CHECK(bf16, unsigned short, float)
+CHECK(f32, float, Number)
+CHECK(f64, double, Number)
+CHECK(bool, bool, Number)
+CHECK(i8, signed char, Number)
+CHECK(i16, short, Number)
+CHECK(i32, int, Number)
+CHECK(i64, long long, Number)
+CHECK(u8, unsigned char, Number)
+CHECK(u16, unsigned short, Number)
+CHECK(u32, unsigned, Number)
+CHECK(u64, u64, Number)
 
 // Slots of `stride` bytes, one per blockIdx.y: an array of `bytes` bytes and a gap that holds the guard byte.
 // mode 0: any contents, 1: equal to `expected`, 2: zero.
@@ -97,18 +91,16 @@ extern "C" __global__ void check_bytes(const unsigned char* slots, const unsigne
 """
 
 KERNEL = Kernel(
-    name="check_bytes",
+    entry="check_bytes",
     source=_SOURCE,
-    include_dirs=(),
     arguments=(),
     grid=(1, 1, 1),
     block=(THREADS, 1, 1),
-    dynamic_shared_bytes=0,
 )
 
 
 def entry_for(dtype: str) -> str:
-    """The entry function that checks an output of a type of ``search_spaces.hardware.dtypes.DTYPES``, by its name."""
+    """The entry function that checks an output of a type of ``dtypes.SCALAR_DTYPES``, by its name."""
     return f"check_{dtype}"
 
 

@@ -1,18 +1,20 @@
-"""Reference results for workers that cannot compute them: float64 on the CPU, handed over as files."""
+"""What a candidate is measured on: inputs, and the float64 results to compare with, for workers that lack them."""
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from search_spaces.arrays import FloatArray
+from measurements.messages import Buffer, digest_of
 from search_spaces.operators.problem import Operand, Problem
+
+# What a data set consists of, besides its operands: arrays by the operands' names.
+PARTS = ("inputs", "reference", "tolerance")
 
 
 @dataclass(frozen=True)
@@ -28,57 +30,68 @@ class DataSet:
         return f"{self.problem.key()} seed {self.seed} cold {self.cold_bytes}"
 
 
-class References:
-    """References and tolerances of one data set at a time, as .npy files in a temporary folder.
+@dataclass(frozen=True, eq=False)
+class SentArrays:
+    """``digests`` by part and operand; ``blobs`` are the arrays' bytes in C order, as ``array_of`` reads them."""
 
-    Paths are by "reference" or "tolerance", then by the output's name. Safe for several threads.
-    """
+    digests: dict[str, dict[str, str]]
+    blobs: dict[str, Buffer]
+
+
+NOTHING_SENT = SentArrays({}, {})
+
+
+class References:
+    """The arrays of one data set at a time, in memory. Safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._key = ""
-        self._paths: dict[str, dict[str, str]] = {}
+        self._sent = NOTHING_SENT
 
-    def known(self, data: DataSet) -> dict[str, dict[str, str]] | None:
-        """The paths, if they are of ``data``."""
+    def known(self, data: DataSet) -> SentArrays:
+        """What has been computed of ``data`` so far."""
         with self._lock:
-            return self._paths if self._key == data.key else None
+            return self._sent if self._key == data.key else NOTHING_SENT
 
-    def computed(self, data: DataSet) -> dict[str, dict[str, str]]:
-        """The paths, after computing what they hold if need be. Raises OSError, and what the problem raises."""
+    def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
+        """The arrays of ``parts`` of ``data`` (names of PARTS), and those known already. Raises what the problem does.
+
+        A reference takes float64 arithmetic on the CPU, and its time.
+        """
         with self._lock:
             if self._key != data.key:
-                self._drop()
-                inputs = data.problem.random_inputs(data.seed)
-                arrays = {"reference": data.problem.reference(inputs), "tolerance": data.problem.tolerance(inputs)}
-                self._folder = tempfile.TemporaryDirectory(prefix="autosched-reference-")
-                shapes = {o.name: o for o in data.problem.operands()}
-                self._paths = {
-                    which: {name: self._saved(which, shapes[name], array) for name, array in of.items()}
-                    for which, of in arrays.items()
-                }
-                self._key = data.key
-            return self._paths
+                self._key, self._sent = data.key, NOTHING_SENT
+            wanted = [part for part in parts if part not in self._sent.digests]
+            if wanted:
+                problem, inputs = data.problem, data.problem.random_inputs(data.seed)
+                operands = {o.name: o for o in problem.operands()}
+                digests, blobs = dict(self._sent.digests), dict(self._sent.blobs)
+                for part in wanted:
+                    arrays: Mapping[str, npt.NDArray[Any]] = inputs
+                    if part != "inputs":
+                        arrays = problem.reference(inputs) if part == "reference" else problem.tolerance(inputs)
+                    contents = {name: _bytes_of(part, operands[name], array) for name, array in arrays.items()}
+                    digests[part] = {name: digest_of(content) for name, content in contents.items()}
+                    blobs |= {digests[part][name]: content for name, content in contents.items()}
+                self._sent = SentArrays(digests, blobs)
+            return self._sent
 
     def close(self) -> None:
-        """Remove the files."""
+        """Forget the arrays."""
         with self._lock:
-            self._drop()
+            self._key, self._sent = "", NOTHING_SENT
 
-    def _saved(self, which: str, operand: Operand, array: FloatArray) -> str:
-        folder = self._folder.name if self._folder is not None else "."
-        path = Path(folder) / f"{which}-{operand.name}.npy"
-        try:
-            np.save(path, np.ascontiguousarray(np.broadcast_to(array, operand.shape), dtype=np.float64))
-        except OSError as error:
-            if error.errno is not None:
-                raise
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error  # numpy tells no more
-        return str(path)
 
-    def _drop(self) -> None:
-        self._key = ""
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+def array_of(part: str, operand: Operand, content: Buffer) -> Any:
+    """The numpy array of ``operand`` in ``part`` whose bytes are ``content``. Raises ValueError for too few or many."""
+    return np.frombuffer(content, dtype=_storage(part, operand)).reshape(operand.shape)
+
+
+def _bytes_of(part: str, operand: Operand, array: Any) -> Buffer:
+    dense = np.ascontiguousarray(np.broadcast_to(array, operand.shape), dtype=_storage(part, operand))
+    return dense.reshape(-1).view(np.uint8).data
+
+
+def _storage(part: str, operand: Operand) -> np.dtype[Any]:
+    return np.dtype(operand.dtype.storage if part == "inputs" else np.float64)

@@ -1,23 +1,24 @@
 """What happens around one GPU worker: it is opened, proved, given work, and replaced when it fails.
 
 After every start, so after every failure, a known-good kernel runs before the next candidate does. The supervisor knows
-nothing of CUDA: the worker may be any module that answers the operations of ``cuda_worker``.
+nothing of CUDA: the worker may be any that answers the operations of ``cuda_worker``, wherever it runs.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from measurements.foreign_text import one_line
 from measurements.measurement import Status
+from measurements.messages import Message
 from measurements.runners.base import RunnerStopped
-from measurements.worker import Worker, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
+from measurements.transport import Transport, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
 
-Answer = dict[str, Any]
+Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Supervisor:
     ``info`` is the answer to it, from the first time the GPU was healthy; ``restarts`` counts the replacements since.
     """
 
-    def __init__(self, worker: Worker, opening: Answer, limits: Limits) -> None:
+    def __init__(self, worker: Transport, opening: Message, limits: Limits) -> None:
         self._worker = worker
         self._opening = opening
         self._limits = limits
@@ -68,8 +69,8 @@ class Supervisor:
                 self._worker.start()
                 if self._worker.starts != self._healthy_start:
                     self._prepared.clear()
-                    self.info = self._worker.request(self._opening, self._limits.health)
-                    self._worker.request({"op": "health"}, self._limits.health)
+                    self.info = self._ask(self._opening, self._limits.health)
+                    self._ask(Message({"op": "health"}), self._limits.health)
                     self._healthy_start = self._worker.starts
                 return self.info
             except WorkerClosed:
@@ -83,7 +84,7 @@ class Supervisor:
         raise RunnerStopped(f"GPU {gpu} does not answer after {len(failures)} attempts: {failures[-1]}")
 
     def run(
-        self, data: str, prepare: Callable[[Answer | None], Answer], request: Answer, limit: float | None = None
+        self, data: str, prepare: Callable[[Answer | None], Message], request: Message, limit: float | None = None
     ) -> Outcome:
         """Prepare ``data`` if the worker does not hold it, and give it ``request``. Exactly one outcome.
 
@@ -99,7 +100,7 @@ class Supervisor:
                 ready = self._ensure_prepared(data, prepare)
                 if ready.status is not Status.OK:
                     return ready
-                answer = self._worker.request(request, seconds)
+                answer = self._ask(request, seconds)
                 break
             except WorkerClosed:
                 raise
@@ -119,20 +120,25 @@ class Supervisor:
         """End the worker; from any thread."""
         self._worker.close()
 
-    def _ensure_prepared(self, data: str, prepare: Callable[[Answer | None], Answer]) -> Outcome:
+    def _ensure_prepared(self, data: str, prepare: Callable[[Answer | None], Message]) -> Outcome:
         known = self._prepared.get(data)
         if known is not None:
             return known
         self._prepared.clear()  # the worker holds the data of one problem at a time
         try:
-            answer = self._worker.request(prepare(None), self._limits.prepare)
-            if answer.get("reference") == "missing":
-                answer = self._worker.request(prepare(answer), self._limits.prepare)
+            answer = self._ask(prepare(None), self._limits.prepare)
+            if "missing" in answer:
+                answer = self._ask(prepare(answer), self._limits.prepare)
         except WorkerTimeout:
             return Outcome(Status.TIMEOUT, f"the inputs were not ready within {self._limits.prepare:g} s", {})
+        if "missing" in answer:
+            raise WorkerFailed(f"it still lacks {answer['missing']} after they were sent")
         outcome = self._judged({"status": Status.OK.value, **answer})
         self._prepared[data] = outcome
         return outcome
+
+    def _ask(self, request: Message, limit: float) -> Message:
+        return self._worker.request(request, limit, request.blobs)
 
     def _judged(self, answer: Answer) -> Outcome:
         """The outcome that ``answer`` tells, if it makes sense; a worker that answers nonsense is replaced."""

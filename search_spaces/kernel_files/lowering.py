@@ -5,41 +5,50 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import numpy as np
+
 from search_spaces.kernel_files.expressions import Result
-from search_spaces.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelFile
+from search_spaces.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile
 from search_spaces.kernel_files.problem import KernelProblem
+from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel, Scalar
 
 
 def lower(file: KernelFile, problem: KernelProblem, config: Config) -> Kernel:
-    """The kernel of a valid config. Raises ValueError for what a launch cannot do yet."""
-    _refuse_missing(file)
+    """The kernel of a valid config. Raises ValueError for an array that is read and written: whoever launches a kernel
+    again would have to restore it in between."""
+    both = next((a.name for a in file.arguments if a.kind == "inout"), None)
+    if both is not None:
+        raise ValueError(f"{file.name} reads and writes {both}: give it one array to read and another one to write")
     values = file.values(problem.sizes, config)
     return Kernel(
-        name=entry_of(file, values),
+        entry=entry_of(file, values),
         source=source_of(file, values),
-        include_dirs=(),
-        arguments=tuple(problem.operand(a) for a in file.arrays),
-        grid=(int(values[GRID[0]]), int(values[GRID[1]]), int(values[GRID[2]])),
-        block=(int(values[BLOCK[0]]), int(values[BLOCK[1]]), int(values[BLOCK[2]])),
+        headers=Headers.of(dict(file.headers)),
+        compile_options=file.options,
+        arguments=tuple(_argument(problem, argument, values) for argument in file.arguments),
+        grid=_size(values, GRID),
+        block=_size(values, BLOCK),
+        cluster=_size(values, CLUSTER),
         dynamic_shared_bytes=int(values[SHARED]),
     )
 
 
-def _refuse_missing(file: KernelFile) -> None:
-    """A Kernel has no place yet for some of what a kernel file may say."""
-    needs = {
-        "scalar arguments": any(a.kind == "scalar" for a in file.arguments),
-        "arrays that are read and written": any(a.kind == "inout" for a in file.arguments),
-        "headers of its own": bool(file.headers),
-        "compile options": bool(file.options),
-        "a template as its entry": "<" in file.entry,
-        "clusters": any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch),
-    }
-    missing = [what for what, needed in needs.items() if needed]
-    if missing:
-        raise ValueError(f"{file.name} cannot be launched yet: it needs {' and '.join(missing)}")
+def _argument(problem: KernelProblem, argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar:
+    if argument.value is None:
+        return problem.operand(argument)
+    value = argument.value.value(values)
+    kind = np.dtype(argument.dtype.storage).kind if argument.dtype.name != "bf16" else "f"
+    return Scalar(
+        argument.name, argument.dtype, bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
+    )
+
+
+def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, int, int]:
+    x, y, z = (int(values[name]) for name in names)
+    return x, y, z
 
 
 def entry_of(file: KernelFile, values: Mapping[str, Result]) -> str:

@@ -10,7 +10,8 @@ from importlib import resources
 
 from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
-from search_spaces.templates.kernel import Kernel, headers_digest
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
 
 _OURS = "autosched"  # the package whose headers every template may include
 
@@ -31,14 +32,15 @@ class DeviceSource:
     package: str = _OURS
 
     @property
-    def include_dirs(self) -> tuple[str, ...]:
-        return tuple(include_dir(package) for package in dict.fromkeys((self.package, _OURS)))
+    def headers(self) -> Headers:
+        """Every header that the source may include."""
+        ours = Headers.from_folder(include_dir())
+        return ours if self.package == _OURS else Headers.from_folder(include_dir(self.package)) | ours
 
     @property
     def digest(self) -> str:
-        """Of every header that the source may include."""
-        parts = (self.header, self.entry, *(headers_digest(folder) for folder in self.include_dirs))
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        """Of all that the source may be."""
+        return hashlib.sha256("\0".join((self.header, self.entry, self.headers.digest)).encode()).hexdigest()
 
     def kernel(
         self,
@@ -69,7 +71,7 @@ class DeviceSource:
         parameters = ", ".join(_parameter(operand) for operand in arguments)
         threads, min_blocks, shared_bytes = config.integers("threads", "min_blocks", "shared_bytes")
         return Kernel(
-            name=entry,
+            entry=entry,
             source=(
                 f"#include <{self.header}>\n\n"
                 f"struct Config {{\n{members}}};\n\n"
@@ -78,7 +80,7 @@ class DeviceSource:
                 f"  {self.entry}<Config>({', '.join(call)});\n"
                 f"}}\n"
             ),
-            include_dirs=self.include_dirs,
+            headers=self.headers,
             arguments=tuple(arguments),
             grid=(blocks, 1, 1),
             block=(threads, 1, 1),

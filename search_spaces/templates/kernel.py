@@ -1,70 +1,209 @@
-"""A kernel ready to compile: source, launch shape and the arrays it takes, in the order of its parameters."""
+"""A kernel ready to compile, and how it is launched: one description for run time, GPU worker and emulator."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
-from search_spaces.operators.problem import Operand
+import numpy as np
+
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.tensor_map import TensorMap
+
+Size3 = tuple[int, int, int]
+
+_ENTRY = re.compile(r"(?:[A-Za-z_]\w*::)*(?P<name>[A-Za-z_]\w*)(?:<[\w\s:<>,.*&()+-]*>)?", re.ASCII)
+_INCLUDES = ("-I", "--include-path", "-include", "--pre-include")
+_MAX_CLUSTER = 16  # blocks; 8 on every GPU that has clusters
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """``arguments`` are the pointers of the entry function, in order. Sizes are compile-time constants of the source.
-
-    ``include_dirs`` are searched in order for ``#include <autosched/...>``. The entry is launched ``launches`` times,
-    one after another on one stream with the same arguments: a launch sees all that the one before it wrote.
-    """
+class Scalar:
+    """A parameter passed by value. Raises ValueError for a value that ``dtype`` does not have."""
 
     name: str
-    source: str
-    include_dirs: tuple[str, ...]
-    arguments: tuple[Operand, ...]
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_shared_bytes: int
+    dtype: DType
+    value: int | float | bool
+
+    def __post_init__(self) -> None:
+        kind = np.dtype(self.dtype.storage).kind if self.dtype.name != "bf16" else "f"
+        fits = isinstance(self.value, bool) if kind == "b" else not isinstance(self.value, bool)
+        if fits and kind in "iu":
+            limits = np.iinfo(self.dtype.storage)
+            fits = isinstance(self.value, int) and limits.min <= self.value <= limits.max
+        if not fits or not isinstance(self.value, (int, float)):
+            raise ValueError(f"scalar {self.name} must be a {self.dtype.name}, not {self.value!r}")
+
+    @property
+    def stored(self) -> Array:
+        """The value as the kernel gets it: an array of one element."""
+        return np.ascontiguousarray(self.dtype.store(np.asarray([self.value])))
+
+
+Argument = Operand | Scalar | TensorMap
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How a loaded function is launched, and with what: its ``arguments``, in the order of its parameters.
+
+    ``entry`` is launched ``launches`` times, one after another on one stream with the same arguments: a launch sees all
+    that the one before it wrote. ``cluster`` is what ``__cluster_dims__`` says in the source. Raises ValueError for a
+    launch that no GPU could do.
+    """
+
+    entry: str
+    arguments: tuple[Argument, ...]
+    grid: Size3
+    block: Size3
+    cluster: Size3 = (1, 1, 1)
+    dynamic_shared_bytes: int = 0
     launches: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("grid", "block", "cluster"):
+            size = getattr(self, name)
+            if len(size) != 3 or min(size) < 1:
+                raise ValueError(f"{name} must be three numbers of at least 1, not {size}")
+        if any(blocks % side for blocks, side in zip(self.grid, self.cluster, strict=True)):
+            raise ValueError(f"the grid {self.grid} must be a multiple of the cluster {self.cluster} on every side")
+        if math.prod(self.cluster) > _MAX_CLUSTER:
+            raise ValueError(f"a cluster has at most {_MAX_CLUSTER} blocks, not {math.prod(self.cluster)}")
+        if self.dynamic_shared_bytes < 0 or self.launches < 1:
+            raise ValueError("dynamic_shared_bytes must not be negative, and launches not be less than 1")
+        if len({a.name for a in self.arguments}) < len(self.arguments):
+            raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
+        names: dict[str, Operand] = {}
+        for operand in _all_operands(self.arguments):
+            if names.setdefault(operand.name, operand) != operand:
+                raise ValueError(f"two different arrays are called {operand.name}: name them apart")
 
     @property
     def threads(self) -> int:
-        x, y, z = self.block
-        return x * y * z
+        """Of a block."""
+        return math.prod(self.block)
+
+    @cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        """The arrays that the launch takes, each once: passed as a pointer, or described by a tensor map."""
+        return tuple(dict.fromkeys(_all_operands(self.arguments)))
+
+    def launch_json(self) -> dict[str, Any]:
+        """Everything of the launch, as JSON: what ``launch_from_json`` reads."""
+        return {
+            "entry": self.entry,
+            "arguments": [argument_json(a) for a in self.arguments],
+            "grid": list(self.grid),
+            "block": list(self.block),
+            "cluster": list(self.cluster),
+            "dynamic_shared_bytes": self.dynamic_shared_bytes,
+            "launches": self.launches,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel(Launch):
+    """A launch, and the CUDA C++ that it launches.
+
+    ``entry`` is the name of a ``__global__`` function of ``source``, or a name expression: "scale<float, 4>" is that
+    instantiation of a template. ``compile_options`` are NVRTC's, each one string ("-DTILE=16"), added to those that
+    every kernel is compiled with. Raises ValueError for an entry that is no name, and for options with paths: headers
+    go by content.
+    """
+
+    source: str
+    headers: Headers = field(default_factory=Headers)
+    compile_options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if _ENTRY.fullmatch(self.entry) is None:
+            raise ValueError(f"the entry must be a C identifier or an instantiation of a template, not {self.entry!r}")
+        for option in self.compile_options:
+            if not option.startswith("-") or option.startswith(_INCLUDES):
+                raise ValueError(f"{option!r} is no compile option here: headers are given by content, in `headers`")
+
+    @property
+    def name(self) -> str:
+        """The plain name of the entry function, for people and files."""
+        found = _ENTRY.fullmatch(self.entry)
+        return found["name"] if found is not None else "kernel"
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the source and every header below the include folders: the same digest, the same program."""
-        h = hashlib.sha256(self.source.encode())
-        for folder in self.include_dirs:
-            h.update(headers_digest(folder).encode())
-        h.update(repr((self.name, self.grid, self.block, self.dynamic_shared_bytes, self.launches)).encode())
-        return h.hexdigest()
+        """SHA-256 over all of it: the same digest, the same program."""
+        parts = [self.source, self.headers.digest, self.compile_options, self.launch_json()]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def headers_digest(folder: str) -> str:
-    """SHA-256 over names and contents of all files below ``folder``, read again when a size or a time has changed."""
-    return _contents_digest(folder, tuple(sorted(_files(folder))))
+def operand_json(operand: Operand) -> dict[str, Any]:
+    """What ``operand_from_json`` reads."""
+    return {
+        "name": operand.name,
+        "role": operand.role,
+        "dtype": operand.dtype.name,
+        "shape": list(operand.shape),
+        "zeroed": operand.zeroed,
+    }
 
 
-def _files(folder: str) -> Iterator[tuple[str, int, int]]:
-    """(path, time of the last change in ns, size) of every file below ``folder``."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                yield from _files(entry.path)
-            elif entry.is_file():
-                status = entry.stat()
-                yield entry.path, status.st_mtime_ns, status.st_size
+def operand_from_json(data: Mapping[str, Any]) -> Operand:
+    """Raises KeyError and ValueError for what is no operand."""
+    shape = tuple(int(n) for n in data["shape"])
+    return Operand(data["name"], data["role"], SCALAR_DTYPES[data["dtype"]], shape, bool(data["zeroed"]))
 
 
-@lru_cache(maxsize=16)
-def _contents_digest(folder: str, files: tuple[tuple[str, int, int], ...]) -> str:
-    h = hashlib.sha256()
-    for path in sorted(Path(file) for file, _, _ in files):
-        content = path.read_bytes()
-        h.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
-        h.update(content)
-    return h.hexdigest()
+def argument_json(argument: Argument) -> dict[str, Any]:
+    """What ``argument_from_json`` reads; "kind" tells the three apart."""
+    match argument:
+        case Operand():
+            return {"kind": "operand", **operand_json(argument)}
+        case Scalar(name, dtype, value):
+            return {"kind": "scalar", "name": name, "dtype": dtype.name, "value": value}
+        case TensorMap():
+            fields = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument)}
+            return {"kind": "tensor_map", **fields, "operand": operand_json(argument.operand)}
+
+
+def argument_from_json(data: Mapping[str, Any]) -> Argument:
+    """Raises KeyError, TypeError and ValueError for what is no argument."""
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
+    match data["kind"]:
+        case "operand":
+            return operand_from_json(data)
+        case "scalar":
+            return Scalar(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
+        case "tensor_map":
+            return TensorMap(**fields | {"operand": operand_from_json(data["operand"])})
+    raise ValueError(f"an argument is an operand, a scalar or a tensor_map, not {data['kind']!r}")
+
+
+def launch_from_json(data: Mapping[str, Any]) -> Launch:
+    """The launch whose ``launch_json()`` this was. Raises KeyError, TypeError and ValueError for what is none."""
+    sizes = {name: _size3(data[name]) for name in ("grid", "block", "cluster")}
+    return Launch(
+        entry=data["entry"],
+        arguments=tuple(argument_from_json(a) for a in data["arguments"]),
+        dynamic_shared_bytes=int(data["dynamic_shared_bytes"]),
+        launches=int(data["launches"]),
+        **sizes,
+    )
+
+
+def _size3(numbers: Any) -> Size3:
+    x, y, z = (int(n) for n in numbers)
+    return x, y, z
+
+
+def _all_operands(arguments: tuple[Argument, ...]) -> list[Operand]:
+    pointed = [a.operand if isinstance(a, TensorMap) else a for a in arguments]
+    return [a for a in pointed if isinstance(a, Operand)]

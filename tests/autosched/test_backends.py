@@ -215,7 +215,9 @@ class TestEstimate:
     @pytest.fixture
     def candidate(self) -> Iterator[Candidate]:
         schedule = MATMUL.space(self.PROBLEM, H200).sample(1, 3)[0]
-        yield Candidate(self.PROBLEM, schedule, Kernel("k", "", (), (), (1, 1, 1), (32, 1, 1), 0))
+        yield Candidate(
+            self.PROBLEM, schedule, Kernel(entry="k", source="", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
+        )
 
     def test_it_is_the_analytic_model_with_what_the_compiler_allotted(self, candidate: Candidate) -> None:
         work = counts(self.PROBLEM, MATMUL.config(self.PROBLEM, candidate.schedule, H200), H200)

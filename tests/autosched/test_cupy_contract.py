@@ -15,6 +15,7 @@ import pytest
 
 from autosched import runtime
 from autosched.cli import doctor
+from measurements import launch
 from measurements.runners import cublas, cuda_library, cuda_worker, launch_timing
 from measurements.runners.cuda_device import device_row
 
@@ -145,6 +146,7 @@ def reached(cupy, path):
         (cuda_library, _MODULES | _OBJECTS),
         (cublas, _MODULES | _OBJECTS),
         (runtime, _MODULES | _OBJECTS),
+        (launch, _MODULES | _OBJECTS),
         (doctor, _DOCTOR),
     ],
 )
@@ -152,6 +154,26 @@ def test_what_is_asked_of_cupy_is_there_and_takes_these_arguments(cupy, module, 
     source = Path(inspect.getsourcefile(module)).read_text()
     assert list(uses(source, names))
     assert list(complaints(cupy, source, names)) == []
+
+
+_BINDINGS = {"driver": "driver", "attributes": "driver.CUfunction_attribute"}
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        (Path(inspect.getsourcefile(launch)).read_text(), False),
+        ("driver.cuFuncGetAttribute(side, handle)", False),
+        ("driver.cuFuncGetAttribute(side)", True),
+        ("driver.cuFuncGetAttributes(side, handle)", True),
+        ("attributes.CU_FUNC_ATTRIBUTE_CLUSTER", True),
+    ],
+)
+def test_what_is_asked_of_the_driver_is_in_its_bindings(source, wrong):
+    bindings = pytest.importorskip("cuda.bindings", exc_type=ImportError)
+    pytest.importorskip("cuda.bindings.driver", exc_type=ImportError)
+    assert list(uses(source, _BINDINGS))
+    assert bool(list(complaints(bindings, source, _BINDINGS))) is wrong
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ SPACE = Space("toy", (ordinal("x", tuple(range(40))),))
 
 
 def generate(problem: Problem, schedule: Schedule, device: object) -> Kernel:
-    return Kernel("k", f"{schedule['x']}", (), (), (1, 1, 1), (32, 1, 1), 0)
+    return Kernel(entry="k", source=f"{schedule['x']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
 
 
 def time_of(x: int) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,9 +100,9 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> PretendedCupy:
 
 
 def loaded(cupy: PretendedCupy, gpu: int) -> LoadedKernel:
-    kernel = Kernel("f", "", (), PROBLEM.operands(), (1, 1, 1), (32, 1, 1), 0)
+    kernel = Kernel(entry="f", source="", arguments=PROBLEM.operands(), grid=(1, 1, 1), block=(32, 1, 1))
     with cupy.cuda.Device(gpu):
-        return LoadedKernel(kernel, Path("f.cubin"), None)  # type: ignore[arg-type]
+        return LoadedKernel(kernel, SimpleNamespace(entry="f", path="f.cubin"), None)  # type: ignore[arg-type]
 
 
 def arrays(cupy: PretendedCupy, gpu: int) -> list[Any]:

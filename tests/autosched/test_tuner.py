@@ -49,7 +49,7 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
     """The letter is dead code: schedules that differ in it alone give the same kernel."""
     if schedule["x"] == 2 and schedule["y"] == 32:
         raise ValueError("2 does not go with 32")
-    return Kernel("k", f"{schedule['x']} {schedule['y']}", (), (), (1, 1, 1), (32, 1, 1), 0)
+    return Kernel(entry="k", source=f"{schedule['x']} {schedule['y']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
 
 
 class FakeRunner:
@@ -514,7 +514,7 @@ class Slow(t.FakeRunner):
             print(result[0], flush=True)  # the trial has been stored when the next one is asked for
 space = t.Space("toy", (t.ordinal("x", tuple(range(1, 200))), t.ordinal("y", tuple(range(1, 200)))), (), ())
 def generate(problem, schedule, device):
-    return t.Kernel("k", schedule.key(), (), (), (1, 1, 1), (32, 1, 1), 0)
+    return t.Kernel(entry="k", source=schedule.key(), arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
 store = Store.open(sys.argv[1])
 print("ready", flush=True)
 made = sampler("random", space, seed=1)

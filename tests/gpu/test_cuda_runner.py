@@ -1,5 +1,6 @@
 """The cuda runner on a real GPU: right numbers, real faults, plausible times."""
 
+import dataclasses
 import statistics
 
 import pytest
@@ -85,7 +86,14 @@ extern "C" __global__ void __launch_bounds__(256) {name}(float* a, float* b, flo
 }}
 """
     blocks = -(-p.m * p.n // 256)
-    kernel = Kernel(name, source, (), p.operands(), (blocks, 1, 1), (256, 1, 1), shared)
+    kernel = Kernel(
+        entry=name,
+        source=source,
+        arguments=p.operands(),
+        grid=(blocks, 1, 1),
+        block=(256, 1, 1),
+        dynamic_shared_bytes=shared,
+    )
     return Candidate(p, Schedule("matmul", ()), kernel)
 
 
@@ -157,7 +165,9 @@ def test_a_zeroed_workspace_must_be_left_zero(runner):
     for name, after in (("clean", "atomicAdd(n, 1u); atomicSub(n, 1u);"), ("unclean", "atomicAdd(n, 1u);")):
         plain = naive(PROBLEM, after=after, name=name).kernel
         source = plain.source.replace("float* out)", "float* out, unsigned* n)")
-        kernel = Kernel(name, source, (), (*plain.arguments, counters), plain.grid, plain.block, 0)
+        kernel = dataclasses.replace(
+            plain, entry=name, source=source, arguments=(*plain.arguments, counters), dynamic_shared_bytes=0
+        )
         candidates.append(Candidate(PROBLEM, Schedule("matmul", ()), kernel))
     results = dict(runner.measure(candidates))
     assert results[0].ok, results[0].reason

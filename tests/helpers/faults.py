@@ -57,7 +57,7 @@ def fault_kernel(name: str, problem: Problem) -> Kernel:
     from search_spaces.templates.kernel import Kernel
 
     source = f'extern "C" __global__ void {name}() {{}}\n'
-    return Kernel(name, source, (), problem.operands(), (1, 1, 1), (32, 1, 1), 0)
+    return Kernel(entry=name, source=source, arguments=problem.operands(), grid=(1, 1, 1), block=(32, 1, 1))
 
 
 class FaultyGpu:
@@ -85,21 +85,21 @@ class FaultyGpu:
         if self._poisoned:
             raise RuntimeError("the context is poisoned")
         if operation == "prepare":
-            if request["arrays"] is None:
-                return {"reference": "missing", "why": "it has no arrays"}
+            if not request["arrays"]:
+                return {"missing": ["reference", "tolerance"], "why": "it has no arrays"}
             self._prepared = request["data"]
-            return {"reference": "ready"}
+            return {}
         if operation in ("measure", "compare", "outputs") and request["data"] != self._prepared:
             raise RuntimeError("measured before it was prepared")
         if operation == "measure":
-            answer = self._measure(request["kernel"]["name"])
+            answer = self._measure(request["kernel"]["launch"]["entry"])
             if StopRule().hopeless(answer["seconds"], request["best"]):
                 answer |= {"seconds": answer["seconds"][:3], "reason": "repeated 3 times only"}
             return answer
         if operation == "outputs":
             return {"status": Status.OK.value, "outputs": {}}
         if operation == "compare":
-            entrants = [self._measure(kernel["name"]) for kernel in request["kernels"]]
+            entrants = [self._measure(kernel["launch"]["entry"]) for kernel in request["kernels"]]
             entrants += [self._measure("time_3000") for _ in request["baselines"]]
             for entrant in entrants:
                 if "seconds" in entrant:

@@ -18,6 +18,7 @@ from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import include_dir
+from search_spaces.templates.headers import Headers
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -42,7 +43,7 @@ def found_in(case: str, include: str | None = None) -> str:
     problem = problem_from_json(data["problem"])
     kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))
     if include is not None:
-        kernel = dataclasses.replace(kernel, include_dirs=(include,))
+        kernel = dataclasses.replace(kernel, headers=Headers.from_folder(include))
     inputs = problem.random_inputs(3)
     result = emulate(kernel, inputs, time_limit=30)
     if result.status != "ok":

@@ -11,16 +11,24 @@ import pytest
 import measurements.compile_cache
 from measurements.compile_cache import CompileCache, default_folder
 from measurements.measurement import Resources
+from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
 ROOT = str(Path(measurements.compile_cache.__file__).resolve().parent.parent)
 RESOURCES = Resources(32, 4, 8, 16, 1024, 2048)
-KERNEL = Kernel("k", "// source", (), (), (1, 1, 1), (32, 1, 1), 0)
+KERNEL = Kernel(entry="k", source="// source", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
 
 
 def store(cache: CompileCache, key: str, cubin: bytes = b"\x7fELF and more"):
     return cache.store(
-        key, cubin, resources=RESOURCES, compile_seconds=0.25, log="log", arch="sm_90a", toolchain="nvrtc 1.2.3"
+        key,
+        cubin,
+        entry="k",
+        resources=RESOURCES,
+        compile_seconds=0.25,
+        log="log",
+        arch="sm_90a",
+        toolchain="nvrtc 1.2.3",
     )
 
 
@@ -90,7 +98,7 @@ def test_the_key_depends_on_everything_that_decides_the_result(tmp_path):
     header.write_text("// one")
 
     def fresh(**changes) -> Kernel:
-        return dataclasses.replace(KERNEL, include_dirs=(str(header.parent),), **changes)
+        return dataclasses.replace(KERNEL, headers=Headers.from_folder(header.parent), **changes)
 
     def key(kernel, arch="sm_90a", options=("-a",), toolchain="nvrtc 1"):
         return CompileCache.key(kernel, arch, options, toolchain)
@@ -98,7 +106,7 @@ def test_the_key_depends_on_everything_that_decides_the_result(tmp_path):
     keys = [
         key(fresh()),
         key(fresh(source="// other")),
-        key(fresh(name="other")),
+        key(fresh(entry="other")),
         key(fresh(dynamic_shared_bytes=16)),
         key(fresh(), arch="sm_80"),
         key(fresh(), options=("-b",)),
@@ -119,7 +127,7 @@ def test_processes_may_write_and_read_the_same_entries_at_once(tmp_path):
         f"cache = CompileCache({str(tmp_path)!r})\n"
         "who = sys.argv[1].encode()\n"
         "for turn in range(100):\n"
-        "    cache.store('key', who * 5000, resources=Resources(1, 0, 0, 0, 0, 0), compile_seconds=0.1,\n"
+        "    cache.store('key', who * 5000, entry='k', resources=Resources(1, 0, 0, 0, 0, 0), compile_seconds=0.1,\n"
         "                log='', arch='sm_90a', toolchain='t')\n"
         "    found = cache.load('key')\n"
         "    assert found is not None and found.path.read_bytes() in (b'a' * 5000, b'b' * 5000)\n"

@@ -1,6 +1,5 @@
 """The cuda runner around workers that really hang, crash, poison and lie: nothing lost, nothing doubled, none left."""
 
-import errno
 import os
 import random
 import signal
@@ -14,13 +13,16 @@ from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from measurements.compile import CompileCache, CompilePool
 from measurements.measurement import Status
+from measurements.messages import digest_of
 from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.remote_worker import RemoteWorker
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.runners.cuda import CudaOptions, CudaRunner
 from measurements.runners.cuda_device import cuda_available, cuda_device, device_row
-from measurements.runners.references import DataSet, References
+from measurements.runners.references import PARTS, DataSet, References, array_of
 from measurements.runners.supervisor import Limits
 from measurements.worker import Worker
+from measurements.worker_server import WorkerServer
 from search_spaces.hardware.devices import UnknownDevice, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
@@ -34,7 +36,8 @@ H200 = device("h200")
 PROBLEM = Matmul(m=16, n=16, k=16)
 
 INSTANT_COMPILER = """
-import base64, os, re, time
+import os, re, time
+from measurements.messages import Message
 from measurements.worker import serve
 
 def handle(request):
@@ -46,7 +49,9 @@ def handle(request):
                 f"ptxas info    : Function properties for {entry}\\n"
                 "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\\n"
                 "ptxas info    : Used 8 registers, used 0 barriers\\n")
-    return {"cubin": base64.b64encode(request["source"].encode()).decode(), "log": log, "seconds": 0.001}
+    answer = Message({"entry": request["entry"], "log": log, "seconds": 0.001})
+    answer["cubin"] = answer.attach(request["source"].encode())
+    return answer
 
 serve(handle)
 """
@@ -69,7 +74,7 @@ def pool(tmp_path):
 def make_runner(tmp_path, pool):
     runners = []
 
-    def make(gpus=(0,), seconds=0.5, **options) -> CudaRunner:
+    def make(gpus=(0,), seconds=0.5, connect=None, **options) -> CudaRunner:
         limits = Limits(candidate=seconds, health=5.0, retry_pauses=(0.05, 0.05))
         runner = CudaRunner(
             H200,
@@ -79,6 +84,7 @@ def make_runner(tmp_path, pool):
             worker_module=MODULE,
             worker_path=[HERE],
             worker_env={FOLDER_VARIABLE: str(tmp_path)},
+            connect=connect,
         )
         runners.append(runner)
         return runner
@@ -248,8 +254,8 @@ def test_arms_that_make_no_sense_are_a_failure_of_the_comparison(make_runner, mo
     runner = make_runner()
     ask = Worker.request
 
-    def lie(worker, payload, timeout):
-        answer = ask(worker, payload, timeout)
+    def lie(worker, payload, timeout, blobs):
+        answer = ask(worker, payload, timeout, blobs)
         return {**answer, "entrants": entrants} if payload.get("op") == "compare" else answer
 
     monkeypatch.setattr(Worker, "request", lie)
@@ -264,34 +270,43 @@ def test_gpus_must_be_named_once(pool, gpus):
         CudaRunner(H200, pool, gpus=gpus)
 
 
-def test_a_full_disk_is_told_as_one_and_names_the_file(monkeypatch):
-    def save(*_):
-        raise OSError("4096 requested and 496 written")  # as numpy has it
+def test_a_gpu_on_another_machine_is_measured_on_like_one_here(make_runner, tmp_path):
+    token = "a token for the tests"
+    environment = {FOLDER_VARIABLE: str(tmp_path)}
+    with WorkerServer(MODULE, token, python_path=[HERE], env=environment) as server:
+        runner = make_runner(connect=lambda gpu: RemoteWorker(server.address, token))
+        names = ["time_1000", "segfault", "wrong", "hang", "poison", "half", "once_3000", "time_2000"]
+        results = dict(runner.measure([candidate(name) for name in names]))
+        fates = [results[i].status for i in range(len(names))]
+        assert fates == [
+            Status.OK, Status.CRASHED, Status.WRONG_RESULT, Status.TIMEOUT, Status.LAUNCH_ERROR, Status.CRASHED,
+            Status.OK, Status.OK,
+        ]  # fmt: skip
+        assert "SIGSEGV" in results[1].reason
+        assert results[7].timing.median == pytest.approx(2e-6)
+        assert runner.restarts >= 4
 
-    monkeypatch.setattr(np, "save", save)
-    references = References()
-    with pytest.raises(OSError) as caught:
-        references.computed(DataSet(PROBLEM, 3, 0))
-    references.close()
-    assert caught.value.errno == errno.ENOSPC
-    assert caught.value.filename.endswith(".npy") and not Path(caught.value.filename).parent.exists()
 
-
-def test_references_are_computed_once_and_removed():
+def test_references_are_computed_once_and_only_what_is_asked_for():
     references = References()
     data = DataSet(PROBLEM, 3, 0)
-    assert references.known(data) is None
-    paths = references.computed(data)
-    assert references.computed(data) is paths
-    assert references.known(data) is paths
+    assert references.known(data).digests == {}
+    sent = references.computed(data, ["reference"])
+    assert references.computed(data, ["reference"]) is references.known(data) is sent
+    assert sent.digests.keys() == {"reference"}
+    every = references.computed(data, PARTS)
+    assert sorted(every.digests) == sorted(PARTS)
+    operands = {o.name: o for o in PROBLEM.operands()}
     inputs = PROBLEM.random_inputs(3)
-    stored = np.load(paths["reference"]["out"])
-    assert np.array_equal(stored, PROBLEM.reference(inputs)["out"])
-    assert np.load(paths["tolerance"]["out"]).shape == stored.shape
-    references.computed(DataSet(PROBLEM, 4, 0))
-    assert references.known(data) is None
-    folder = Path(paths["reference"]["out"]).parent
-    assert not folder.exists()
+    wanted = {"inputs": inputs, "reference": PROBLEM.reference(inputs), "tolerance": PROBLEM.tolerance(inputs)}
+    for part, arrays in wanted.items():
+        for name, array in arrays.items():
+            content = every.blobs[every.digests[part][name]]
+            found = array_of(part, operands[name], bytes(content))
+            assert np.array_equal(found, np.broadcast_to(array, operands[name].shape))
+            assert digest_of(content) == every.digests[part][name]
+    references.computed(DataSet(PROBLEM, 4, 0), ["tolerance"])
+    assert references.known(data).blobs == {}
     references.close()
 
 

@@ -1,6 +1,7 @@
 """The kernels that check a candidate's numbers and its manners, run on the host by one thread."""
 
 import math
+import re
 import subprocess
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from needs import cpp_compiler
 
 from measurements.runners import gpu_checks
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 HOST = r"""
 #include <cmath>
@@ -51,6 +53,10 @@ int main(int, char** a) {
     if (!strcmp(a[1], "f16")) check_f16(f, w, l, n, report);
     if (!strcmp(a[1], "bf16")) check_bf16(f, w, l, n, report);
     if (!strcmp(a[1], "f32")) check_f32((const float*)f, w, l, n, report);
+    if (!strcmp(a[1], "f64")) check_f64((const double*)f, w, l, n, report);
+    if (!strcmp(a[1], "i8")) check_i8((const signed char*)f, w, l, n, report);
+    if (!strcmp(a[1], "i64")) check_i64((const long long*)f, w, l, n, report);
+    if (!strcmp(a[1], "u64")) check_u64((const u64*)f, w, l, n, report);
   }
   printf("%llu %llu %llu %llu\n", report[0], report[1], report[2], report[3]);
 }
@@ -97,6 +103,19 @@ def test_the_checking_kernel_reads_bf16_and_f32(host_checks):
     bits = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     exact = (bits.astype(np.uint32) << 16).view(np.float32).astype(float)
     assert host_checks("bf16", bits, exact, np.zeros(4))[0] == 0
+
+
+@pytest.mark.parametrize("name", ["f64", "i8", "i64", "u64"])
+def test_the_checking_kernel_reads_every_other_number(host_checks, name):
+    storage = np.dtype(SCALAR_DTYPES[name].storage)
+    ends = (-1.5, 1e300) if storage.kind == "f" else (np.iinfo(storage).min, np.iinfo(storage).max)
+    stored = np.array([0, 1, *ends], storage)
+    assert host_checks(name, stored, stored.astype(float), np.zeros(4))[0] == 0
+    assert host_checks(name, stored, stored.astype(float) + np.array([0, 2, 0, 0]), np.ones(4))[:2] == [1, 1]
+
+
+def test_every_type_has_its_checking_kernel():
+    assert set(re.findall(r"^CHECK\((\w+),", gpu_checks.KERNEL.source, re.MULTILINE)) == SCALAR_DTYPES.keys()
 
 
 def test_the_checking_kernel_counts_and_finds_the_first_and_the_worst(host_checks):

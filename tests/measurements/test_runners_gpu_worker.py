@@ -8,6 +8,7 @@ import itertools
 import math
 import sys
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 
 import device_attributes
@@ -15,12 +16,19 @@ import numpy as np
 import pytest
 
 from measurements.measurement import Status
+from measurements.messages import Message, digest_of
 from measurements.runners import cuda_worker
 from measurements.runners.cuda_device import device_row
 from measurements.runners.cuda_worker import GpuWorker
-from measurements.runners.references import DataSet, References
+from measurements.runners.references import NOTHING_SENT, PARTS, DataSet, References
+from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Launch, operand_json
 
+CUBIN = digest_of(b"a cubin")
+BLOBS = {CUBIN: b"a cubin"}
+OPEN = Message({"op": "open", "gpu": 0, "checks": CUBIN}, BLOBS)
 PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
 ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # as Device.attributes of cupy has them
 
@@ -170,6 +178,7 @@ class FakeCupy:
         return array.host().copy()
 
     def RawModule(self, path):
+        assert Path(path).read_bytes() == b"a cubin"
         return SimpleNamespace(get_function=lambda name: Function(self, name))
 
 
@@ -245,7 +254,7 @@ class Function:
 @pytest.fixture(scope="module")
 def arrays():
     references = References()
-    yield references.computed(DataSet(PROBLEM, 0, 0))
+    yield references.computed(DataSet(PROBLEM, 0, 0), ["reference", "tolerance"])
     references.close()
 
 
@@ -267,41 +276,43 @@ def test_what_is_told_of_a_gpu_is_enough_for_its_device_row(name):
 
 def opened(cupy, arrays, cold_bytes=0):
     worker = GpuWorker(cupy)
-    worker.handle({"op": "open", "gpu": 0, "checks": "checks.cubin"})
-    worker.handle({"op": "health"})
+    worker.handle(OPEN)
+    worker.handle(Message({"op": "health"}))
     ready = worker.handle(prepare(arrays, cold_bytes))
-    assert ready["reference"] == "ready"
+    assert "missing" not in ready and "status" not in ready
     return worker
 
 
-def prepare(arrays, cold_bytes=0):
-    return {
-        "op": "prepare", "data": "key", "problem": PROBLEM.to_json(), "seed": 0, "cold_bytes": cold_bytes,
-        "arrays": arrays,
+def prepare(arrays, cold_bytes=0, problem=None):
+    request = {
+        "op": "prepare", "data": "key", "problem": problem or PROBLEM.to_json(), "seed": 0, "cold_bytes": cold_bytes,
+        "operands": [operand_json(o) for o in PROBLEM.operands()], "arrays": arrays.digests,
     }  # fmt: skip
+    return Message(request, arrays.blobs)
 
 
 def kernel(name, workspace=False, launches=1):
-    operands = [
-        {"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(o.shape), "zeroed": o.zeroed}
-        for o in PROBLEM.operands()
-    ]
-    if workspace:
-        operands.append({"name": "counters", "role": "workspace", "dtype": "u32", "shape": [4], "zeroed": True})
-    return {
-        "cubin": f"{name}.cubin", "name": name, "grid": [1, 1, 1], "block": [32, 1, 1], "shared": 4096,
-        "launches": launches, "arguments": operands,
-    }  # fmt: skip
+    counters = (Operand("counters", "workspace", U32, (4,), zeroed=True),) if workspace else ()
+    launch = Launch(
+        entry=name,
+        arguments=(*PROBLEM.operands(), *counters),
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        dynamic_shared_bytes=4096,
+        launches=launches,
+    )
+    return {"cubin": CUBIN, "launch": launch.launch_json()}
 
 
 RULE = {"target": 0.01, "min_repeats": 5, "max_repeats": 20, "max_seconds": 10.0}
 
 
 def measure(worker, name, workspace=False, launch_limit=0.05, best=None, launches=1):
-    return worker.handle({
+    request = {
         "op": "measure", "data": "key", "kernel": kernel(name, workspace, launches), "rule": RULE, "best": best,
         "launch_limit": launch_limit, "graph_below": 100e-6,
-    })  # fmt: skip
+    }  # fmt: skip
+    return worker.handle(Message(request, BLOBS))
 
 
 def test_a_right_kernel_is_measured_at_its_own_time(arrays):
@@ -437,10 +448,50 @@ def test_too_little_memory_is_a_status(arrays):
 
 def test_a_reference_that_the_gpu_cannot_compute_is_asked_for():
     worker = GpuWorker(FakeCupy())
-    worker.handle({"op": "open", "gpu": 0, "checks": "checks.cubin"})
-    answer = worker.handle(prepare(None))
-    assert answer["reference"] == "missing"
+    worker.handle(OPEN)
+    answer = worker.handle(prepare(NOTHING_SENT))
+    assert answer["missing"] == ["reference", "tolerance"]
     assert answer["why"]
+
+
+STRANGER = {**PROBLEM.to_json(), "family": "nobody's", "operator": "nobody's"}
+
+
+def test_a_problem_that_only_the_tuner_knows_comes_with_all_its_arrays():
+    cupy, references = FakeCupy(time=2e-3), References()
+    worker = GpuWorker(cupy)
+    worker.handle(OPEN)
+    answer = worker.handle(prepare(NOTHING_SENT, problem=STRANGER))
+    assert answer["missing"] == list(PARTS)
+    assert "nobody's" in answer["why"]
+    sent = references.computed(DataSet(PROBLEM, 5, 0), answer["missing"])
+    assert "missing" not in worker.handle(prepare(sent, problem=STRANGER))
+    assert measure(worker, "right")["status"] == Status.OK
+    assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
+    mine, copy = compare(worker, ["right"], ["copy"])
+    assert (mine["status"], copy["status"]) == (Status.OK, Status.LAUNCH_ERROR)
+    assert copy["reason"] == "the operator of this problem is not known to the worker"
+
+
+def test_outputs_come_as_bytes(arrays):
+    worker = opened(FakeCupy(), arrays)
+    request = {"op": "outputs", "data": "key", "kernel": kernel("right"), "launch_limit": 1.0}
+    answer = worker.handle(Message(request, BLOBS))
+    assert answer["status"] == Status.OK
+    inputs = PROBLEM.random_inputs(0)
+    found = np.frombuffer(answer.blobs[answer["outputs"]["out"]], np.float32).reshape(1, 17, 9)
+    np.testing.assert_array_equal(found, inputs["a"].astype(np.float32) @ inputs["b"].astype(np.float32))
+
+
+def test_a_kernel_that_takes_what_its_problem_has_not_is_refused(arrays):
+    described = kernel("right")
+    described["launch"]["arguments"][0]["name"] = "another"
+    request = {"op": "outputs", "data": "key", "kernel": described, "launch_limit": 1.0}
+    answer = opened(FakeCupy(), arrays).handle(Message(request, BLOBS))
+    assert (answer["status"], answer["reason"]) == (
+        Status.LAUNCH_ERROR,
+        "the kernel takes another, which its problem has not",
+    )
 
 
 def test_what_computing_a_reference_took_is_given_back(monkeypatch):
@@ -455,8 +506,8 @@ def test_what_computing_a_reference_took_is_given_back(monkeypatch):
     monkeypatch.setattr(Matmul, "reference", computed)
     monkeypatch.setattr(Matmul, "tolerance", computed)
     worker = GpuWorker(cupy)
-    worker.handle({"op": "open", "gpu": 0, "checks": "checks.cubin"})
-    assert worker.handle(prepare(None))["reference"] == "ready"
+    worker.handle(OPEN)
+    assert "missing" not in worker.handle(prepare(NOTHING_SENT))
     assert cupy.kept_by_pool == []
 
 
@@ -464,21 +515,24 @@ def test_an_unhealthy_gpu_is_noticed(arrays, monkeypatch):
     worker = opened(FakeCupy(), arrays)
     monkeypatch.setattr(Function, "check_bytes", lambda *_: None)
     with pytest.raises(RuntimeError, match="known-good kernel did not find"):
-        worker.handle({"op": "health"})
+        worker.handle(Message({"op": "health"}))
 
 
 def compare(worker, names, baselines, workspace=False):
-    return worker.handle({
+    request = {
         "op": "compare", "data": "key", "kernels": [kernel(name, workspace) for name in names], "rounds": 7,
         "baselines": baselines, "launch_limit": 0.05, "graph_below": 100e-6,
-    })["entrants"]  # fmt: skip
+    }  # fmt: skip
+    return worker.handle(Message(request, BLOBS))["entrants"]
 
 
 def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_triton(arrays, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     worker = opened(FakeCupy(time=3e-4), arrays)
     right, wrong, again, triton = compare(worker, ["right", "wrong", "right"], ["triton"])
-    assert right["seconds"] == again["seconds"] == pytest.approx([3e-4] * 7)
+    # The pretended clock adds up, so that equal launches differ by roundings that depend on how long warming up took.
+    assert right["seconds"] == pytest.approx([3e-4] * 7)
+    assert again["seconds"] == pytest.approx([3e-4] * 7)
     assert (wrong["status"], wrong["seconds"]) == (Status.WRONG_RESULT, [])
     assert triton["reason"].startswith("triton cannot be called: ModuleNotFoundError")
 

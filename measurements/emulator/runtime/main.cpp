@@ -32,6 +32,8 @@ namespace {
 struct Job {
   std::vector<BufferSpec> buffers;
   std::vector<std::size_t> offsets;  // in DATA
+  std::vector<std::string> values;   // bytes of the parameters that are passed by value
+  std::vector<bool> is_value;        // of each parameter
   double time_limit = 60;
 };
 
@@ -67,6 +69,16 @@ Job read_job(const char* path) {
                                   : BufferSpec::Role::workspace;
       job.buffers.push_back(b);
       job.offsets.push_back(offset);
+      job.is_value.push_back(false);
+    } else if (key == "value") {
+      std::string digits;
+      file >> digits;
+      std::string bytes;
+      for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
+        bytes.push_back(static_cast<char>(std::strtol(digits.substr(i, 2).c_str(), nullptr, 16)));
+      }
+      job.values.push_back(bytes);
+      job.is_value.push_back(true);
     } else {
       fail("unknown setting " + key);
     }
@@ -88,6 +100,16 @@ void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool 
     bytes -= static_cast<std::size_t>(n);
     offset += static_cast<std::size_t>(n);
   }
+}
+
+// What the entry function takes: addresses of buffers, and of the bytes of values.
+std::vector<void*> parameters_of(Job& job, const std::vector<void*>& buffers) {
+  std::vector<void*> parameters;
+  std::size_t buffer = 0, value = 0;
+  for (const bool is_value : job.is_value) {
+    parameters.push_back(is_value ? job.values[value++].data() : buffers[buffer++]);
+  }
+  return parameters;
 }
 
 const Stacks* all_stacks = nullptr;
@@ -205,7 +227,7 @@ void check_inputs(int data, const Job& job, const std::vector<void*>& buffers) {
 
 int run(int argc, char** argv) {
   if (argc != 5) fail("usage: runner KERNEL.so JOB DATA REPORT");
-  const Job job = read_job(argv[2]);
+  Job job = read_job(argv[2]);
   const int report = open(argv[4], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const int data = open(argv[3], O_RDWR | O_CLOEXEC);
   if (report < 0 || data < 0) fail("cannot open the job's files");
@@ -223,14 +245,15 @@ int run(int argc, char** argv) {
 
   const SharedSegment shared = find_shared(shared_anchor());
   reserve_shared(shared.begin, shared.bytes);
-  std::vector<void*> buffers = reserve_buffers(job.buffers);
+  const std::vector<void*> buffers = reserve_buffers(job.buffers);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
+  std::vector<void*> parameters = parameters_of(job, buffers);
   const Stacks stacks(launch.threads);
   all_stacks = &stacks;
   guard_process(job.time_limit);
-  const bool finished = run_grid(entry, buffers.data(), stacks);
+  const bool finished = run_grid(entry, parameters.data(), stacks);
   const itimerval off{};
   setitimer(ITIMER_REAL, &off, nullptr);
   if (finished) {

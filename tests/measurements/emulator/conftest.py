@@ -9,6 +9,7 @@ import pytest
 
 from measurements.emulator import Emulation, emulate
 from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -29,8 +30,16 @@ def make_kernel(
     def three(size: int | tuple[int, int, int]) -> tuple[int, int, int]:
         return (size, 1, 1) if isinstance(size, int) else size
 
-    include = (str(INCLUDE), str(KERNELS))
-    return Kernel("kernel", source, include, tuple(arguments), three(grid), three(block), shared, launches)
+    return Kernel(
+        entry="kernel",
+        source=source,
+        headers=Headers.from_folder(INCLUDE) | Headers.from_folder(KERNELS),
+        arguments=tuple(arguments),
+        grid=three(grid),
+        block=three(block),
+        dynamic_shared_bytes=shared,
+        launches=launches,
+    )
 
 
 def run_kernel(

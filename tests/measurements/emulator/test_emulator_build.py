@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -25,9 +26,11 @@ from measurements.emulator import (
     host_compiler,
 )
 from measurements.emulator.build import compile_kernel, runner
-from search_spaces.hardware.dtypes import F32
+from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel, Scalar
+from search_spaces.templates.tensor_map import TensorMap
 
 Run = Callable[..., Emulation]
 
@@ -68,14 +71,15 @@ def test_compiled_object_is_reused_until_something_changes(
     header.parent.mkdir()
     header.write_text("#define SCALE 3.0f\n")
     base = kernel_of('#include "own.cuh"\n' + SOURCE, ARGUMENTS)
-    kernel = Kernel(
-        base.name, base.source, (*base.include_dirs, str(header.parent)), base.arguments, base.grid, base.block, 0
-    )
-    first, second = emulate(kernel, INPUTS), emulate(kernel, INPUTS)
+
+    def kernel() -> Kernel:
+        return dataclasses.replace(base, headers=base.headers | Headers.from_folder(header.parent))
+
+    first, second = emulate(kernel(), INPUTS), emulate(kernel(), INPUTS)
     assert (first.from_cache, second.from_cache) == (False, True)
     np.testing.assert_array_equal(second.outputs["o"], 3 * INPUTS["a"])
     header.write_text("#define SCALE 4.0f\n")
-    third = emulate(kernel, INPUTS)
+    third = emulate(kernel(), INPUTS)
     assert not third.from_cache
     np.testing.assert_array_equal(third.outputs["o"], 4 * INPUTS["a"])
 
@@ -100,15 +104,7 @@ def test_object_does_not_depend_on_where_the_headers_lie(
     for place in ("one", "two"):
         (tmp_path / place).mkdir()
         (tmp_path / place / "own.cuh").write_text(text)
-        kernel = Kernel(
-            base.name,
-            base.source,
-            (*base.include_dirs, str(tmp_path / place)),
-            base.arguments,
-            base.grid,
-            base.block,
-            0,
-        )
+        kernel = dataclasses.replace(base, headers=base.headers | Headers.from_folder(tmp_path / place))
         compiled.append(compile_kernel(kernel))
     assert compiled[0].path == compiled[1].path and compiled[1].from_cache
     found = emulate(kernel, INPUTS).findings
@@ -213,9 +209,44 @@ def test_launches_are_checked(run: Run, launch: dict[str, int]) -> None:
 
 def test_kernel_name_is_checked(kernel_of: Callable[..., Kernel]) -> None:
     base = kernel_of(source(1.0), ARGUMENTS)
-    kernel = Kernel("a b; c", base.source, base.include_dirs, base.arguments, base.grid, base.block, 0)
     with pytest.raises(ValueError, match="C identifier"):
-        emulate(kernel, INPUTS)
+        dataclasses.replace(base, entry="a b; c")
+
+
+def test_values_are_passed_in_the_place_and_type_of_their_parameter(kernel_of: Callable[..., Kernel]) -> None:
+    text = """#include "common.cuh"
+    template <class T, int N>
+    __global__ void scale(bool on, T factor, const float* a, long long start, float* o) {
+      const int i = threadIdx.x;
+      st_global(o + i, packet(on ? factor * *(a + i) + N * (start == -(1LL << 40)) : 0.0f));
+    }
+    """
+    kernel = kernel_of(
+        text,
+        (
+            Scalar("on", SCALAR_DTYPES["bool"], True),
+            Scalar("factor", SCALAR_DTYPES["f64"], 0.5),
+            ARGUMENTS[0],
+            Scalar("start", SCALAR_DTYPES["i64"], -(1 << 40)),
+            ARGUMENTS[1],
+        ),
+    )
+    emulation = emulate(
+        dataclasses.replace(kernel, entry="scale<double, WANTED>", compile_options=("-DWANTED=7",)), INPUTS
+    )
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.outputs["o"], 0.5 * INPUTS["a"] + 7)
+    narrow = dataclasses.replace(kernel, entry="scale<float, 7>")
+    assert "as many bytes as its argument" in emulate(narrow, INPUTS).reason
+
+
+def test_what_the_emulator_has_not_got_is_unsupported(kernel_of: Callable[..., Kernel]) -> None:
+    kernel = kernel_of(source(1.0), ARGUMENTS, grid=2)
+    clustered = emulate(dataclasses.replace(kernel, cluster=(2, 1, 1)), INPUTS)
+    assert (clustered.status, clustered.outputs) == ("unsupported", {})
+    assert "clusters are not emulated" in clustered.reason
+    mapped = dataclasses.replace(kernel, arguments=(TensorMap.dense("a_map", ARGUMENTS[0], (32,)), ARGUMENTS[1]))
+    assert "takes a_map" in emulate(mapped, INPUTS).reason
 
 
 def test_emulate_many_keeps_the_order(kernel_of: Callable[..., Kernel]) -> None:
@@ -259,15 +290,16 @@ def test_fallback_fibers(monkeypatch: pytest.MonkeyPatch, run: Run, test_kernel:
     assert [f.kind for f in broken.findings] == ["missing_lanes"]
 
 
-def test_runner_dies_with_its_parent(kernel_of: Callable[..., Kernel], tmp_path: Path) -> None:
+def test_runner_dies_with_its_parent(tmp_path: Path) -> None:
     """A killed session leaves no emulated launch behind."""
     runner()
     script = tmp_path / "parent.py"
-    base = kernel_of('extern "C" __global__ void kernel() { while (true) {} }', ())
+    text = 'extern "C" __global__ void kernel() { while (true) {} }'
     script.write_text(
         "from search_spaces.templates.kernel import Kernel\n"
         "from measurements.emulator import emulate\n"
-        f"emulate(Kernel('kernel', {base.source!r}, {base.include_dirs!r}, (), (1, 1, 1), (1, 1, 1), 0), {{}})\n"
+        f"kernel = Kernel(entry='kernel', source={text!r}, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))\n"
+        "emulate(kernel, {})\n"
     )
     parent = subprocess.Popen(
         [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -62,24 +62,32 @@ inline size_t __cvta_generic_to_shared(const void* p,
 }
 
 
-// The launch: calls the entry function with the pointers of the job. Appended behind every kernel source.
+// The launch: calls the entry function with the arguments of the job. Appended behind every kernel source.
 namespace autosched::emulator {
 
 template <class... Parameters>
 constexpr int count_parameters(void (*)(Parameters...)) {
   return sizeof...(Parameters);
 }
+// A parameter: a pointer to a buffer, or a value, whose bytes the argument points to.
 template <class T>
-struct Pointer {
-  static constexpr bool value = false;
+struct Parameter {
+  static constexpr bool is_pointer = false;
+  static T of(void* argument) {
+    T value;
+    __builtin_memcpy(&value, argument, sizeof value);
+    return value;
+  }
 };
 template <class T>
-struct Pointer<T*> {
-  static constexpr bool value = true;
+struct Parameter<T*> {
+  static constexpr bool is_pointer = true;
+  static T* of(void* argument) { return static_cast<T*>(argument); }
 };
+// `bytes` has a number for each argument: the bytes of a value, 0 for a pointer.
 template <class... Parameters>
-constexpr bool all_pointers(void (*)(Parameters...)) {
-  return (Pointer<Parameters>::value && ...);
+constexpr bool parameters_fit(void (*)(Parameters...), const int* bytes) {
+  return ((Parameter<Parameters>::is_pointer ? *bytes++ == 0 : *bytes++ == static_cast<int>(sizeof(Parameters))) && ...);
 }
 template <class... Parameters>
 void call_with(void (*kernel)(Parameters...), void** argument) {
@@ -87,7 +95,7 @@ void call_with(void (*kernel)(Parameters...), void** argument) {
   struct Call {
     Call(void (*f)(Parameters...), Parameters... p) { f(p...); }
   };
-  Call{kernel, static_cast<Parameters>(*argument++)...};
+  Call{kernel, Parameter<Parameters>::of(*argument++)...};
 }
 
 // In the segment of the __shared__ variables, which is there for certain with this one in it.
@@ -95,9 +103,14 @@ static __thread char shared_anchor;
 
 }  // namespace autosched::emulator
 
-#define AUTOSCHED_EMULATOR_ENTRY(KERNEL, ARGUMENTS)                                                                  \
-  static_assert(autosched::emulator::all_pointers(&KERNEL), "every parameter of the kernel must be a pointer");      \
-  static_assert(autosched::emulator::count_parameters(&KERNEL) == (ARGUMENTS),                                       \
+// ... are the bytes of each argument, after a first number that is ignored: see parameters_fit.
+#define AUTOSCHED_EMULATOR_ENTRY(KERNEL, ...)                                                                        \
+  namespace autosched::emulator {                                                                                    \
+  constexpr int argument_bytes[] = {__VA_ARGS__};                                                                    \
+  }                                                                                                                  \
+  static_assert(autosched::emulator::count_parameters(&KERNEL) + 1 == sizeof autosched::emulator::argument_bytes / 4, \
                 "the kernel must have one parameter for each of its arguments");                                     \
+  static_assert(autosched::emulator::parameters_fit(&KERNEL, autosched::emulator::argument_bytes + 1),               \
+                "every parameter of the kernel must be a pointer, or a value of as many bytes as its argument");     \
   extern "C" void autosched_emulator_entry(void** arguments) { autosched::emulator::call_with(&KERNEL, arguments); } \
   extern "C" const char* autosched_emulator_shared() { return &autosched::emulator::shared_anchor; }

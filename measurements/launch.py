@@ -1,0 +1,147 @@
+"""Launching a compiled kernel, wherever that happens: arguments encoded as parameters, on cupy's current stream."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Argument, Launch, Scalar, Size3
+from search_spaces.templates.tensor_map import TensorMap
+
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
+_KEPT_MAPS = 4096  # encoded ones of a kernel, by address: more than the rotating copies of a measurement
+_PORTABLE_CLUSTER = 8  # blocks, on every GPU that has clusters
+
+
+class LaunchRefused(RuntimeError):
+    """A kernel that cannot be launched as it is described. The message is one line."""
+
+
+class LoadedLaunch:
+    """``launch`` with its function loaded from ``cubin`` (the path of a file) on the current GPU; ``cp`` is cupy.
+
+    The file is of no more use once this is made. Raises LaunchRefused where the function was compiled for another
+    cluster than ``launch.cluster``, and cupy's errors where it does not load.
+    """
+
+    def __init__(self, cp: Any, launch: Launch, cubin: str) -> None:
+        self.launch = launch
+        self._function = cp.RawModule(path=cubin).get_function(launch.entry)
+        # The carveout between L1 and shared memory stays the driver's, which sets it for each kernel such that shared
+        # memory does not limit its occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
+        if launch.dynamic_shared_bytes:
+            self._function.max_dynamic_shared_size_bytes = launch.dynamic_shared_bytes
+        if launch.cluster != (1, 1, 1):
+            _check_cluster(int(self._function.kernel.ptr), launch.cluster)
+        self._scalars = {a.name: a.stored for a in launch.arguments if isinstance(a, Scalar)}
+        self._maps: dict[tuple[str, int], Array] = {}
+
+    def __call__(self, arrays: Mapping[str, Any]) -> None:
+        """Launch on ``arrays``, which holds one of cupy for each of ``launch.operands``, by name. Waits for nothing."""
+        launch = self.launch
+        parameters = tuple(self._parameter(argument, arrays) for argument in launch.arguments)
+        for _ in range(launch.launches):
+            self._function(launch.grid, launch.block, parameters, shared_mem=launch.dynamic_shared_bytes)
+
+    def _parameter(self, argument: Argument, arrays: Mapping[str, Any]) -> Any:
+        if isinstance(argument, Operand):
+            return arrays[argument.name]
+        if isinstance(argument, Scalar):
+            return self._scalars[argument.name]  # cupy passes the bits of an array of one element
+        address = int(arrays[argument.operand.name].data.ptr)
+        known = self._maps.get((argument.name, address))
+        if known is None:
+            if len(self._maps) >= _KEPT_MAPS:
+                self._maps.clear()
+            known = self._maps[argument.name, address] = encode_tensor_map(argument, address)
+        return known
+
+
+def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
+    """The 128 bytes of the map of a tensor that starts at ``address`` on the GPU, as one element of numpy.
+
+    Raises LaunchRefused where the driver refuses, or there is none.
+    """
+    from cuda.bindings import driver
+
+    # A map that the bindings make may lie at any multiple of 16, and the driver wants 64: hence its C function
+    # with memory of our own. The map is copied into the parameters of the launch.
+    memory = np.zeros(_MAP_BYTES + _MAP_ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _MAP_ALIGNMENT
+    encoded = memory[start : start + _MAP_BYTES]
+    rank = len(tensor_map.sizes)
+    base = 32 if tensor_map.interleave == "32B" else 16
+    if address % base:
+        raise LaunchRefused(f"{tensor_map.operand.name} must start at a multiple of {base} bytes for its tensor map")
+    status = _encode_function()(
+        encoded.ctypes.data,
+        _number(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{tensor_map.element}"),
+        rank,
+        address,
+        (ctypes.c_uint64 * rank)(*tensor_map.sizes),
+        (ctypes.c_uint64 * rank)(*tensor_map.strides),
+        (ctypes.c_uint32 * rank)(*tensor_map.box),
+        (ctypes.c_uint32 * rank)(*tensor_map.element_strides),
+        _number(driver.CUtensorMapInterleave, f"CU_TENSOR_MAP_INTERLEAVE_{tensor_map.interleave}"),
+        _number(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{tensor_map.swizzle}"),
+        _number(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{tensor_map.l2_promotion}"),
+        _number(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{tensor_map.fill}"),
+    )
+    if status != 0:
+        raise LaunchRefused(f"the driver refuses tensor map {tensor_map.name}: {driver.CUresult(status).name}")
+    return encoded.view(np.dtype((np.void, _MAP_BYTES)))
+
+
+def _number(names: Any, name: str) -> int:
+    """The number of a name of one of the driver's enumerations, of which the bindings make several kinds of class."""
+    return int(getattr(names, name))
+
+
+@cache
+def _encode_function() -> Any:
+    """``cuTensorMapEncodeTiled`` of the driver. Raises LaunchRefused where there is none (before CUDA 12)."""
+    try:
+        encode = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    except (OSError, AttributeError) as error:
+        raise LaunchRefused(f"this machine's driver makes no tensor maps ({error})") from error
+    pointer, sizes, boxes = ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
+    number = ctypes.c_int
+    encode.restype = number
+    encode.argtypes = [
+        *(pointer, number, ctypes.c_uint32, pointer, sizes, sizes, boxes, boxes),
+        *(number, number, number, number),
+    ]
+    return encode
+
+
+def _check_cluster(function: int, cluster: Size3) -> None:
+    """Raises LaunchRefused where the loaded ``function`` was not compiled with ``__cluster_dims__`` of ``cluster``."""
+    from cuda.bindings import driver
+
+    attributes = driver.CUfunction_attribute
+    handle = driver.CUfunction(function)
+    compiled = []
+    for side in (
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+    ):
+        status, blocks = driver.cuFuncGetAttribute(side, handle)
+        _checked(status, "the kernel's cluster cannot be read")
+        compiled.append(int(blocks))
+    if tuple(compiled) != cluster:
+        raise LaunchRefused(f"__cluster_dims__ is {tuple(compiled)} in the source, and the launch says {cluster}")
+    if cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
+        large = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        (status,) = driver.cuFuncSetAttribute(handle, large, 1)
+        _checked(status, f"a cluster of {cluster} is not allowed")
+
+
+def _checked(status: Any, complaint: str) -> None:
+    if int(status) != 0:
+        raise LaunchRefused(f"{complaint}: {status.name}")

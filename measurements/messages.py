@@ -1,0 +1,144 @@
+"""Messages between a tuner and its workers: a JSON object, and the bytes that it names by their SHA-256.
+
+On the wire a message is one line of JSON, whose "blobs" lists [digest, bytes] of what follows the line without a gap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Buffer = bytes | memoryview
+
+LONGEST_LINE = 1 << 28  # bytes: whatever is longer is no message
+LARGEST_BLOBS = 1 << 36  # bytes of the blobs of one message
+
+
+class Message(dict[str, Any]):
+    """A JSON object. ``blobs`` are bytes by their digest, which the object is free to name."""
+
+    def __init__(self, content: Mapping[str, Any] | None = None, blobs: Mapping[str, Buffer] | None = None) -> None:
+        super().__init__(content or {})
+        self.blobs: dict[str, Buffer] = dict(blobs or {})
+
+    def attach(self, content: Buffer) -> str:
+        """Take ``content`` along; its digest."""
+        digest = digest_of(content)
+        self.blobs[digest] = content
+        return digest
+
+
+def digest_of(content: Buffer) -> str:
+    """The SHA-256 of ``content`` in hexadecimal: the name of a blob."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def frame(header: Mapping[str, Any], blobs: Mapping[str, Buffer]) -> list[Buffer]:
+    """What is written for a message, piece by piece. Raises TypeError and ValueError for what JSON cannot say."""
+    sizes = [[digest, memoryview(content).nbytes] for digest, content in blobs.items()]
+    line = json.dumps({**header, "blobs": sizes} if sizes else header, separators=(",", ":")).encode() + b"\n"
+    return [line, *(memoryview(content).cast("B") for content in blobs.values() if memoryview(content).nbytes)]
+
+
+class Unframer:
+    """Bytes in, in whatever pieces they come; messages out."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._searched = 0  # bytes in which there is no end of line
+        self._header: dict[str, Any] | None = None
+        self._expected: list[tuple[str, int]] = []
+        self._blobs: dict[str, Buffer] = {}
+
+    def feed(self, data: bytes) -> None:
+        self._received += data
+
+    def next(self) -> Message | None:
+        """The next whole message, None where more bytes are needed. Its blobs are as they came: see ``checked``.
+
+        Raises ValueError for what is no message; nothing sensible can follow then.
+        """
+        if self._header is None:
+            end = self._received.find(b"\n", self._searched)
+            if end < 0:
+                self._searched = len(self._received)
+                if self._searched > LONGEST_LINE:
+                    raise ValueError(f"wrote {LONGEST_LINE} bytes without an end of line")
+                return None
+            self._header = _object(bytes(self._received[:end]))
+            self._expected = _sizes(self._header.pop("blobs", []))
+            del self._received[: end + 1]
+            self._searched = 0
+        while self._expected:
+            digest, size = self._expected[0]
+            if len(self._received) < size:
+                return None
+            self._blobs[digest] = bytes(memoryview(self._received)[:size])
+            del self._received[:size]
+            del self._expected[0]
+        message = Message(self._header, self._blobs)
+        self._header, self._blobs = None, {}
+        return message
+
+
+def checked(message: Message) -> Message:
+    """``message`` itself. Raises ValueError where bytes of it do not have the digest that they are sent under."""
+    for digest, content in message.blobs.items():
+        if digest_of(content) != digest:
+            raise ValueError(f"sent bytes that do not have the digest {digest[:12]}...")
+    return message
+
+
+class BlobStore:
+    """The blobs used last, of ``limit`` bytes in total."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._blobs: OrderedDict[str, Buffer] = OrderedDict()
+
+    def add(self, message: Message) -> None:
+        """Keep the blobs of ``message``. Raises ValueError, and keeps none, where one has another digest."""
+        self._blobs.update(checked(message).blobs)
+
+    def missing(self, digests: Iterable[str]) -> list[str]:
+        """Those of ``digests`` that are not here."""
+        return [digest for digest in digests if digest not in self._blobs]
+
+    def take(self, digests: Iterable[str]) -> dict[str, Buffer]:
+        """The blobs of ``digests``, which are the last ones used now; others are forgotten to keep the limit.
+
+        Raises KeyError for one that is not here.
+        """
+        wanted = {digest: self._blobs[digest] for digest in digests}
+        for digest in wanted:
+            self._blobs.move_to_end(digest)
+        total = sum(len(content) for content in self._blobs.values())
+        while total > self._limit and self._blobs:
+            total -= len(self._blobs.popitem(last=False)[1])
+        return wanted
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(line)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise ValueError("answered something that is not a JSON object")
+    return document
+
+
+def _sizes(listed: Any) -> list[tuple[str, int]]:
+    try:
+        sizes = [(digest, size) for digest, size in listed]
+        if all(type(size) is int and size >= 0 and re.fullmatch("[0-9a-f]{64}", digest) for digest, size in sizes):
+            if sum(size for _, size in sizes) > LARGEST_BLOBS:
+                raise ValueError(f"announced more than {LARGEST_BLOBS} bytes")
+            return sizes
+    except TypeError:
+        pass
+    raise ValueError("announced blobs that make no sense")

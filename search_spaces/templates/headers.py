@@ -1,0 +1,103 @@
+"""Headers by content: what ``#include`` finds, wherever the compiler runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Self
+
+SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
+
+
+@dataclass(frozen=True, eq=False)
+class Headers:
+    """(name, text) of each header, sorted by name. The name is what stands in ``#include <...>`` or ``"..."``.
+
+    Equal headers have equal ``digest``, the SHA-256 of ``encoded``. Raises ValueError for a name that leads out of the
+    include folder, and for one that stands there twice.
+    """
+
+    files: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.files]
+        if names != sorted(set(names)):
+            raise ValueError("headers must be sorted by name, each name once: make them with Headers.of")
+        for name in names:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or path.as_posix() != name or "\0" in name or name == ".":
+                raise ValueError(f"a header's name is a path below the include folder, not {name!r}")
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> Self:
+        """The headers of ``texts``, include name to text."""
+        return cls(tuple(sorted(texts.items())))
+
+    @staticmethod
+    def from_folder(folder: str | os.PathLike[str]) -> Headers:
+        """All files below ``folder`` whose names end like C++, read again when a size or a time has changed.
+
+        Raises OSError where they cannot be read, ValueError for one that is no UTF-8.
+        """
+        return _read(os.fspath(folder), tuple(sorted(_files(os.fspath(folder)))))
+
+    def __or__(self, other: Headers) -> Headers:
+        """Both; where both have a name, that of ``other``."""
+        return Headers.of(dict(self.files) | dict(other.files))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Headers) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The headers as bytes that ``decode`` reads: JSON, one text for each set of headers."""
+        return json.dumps(dict(self.files), separators=(",", ":")).encode()
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.encoded).hexdigest()
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> Self:
+        """The headers whose ``encoded`` was this. Raises ValueError for what is none."""
+        texts = json.loads(encoded)
+        if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+            raise ValueError("these bytes are no headers")
+        return cls.of(texts)
+
+    def write(self, folder: Path) -> None:
+        """Make every header a file below ``folder``. Raises OSError."""
+        for name, text in self.files:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int]]:
+    """(path, time of the last change in ns, size) of every header below ``folder``."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _files(entry.path)
+            elif entry.name.endswith(SUFFIXES) and entry.is_file():
+                status = entry.stat()
+                yield entry.path, status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=64)
+def _read(folder: str, files: tuple[tuple[str, int, int], ...]) -> Headers:
+    texts = {}
+    for file, _, _ in files:
+        try:
+            texts[Path(file).relative_to(folder).as_posix()] = Path(file).read_bytes().decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file} is no UTF-8 text: convert it") from error
+    return Headers.of(texts)

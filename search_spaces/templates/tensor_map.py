@@ -1,0 +1,125 @@
+"""Tensor maps: what the Tensor Memory Accelerator is told of an array, as a row that is checked before any GPU sees it.
+
+Field for field what ``cuTensorMapEncodeTiled`` takes, with its requirements (CUDA Driver API, Tensor Map Object
+Management; PTX ISA, Tensors). Dimensions are counted from the one whose elements lie side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from search_spaces.operators.problem import Operand
+
+# Bytes of one element, by the driver's names of its types.
+ELEMENT_BYTES = {
+    "UINT8": 1, "UINT16": 2, "UINT32": 4, "INT32": 4, "UINT64": 8, "INT64": 8, "FLOAT16": 2, "FLOAT32": 4,
+    "FLOAT64": 8, "BFLOAT16": 2, "FLOAT32_FTZ": 4, "TFLOAT32": 4, "TFLOAT32_FTZ": 4,
+}  # fmt: skip
+_ELEMENT_OF = {
+    "u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "i32": "INT32", "u64": "UINT64", "i64": "INT64",
+    "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "bf16": "BFLOAT16",
+}  # fmt: skip
+SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}  # widest inner box, 0: any
+_BOX_BYTES = 232_448  # shared memory that a block of sm_90 can have
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A ``const __grid_constant__`` parameter of 128 bytes that describes ``operand``, starting at its first element.
+
+    ``sizes`` are elements, ``strides`` bytes of every dimension but the first, ``box`` and ``element_strides``
+    elements. ``element`` is a key of ELEMENT_BYTES. ``fill`` is what reads outside of the tensor give: "NONE" zeros.
+    Raises ValueError, with the requirement, for what the driver would refuse, and for a tensor larger than its operand.
+    """
+
+    name: str
+    operand: Operand
+    element: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    interleave: Literal["NONE", "16B", "32B"] = "NONE"
+    swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE"
+    l2_promotion: Literal["NONE", "L2_64B", "L2_128B", "L2_256B"] = "NONE"
+    fill: Literal["NONE", "NAN_REQUEST_ZERO_FMA"] = "NONE"
+
+    @classmethod
+    def dense(
+        cls,
+        name: str,
+        operand: Operand,
+        box: tuple[int, ...],
+        *,
+        swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE",
+        l2_promotion: Literal["NONE", "L2_64B", "L2_128B", "L2_256B"] = "NONE",
+    ) -> TensorMap:
+        """The map of all of ``operand``, a dimension for each of its own; ``box`` as ``operand.shape``: slowest first.
+
+        Raises ValueError as the class does, and for a type that no tensor map has.
+        """
+        element = _ELEMENT_OF.get(operand.dtype.name)
+        if element is None:
+            raise ValueError(f"tensor map {name}: there is none of {operand.dtype.name}")
+        sizes = operand.shape[::-1]
+        strides = tuple(math.prod(sizes[:i]) * operand.dtype.bytes for i in range(1, len(sizes)))
+        ones = (1,) * len(sizes)
+        return cls(name, operand, element, sizes, strides, box[::-1], ones, "NONE", swizzle, l2_promotion)
+
+    def __post_init__(self) -> None:
+        for reason in self._complaints():
+            raise ValueError(f"tensor map {self.name}: {reason}")
+
+    def _complaints(self) -> list[str]:
+        rank = len(self.sizes)
+        choices = (
+            ("element", self.element, tuple(ELEMENT_BYTES)),
+            ("interleave", self.interleave, ("NONE", "16B", "32B")),
+            ("swizzle", self.swizzle, tuple(SWIZZLE_BYTES)),
+            ("l2_promotion", self.l2_promotion, ("NONE", "L2_64B", "L2_128B", "L2_256B")),
+            ("fill", self.fill, ("NONE", "NAN_REQUEST_ZERO_FMA")),
+        )
+        for field, value, known in choices:
+            if value not in known:
+                return [f"{field} must be one of {', '.join(known)}, not {value!r}"]
+        if (len(self.strides), len(self.box), len(self.element_strides)) != (rank - 1, rank, rank):
+            return [f"{rank} sizes need {rank - 1} strides, {rank} box sizes and {rank} element strides"]
+        size = ELEMENT_BYTES[self.element]
+        inner = self.box[0] * size if rank else 0
+        unit = 32 if self.interleave == "32B" else 16
+        widest = SWIZZLE_BYTES[self.swizzle]
+        reach = size + (self.sizes[0] - 1) * size if rank else 0
+        reach += sum((n - 1) * stride for n, stride in zip(self.sizes[1:], self.strides, strict=True))
+        requirements = (
+            (1 <= rank <= 5, f"it has 1 to 5 dimensions, not {rank}"),
+            (self.interleave == "NONE" or rank >= 3, "an interleaved layout has 3 to 5 dimensions"),
+            (all(1 <= n <= 2**32 for n in self.sizes), f"sizes are 1 to 2^32, not {self.sizes}"),
+            (
+                all(0 < s < 2**40 and s % unit == 0 for s in self.strides),
+                f"strides are multiples of {unit} bytes below 2^40, not {self.strides}",
+            ),
+            (all(1 <= n <= 256 for n in self.box), f"box sizes are 1 to 256, not {self.box}"),
+            (all(1 <= n <= 8 for n in self.element_strides), f"element strides are 1 to 8, not {self.element_strides}"),
+            (
+                self.interleave != "NONE" or inner % 16 == 0,
+                f"the first side of the box is a multiple of 16 bytes, not {inner}",
+            ),
+            (
+                self.interleave != "NONE" or not widest or inner <= widest,
+                f"with swizzle {self.swizzle} the first side of the box is at most {widest} bytes, not {inner}",
+            ),
+            (self.interleave != "32B" or self.swizzle == "32B", "interleave 32B needs swizzle 32B"),
+            (
+                self.fill == "NONE" or "FLOAT" in self.element,
+                f"fill {self.fill} is for floating-point elements, not {self.element}",
+            ),
+            (size == self.operand.dtype.bytes, f"{self.element} has another size than {self.operand.dtype.name}"),
+            (math.prod(self.box) * size <= _BOX_BYTES, f"a box of {self.box} does not fit into shared memory"),
+            (
+                reach <= self.operand.bytes,
+                f"it reaches to byte {reach} of {self.operand.name}, which has {self.operand.bytes}",
+            ),
+        )
+        return [reason for holds, reason in requirements if not holds]

@@ -1,0 +1,170 @@
+"""One launch: arguments as the kernel's parameters, and what the driver is told of tensor maps and clusters."""
+
+import ctypes
+import dataclasses
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from measurements import launch
+from measurements.launch import LaunchRefused, LoadedLaunch, encode_tensor_map
+from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Launch, Scalar
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
+
+A = Operand("a", "input", F16, (128, 256))
+OUT = Operand("out", "output", F32, (64,))
+MAP = TensorMap.dense("a_map", A, (64, 64), swizzle="128B", l2_promotion="L2_256B")
+LAUNCH = Launch(
+    entry="f",
+    arguments=(OUT, MAP, Scalar("n", SCALAR_DTYPES["i64"], -3)),
+    grid=(4, 2, 1),
+    block=(64, 1, 1),
+    dynamic_shared_bytes=70_000,
+    launches=2,
+)
+
+
+class Function:
+    """A loaded function that writes down how it is called."""
+
+    def __init__(self):
+        self.calls = []
+        self.kernel = SimpleNamespace(ptr=77)
+
+    def __call__(self, grid, block, parameters, *, shared_mem):
+        self.calls.append((grid, block, parameters, shared_mem))
+
+
+def loaded(described=LAUNCH):
+    function = Function()
+    cupy = SimpleNamespace(RawModule=lambda path: SimpleNamespace(get_function=lambda name: function))
+    return LoadedLaunch(cupy, described, "f.cubin"), function
+
+
+def array(address):
+    return SimpleNamespace(data=SimpleNamespace(ptr=address))
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A pretended cuTensorMapEncodeTiled: the map holds a running number. What it was asked, in order."""
+    asked, numbers = [], itertools.count(1)
+
+    def encode(target, *values):
+        assert target % 64 == 0
+        rank = values[1]
+        sizes, strides, *boxes = (tuple(v) for v in values[3:7])
+        dimensions = [*values[:3], sizes, strides[: rank - 1], *boxes, *values[7:]]
+        asked.append(dimensions)
+        ctypes.memset(target, next(numbers), 128)
+        return 0
+
+    monkeypatch.setattr(launch, "_encode_function", lambda: encode)
+    return asked
+
+
+def test_parameters_are_pointers_maps_and_values_in_the_kernels_order(driver):
+    program, function = loaded()
+    arrays = {"out": array(4096), "a": array(8192)}
+    program(arrays)
+    assert function.max_dynamic_shared_size_bytes == 70_000
+    assert len(function.calls) == 2
+    for grid, block, (out, a_map, n), shared in function.calls:
+        assert (grid, block, shared) == ((4, 2, 1), (64, 1, 1), 70_000)
+        assert out is arrays["out"]
+        assert (a_map.size, a_map.nbytes, a_map.tobytes()) == (1, 128, b"\x01" * 128)
+        assert (n.size, n.dtype, int(n[0])) == (1, np.int64, -3)
+
+
+def test_a_map_is_encoded_once_for_each_address(driver, monkeypatch):
+    monkeypatch.setattr(launch, "_KEPT_MAPS", 2)
+    program, function = loaded(dataclasses.replace(LAUNCH, launches=1))
+    for address in (4096, 8192, 4096, 12288, 4096):
+        program({"out": array(0), "a": array(address)})
+    assert [values[2] for values in driver] == [4096, 8192, 12288, 4096], "no more than two are kept"
+    assert function.calls[0][2][1].tobytes() == function.calls[2][2][1].tobytes() != function.calls[1][2][1].tobytes()
+
+
+def test_the_driver_is_told_all_of_a_map(driver):
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    encode_tensor_map(MAP, 4096)
+    element = bindings.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+    swizzle = bindings.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
+    promotion = bindings.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+    wanted = [int(element), 2, 4096, (256, 128), (512,), (64, 64), (1, 1), 0, int(swizzle), int(promotion), 0]
+    assert driver == [wanted]
+
+
+def test_every_choice_of_a_map_is_one_of_the_drivers(driver):
+    wide = Operand("x", "input", SCALAR_DTYPES["f64"], (2, 64, 64))
+    for element, size in ELEMENT_BYTES.items():
+        x = dataclasses.replace(wide, dtype={1: SCALAR_DTYPES["i8"], 2: BF16, 4: F32, 8: SCALAR_DTYPES["f64"]}[size])
+        strides = (64 * size, 4096 * size)
+        encode_tensor_map(TensorMap("m", x, element, (64, 64, 2), strides, (16, 2, 2), (1, 1, 1)), 64)
+    f32 = dataclasses.replace(wide, dtype=F32)
+    plain = TensorMap("m", f32, "FLOAT32", (64, 64, 2), (256, 16384), (8, 2, 2), (1, 1, 1))
+    changes = [
+        *({"swizzle": s} for s in ("NONE", "32B", "64B", "128B")),
+        *({"l2_promotion": p} for p in ("NONE", "L2_64B", "L2_128B", "L2_256B")),
+        {"interleave": "16B"},
+        {"interleave": "32B", "swizzle": "32B"},
+        {"fill": "NAN_REQUEST_ZERO_FMA"},
+    ]
+    for change in changes:
+        encode_tensor_map(dataclasses.replace(plain, **change), 64)
+    assert len(driver) == len(ELEMENT_BYTES) + len(changes)
+
+
+def test_what_the_driver_refuses_is_one_line(monkeypatch):
+    pytest.importorskip("cuda.bindings.driver")
+    monkeypatch.setattr(launch, "_encode_function", lambda: lambda *_: 1)
+    with pytest.raises(LaunchRefused, match="refuses tensor map a_map: CUDA_ERROR_INVALID_VALUE"):
+        encode_tensor_map(MAP, 4096)
+    with pytest.raises(LaunchRefused, match="a must start at a multiple of 16 bytes"):
+        encode_tensor_map(MAP, 4104)
+
+
+def test_a_machine_without_a_driver_says_so(monkeypatch):
+    pytest.importorskip("cuda.bindings.driver")
+    launch._encode_function.cache_clear()
+
+    def missing(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    with pytest.raises(LaunchRefused, match=r"makes no tensor maps \(libcuda"):
+        encode_tensor_map(MAP, 4096)
+
+
+@pytest.mark.parametrize(("cluster", "large"), [((2, 1, 1), False), ((4, 2, 2), True)])
+def test_the_cluster_is_that_of_the_compiled_function(monkeypatch, cluster, large):
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    attributes = bindings.CUfunction_attribute
+    sides = dict(zip([
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+    ], cluster, strict=True))  # fmt: skip
+    allowed = []
+
+    def set_attribute(function, attribute, value):
+        allowed.append((int(function), attribute, value))
+        return (bindings.CUresult.CUDA_SUCCESS,)
+
+    monkeypatch.setattr(
+        bindings, "cuFuncGetAttribute", lambda side, function: (bindings.CUresult.CUDA_SUCCESS, sides[side])
+    )
+    monkeypatch.setattr(bindings, "cuFuncSetAttribute", set_attribute)
+    clustered = dataclasses.replace(LAUNCH, grid=(8, 2, 2), cluster=cluster)
+    loaded(clustered)
+    assert allowed == ([(77, attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)] if large else [])
+    with pytest.raises(LaunchRefused, match=r"__cluster_dims__ is .* in the source, and the launch says"):
+        loaded(dataclasses.replace(clustered, cluster=(2, 2, 1)))
+    broken = bindings.CUresult.CUDA_ERROR_INVALID_HANDLE
+    monkeypatch.setattr(bindings, "cuFuncGetAttribute", lambda *_: (broken, 0))
+    with pytest.raises(LaunchRefused, match="cannot be read: CUDA_ERROR_INVALID_HANDLE"):
+        loaded(clustered)

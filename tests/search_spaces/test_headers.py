@@ -1,0 +1,53 @@
+"""Headers by content: names, digests, and reading a folder again when something in it has changed."""
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search_spaces.templates.headers import Headers
+
+TEXTS = st.dictionaries(st.from_regex(r"[a-z]{1,3}(/[a-z]{1,3}){0,2}\.cuh", fullmatch=True), st.text(max_size=20))
+
+
+@given(TEXTS, TEXTS)
+def test_headers_are_their_content(one, other):
+    a, b = Headers.of(one), Headers.of(other)
+    assert (a == b) == (a.digest == b.digest) == (one == other)
+    assert Headers.decode(a.encoded) == a
+    assert hashlib.sha256(a.encoded).hexdigest() == a.digest
+    assert dict((a | b).files) == one | other
+
+
+def test_a_folder_is_read_once_until_it_changes(tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "a.cuh").write_text("// a\n")
+    (tmp_path / "deep" / "er" / "b.h").write_text("// b, é\r\n", newline="")
+    (tmp_path / "notes.txt").write_bytes(b"\xff")
+    first = Headers.from_folder(tmp_path)
+    assert dict(first.files) == {"a.cuh": "// a\n", "deep/er/b.h": "// b, é\r\n"}
+    assert Headers.from_folder(tmp_path) is first
+    (tmp_path / "a.cuh").write_text("// other\n")
+    second = Headers.from_folder(tmp_path)
+    assert second != first
+    second.write(tmp_path / "copy")
+    assert Headers.from_folder(tmp_path / "copy") == second
+
+
+def test_a_header_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "bad.cuh").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"bad\.cuh is no UTF-8 text"):
+        Headers.from_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../up.cuh", "a/../b.cuh", "a//b.cuh", "./a.cuh", ".", "", "a\0b"])
+def test_a_name_that_leads_elsewhere_is_refused(name):
+    with pytest.raises(ValueError, match="a path below the include folder"):
+        Headers.of({name: ""})
+
+
+@pytest.mark.parametrize("encoded", [b"[]", b'{"a.cuh": 1}', b"no JSON", b'{"../a": ""}'])
+def test_other_bytes_are_no_headers(encoded):
+    with pytest.raises(ValueError):
+        Headers.decode(encoded)

@@ -1,0 +1,149 @@
+"""Kernels and launches: what is refused, what the digest covers, and that JSON carries all of a launch."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES, U32
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel, Launch, Scalar, launch_from_json
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
+
+A = Operand("a", "input", F16, (128, 256))
+OUT = Operand("out", "output", F32, (64,))
+MAP = TensorMap.dense("a_map", A, (64, 64), swizzle="128B")
+ARGUMENTS = (MAP, OUT, Scalar("n", SCALAR_DTYPES["i32"], -3), Scalar("scale", F32, 0.1))
+KERNEL = Kernel(entry="f", source="// f", arguments=ARGUMENTS, grid=(4, 2, 1), block=(32, 2, 1), cluster=(2, 1, 1))
+
+
+def test_a_launch_is_the_same_after_json():
+    launch = Launch(**{f.name: getattr(KERNEL, f.name) for f in dataclasses.fields(Launch)})
+    assert launch_from_json(json.loads(json.dumps(KERNEL.launch_json()))) == launch
+
+
+def test_the_arrays_of_a_launch_are_those_of_its_pointers_and_maps_once_each():
+    both = dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, A))
+    assert KERNEL.operands == both.operands == (A, OUT)
+    other = dataclasses.replace(A, shape=(2, 2))
+    with pytest.raises(ValueError, match="two different arrays are called a"):
+        dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, other))
+    with pytest.raises(ValueError, match="a name of its own"):
+        dataclasses.replace(KERNEL, arguments=(OUT, OUT))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"grid": (0, 1, 1)}, "grid must be three numbers"),
+        ({"block": (32, 1)}, "block must be three numbers"),
+        ({"grid": (3, 1, 1)}, "must be a multiple of the cluster"),
+        ({"grid": (32, 1, 1), "cluster": (32, 1, 1)}, "at most 16 blocks, not 32"),
+        ({"dynamic_shared_bytes": -1}, "must not be negative"),
+        ({"launches": 0}, "launches"),
+        ({"entry": "two words"}, "C identifier"),
+        ({"entry": 'f<"text">'}, "C identifier"),
+        ({"entry": "f; g"}, "C identifier"),
+        ({"compile_options": ("-I/usr/include",)}, "headers are given by content"),
+        ({"compile_options": ("--include-path=/usr/include",)}, "headers are given by content"),
+        ({"compile_options": ("X=1",)}, "no compile option"),
+    ],
+)
+def test_what_cannot_be_is_refused(change, reason):
+    with pytest.raises(ValueError, match=reason):
+        dataclasses.replace(KERNEL, **change)
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"), [("f", "f"), ("ns::f<float, 4>", "f"), ("f<ns::Tile<2 * (3 + 1)>, float*>", "f")]
+)
+def test_an_entry_may_be_a_name_expression(entry, name):
+    assert dataclasses.replace(KERNEL, entry=entry).name == name
+
+
+def test_the_digest_covers_everything():
+    changes = [
+        {},
+        {"entry": "g"},
+        {"source": "// g"},
+        {"headers": Headers.of({"a.cuh": "// 1"})},
+        {"headers": Headers.of({"a.cuh": "// 2"})},
+        {"headers": Headers.of({"b.cuh": "// 1"})},
+        {"compile_options": ("-DN=1",)},
+        {"grid": (8, 2, 1)},
+        {"block": (64, 1, 1)},
+        {"cluster": (1, 1, 1)},
+        {"dynamic_shared_bytes": 4},
+        {"launches": 2},
+        {"arguments": ARGUMENTS[:-1]},
+        {"arguments": (*ARGUMENTS[:-1], Scalar("scale", F32, 0.2))},
+        {"arguments": (dataclasses.replace(MAP, swizzle="NONE"), *ARGUMENTS[1:])},
+    ]
+    assert len({dataclasses.replace(KERNEL, **change).digest for change in changes}) == len(changes)
+
+
+@given(st.sampled_from(["bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]), st.integers(-(2**65), 2**65))
+def test_an_integer_is_stored_exactly_or_refused(name, value):
+    dtype = SCALAR_DTYPES[name]
+    storage = np.dtype(dtype.storage)
+    fits = storage.kind in "iu" and np.iinfo(storage).min <= value <= np.iinfo(storage).max
+    if fits:
+        stored = Scalar("n", dtype, value).stored
+        assert (stored.dtype, stored.shape, int(stored[0])) == (storage, (1,), value)
+    else:
+        with pytest.raises(ValueError, match=f"scalar n must be a {name}"):
+            Scalar("n", dtype, value)
+
+
+def test_scalars_have_the_bits_of_their_c_type():
+    assert Scalar("x", F32, 1).stored.tobytes() == np.float32(1).tobytes()
+    assert Scalar("x", F16, -math.inf).stored.tobytes() == np.float16(-np.inf).tobytes()
+    assert Scalar("x", BF16, 1.0).stored.tobytes() == b"\x80\x3f"
+    assert Scalar("x", SCALAR_DTYPES["f64"], 0.1).stored.tobytes() == np.float64(0.1).tobytes()
+    assert Scalar("x", SCALAR_DTYPES["bool"], True).stored.tobytes() == b"\x01"
+    for dtype, value in ((U32, 1.0), (U32, True), (SCALAR_DTYPES["bool"], 1), (F32, "1")):
+        with pytest.raises(ValueError, match="scalar x must be"):
+            Scalar("x", dtype, value)
+
+
+def test_a_dense_map_has_the_innermost_dimension_first():
+    batched = TensorMap.dense("m", Operand("x", "input", BF16, (3, 128, 64)), (1, 128, 64), swizzle="128B")
+    assert (batched.element, batched.sizes, batched.box) == ("BFLOAT16", (64, 128, 3), (64, 128, 1))
+    assert batched.strides == (128, 128 * 128)
+    assert ELEMENT_BYTES[batched.element] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"element": "FLOAT"}, "element must be one of"),
+        ({"swizzle": "256B"}, "swizzle must be one of"),
+        ({"sizes": ()}, "0 sizes need"),
+        ({"strides": (512, 512)}, "2 sizes need 1 strides"),
+        ({"sizes": (0, 128)}, "sizes are 1 to"),
+        ({"strides": (504,)}, "multiples of 16 bytes"),
+        ({"strides": (2**40,)}, "below 2\\^40"),
+        ({"box": (64, 257), "swizzle": "NONE"}, "box sizes are 1 to 256"),
+        ({"box": (4, 64)}, "a multiple of 16 bytes, not 8"),
+        ({"box": (128, 64)}, "at most 128 bytes, not 256"),
+        ({"box": (64, 64), "swizzle": "64B"}, "at most 64 bytes, not 128"),
+        ({"box": (256, 256), "swizzle": "NONE", "element": "FLOAT32"}, "another size"),
+        ({"element_strides": (1, 9)}, "element strides are 1 to 8"),
+        ({"interleave": "16B"}, "3 to 5 dimensions"),
+        ({"fill": "NAN_REQUEST_ZERO_FMA", "element": "UINT16"}, "floating-point"),
+        ({"sizes": (256, 129)}, "reaches to byte 66048 of a, which has 65536"),
+    ],
+)
+def test_a_map_that_the_driver_would_refuse_is_refused(change, reason):
+    with pytest.raises(ValueError, match=f"tensor map a_map: .*{reason}"):
+        dataclasses.replace(MAP, **change)
+
+
+def test_there_is_no_map_of_what_tma_does_not_have():
+    with pytest.raises(ValueError, match="there is none of bool"):
+        TensorMap.dense("m", Operand("x", "input", SCALAR_DTYPES["bool"], (64,)), (64,))

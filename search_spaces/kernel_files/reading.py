@@ -118,7 +118,7 @@ class _Reader:
         )
         kernel.done()
         top.done()
-        for problem in made.problems:
+        for problem in (made.sizes, *made.problems):
             check_shapes(top, arguments, dict(problem))
         return made
 

@@ -3,15 +3,20 @@
 # ruff: noqa: E501  # tables with one case a line
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from search_spaces.kernel_files.document import KernelFileError
+from search_spaces.kernel_files.document import KernelFileError, Places
 from search_spaces.kernel_files.kernel_file import KernelFile
-from search_spaces.kernel_files.reading import read_file
+from search_spaces.kernel_files.problem import problem_type
+from search_spaces.kernel_files.reading import read_document, read_file
 
 from .conftest import TOML
 
@@ -225,3 +230,53 @@ def test_another_kernel_file_may_be_the_reference(write: Write, tmp_path: Path) 
     (tmp_path / "naive.toml").write_text(TOML.replace('name = "input"', 'name = "x"'))
     with pytest.raises(KernelFileError, match=r"reference\.kernel: naive\.toml has other arrays than input, out"):
         read_file(path)
+
+
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    2**70,
+    1.5,
+    float("nan"),
+    "",
+    "x",
+    "width",
+    "1 / 0",
+    "\0",
+    [],
+    [[]],
+    ["x"],
+    [1, "x"],
+    {},
+    {"x": 1},
+]
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [*([path] if path else []), *(p for key, part in inner for p in paths(part, (*path, key)))]
+
+
+PATHS = paths(tomllib.loads(TOML))
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.sampled_from(PATHS), junk=st.sampled_from(JUNK), key=st.sampled_from([None, "x", 3, "value", ""]))
+def test_a_wrong_value_anywhere_is_read_or_refused_in_one_line(write: Write, path: Any, junk: Any, key: Any) -> None:
+    folder = write().parent
+    document = tomllib.loads(TOML)
+    inner = document
+    for part in path[:-1]:
+        inner = inner[part]
+    if key is None or not isinstance(inner, dict):
+        inner[path[-1]] = junk
+    else:
+        inner[key] = inner.pop(path[-1])
+    try:
+        file = read_document(document, Places("scale.toml"), folder, default_name="scale")
+    except KernelFileError as error:
+        assert str(error).startswith("scale.toml") and "\n" not in str(error)
+    else:
+        assert file.content and file.computes and problem_type(file).of({}) is not None

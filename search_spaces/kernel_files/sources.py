@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -84,7 +85,7 @@ def python_reference(table: Table, folder: Path) -> Reference:
     content = read_text(path, table, "python")
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
         table.fail(f"{file} has no function {name!r}", "python")
-    return Reference(text, f"{text}\n{content}", lambda: _loaded(path, name))
+    return Reference(text, f"{text}\n{content}", cache(lambda: _loaded(path, name)))
 
 
 def callable_reference(function: Callable[..., Any]) -> Reference:

@@ -94,6 +94,9 @@ class Table:
         self.places, self.path = places, path
         if not isinstance(values, Mapping):
             self.fail(f"this must be a table, not {_shown(values)}")
+        for key in values:
+            if not isinstance(key, str):
+                self.fail(f"a key must be a text, not {key!r}")
         self.values: Mapping[str, Any] = values
         self._asked: dict[str, None] = {}
 

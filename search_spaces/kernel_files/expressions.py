@@ -125,6 +125,8 @@ def suggestion(name: str, known: Collection[str]) -> str:
 
 
 def _array(value: Result) -> Array:
+    if isinstance(value, int) and not -BOUND < value < BOUND:
+        raise ExpressionError(f"integers must stay under 2**62, not {value}")
     return np.asarray(value, dtype=STORAGE[type_of(value)])
 
 

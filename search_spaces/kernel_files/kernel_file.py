@@ -29,7 +29,7 @@ class Fill:
 
     kind: Literal["normal", "uniform", "integers", "constant", "file"]
     numbers: tuple[float, ...] = ()
-    path: str = ""
+    path: str = field(default="", repr=False)  # where it lies makes no other kernel
     content: str = ""  # SHA-256 of the file
 
 
@@ -108,24 +108,16 @@ class KernelFile:
     @cached_property
     def content(self) -> str:
         """SHA-256 of everything that decides which kernels there are and what they do."""
-        parts: list[Any] = [self.source, self.headers, self.entry, self.passing, self.options, self.sizes]
-        parts += [[(p.name, p.kind, p.values) for p in self.parameters]]
-        parts += [[(a.name, a.expression.text) for a in (*self.derived, *self.defines)]]
-        parts += [[(r.expression.text, r.pruning) for r in self.rules]]
-        parts += [self._arguments]
-        parts += [None if e is None else e.text for e in (self.flops, self.bytes)]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        launched = (self.source, self.headers, self.entry, self.passing, self.options, self.defines, self.arguments)
+        searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
+        return hashlib.sha256(repr((launched, searched)).encode()).hexdigest()
 
     @cached_property
     def computes(self) -> str:
         """16 digits that stand for what is computed: the arguments, how inputs are filled, reference and tolerances."""
         other = self.reference.kernel
         reference = [self.reference.content, None if other is None else other.content, self.reference.config]
-        return hashlib.sha256(json.dumps([self._arguments, reference]).encode()).hexdigest()[:16]
-
-    @property
-    def _arguments(self) -> list[Any]:
-        return [
+        arguments = [
             [
                 a.name,
                 a.kind,
@@ -139,6 +131,7 @@ class KernelFile:
             ]
             for a in self.arguments
         ]
+        return hashlib.sha256(json.dumps([arguments, reference]).encode()).hexdigest()[:16]
 
     @cached_property
     def types(self) -> dict[str, Type]:

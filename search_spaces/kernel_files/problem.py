@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -142,7 +142,7 @@ class KernelProblem(Problem):
         return cls(**{**known, **sizes})
 
 
-@lru_cache(maxsize=64)
+@cache
 def problem_type(file: KernelFile) -> type[KernelProblem]:
     """The problem type of a kernel file: a frozen dataclass with a field for each size."""
     fields = [(name, "int", option(f"the size {name}", value)) for name, value in file.sizes]

@@ -32,6 +32,7 @@ from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.parameters import Parameter, Value
 
 RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # what metrics and the launch are called
+_VALUE = (int, float, str, bool)
 _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
@@ -118,7 +119,7 @@ class _Reader:
         )
         kernel.done()
         top.done()
-        for problem in made.problems:
+        for problem in (made.sizes, *made.problems):
             check_shapes(top, arguments, dict(problem))
         return made
 
@@ -302,6 +303,7 @@ def _config(table: Table, parameters: Sequence[Parameter]) -> tuple[tuple[str, V
     for name, given in table.items():
         if name not in known:
             table.fail(f"there is no parameter {name!r}, {suggestion(name, known)}", name)
+        table.get(name, _VALUE, "one of the parameter's values")
         config[name] = value = _stored(given, isinstance(given, float))
         table.attempt(name, known[name].code, value)
     return tuple(config.items())
@@ -321,7 +323,7 @@ def _parameter(name: str, table: Table, given: Any) -> tuple[Parameter, bool]:
     if isinstance(given, Mapping):
         doc, key = table.text("doc", ""), "values"
         kind = table.choice("kind", ("ordinal", "categorical", ""), "")
-        default = table.values.get("default") if "default" in table else None
+        default = table.get("default", _VALUE, "one of the values") if "default" in table else None
         given = table.get("values", (list, tuple, str), 'a list, or a text such as "range(1, 9)"')
         table.done()
     values = table.attempt(key, value_list, given) if isinstance(given, str) else given

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
+
+import numpy as np
 
 from search_spaces.kernel_files.document import Table, read_text
 from search_spaces.kernel_files.kernel_file import Reference
@@ -18,9 +23,8 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 # Options that change the code that a kernel compiles to, and nothing else (NVRTC's user guide, "Supported Compile
 # Options"). None names a file or a folder: headers are found next to the source and in `include`, by content.
 _OPTIONS = re.compile(
-    r"--?(use_fast_math|extra-device-vectorization|restrict|lineinfo|generate-line-info|default-device"
-    r"|(ftz|prec-div|prec-sqrt|fmad)=(true|false)|maxrregcount=\d+|std=c\+\+20)"
-    r"|-D[A-Za-z_]\w*(=[\w.+-]*)?|-dopt=(on|off)"
+    r"--?(use_fast_math|extra-device-vectorization|restrict|(ftz|prec-div|prec-sqrt|fmad)=(true|false)"
+    r"|maxrregcount=\d+|std=c\+\+20)|-lineinfo|--generate-line-info|-dopt=on|-D[A-Za-z_]\w*(=[\w.+-]*)?"
 )
 _IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # NVRTC optimises anyway; C++17 is what all compile as
 
@@ -81,16 +85,27 @@ def python_reference(table: Table, folder: Path) -> Reference:
     content = read_text(path, table, "python")
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
         table.fail(f"{file} has no function {name!r}", "python")
-    return Reference(text, f"{text}\n{content}", lambda: _loaded(path, name))
+    return Reference(text, f"{text}\n{content}", cache(lambda: _loaded(path, name)))
 
 
 def callable_reference(function: Callable[..., Any]) -> Reference:
-    """A function given from Python: it is the same as another one with the same name and the same code."""
-    code = getattr(function, "__code__", None)
-    content = (
-        repr((code.co_code, [c for c in code.co_consts if not hasattr(c, "co_code")], code.co_names)) if code else ""
-    )
-    return Reference(getattr(function, "__qualname__", "reference"), content, lambda: function)
+    """A function given from Python: the same as another one whose code and whatever it refers to are the same."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    return Reference(name, repr(_traits(function)), lambda: function)
+
+
+def _traits(value: Any) -> Any:
+    """What tells apart two functions, or two values that a function refers to."""
+    if isinstance(value, FunctionType):
+        code, cells = value.__code__, value.__closure__ or ()
+        known = [value.__globals__.get(name) for name in code.co_names]
+        simple = [v for v in known if isinstance(v, (bool, int, float, str, np.ndarray))]
+        return [_traits(v) for v in (code, value.__defaults__, *(cell.cell_contents for cell in cells), *simple)]
+    if isinstance(value, CodeType):
+        return [value.co_code, value.co_names, [_traits(constant) for constant in value.co_consts]]
+    if isinstance(value, np.ndarray):
+        return [value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
+    return repr(value)
 
 
 def _loaded(path: Path, name: str) -> Callable[..., Any]:

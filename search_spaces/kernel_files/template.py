@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
@@ -33,7 +33,7 @@ def operator(file: KernelFile) -> Operator:
     return Operator.of(problem_type(file))
 
 
-@lru_cache(maxsize=64)
+@cache
 def template(file: KernelFile) -> KernelTemplate:
     """The kernel template of a kernel file; the same object for equal files. Without a cost in the file it has no
     counts, so that its schedules cannot be ranked before they are measured."""

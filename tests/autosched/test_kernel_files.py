@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autosched import tune
 from measurements.compile import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
+from measurements.measurement import Status
 from measurements.verification import check
+from search_spaces.catalogue import register
 from search_spaces.hardware.devices import device
 from search_spaces.kernel_files.user_kernel import Kernel
 from search_spaces.spaces.schedule import Schedule
@@ -52,6 +56,16 @@ def test_every_way_of_passing_parameters_compiles_and_computes(passing: str) -> 
             made = kernel.template.kernel(problem, schedule, H200)
             assert isinstance(pool.compile(made, H200.arch), Compiled)
             assert check(problem, inputs, emulate(made, inputs).outputs).ok
+
+
+def test_it_is_tuned_like_any_other(tmp_path: Path) -> None:
+    kernel = add("define", name="tuned_by_a_test", cost={"bytes": "12 * n"})
+    register(kernel.operator, kernel.template)
+    result = tune(
+        kernel.problem(), trials=3, database=tmp_path / "own.db", device="h200", backend="estimate", workers=1
+    )
+    assert [t.measurement.status for t in result.trials] == [Status.OK] * 3
+    assert result.best is not None and result.best.schedule.template == "tuned_by_a_test"
 
 
 def test_a_compile_error_names_the_users_file_and_line() -> None:

@@ -3,15 +3,20 @@
 # ruff: noqa: E501  # tables with one case a line
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from search_spaces.kernel_files.document import KernelFileError
+from search_spaces.kernel_files.document import KernelFileError, Places
 from search_spaces.kernel_files.kernel_file import KernelFile
-from search_spaces.kernel_files.reading import read_file
+from search_spaces.kernel_files.problem import problem_type
+from search_spaces.kernel_files.reading import read_document, read_file
 
 from .conftest import TOML
 
@@ -108,6 +113,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("[32, 64, 128, 256, 512, 1024, 2048]", '"range(x)"', "scale.toml:18: parameters.block_x: unknown name 'x'"),
     ("[32, 64, 128, 256, 512, 1024, 2048]", '[32, "a"]', "scale.toml:18: parameters.block_x: the values must be all numbers"),
     ("default = 2", "default = 3", "scale.toml:19: parameters.tile.values: parameter tile cannot be 3: use one of"),
+    ("default = 2", "default = []", "scale.toml:19: parameters.tile.default: this must be one of the values, not a list"),
     ("doc =", "docs =", "scale.toml:19: parameters.tile.docs: unknown key 'docs', did you mean doc?"),
     ("tile = {", "width = {", "scale.toml:19: parameters.width: the name 'width' is taken"),
     ("tile = {", '"2x" = {', "scale.toml:19: parameters.2x: '2x' is no name"),
@@ -156,6 +162,7 @@ WRONG: list[tuple[str, str, str]] = [
     ('python = "reference.py:scale"', 'kernel = "scale.toml"', "scale.toml:67: reference.kernel: the references go round"),
     ('python = "reference.py:scale"', "config = { til = 2 }", "scale.toml:67: reference.config.til: there is no parameter 'til', did you mean tile?"),
     ('python = "reference.py:scale"', "config = { tile = 3 }", "scale.toml:67: reference.config.tile: parameter tile cannot be 3"),
+    ('python = "reference.py:scale"', "config = { tile = [] }", "scale.toml:67: reference.config.tile: this must be one of the parameter's"),
     ('python = "reference.py:scale"', 'python = "reference.py:scale"\nconfig = { tile = 2 }', "scale.toml:68: reference.config: a Python function has no config"),
     ("[cost]", "[tolerance]\nout = { atol = -1 }\n[cost]", "scale.toml:70: tolerance.out.atol: a tolerance is a number from 0 up"),
     ("[cost]", "[tolerance]\nouts = { atol = 1 }\n[cost]", "scale.toml:70: tolerance.outs: unknown key 'outs', did you mean out?"),
@@ -225,3 +232,53 @@ def test_another_kernel_file_may_be_the_reference(write: Write, tmp_path: Path) 
     (tmp_path / "naive.toml").write_text(TOML.replace('name = "input"', 'name = "x"'))
     with pytest.raises(KernelFileError, match=r"reference\.kernel: naive\.toml has other arrays than input, out"):
         read_file(path)
+
+
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    2**70,
+    1.5,
+    float("nan"),
+    "",
+    "x",
+    "width",
+    "1 / 0",
+    "\0",
+    [],
+    [[]],
+    ["x"],
+    [1, "x"],
+    {},
+    {"x": 1},
+]
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [*([path] if path else []), *(p for key, part in inner for p in paths(part, (*path, key)))]
+
+
+PATHS = paths(tomllib.loads(TOML))
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.sampled_from(PATHS), junk=st.sampled_from(JUNK), key=st.sampled_from([None, "x", 3, "value", ""]))
+def test_a_wrong_value_anywhere_is_read_or_refused_in_one_line(write: Write, path: Any, junk: Any, key: Any) -> None:
+    folder = write().parent
+    document = tomllib.loads(TOML)
+    inner = document
+    for part in path[:-1]:
+        inner = inner[part]
+    if key is None or not isinstance(inner, dict):
+        inner[path[-1]] = junk
+    else:
+        inner[key] = inner.pop(path[-1])
+    try:
+        file = read_document(document, Places("scale.toml"), folder, default_name="scale")
+    except KernelFileError as error:
+        assert str(error).startswith("scale.toml") and "\n" not in str(error)
+    else:
+        assert file.content and file.computes and problem_type(file).of({}) is not None

@@ -62,6 +62,20 @@ def test_two_that_say_the_same_are_equal() -> None:
     assert vector_add().problem() == vector_add().problem(n=1_000_000)
 
 
+def test_a_function_is_what_it_refers_to() -> None:
+    def scaled(factor: Any) -> Kernel:
+        return vector_add(reference=lambda a, b: a + factor * b)
+
+    assert scaled(2) == scaled(2) != scaled(3)
+    many = np.zeros(10_000)
+    other = many.copy()
+    other[5_000] = 1.0
+    assert scaled(many) == scaled(many.copy()) != scaled(other)
+    one = scaled(3).problem(n=4)
+    inputs = one.random_inputs(0)
+    assert np.allclose(one.reference(inputs)["c"], inputs["a"] + 3.0 * inputs["b"])
+
+
 def test_it_is_the_kernel_of_a_file(write: Write) -> None:
     path = write()
     kernel = Kernel.from_file(path)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import importlib.util
-import math
-import operator
-import random
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from measurements.compile import CompileCache, Compiled, CompilePool
 from measurements.emulator import EmulationJob, emulate, emulate_many
-from search_spaces.hardware.dtypes import DTYPES
-from search_spaces.operators.problem import Array, Operand
+from search_spaces.hardware.devices import device
+from search_spaces.kernel_files.problem import KernelProblem
+from search_spaces.kernel_files.user_kernel import Kernel as UserKernel
+from search_spaces.operators.problem import Array
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+H200 = device("h200")
 
 # Sizes that divide nothing, and small ones, of which a block is larger than everything.
 SMALL_SIZES: dict[str, tuple[dict[str, int], ...]] = {
@@ -36,170 +34,46 @@ SMALL_SIZES: dict[str, tuple[dict[str, int], ...]] = {
 }
 NAMES = tuple(SMALL_SIZES)
 
-Values = dict[str, int]
 
-_OPERATORS: dict[type, Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Mult: operator.mul,
-    ast.Sub: operator.sub,
-    ast.LtE: operator.le,
-    ast.Lt: operator.lt,
-    ast.Gt: operator.gt,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "ceil_div": lambda a, b: -(-a // b),
-    "min": min,
-    "max": max,
-    "range": range,
-}
+@cache
+def example(name: str) -> UserKernel:
+    return UserKernel.from_file(EXAMPLES / name / f"{name}.toml")
 
 
-def value_of(text: object, names: Mapping[str, int]) -> Any:
-    def value(node: ast.expr) -> Any:
-        match node:
-            case ast.Constant():
-                return node.value
-            case ast.Name():
-                return names[node.id]
-            case ast.BinOp():
-                return _OPERATORS[type(node.op)](value(node.left), value(node.right))
-            case ast.Compare():
-                return _OPERATORS[type(node.ops[0])](value(node.left), value(node.comparators[0]))
-            case ast.BoolOp():
-                return (all if isinstance(node.op, ast.And) else any)(value(v) for v in node.values)
-            case ast.Call(func=ast.Name()):
-                return _FUNCTIONS[node.func.id](*map(value, node.args))
-            case _:
-                raise AssertionError(ast.dump(node))
-
-    return value(ast.parse(str(text), mode="eval").body)
+def sampled(problem: KernelProblem, count: int) -> list[Schedule]:
+    """Valid schedules: first each value of the short parameters, where it can be, then others."""
+    space = UserKernel.of(problem.file).template.space(problem, H200)
+    drawn = space.sample(40 * count, 0)
+    short = {p.name: p.values for p in problem.file.parameters if len(p.values) <= 6}
+    first: dict[Schedule, None] = {}
+    for name, values in short.items():
+        for value in values:
+            with_value = (s for s in drawn if s[name] == value)
+            if not any(s[name] == value for s in first):
+                first.update(dict.fromkeys([s for s in with_value][:1]))
+    return list(dict.fromkeys([*first, *drawn]))[:count]
 
 
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def kernel_of(problem: KernelProblem, schedule: Schedule) -> Kernel:
+    return UserKernel.of(problem.file).template.kernel(problem, schedule, H200)
 
 
-class Example:
-    """One kernel file with one set of sizes."""
-
-    def __init__(self, name: str, sizes: Values) -> None:
-        self.folder = EXAMPLES / name
-        self.file = tomllib.loads((self.folder / f"{name}.toml").read_text())
-        self.sizes = {**self.file["sizes"], **sizes}
-        assert set(self.sizes) == set(self.file["sizes"])
-        values = {n: v["values"] if isinstance(v, dict) else v for n, v in self.file["parameters"].items()}
-        self.parameters = {n: list(value_of(v, {})) if isinstance(v, str) else v for n, v in values.items()}
-
-    def names(self, config: Values) -> Values:
-        names = {**self.sizes, **config}
-        for name, text in self.file["attributes"].items():
-            names[name] = value_of(text, names)
-        return names
-
-    def valid(self, config: Values) -> bool:
-        names = self.names(config)
-        return all(value_of(rule["expr"], names) for rule in self.file.get("rule", ()))
-
-    def operands(self) -> tuple[Operand, ...]:
-        return tuple(
-            Operand(
-                a["name"],
-                a["kind"],
-                DTYPES[a["dtype"]],
-                tuple(value_of(s, self.sizes) for s in listed(a["shape"])),
-                a.get("zeroed", False),
-            )
-            for a in self.file["argument"]
-            if a["kind"] != "scalar"
-        )
-
-    def kernel(self, config: Values, *, scalars: bool = False) -> Kernel:
-        """With ``scalars`` false, an entry that passes them on stands in front: the emulator's arguments are arrays."""
-        names, launch = self.names(config), self.file["launch"]
-        defines = {n: v for n, v in names.items() if n not in self.sizes} | {
-            n: value_of(t, names) for n, t in self.file.get("defines", {}).items()
-        }
-        entry = self.file["kernel"]["entry"]
-        source = "".join(f"#define {n} {v}\n" for n, v in defines.items())
-        source += (self.folder / self.file["kernel"]["source"]).read_text()
-        if not scalars:
-            arrays = ", ".join(f"{c_type(a)}* {a['name']}" for a in self.file["argument"] if a["kind"] != "scalar")
-            passed = (
-                str(value_of(a["value"], names)) if a["kind"] == "scalar" else a["name"] for a in self.file["argument"]
-            )
-            source += f'\nextern "C" __global__ void entry({arrays}) {{ {entry}({", ".join(passed)}); }}\n'
-        x, y, z = ([value_of(t, names) for t in listed(launch["block"])] + [1, 1])[:3]
-        gx, gy, gz = ([value_of(t, names) for t in listed(launch["grid"])] + [1, 1])[:3]
-        return Kernel(entry if scalars else "entry", source, (), self.operands(), (gx, gy, gz), (x, y, z), 0)
-
-    def inputs(self) -> dict[str, Array]:
-        rng = np.random.default_rng(1)
-        fills = {a["name"]: a.get("fill") for a in self.file["argument"]}
-        return {
-            o.name: rng.random(o.shape, np.float32) if fills[o.name] else rng.standard_normal(o.shape, np.float32)
-            for o in self.operands()
-            if o.role == "input"
-        }
-
-    def expected(self, inputs: Mapping[str, Array]) -> Array:
-        file, _, function = self.file["reference"]["python"].partition(":")
-        spec = importlib.util.spec_from_file_location(f"reference_{self.folder.name}", self.folder / file)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        result: Array = getattr(module, function)(**{n: a.astype(np.float64) for n, a in inputs.items()})
-        return result
-
-    @property
-    def output(self) -> str:
-        return next(o.name for o in self.operands() if o.role == "output")
-
-
-def c_type(argument: Mapping[str, Any]) -> str:
-    return f"{'const ' if argument['kind'] == 'input' else ''}{DTYPES[argument['dtype']].c_name}"
-
-
-def sampled(example: Example, count: int) -> list[Values]:
-    """Valid configurations: first each value of the short parameters, where it can be, then others."""
-    rng = random.Random(0)
-
-    def draw(**fixed: int) -> Values | None:
-        drawn = ({n: rng.choice(v) for n, v in example.parameters.items()} | fixed for _ in range(300))
-        return next((config for config in drawn if example.valid(config)), None)
-
-    configs: list[Values] = []
-    for name, value in ((n, v) for n, values in example.parameters.items() for v in values if len(values) <= 6):
-        config = None if any(c[name] == value for c in configs) else draw(**{name: value})
-        configs += [] if config is None else [config]
-    while len(configs) < count:
-        config = draw()
-        assert config is not None
-        configs.append(config)
-    return configs[:count]
-
-
-def mismatch(example: Example, inputs: Mapping[str, Array], ours: Array) -> float:
-    """The largest error over what the file tolerates."""
-    expected = example.expected(inputs)
-    share = 260 * 2.0**-24  # what the sum of some thousand f32 terms gathers
-    given = {"atol": share * math.sqrt(np.mean(np.square(expected))), "rtol": share}
-    tolerance = example.file.get("tolerance", given)
-    error = np.abs(ours.astype(np.float64) - expected)
-    worst = float(np.max(error / (tolerance["atol"] + tolerance["rtol"] * np.abs(expected))))
-    return worst if math.isfinite(worst) else math.inf
+def worst(problem: KernelProblem, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> float:
+    """The largest error over what the file tolerates; infinite for NaN."""
+    tolerance, shares = problem.tolerance(inputs), []
+    for name, expected in problem.reference(inputs).items():
+        shares.append(np.max(np.abs(outputs[name].astype(np.float64) - expected) / tolerance[name]))
+    return float(np.nan_to_num(max(shares), nan=np.inf))
 
 
 @pytest.mark.parametrize(("name", "which", "count"), [(name, *s) for name in NAMES for s in ((0, 20), (1, 4))])
 def test_numbers_are_right(name: str, which: int, count: int) -> None:
-    example = Example(name, SMALL_SIZES[name][which])
-    configs = sampled(example, count)
-    inputs = example.inputs()
-    jobs = (EmulationJob(example.kernel(c), inputs) for c in configs)
-    for config, emulation in zip(configs, emulate_many(jobs, 2), strict=True):
-        assert emulation.ok, f"{config}: {emulation.reason} {emulation.log}"
-        assert mismatch(example, inputs, emulation.outputs[example.output]) <= 1, config
+    problem = example(name).problem(**SMALL_SIZES[name][which])
+    schedules, inputs = sampled(problem, count), problem.random_inputs(0)
+    jobs = (EmulationJob(kernel_of(problem, s), inputs) for s in schedules)
+    for schedule, emulation in zip(schedules, emulate_many(jobs, 2), strict=True):
+        assert emulation.ok, f"{schedule}: {emulation.reason} {emulation.log}"
+        assert worst(problem, inputs, emulation.outputs) <= 1, schedule
 
 
 FAULTS = [
@@ -212,31 +86,31 @@ FAULTS = [
 
 @pytest.mark.parametrize(("name", "right", "wrong"), FAULTS)
 def test_a_broken_kernel_is_seen_to_be_wrong(name: str, right: str, wrong: str) -> None:
-    example = Example(name, SMALL_SIZES[name][0])
-    config = next(c for c in sampled(example, 24) if c.get("vector_width", 4) == 4 and c.get("buffers", 1) == 1)
-    kernel, inputs = example.kernel(config), example.inputs()
+    problem = example(name).problem(**SMALL_SIZES[name][0])
+    wanted = {"vector_width": 4, "buffers": 1}
+    known = {p.name for p in problem.file.parameters} & wanted.keys()
+    schedule = next(s for s in sampled(problem, 24) if all(s[n] == wanted[n] for n in known))
+    kernel, inputs = kernel_of(problem, schedule), problem.random_inputs(0)
     assert kernel.source.count(right) == 1
     broken = dataclasses.replace(kernel, source=kernel.source.replace(right, wrong))
-    assert mismatch(example, inputs, emulate(kernel, inputs).outputs[example.output]) <= 1
-    assert mismatch(example, inputs, emulate(broken, inputs).outputs[example.output]) > 1
+    assert worst(problem, inputs, emulate(kernel, inputs).outputs) <= 1
+    assert worst(problem, inputs, emulate(broken, inputs).outputs) > 1
 
 
 def test_every_space_is_worth_searching() -> None:
     for name in NAMES:
-        example = Example(name, {})
-        rng = random.Random(0)
-        drawn = [{n: rng.choice(v) for n, v in example.parameters.items()} for _ in range(1000)]
-        valid = sum(map(example.valid, drawn)) / 1000 * math.prod(map(len, example.parameters.values()))
-        assert 1e3 <= valid <= 1e6, (name, valid)
+        for problem in example(name).problems:
+            assert example(name).template.supports(problem, H200) is None
+            assert 10**3 <= example(name).template.space(problem, H200).count() <= 10**6, problem
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_kernels_compile(arch: str, tmp_path: Path) -> None:
     kernels = {}
     for name in NAMES:
-        example = Example(name, {})
-        for config in sampled(example, 2):
-            kernels[f"{name} {config}"] = example.kernel(config, scalars=True)
+        problem = example(name).problem()
+        for schedule in sampled(problem, 2):
+            kernels[f"{name} {schedule}"] = kernel_of(problem, schedule)
     with CompilePool(CompileCache(tmp_path), workers=2) as pool:
         for i, result in pool.compile_many(kernels.values(), arch):
             assert isinstance(result, Compiled), (list(kernels)[i], result)

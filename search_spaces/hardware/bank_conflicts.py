@@ -2,7 +2,7 @@
 
 Shared memory has 32 banks of 4 bytes; a bank serves one word per cycle, to every lane that wants it. A warp's access
 is served in phases of 128 bytes: all 32 lanes for accesses of up to 4 bytes, 16 lanes at a time for 8 bytes, 8 lanes
-at a time for 16 bytes (CUDA C++ Programming Prior, "Shared memory"; NVIDIA GTC 2018, S81006). In a phase, the cycles
+at a time for 16 bytes (CUDA C++ Programming Guide, "Shared memory"; NVIDIA GTC 2018, S81006). In a phase, the cycles
 ("wavefronts") are the most distinct words that one bank has to serve. ldmatrix reads each 8x8 matrix in one phase of
 eight 16-byte rows.
 

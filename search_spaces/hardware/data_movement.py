@@ -30,7 +30,7 @@ from search_spaces.hardware.requirements import Access, OperandSide, Refusal
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 from search_spaces.layouts.wg_map import WgMap
 
-SECTOR_BYTES = 32  # what global memory moves at the least (CUDA C++ Best Practices Prior, "Coalesced access")
+SECTOR_BYTES = 32  # what global memory moves at the least (CUDA C++ Best Practices Guide, "Coalesced access")
 ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
 SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat themselves, so a few accesses show them
 MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile

@@ -1,7 +1,7 @@
 """GPUs as data rows: what a schedule must fit into, and the rates that cost models need. No GPU is asked.
 
 A new GPU is one more row in ``DEVICES``. Sources of the rows: the limits of each compute capability are in the CUDA C++
-Programming Prior, table "Technical Specifications per Compute Capability"; counts, clocks and bandwidths are in the
+Programming Guide, table "Technical Specifications per Compute Capability"; counts, clocks and bandwidths are in the
 architecture white paper or the data sheet of the product, named at each row.
 """
 

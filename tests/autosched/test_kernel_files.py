@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from autosched import tune
+from autosched.kernel_files.user_kernel import Kernel
 from measurements.compile import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
 from measurements.measurement import Status
 from measurements.verification import check
 from search_spaces.catalogue import register
 from search_spaces.hardware.devices import device
-from search_spaces.kernel_files.user_kernel import Kernel
 from search_spaces.spaces.schedule import Schedule
 
 H200 = device("h200")

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autosched.kernel_files.problem import KernelProblem
+from autosched.kernel_files.user_kernel import Kernel as UserKernel
 from measurements.compile import CompileCache, Compiled, CompilePool
 from measurements.emulator import EmulationJob, emulate, emulate_many
 from search_spaces.hardware.devices import device
-from search_spaces.kernel_files.problem import KernelProblem
-from search_spaces.kernel_files.user_kernel import Kernel as UserKernel
 from search_spaces.operators.problem import Array
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel

@@ -42,7 +42,7 @@ def test_rates_multiply_up_to_the_published_peaks(row: Device) -> None:
 
 @ROWS
 def test_limits_are_those_of_the_compute_capability(row: Device) -> None:
-    """CUDA C++ Programming Prior, technical specifications per compute capability."""
+    """CUDA C++ Programming Guide, technical specifications per compute capability."""
     optin, per_sm, threads, blocks = {
         80: (166912, 167936, 2048, 32),
         86: (101376, 102400, 1536, 16),

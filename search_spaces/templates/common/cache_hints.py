@@ -21,16 +21,6 @@ def store_hint(name: str, what: str, offered: bool = True) -> Parameter:
     return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {what}")
 
 
-def load_hint_member(name: str, value: str) -> str:
-    """The line of a kernel's ``Config``."""
-    return f"static constexpr autosched::LoadHint {name} = autosched::LoadHint::{value};"
-
-
-def store_hint_member(name: str, value: str) -> str:
-    """The line of a kernel's ``Config``."""
-    return f"static constexpr autosched::StoreHint {name} = autosched::StoreHint::{value};"
-
-
 def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
     """A pruning rule: where the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
     return Rule(

@@ -17,11 +17,6 @@ def raster() -> Parameter:
     return categorical("raster", tuple(RASTER_GROUPS), "order of the tiles")
 
 
-def raster_group(name: str) -> int:
-    """Rows of tiles in a band."""
-    return RASTER_GROUPS[name]
-
-
 def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
     """A pruning rule: no raster that orders the tiles of a matrix as a simpler one does. ``tile`` names the parameters
     that cut its ``extents``, rows and columns."""

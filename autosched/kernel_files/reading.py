@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from search_spaces.kernel_files.arguments import IDENTIFIER, check_shapes, read_arguments
-from search_spaces.kernel_files.arithmetic import Type
-from search_spaces.kernel_files.document import KernelFileError, Places, Table, read_text, read_toml
-from search_spaces.kernel_files.expressions import Expression, suggestion, value_list
-from search_spaces.kernel_files.kernel_file import (
+from autosched.kernel_files.arguments import IDENTIFIER, check_shapes, read_arguments
+from autosched.kernel_files.arithmetic import Type
+from autosched.kernel_files.document import KernelFileError, Places, Table, read_text, read_toml
+from autosched.kernel_files.expressions import Expression, suggestion, value_list
+from autosched.kernel_files.kernel_file import (
     BLOCK,
     CLUSTER,
     GRID,
@@ -21,7 +21,7 @@ from search_spaces.kernel_files.kernel_file import (
     NamedExpression,
     Reference,
 )
-from search_spaces.kernel_files.sources import (
+from autosched.kernel_files.sources import (
     callable_reference,
     python_reference,
     read_entry,

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from autosched.kernel_files.kernel_file import Argument, Fill, KernelFile
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
-from search_spaces.kernel_files.kernel_file import Argument, Fill, KernelFile
 from search_spaces.operators.problem import DRAWN, Array, Operand, Problem, option, standard_normal
 from search_spaces.spaces.schedule import Schedule
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from search_spaces.kernel_files.document import Table, read_text
-from search_spaces.kernel_files.kernel_file import Reference
+from autosched.kernel_files.document import Table, read_text
+from autosched.kernel_files.kernel_file import Reference
 
 PASSINGS = ("define", "constexpr", "struct", "template")
 _ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)

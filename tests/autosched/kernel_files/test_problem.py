@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from search_spaces.kernel_files.kernel_file import KernelFile
-from search_spaces.kernel_files.problem import KernelProblem, NoReference, problem_type
-from search_spaces.kernel_files.reading import read_file
+from autosched.kernel_files.kernel_file import KernelFile
+from autosched.kernel_files.problem import KernelProblem, NoReference, problem_type
+from autosched.kernel_files.reading import read_file
 from search_spaces.operators.operator import Operator
 from search_spaces.spaces.schedule import Schedule
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
+from autosched.kernel_files.expressions import Expression, Result, parse
+from autosched.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile
+from autosched.kernel_files.lowering import lower
+from autosched.kernel_files.problem import KernelProblem, problem_type
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
-from search_spaces.kernel_files.expressions import Expression, Result, parse
-from search_spaces.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile
-from search_spaces.kernel_files.lowering import lower
-from search_spaces.kernel_files.problem import KernelProblem, problem_type
 from search_spaces.operators.operator import Operator
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value

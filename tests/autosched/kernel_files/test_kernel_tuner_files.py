@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from autosched.kernel_files.document import KernelFileError
+from autosched.kernel_files.kernel_tuner_files import read_t1
+from autosched.kernel_files.lowering import source_of
+from autosched.kernel_files.problem import problem_type
+from autosched.kernel_files.template import template
 from search_spaces.hardware.devices import device
-from search_spaces.kernel_files.document import KernelFileError
-from search_spaces.kernel_files.kernel_tuner_files import read_t1
-from search_spaces.kernel_files.lowering import source_of
-from search_spaces.kernel_files.problem import problem_type
-from search_spaces.kernel_files.template import template
 
 T1 = (Path(__file__).parent / "stencil_T1.json").read_text()
 SOURCE = "#pragma once\n__global__ void stencil(float* out) { int i = block_size_x * grid_size_x; }\n"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from search_spaces.kernel_files.arithmetic import Type
-from search_spaces.kernel_files.expressions import Expression, parse, suggestion
+from autosched.kernel_files.arithmetic import Type
+from autosched.kernel_files.expressions import Expression, parse, suggestion
 
 Keys = tuple[str | int, ...]
 P = ParamSpec("P")

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from search_spaces.kernel_files.document import KernelFileError, Keys, Places, Table, read_text
-from search_spaces.kernel_files.expressions import Result, value_list
-from search_spaces.kernel_files.kernel_file import BLOCK, GRID, KernelFile
-from search_spaces.kernel_files.reading import read_document
+from autosched.kernel_files.document import KernelFileError, Keys, Places, Table, read_text
+from autosched.kernel_files.expressions import Result, value_list
+from autosched.kernel_files.kernel_file import BLOCK, GRID, KernelFile
+from autosched.kernel_files.reading import read_document
 
 _AXES = ("x", "y", "z")
 _TYPES = {"half": "f16", "float": "f32", "double": "f64", "bool": "bool"}

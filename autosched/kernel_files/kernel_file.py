@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from autosched.kernel_files.arithmetic import Type
+from autosched.kernel_files.expressions import Expression, Result
 from search_spaces.hardware.dtypes import DType
-from search_spaces.kernel_files.arithmetic import Type
-from search_spaces.kernel_files.expressions import Expression, Result
 from search_spaces.spaces.parameters import Parameter, Value
 
 Kind = Literal["input", "output", "inout", "workspace", "scalar"]

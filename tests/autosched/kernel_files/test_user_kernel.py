@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.kernel_files.document import KernelFileError
+from autosched.kernel_files.user_kernel import Kernel
 from search_spaces.catalogue import operator, problem_from_json, register, templates_for
 from search_spaces.hardware.devices import device
-from search_spaces.kernel_files.document import KernelFileError
-from search_spaces.kernel_files.user_kernel import Kernel
 
 Write = Callable[..., Path]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from autosched.kernel_files.arithmetic import FUNCTIONS
+from autosched.kernel_files.user_kernel import Kernel
 from search_spaces.hardware.devices import device
-from search_spaces.kernel_files.arithmetic import FUNCTIONS
-from search_spaces.kernel_files.user_kernel import Kernel
 
 TEXT = (Path(__file__).parents[3] / "docs" / "bring-your-own-kernel.md").read_text()
 

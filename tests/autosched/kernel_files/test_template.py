@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from autosched.kernel_files.kernel_file import KernelFile
+from autosched.kernel_files.lowering import entry_of, source_of
+from autosched.kernel_files.problem import problem_type
+from autosched.kernel_files.reading import read_file
+from autosched.kernel_files.template import template
 from search_spaces.hardware.devices import device
-from search_spaces.kernel_files.kernel_file import KernelFile
-from search_spaces.kernel_files.lowering import entry_of, source_of
-from search_spaces.kernel_files.problem import problem_type
-from search_spaces.kernel_files.reading import read_file
-from search_spaces.kernel_files.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from search_spaces.kernel_files.document import Places
-from search_spaces.kernel_files.kernel_file import KernelFile
-from search_spaces.kernel_files.kernel_tuner_files import read_t1
-from search_spaces.kernel_files.problem import KernelProblem, problem_type
-from search_spaces.kernel_files.reading import read_document, read_file
-from search_spaces.kernel_files.template import operator, template
+from autosched.kernel_files.document import Places
+from autosched.kernel_files.kernel_file import KernelFile
+from autosched.kernel_files.kernel_tuner_files import read_t1
+from autosched.kernel_files.problem import KernelProblem, problem_type
+from autosched.kernel_files.reading import read_document, read_file
+from autosched.kernel_files.template import operator, template
 from search_spaces.operators.operator import Operator
 from search_spaces.templates.template import KernelTemplate
 

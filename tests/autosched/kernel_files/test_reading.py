@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from search_spaces.kernel_files.document import KernelFileError, Places
-from search_spaces.kernel_files.kernel_file import KernelFile
-from search_spaces.kernel_files.problem import problem_type
-from search_spaces.kernel_files.reading import read_document, read_file
+from autosched.kernel_files.document import KernelFileError, Places
+from autosched.kernel_files.kernel_file import KernelFile
+from autosched.kernel_files.problem import problem_type
+from autosched.kernel_files.reading import read_document, read_file
 
 from .conftest import TOML
 

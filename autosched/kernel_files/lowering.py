@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from search_spaces.kernel_files.expressions import Result
-from search_spaces.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile
-from search_spaces.kernel_files.problem import KernelProblem
+from autosched.kernel_files.expressions import Result
+from autosched.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile
+from autosched.kernel_files.problem import KernelProblem
 from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.headers import Headers
@@ -17,11 +17,7 @@ from search_spaces.templates.kernel import Kernel, Scalar
 
 
 def lower(file: KernelFile, problem: KernelProblem, config: Config) -> Kernel:
-    """The kernel of a valid config. Raises ValueError for an array that is read and written: whoever launches a kernel
-    again would have to restore it in between."""
-    both = next((a.name for a in file.arguments if a.kind == "inout"), None)
-    if both is not None:
-        raise ValueError(f"{file.name} reads and writes {both}: give it one array to read and another one to write")
+    """The kernel of a valid config. Raises ValueError for a scalar that its type cannot hold."""
     values = file.values(problem.sizes, config)
     return Kernel(
         entry=entry_of(file, values),

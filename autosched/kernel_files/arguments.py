@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from autosched.kernel_files.arithmetic import Type
+from autosched.kernel_files.document import Table
+from autosched.kernel_files.kernel_file import Argument, Fill
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
-from search_spaces.kernel_files.arithmetic import Type
-from search_spaces.kernel_files.document import Table
-from search_spaces.kernel_files.kernel_file import Argument, Fill
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 

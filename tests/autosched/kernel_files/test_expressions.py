@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.kernel_files.arithmetic import BOUND, Type
-from search_spaces.kernel_files.expressions import Expression, ExpressionError, parse, value_list
+from autosched.kernel_files.arithmetic import BOUND, Type
+from autosched.kernel_files.expressions import Expression, ExpressionError, parse, value_list
 from search_spaces.spaces.columns import Columns
 
 NAMES: dict[str, Type] = {"a": "int", "b": "int", "c": "int"}

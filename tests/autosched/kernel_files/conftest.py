@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from search_spaces.kernel_files.kernel_file import KernelFile
-from search_spaces.kernel_files.reading import read_file
+from autosched.kernel_files.kernel_file import KernelFile
+from autosched.kernel_files.reading import read_file
 
 SOURCE = """\
 #include "tile.h"

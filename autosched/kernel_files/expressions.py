@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from search_spaces.arrays import BoolArray
-from search_spaces.kernel_files.arithmetic import (
+from autosched.kernel_files.arithmetic import (
     BINARY,
     BOUND,
     COMPARISONS,
@@ -38,6 +37,7 @@ from search_spaces.kernel_files.arithmetic import (
     truth,
     unary,
 )
+from search_spaces.arrays import BoolArray
 from search_spaces.spaces.columns import Columns
 
 Result = int | float | str

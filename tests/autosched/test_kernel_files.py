@@ -77,8 +77,7 @@ def test_a_compile_error_names_the_users_file_and_line() -> None:
     assert result.reason == 'add.cu:5: identifier "d" is undefined'
 
 
-def test_what_a_launch_cannot_take_is_said_in_one_line() -> None:
+def test_options_reach_the_compiler() -> None:
     kernel = add("define", options=["--use_fast_math"])
     schedule = Schedule("add", (("threads", 32), ("tile", 1)))
-    with pytest.raises(ValueError, match="add cannot be launched yet: it needs compile options"):
-        kernel.template.kernel(kernel.problem(), schedule, H200)
+    assert kernel.template.kernel(kernel.problem(), schedule, H200).compile_options == ("--use_fast_math",)

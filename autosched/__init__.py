@@ -15,6 +15,7 @@ from autosched.version import VERSION
 
 if TYPE_CHECKING:
     from autosched.database import Database
+    from autosched.kernel_files.user_kernel import Kernel
     from autosched.tuner import tune
     from search_spaces.operators.copy import Copy
     from search_spaces.operators.matmul import Matmul
@@ -26,6 +27,7 @@ __version__ = VERSION
 __all__ = [
     "Copy",
     "Database",
+    "Kernel",
     "LayerNorm",
     "Matmul",
     "Matvec",
@@ -40,6 +42,7 @@ __all__ = [
 _HOMES = {
     "Copy": "search_spaces.operators.copy",
     "Database": "autosched.database",
+    "Kernel": "autosched.kernel_files.user_kernel",
     "LayerNorm": "search_spaces.operators.row_reduction",
     "Matmul": "search_spaces.operators.matmul",
     "Matvec": "search_spaces.operators.matvec",

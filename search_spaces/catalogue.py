@@ -45,6 +45,7 @@ class _Catalogue:
     def __init__(self) -> None:
         self._operators: dict[str, Operator] = {}
         self._templates: dict[str, KernelTemplate] = {}
+        self._replaceable: set[tuple[type, str]] = set()
         self._complete = False
         self.add(*(Operator.of(problem) for problem in _OPERATORS), *_TEMPLATES)
 
@@ -58,16 +59,20 @@ class _Catalogue:
         self._load_entry_points()
         return self._templates
 
-    def add(self, *entries: Operator | KernelTemplate) -> None:
-        """All of them or none."""
+    def add(self, *entries: Operator | KernelTemplate, replace: bool = False) -> None:
+        """All of them or none. With ``replace``, what was added so before gives way."""
         for entry in entries:
             if not isinstance(entry, (Operator, KernelTemplate)):
                 raise ValueError(f"only an Operator or a KernelTemplate can be registered, not {entry!r}")
-            if self._table(entry).get(entry.name, entry) != entry:
+            gives_way = replace and (type(entry), entry.name) in self._replaceable
+            if self._table(entry).get(entry.name, entry) != entry and not gives_way:
                 what = "operator" if isinstance(entry, Operator) else "kernel template"
                 raise ValueError(f"there is another {what} called {entry.name!r}: give yours a name of its own")
         for entry in entries:
-            self._table(entry).setdefault(entry.name, entry)
+            if self._table(entry).get(entry.name) != entry:
+                self._table(entry)[entry.name] = entry
+                if replace:
+                    self._replaceable.add((type(entry), entry.name))
 
     def _table(self, entry: Operator | KernelTemplate) -> dict[str, Any]:
         return self._operators if isinstance(entry, Operator) else self._templates
@@ -95,12 +100,13 @@ def _catalogue() -> _Catalogue:
     return _Catalogue()
 
 
-def register(*entries: Operator | KernelTemplate) -> None:
-    """Add operators and templates to the catalogue of this process. The same one may be registered again.
+def register(*entries: Operator | KernelTemplate, replace: bool = False) -> None:
+    """Add operators and templates to the catalogue of this process. The same one may be registered again; with
+    ``replace``, another one may take the name of one that was registered with ``replace`` itself.
 
     Raises ValueError for a name that another one has, and for anything else than an operator or a template.
     """
-    _catalogue().add(*entries)
+    _catalogue().add(*entries, replace=replace)
 
 
 def operators() -> tuple[Operator, ...]:

@@ -9,22 +9,28 @@ import numpy as np
 
 from autosched.kernel_files.expressions import Result
 from autosched.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile
-from autosched.kernel_files.problem import KernelProblem
 from search_spaces.operators.problem import Operand
-from search_spaces.spaces.config import Config
+from search_spaces.spaces.parameters import Value
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel, Scalar
 
 
-def lower(file: KernelFile, problem: KernelProblem, config: Config) -> Kernel:
-    """The kernel of a valid config. Raises ValueError for a scalar that its type cannot hold."""
-    values = file.values(problem.sizes, config)
+def operand(argument: Argument, sizes: Mapping[str, int]) -> Operand:
+    """An array argument at these sizes."""
+    shape = tuple(int(e.value(sizes)) for e in argument.shape)
+    return Operand(argument.name, argument.kind, argument.dtype, shape, argument.zeroed)  # type: ignore[arg-type]
+
+
+def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value]) -> Kernel:
+    """The kernel of a configuration, which holds at least the parameters. Raises ValueError for a scalar that its type
+    cannot hold."""
+    values = file.values(sizes, config)
     return Kernel(
         entry=entry_of(file, values),
         source=source_of(file, values),
         headers=Headers.of(dict(file.headers)),
         compile_options=file.options,
-        arguments=tuple(_argument(problem, argument, values) for argument in file.arguments),
+        arguments=tuple(_argument(argument, sizes, values) for argument in file.arguments),
         grid=_size(values, GRID),
         block=_size(values, BLOCK),
         cluster=_size(values, CLUSTER),
@@ -32,9 +38,9 @@ def lower(file: KernelFile, problem: KernelProblem, config: Config) -> Kernel:
     )
 
 
-def _argument(problem: KernelProblem, argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar:
+def _argument(argument: Argument, sizes: Mapping[str, int], values: Mapping[str, Result]) -> Operand | Scalar:
     if argument.value is None:
-        return problem.operand(argument)
+        return operand(argument, sizes)
     value = argument.value.value(values)
     kind = np.dtype(argument.dtype.storage).kind if argument.dtype.name != "bf16" else "f"
     return Scalar(

@@ -5,23 +5,21 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from autosched.kernel_files.kernel_file import Argument, Fill, KernelFile
+from autosched.kernel_files.lowering import lower, operand
+from measurements.emulator import emulate
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import DRAWN, Array, Operand, Problem, option, standard_normal
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.parameters import Value
 
-Run = Callable[[KernelFile, "KernelProblem", Schedule, Mapping[str, Array]], Mapping[str, Array]]
-
-
-class NoReference(ValueError):
-    """The reference is a kernel, which needs a machine to run on: the caller's ``run``. The message is one line."""
+_EMULATION_SECONDS = 600.0  # that a kernel which is the reference of another one may take
 
 
 class KernelProblem(Problem):
@@ -37,9 +35,9 @@ class KernelProblem(Problem):
     def __post_init__(self) -> None:
         """Raises ValueError for sizes that are no whole numbers from 1 up, or make an array without elements."""
         self._take_sizes(*(name for name, _ in self.file.sizes))
-        for operand in self.operands():
-            if min(operand.shape) < 1:
-                raise ValueError(f"{operand.name} would have the shape {operand.shape}: use larger sizes")
+        for o in self.operands():
+            if min(o.shape) < 1:
+                raise ValueError(f"{o.name} would have the shape {o.shape}: use larger sizes")
 
     def operands(self) -> tuple[Operand, ...]:
         """Every array but workspaces, in the order of the entry function; one that is read and written is an input and
@@ -48,8 +46,7 @@ class KernelProblem(Problem):
 
     def operand(self, argument: Argument) -> Operand:
         """An array argument at these sizes."""
-        shape = tuple(int(e.value(self.sizes)) for e in argument.shape)
-        return Operand(argument.name, argument.kind, argument.dtype, shape, argument.zeroed)  # type: ignore[arg-type]
+        return operand(argument, self.sizes)
 
     @property
     def flops(self) -> float:
@@ -62,24 +59,16 @@ class KernelProblem(Problem):
             a.name: _filled(rng, a.fill, a.dtype, self.operand(a)) for a in self.file.arguments if a.fill is not None
         }
 
-    def reference(self, inputs: Mapping[str, Array], run: Run | None = None) -> dict[str, FloatArray]:
-        """The outputs that the file's reference gives, in float64; ``run`` runs it where it is a kernel.
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """The outputs that the file's reference gives, in float64. Where it is a kernel, the emulator runs it.
 
-        Raises NoReference where it is a kernel and there is no ``run``, and ValueError, in one line, for a function
-        that fails or gives something else than the outputs.
+        Raises ValueError, in one line, for a function that fails or gives something else than the outputs, and for a
+        kernel that cannot be emulated; HostFailure where this machine cannot emulate.
         """
         reference = self.file.reference
         outputs = [o for o in self.operands() if o.role in ("output", "inout")]
         if reference.function is None:
-            other = reference.kernel or self.file
-            if run is None:
-                raise NoReference(
-                    f"the outputs of {self.file.name} are compared with those of the kernel {other.name} at "
-                    f"{dict(reference.config) or 'its defaults'}, which needs a GPU or the emulator to run on"
-                )
-            config = dict(reference.config)
-            schedule = Schedule(other.name, tuple((p.name, config.get(p.name, p.default)) for p in other.parameters))
-            found = run(other, problem_type(other).of(self.sizes), schedule, inputs)
+            found = _emulated(reference.kernel or self.file, self.sizes, dict(reference.config), inputs)
             return {o.name: o.dtype.load(found[o.name]) for o in outputs}
         given: dict[str, Any] = {**self.sizes}
         for o in self.operands():
@@ -103,16 +92,19 @@ class KernelProblem(Problem):
             raise ValueError(f"the reference {reference.name} must give {names}, not {', '.join(map(str, found))}")
         return {o.name: _checked(reference.name, o, found[o.name]) for o in outputs}
 
-    def tolerance(self, inputs: Mapping[str, Array], run: Run | None = None) -> dict[str, FloatArray]:
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """``atol + rtol * |reference|`` for each element of each output; raises as ``reference`` does.
 
         Where the file says nothing, rtol is four units in the last place of the output's type and 256 of f32 (f64 for
         f64), which is what a sum of some thousand terms gathers, and atol the same of the output's root mean square;
         integers must be equal.
         """
+        outputs = [a for a in self.file.arrays if a.kind in ("output", "inout")]
+        asked = any(a.atol is None or a.rtol != 0.0 for a in outputs)
+        reference = self.reference(inputs) if asked else {}
         found = {}
-        for a in (a for a in self.file.arrays if a.kind in ("output", "inout")):
-            wanted = np.abs(self.reference(inputs, run)[a.name]) if a.atol is None or a.rtol != 0.0 else None
+        for a in outputs:
+            wanted = np.abs(reference[a.name]) if a.atol is None or a.rtol != 0.0 else None
             share = _roundoff(a.dtype)
             values = np.zeros(self.operand(a).shape) if wanted is None else wanted
             finite = values[np.isfinite(values)]
@@ -150,6 +142,27 @@ def problem_type(file: KernelFile) -> type[KernelProblem]:
     return dataclasses.make_dataclass(
         f"KernelProblem[{file.name}]", fields, bases=(KernelProblem,), namespace=namespace, frozen=True
     )
+
+
+def _emulated(
+    file: KernelFile, sizes: Mapping[str, int], chosen: Mapping[str, Value], inputs: Mapping[str, Array]
+) -> Mapping[str, Array]:
+    """What a kernel computes at its defaults, but for what is ``chosen``. Raises ValueError where it does not."""
+    config = {p.name: chosen.get(p.name, p.default) for p in file.parameters}
+    sizes = {name: sizes.get(name, usual) for name, usual in file.sizes}
+    read = [a.name for a in file.arguments if a.kind == "input"]
+    told = f"the reference of {file.name}, itself at {config},"
+    values = file.values(sizes, config)
+    for rule in file.rules:
+        if not rule.pruning and not rule.expression.value(values):
+            raise ValueError(f"{told} breaks a rule: {rule.reason or rule.expression.text}")
+    if not inputs.keys() >= set(read):
+        raise ValueError(f"{told} reads {', '.join(read)}, and there are {', '.join(inputs)}: name them alike")
+    given = {name: inputs[name] for name in read}
+    run = emulate(lower(file, sizes, config), given, time_limit=_EMULATION_SECONDS, check=False)
+    if run.status not in ("ok", "findings"):
+        raise ValueError(f"{told} cannot be emulated ({run.status}): {run.reason}")
+    return run.outputs
 
 
 def _roundoff(dtype: DType) -> float:

@@ -12,6 +12,7 @@ from autosched.kernel_files.kernel_tuner_files import read_t1
 from autosched.kernel_files.problem import KernelProblem, problem_type
 from autosched.kernel_files.reading import read_document, read_file
 from autosched.kernel_files.template import operator, template
+from search_spaces.catalogue import register
 from search_spaces.operators.operator import Operator
 from search_spaces.templates.template import KernelTemplate
 
@@ -121,8 +122,17 @@ class Kernel:
     def template(self) -> KernelTemplate:
         return template(self.file)
 
+    def register(self) -> None:
+        """Make it known to the catalogue of this process, instead of an earlier one of its name.
+
+        Raises ValueError where an operator of ours, or of an installed package, has that name.
+        """
+        register(self.operator, self.template, replace=True)
+
     def problem(self, **sizes: int) -> KernelProblem:
-        """The problem of these sizes, and the kernel's own for those not given. Raises ValueError."""
+        """The problem of these sizes, and the kernel's own for those not given: what ``tune``, ``Database.kernel`` and
+        the rest take. Registers the kernel. Raises ValueError."""
+        self.register()
         return problem_type(self.file).of(sizes)
 
     @property

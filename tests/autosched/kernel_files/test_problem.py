@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autosched.kernel_files.kernel_file import KernelFile
-from autosched.kernel_files.problem import KernelProblem, NoReference, problem_type
+from autosched.kernel_files.problem import KernelProblem, problem_type
 from autosched.kernel_files.reading import read_file
 from search_spaces.operators.operator import Operator
-from search_spaces.spaces.schedule import Schedule
 
 from .conftest import TOML
 
@@ -170,22 +169,18 @@ def test_a_reference_that_fails_gets_one_line(write: Write, function: str, messa
     assert "\n" not in str(error.value)
 
 
-def test_a_kernel_as_reference_runs_on_the_callers_machine(write: Write) -> None:
-    file = read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }")))
-    one = problem(file, width=16)
+def test_a_kernel_as_reference_is_emulated(write: Write) -> None:
+    one = problem(read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }"))), width=16)
+    by_python = problem(read_file(write(TOML)), width=16)
     inputs = one.random_inputs(0)
-    with pytest.raises(NoReference, match=r"with those of the kernel scale at \{'tile': 4\}, which needs a GPU"):
-        one.reference(inputs)
-    asked: list[Any] = []
+    assert np.allclose(one.reference(inputs)["out"], by_python.reference(inputs)["out"], rtol=1e-6)
+    assert one.tolerance(inputs)["out"].shape == (8, 16)
 
-    def run(other: KernelFile, what: KernelProblem, schedule: Schedule, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked.append((other, what, schedule))
-        return {"out": np.asarray(given["input"] * 2, dtype=np.float32)}
 
-    assert np.array_equal(one.reference(inputs, run)["out"], 2.0 * inputs["input"])
-    assert asked[0][:2] == (file, one)
-    assert asked[0][2].values == {"block_x": 32, "tile": 4, "order": "row", "alpha": "0.5", "fast": 0}
-    assert one.tolerance(inputs, run)["out"].shape == (8, 16)
+def test_a_kernel_as_reference_that_breaks_a_rule_is_named(write: Write) -> None:
+    one = problem(read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }"))), width=16)
+    with pytest.raises(ValueError, match=r"^the reference of scale, itself at .*, reads input, and there are other"):
+        one.reference({"other": one.random_inputs(0)["input"]})
 
 
 def test_an_array_that_is_read_and_written(write: Write) -> None:

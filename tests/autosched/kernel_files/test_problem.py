@@ -170,17 +170,20 @@ def test_a_reference_that_fails_gets_one_line(write: Write, function: str, messa
 
 
 def test_a_kernel_as_reference_is_emulated(write: Write) -> None:
-    one = problem(read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }"))), width=16)
-    by_python = problem(read_file(write(TOML)), width=16)
+    one = problem(read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }"))), width=200)
+    by_python = problem(read_file(write(TOML)), width=200)
     inputs = one.random_inputs(0)
     assert np.allclose(one.reference(inputs)["out"], by_python.reference(inputs)["out"], rtol=1e-6)
-    assert one.tolerance(inputs)["out"].shape == (8, 16)
+    assert one.tolerance(inputs)["out"].shape == (8, 200)
 
 
-def test_a_kernel_as_reference_that_breaks_a_rule_is_named(write: Write) -> None:
-    one = problem(read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }"))), width=16)
-    with pytest.raises(ValueError, match=r"^the reference of scale, itself at .*, reads input, and there are other"):
-        one.reference({"other": one.random_inputs(0)["input"]})
+def test_a_kernel_as_reference_that_cannot_run_is_told(write: Write) -> None:
+    file = read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }")))
+    narrow, wide = problem(file, width=16), problem(file, width=200)
+    with pytest.raises(ValueError, match=r"breaks a rule: a block must not be longer than a row$"):
+        narrow.reference(narrow.random_inputs(0))
+    with pytest.raises(ValueError, match=r"reads input, and there are other: name them alike$"):
+        wide.reference({"other": wide.random_inputs(0)["input"]})
 
 
 def test_an_array_that_is_read_and_written(write: Write) -> None:

@@ -164,7 +164,11 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     if timing is None:
         raise ValueError(f"record {record.id} has no time: its status is {record.status}")
     note = PROVENANCE_NOTE[record.provenance]
-    rows = [("time", f"{time(timing.median)}, {flop_rate(problem, timing.median)}, {note}")]
+    rows = [("template", record.schedule.template)]
+    rows += [("time", f"{time(timing.median)}, {flop_rate(problem, timing.median)}, {note}")]
+    metrics = problem.metrics(record.schedule.values, timing.median)
+    if metrics:
+        rows.append(("metrics", ", ".join(f"{value:.4g} {name}" for name, value in metrics.items())))
     if timing.count > 1:
         rows.append(("quartiles", f"{time(timing.p25)} to {time(timing.p75)} over {count(timing.count)} repeats"))
     error = record.measurement.error
@@ -182,7 +186,8 @@ def record_json(problem: Problem, record: Record) -> dict[str, Any]:
     """A record that has a time, as JSON values, with what the time means in arithmetic."""
     if record.seconds is None:
         raise ValueError(f"record {record.id} has no time: its status is {record.status}")
-    return {**record.to_json(), "flops_per_second": problem.flops / record.seconds}
+    metrics = dict(problem.metrics(record.schedule.values, record.seconds))
+    return {**record.to_json(), "flops_per_second": problem.flops / record.seconds, "metrics": metrics}
 
 
 def _resources(used: Resources) -> str:

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from autosched import backends, remeasurement
-from autosched.search import Sampler, check
+from autosched.search import Prior, Sampler, check
 from autosched.search import sampler as make_sampler
+from autosched.search.base import EncodingPrior
 from autosched.search.prior import AnalyticPrior
 from autosched.verify import verify_one
 from autosched.version import VERSION
@@ -212,14 +213,14 @@ def tune(
                 chosen.device,
                 chosen.runner,
                 store,
-                make_sampler(sampler, space, seed=seed, prior=AnalyticPrior(chosen.templates, problem, chosen.device)),
+                make_sampler(sampler, space, seed=seed, prior=_prior(chosen, problem, space)),
                 seed=seed,
                 generate=chosen.templates.kernel,
                 versions={t.name: t.version for t in chosen.templates},
                 space_versions={name: member.fingerprint for name, member in space.members.items()},
                 verifier=verifier,
                 complexity=simplicity(space),
-                lines=tuple(line for line in (chosen.headline, chosen.line, note) if line),
+                lines=tuple(line for line in (chosen.headline, chosen.line, note, _unranked(chosen)) if line),
                 observer=progress,
                 batch=max(BATCH, BATCH_PER_GPU * chosen.gpus),
             )
@@ -450,7 +451,8 @@ class Tuner:
         for position, measured in self._runner.measure([same[digest][0] for digest in digests]):
             digest = digests[position]
             first, *others = same[digest]
-            measurement = self._judged(first.schedule, measured) if self._is_better(measured) else measured
+            judged = self._is_better(measured) or measured.status is Status.UNRANKED
+            measurement = self._judged(first.schedule, measured) if judged else measured
             self._known[digest] = measurement
             for candidate in (first, *others):
                 self._finish(candidate.schedule, digest, measurement)
@@ -526,6 +528,24 @@ def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:
     except HostFailure as error:
         raise ValueError(f"new bests cannot be proven here: {error}; or give --no-verify") from error
     return lambda problem, schedule: verify_one(chosen.templates.of(schedule), problem, schedule, chosen.device), ""
+
+
+def _prior(chosen: backends.Backend, problem: Problem, space: SearchSpace) -> Prior:
+    """What is known before the first trial: the analytic model, where every template says what it costs."""
+    if all(template.counts is not None for template in chosen.templates):
+        return AnalyticPrior(chosen.templates, problem, chosen.device)
+    return EncodingPrior(space)
+
+
+def _unranked(chosen: backends.Backend) -> str:
+    """A line for people about templates whose schedules cannot be ranked here."""
+    silent = [t.name for t in chosen.templates if t.counts is None]
+    if chosen.runner.provenance is not Provenance.ESTIMATED or not silent:
+        return ""
+    return (
+        f"no time can be estimated for {', '.join(silent)}, whose cost is not stated ([cost] of a kernel file): "
+        "schedules are compiled and verified, and not ranked"
+    )
 
 
 def simplicity(space: SearchSpace) -> Complexity:

@@ -19,6 +19,7 @@ class Status(StrEnum):
     WRONG_RESULT = "wrong_result"
     UNPROVEN = "unproven"  # without a GPU: its emulation gave no verdict, such as one that did not end
     CRASHED = "crashed"
+    UNRANKED = "unranked"  # without a GPU: compiled, and nobody can say how long it would take
     UNRECORDED = "unrecorded"  # replay: the recording does not hold this schedule
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from autosched.cli import kernel_option
 from autosched.cli.best import best
 from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
@@ -100,13 +101,13 @@ def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
         cls=_OperatorGroup,
         context_settings=_SETTINGS,
         options_metavar="",
-        subcommand_metavar="OPERATOR [PROBLEM] [OPTIONS]",
+        subcommand_metavar="OPERATOR [PROBLEM] [OPTIONS] | --kernel FILE [--size NAME=N] [OPTIONS]",
     )
 
     def without_operator(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
             known = ", ".join(o.name for o in operators())
-            raise InputError(f"{name} needs an operator ({known}): see 'autosched {name} --help'")
+            raise InputError(f"{name} needs an operator ({known}), or --kernel FILE: see 'autosched {name} --help'")
 
     group.callback(invoke_without_command=True)(without_operator)
     for operator in operators():
@@ -122,7 +123,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            status = build()(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False)
+            statuses = [_one(line) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, StoreError, HostFailure) as error:
@@ -142,7 +143,11 @@ def run(arguments: Sequence[str]) -> int:
             raise
         place = error.filename or "a file"
         return _complain(f"{place} cannot be written ({error.strerror}): make room, or change its permissions")
-    return int(status or 0)
+    return max(statuses)
+
+
+def _one(arguments: Sequence[str]) -> int:
+    return int(build()(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False) or 0)
 
 
 def _folder_is_there() -> bool:

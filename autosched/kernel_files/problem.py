@@ -52,6 +52,10 @@ class KernelProblem(Problem):
     def flops(self) -> float:
         return 0.0 if self.file.flops is None else float(self.file.flops.value(self.sizes))
 
+    def metrics(self, config: Mapping[str, Value], seconds: float) -> Mapping[str, float]:
+        """The metrics of the file. Raises ValueError where one is undefined."""
+        return self.file.metric_values(self.sizes, config, seconds)
+
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """The inputs, filled as the file says. Raises ValueError for a file of numbers that does not fit."""
         rng = np.random.default_rng(seed)

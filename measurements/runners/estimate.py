@@ -11,11 +11,12 @@ from measurements.measurement import Measurement, Provenance, Resources, Status,
 from measurements.runners.base import Candidate, runnable
 from search_spaces.hardware.devices import Device
 
-Predict = Callable[[Candidate, Resources], float]
+Predict = Callable[[Candidate, Resources], float | None]
 
 
 class EstimateRunner:
-    """``predict`` gives seconds for a candidate and what ptxas allotted to it; ``model`` names it and its version.
+    """``predict`` gives seconds for a candidate and what ptxas allotted to it, or None where it cannot say; ``model``
+    names it and its version.
 
     The pool stays the caller's to close. ``why`` says why nothing is measured, for ``describe``.
     """
@@ -70,6 +71,14 @@ class EstimateRunner:
         if isinstance(compiled, Measurement):
             return compiled
         seconds = self._predict(candidate, compiled.resources)
+        if seconds is None:
+            return Measurement(
+                Status.UNRANKED,
+                self.provenance,
+                "it compiles, but its cost is not known, so that no time can be estimated",
+                resources=compiled.resources,
+                compile_seconds=compiled.compile_seconds,
+            )
         if not (seconds > 0 and math.isfinite(seconds)):
             raise ValueError(f"{self._model} predicted {seconds} s, which is no time")
         return Measurement(

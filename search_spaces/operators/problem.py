@@ -113,6 +113,11 @@ class Problem(ABC):
         """Bytes that any kernel must move between DRAM and the chip: each operand once."""
         return sum(o.bytes for o in self.operands())
 
+    def metrics(self, config: Mapping[str, int | str], seconds: float) -> Mapping[str, float]:
+        """What else a launch of ``seconds`` means for people, by name and unit ("GB/s"); ``config`` holds at least the
+        parameters of the schedule. FLOP/s or bytes a second are shown anyway."""
+        return {}
+
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Standard normal inputs, stored in the operands' types."""
         rng = np.random.default_rng(seed)

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from autosched import backends, remeasurement
-from autosched.search import Prior, Sampler, check
+from autosched.search import Sampler, check
 from autosched.search import sampler as make_sampler
-from autosched.search.base import EncodingPrior
-from autosched.search.prior import AnalyticPrior
+from autosched.search.prior import prior_of
 from autosched.verify import verify_one
 from autosched.version import VERSION
 from measurements.emulator import HostCompilerMissing, HostFailure, check_host
@@ -208,12 +207,13 @@ def tune(
             earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
             _refuse_other_cache(store.name, earlier, warm_cache)
             _refuse_other_schedules(store.name, earlier, space)
+            prior = prior_of(chosen.templates, problem, chosen.device, space)
             tuner = Tuner(
                 problem,
                 chosen.device,
                 chosen.runner,
                 store,
-                make_sampler(sampler, space, seed=seed, prior=_prior(chosen, problem, space)),
+                make_sampler(sampler, space, seed=seed, prior=prior),
                 seed=seed,
                 generate=chosen.templates.kernel,
                 versions={t.name: t.version for t in chosen.templates},
@@ -528,13 +528,6 @@ def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:
     except HostFailure as error:
         raise ValueError(f"new bests cannot be proven here: {error}; or give --no-verify") from error
     return lambda problem, schedule: verify_one(chosen.templates.of(schedule), problem, schedule, chosen.device), ""
-
-
-def _prior(chosen: backends.Backend, problem: Problem, space: SearchSpace) -> Prior:
-    """What is known before the first trial: the analytic model, where every template says what it costs."""
-    if all(template.counts is not None for template in chosen.templates):
-        return AnalyticPrior(chosen.templates, problem, chosen.device)
-    return EncodingPrior(space)
 
 
 def _unranked(chosen: backends.Backend) -> str:

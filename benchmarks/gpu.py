@@ -42,9 +42,10 @@ from typing import Any
 
 import numpy as np
 
+from autosched.kernel_files.user_kernel import Kernel
 from autosched.search import Sampler
 from autosched.search.evolution import EvolutionSampler, boosted_trees
-from autosched.search.prior import AnalyticPrior
+from autosched.search.prior import prior_of
 from autosched.tuner import Generate, Tuner, TuneResult, simplicity
 from autosched.version import VERSION
 from benchmarks import gpu_tests
@@ -69,7 +70,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import Kernel as Compilable
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
@@ -81,8 +82,8 @@ RESERVE = 0.03  # for writing the last results
 LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
 REPORT_SECONDS = 5.0  # for tests that are stopped to say what has failed so far
 FINAL_SHARE = 0.25  # of a shape's time, for the remeasured and the comparison
-MATMUL_ARMS = ("torch", "triton")  # beside the library, which bounds more than a copy does
-OTHER_ARMS = OTHERS
+MATMUL_ENTRANTS = ("torch", "triton")  # beside the library, which bounds more than a copy does
+OTHER_ENTRANTS = OTHERS
 
 # Small enough to emulate, with remainders in every direction.
 AGREEMENT_PROBLEMS = (
@@ -115,9 +116,10 @@ class Plan:
     agreement: tuple[Problem, ...] = AGREEMENT_PROBLEMS
     per_problem: int = 4  # candidates that are also emulated
     parts: tuple[str, ...] = PARTS
+    own: tuple[tuple[str, Problem], ...] = ()  # problems of users' kernels, instead of our operators'
 
 
-def _generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+def _generate(problem: Problem, schedule: Schedule, device: Device) -> Compilable:
     return template(schedule.template).kernel(problem, schedule, device)
 
 
@@ -169,9 +171,9 @@ class Benchmark:
             if "matmul" in parts:
                 keep = self._share("others") if "others" in parts else 0.0
                 shapes = self.plan.matmuls if self.plan.matmuls is not None else matmuls()
-                self._shapes(shapes, self._end - keep, MATMUL_ARMS)
+                self._shapes(shapes, self._end - keep, MATMUL_ENTRANTS)
             if "others" in parts:
-                self._families()
+                self._others()
         except RunnerStopped as error:
             self.results["stopped"] = str(error)
         except KeyboardInterrupt:
@@ -187,15 +189,15 @@ class Benchmark:
 
     # ---- parts ----
 
-    def _families(self) -> None:
-        """The shapes of the families but matmul."""
+    def _others(self) -> None:
+        """The shapes of the operators but matmul, or of users' kernels."""
         shapes: list[tuple[str, Problem]] = []
-        for name, problem in others():
+        for name, problem in self.plan.own or others():
             if isinstance(problem, str):
                 self._leave_out(f"the operator {name}: {problem}")
             else:
                 shapes.append((name, problem))
-        self._shapes(shapes, self._end, OTHER_ARMS)
+        self._shapes(shapes, self._end, OTHER_ENTRANTS)
 
     def _tests(self, seconds: float) -> None:
         """The tests marked gpu in a process of their own. When its time is over it is stopped as by Ctrl-C, which
@@ -313,7 +315,7 @@ class Benchmark:
     def _tuned(self, problem: Problem, seconds: float, journal: Journal) -> TuneResult:
         templates = templates_for(problem, self.device)
         space = templates.space(problem, self.device)
-        prior = AnalyticPrior(templates, problem, self.device)
+        prior = prior_of(templates, problem, self.device, space)
         fit = boosted_trees(self.plan.seed, 1) if self._learned else None
         sampler: Sampler = EvolutionSampler(space, self.plan.seed, fit=fit, prior=prior)
         tuner = Tuner(
@@ -551,12 +553,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the results, made if missing")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, default=2000, help="at most, per shape (default 2000)")
+    parser.add_argument("--kernel", nargs="+", default=(), metavar="FILE", help="only the kernels of these files")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="do these alone (default: all)")
     given = parser.parse_args(arguments)
     if not (given.minutes > 0 and math.isfinite(given.minutes)):
         parser.error(f"--minutes must be positive, not {given.minutes}")
     if given.seed < 0 or given.trials < 1:
         parser.error("--seed must be at least 0 and --trials at least 1")
+    try:
+        kernels = [Kernel.from_file(path) for path in given.kernel]
+        for kernel in kernels:
+            kernel.register()
+    except ValueError as error:
+        parser.error(str(error))
     began = time.monotonic()
     answers, why = cuda_available()
     if not answers:
@@ -581,7 +590,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = CudaOptions(seed=given.seed, launch_limit=1.0)
         runner = CudaRunner(device, pool, options=options)
         try:
-            plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials, parts=tuple(given.parts))
+            own = tuple((kernel.file.name, problem) for kernel in kernels for problem in kernel.problems)
+            parts = ("others",) if own else tuple(given.parts)
+            plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials, parts=parts, own=own)
             return Benchmark(plan, device, runner).run()
         except OSError as error:
             print(f"benchmarks.gpu: {given.out} cannot be written ({error}); what is there is kept", file=sys.stderr)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autosched.search.base import Matrix
+from autosched.search.base import EncodingPrior, Matrix, Prior
 from cost_models.features import FeatureTable, features
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.template import TemplateSet
 
 _REMEMBERED = 1 << 16  # schedules; a row is some 400 bytes
@@ -62,3 +63,11 @@ class AnalyticPrior:
         seconds = table["model.seconds"].astype(np.float64) * math.log(2.0)
         for schedule, row, guess in zip(schedules, table.values, seconds.tolist(), strict=True):
             self._rows[schedule] = row, guess
+
+
+def prior_of(templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace) -> Prior:
+    """What is known before the first trial: the analytic model where every template states its costs, else nothing but
+    the encoding of the space."""
+    if all(template.counts is not None for template in templates):
+        return AnalyticPrior(templates, problem, device)
+    return EncodingPrior(space)

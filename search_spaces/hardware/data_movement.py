@@ -266,25 +266,38 @@ def conflict_percent(
     Lanes stand in rows of ``columns``, ``vector`` elements apart along ``axis`` and ``block`` across it. With a block
     of more than one, lanes move ``vector`` pieces of ``block`` elements across ``axis`` instead.
     """
-    return _conflict_percents(layout, element_bytes, axis, ((vector, min(columns, WARP), block),))[0]
+    columns = min(columns, WARP)
+    found = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
+    if found is None:  # they do not fit the lines
+        found = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
+    return found
 
 
 @lru_cache(maxsize=2**15)
 def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> frozenset[tuple[int, int]]:
     """All (vector, columns) with which the shared side of a copy along ``axis`` takes at most MOST_CONFLICTS times the
     cycles without conflicts, or no more than in any other columns: a layout may be worth its copy."""
-    bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes)
-    percents = list(zip(bindings, _conflict_percents(layout, element_bytes, axis, bindings), strict=True))
+    percents = _percents_of_bindings(layout, element_bytes, axis, 1)
     most: dict[int, float] = {}
-    for (vector, _, _), percent in percents:
+    for (vector, _), percent in percents.items():
         most[vector] = min(percent, most.get(vector, percent))
     most = {vector: max(100 * MOST_CONFLICTS, fewest) for vector, fewest in most.items()}
-    return frozenset((vector, columns) for (vector, columns, _), percent in percents if percent <= most[vector])
+    return frozenset((vector, columns) for (vector, columns), percent in percents.items() if percent <= most[vector])
+
+
+@lru_cache(maxsize=2**15)
+def _percents_of_bindings(
+    layout: SharedLayout, element_bytes: int, axis: Axis, block: int
+) -> dict[tuple[int, int], int]:
+    """What ``conflict_percent`` gives for every (vector, columns) that fits the lines along ``axis``."""
+    bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes, block)
+    percents = _conflict_percents(layout, element_bytes, axis, bindings)
+    return {(vector, columns): percent for (vector, columns, _), percent in zip(bindings, percents, strict=True)}
 
 
 @lru_cache(maxsize=2**10)
-def _bindings(line: int, element_bytes: int) -> tuple[Binding, ...]:
-    return tuple((v, c, 1) for v in _vectors(element_bytes) for c in (1, 2, 4, 8, 16, 32) if line % (v * c) == 0)
+def _bindings(line: int, element_bytes: int, block: int) -> tuple[Binding, ...]:
+    return tuple((v, c, block) for v in _vectors(element_bytes) for c in (1, 2, 4, 8, 16, 32) if line % (v * c) == 0)
 
 
 @lru_cache(maxsize=2**15)

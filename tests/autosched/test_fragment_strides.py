@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from autosched.verify import verify_one
-from search_spaces.hardware.devices import device
-from search_spaces.layouts.shared_layout import SharedLayout, sampled_layouts
+from search_spaces.hardware.devices import Device, device
+from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.matmul import space as matmul_space
+from search_spaces.spaces.space import Space
+from search_spaces.templates.matmul.space import space
+from search_spaces.templates.matmul.template import MATMUL
 
 H200 = device("h200")
+LAYOUTS = ("pad(16,16)", "swizzle(1,4,5)", "swizzle(1,4,6)", "pad(32,32)", "swizzle(1,5,5)")
 SCHEDULE = Schedule(
     "matmul",
     tuple(
@@ -27,6 +32,19 @@ SCHEDULE = Schedule(
 )
 
 
+def with_more_layouts(problem: Matmul, device: Device) -> Space:
+    """Legal, but no search samples such layouts."""
+    usual = space(problem, device)
+    parameters = [
+        replace(p, values=tuple(dict.fromkeys((*p.values, *LAYOUTS)))) if p.name.startswith("layout_") else p
+        for p in usual.parameters
+    ]
+    return Space(usual.name, parameters, usual.attributes, usual.constraints)
+
+
+MORE_LAYOUTS = replace(MATMUL, space=with_more_layouts)
+
+
 @pytest.mark.parametrize(
     ("m", "layout_a", "layout_b"),
     [
@@ -35,15 +53,9 @@ SCHEDULE = Schedule(
         (103, "pad(32,32)", "swizzle(1,5,5)"),
     ],
 )
-def test_the_kernel_finds_every_fragment(monkeypatch: pytest.MonkeyPatch, m: int, layout_a: str, layout_b: str) -> None:
-    # Legal, but no search samples such layouts: they are put into the domain, for problems that no other test has.
-    monkeypatch.setattr(
-        matmul_space,
-        "sampled_layouts",
-        lambda size: tuple(dict.fromkeys((*sampled_layouts(size), layout_a, layout_b))),
-    )
+def test_the_kernel_finds_every_fragment(m: int, layout_a: str, layout_b: str) -> None:
     offsets = SharedLayout.parse(layout_a, (64, 32)).offsets()
     assert np.unique(np.diff(offsets[:, 0])).size > 1  # lines are not equally far apart across the tile
     problem = Matmul(m, 136, 96, out="f32", epilogue="bias+relu")
-    result = verify_one(problem, SCHEDULE.replace(layout_a=layout_a, layout_b=layout_b), H200)
+    result = verify_one(MORE_LAYOUTS, problem, SCHEDULE.replace(layout_a=layout_a, layout_b=layout_b), H200)
     assert result.ok and not result.findings, result.reason

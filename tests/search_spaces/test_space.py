@@ -44,7 +44,7 @@ def test_rejects_are_those_of_enumeration(way: Way, space: Space) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(spaces())
+@given(spaces(largest=4))
 def test_columns_say_the_same_as_one_schedule_at_a_time(space: Space) -> None:
     rows = raw(space)
     columns = space.columns(rows)

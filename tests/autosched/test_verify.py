@@ -13,9 +13,10 @@ import pytest
 from autosched.verify import EMULATED_FLOPS, emulated_problem, verify, verify_one
 from search_spaces.hardware.bank_conflicts import fragment_traffic
 from search_spaces.hardware.devices import device
+from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.matmul.lowering import plan
+from search_spaces.templates.matmul.lowering import SIDES, copy, layout
 from search_spaces.templates.matmul.space import space
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.template import TemplateSet
@@ -75,21 +76,22 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) ->
     tried = 0
     for schedule in space(problem, H200).sample(60, seed=2):
         small = emulated_problem(MATMUL, problem, schedule)
-        p = plan(small, MATMUL.config(small, schedule, H200))
-        if p.tiles[2] % p.split_k or p.problem.flops > EMULATED_FLOPS:
+        config = MATMUL.config(small, schedule, H200)
+        tiles_k, split_k, blocks = config.integers("tiles_k", "split_k", "blocks")
+        if tiles_k % split_k or small.flops > EMULATED_FLOPS:
             continue
         tried += 1
-        element = problem.input_dtype.bytes
-        steps = p.tiles[2] // p.split_k * p.blocks
-        layout_m, layout_n = p.wg_map.sg_layout
+        row, element = intrinsic(config.text("intrinsic")), problem.input_dtype.bytes
+        steps = tiles_k // split_k * blocks
+        layout_m, layout_n = config.integers("sg_layout_m", "sg_layout_n")
         reads = (
-            fragment_traffic(p.intrinsic, "a", p.a.layout, element).wavefronts * layout_n
-            + fragment_traffic(p.intrinsic, "b", p.b.layout, element).wavefronts * layout_m
+            fragment_traffic(row, "a", layout(config, "a"), element).wavefronts * layout_n
+            + fragment_traffic(row, "b", layout(config, "b"), element).wavefronts * layout_m
         )
-        writes = sum(operand.copy.stores.wavefronts for operand in (p.a, p.b))
+        writes = sum(copy(small, config, side).stores.wavefronts for side in SIDES)
 
         result = verify_one(MATMUL, problem, schedule, H200)
-        assert result.problem == p.problem and result.ok, result.reason
+        assert result.problem == small and result.ok, result.reason
         counted = {"intrinsics": 0, "common": 0}
         for site in result.shared_sites:
             path = Path(site.file)

@@ -51,7 +51,7 @@ def space(
             "--sample",
             parser=whole_number,
             metavar="N",
-            help=f"Legal schedules to draw uniformly, at most {MOST_SAMPLES:,}.",
+            help=f"Random legal schedules to show, at most {MOST_SAMPLES:,}.",
         ),
     ] = 0,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the samples.")] = 0,

@@ -26,6 +26,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -339,7 +340,8 @@ def test_space_json_says_what_the_space_is(run: Run) -> None:
     assert {r["name"]: r["kind"] for r in made["rules"]} == {
         rule.name: "valid" if rule.name in valid else "pruning" for rule in space.rules
     }
-    assert found["samples"] == [{"template": "matmul", "schedule": s.to_json()} for s in space.sample(3, 5)]
+    drawn = TemplateSet([template("matmul")]).space(PROBLEM, device("a100")).sample(3, 5)
+    assert found["samples"] == [{"template": "matmul", "schedule": s.to_json()} for s in drawn]
 
 
 def test_space_says_why_a_template_is_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,10 +400,11 @@ def test_explain_reads_what_our_commands_print(
     monkeypatch.setattr("autosched.cli.verify.check_host", lambda: None)
     status, out, _ = run(*arguments, "--json")
     assert status == 0
+    (drawn,) = TemplateSet([template("matmul")]).space(PROBLEM, device("h200")).sample(1, 0)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(out.encode())))
     status, out, err = run("space", "matmul", *SMALL, "--explain", "-", "--json")
     assert (status, err) == (0, "")
-    assert json.loads(out)["schedule"] == schedule().to_json()
+    assert json.loads(out)["schedule"] == (drawn if "--sample" in arguments else schedule()).to_json()
     assert json.loads(out)["template"] == "matmul"
 
 
@@ -511,9 +514,10 @@ def test_best_keeps_devices_and_provenances_apart(run: Run) -> None:
 
 def test_best_without_a_problem_lists_all_of_them(run: Run) -> None:
     other = Matmul(128, 64, 32, a="bf16", b="bf16", out="bf16", order_a="col")
-    path = database(Path("b.db"), record(2e-6), record(3e-6, problem=other))
-    status, out, _ = run("best", "matmul", "--db", str(path))
-    assert status == 0
+    theirs = template("matmul").space(other, device("h200")).sample(1, 0)[0]
+    path = database(Path("b.db"), record(2e-6), record(3e-6, problem=other, chosen=theirs))
+    status, out, err = run("best", "matmul", "--db", str(path))
+    assert (status, err) == (0, "")
     rows = [line for line in out.splitlines() if "estimated" in line]
     assert len(rows) == 2
     assert "2.000 us" in rows[0] and "3.000 us" in rows[1] and "128" in rows[1] and "bf16" in rows[1]

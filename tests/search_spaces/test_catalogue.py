@@ -164,7 +164,7 @@ def test_other_packages_offer_theirs_by_entry_points(package: None, monkeypatch:
         ("there_is_no_such_module:ONE", "ModuleNotFoundError: No module named 'there_is_no_such_module'"),
         ("offers_of_a_test:NOWHERE", "AttributeError: .*NOWHERE"),
         ("offers_of_a_test:broken", "RuntimeError: out of luck"),
-        ("offers_of_a_test:TAKEN", "another kernel template called 'matmul'"),
+        ("offers_of_a_test:TAKEN", "another kernel template is already called 'matmul'"),
         ("offers_of_a_test:TEXT", "only an Operator or a KernelTemplate"),
     ],
 )

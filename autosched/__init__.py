@@ -55,7 +55,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Importing autosched takes no time: the command line takes charge of Ctrl-C before anything slow is imported.
+    # Importing autosched is fast: the command line handles Ctrl-C before anything slow is imported.
     if name not in _HOMES:
         raise AttributeError(f"module 'autosched' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -43,7 +43,7 @@ class Database:
 
         Without ``device``: the GPU of this machine where one answers, else the only device that has times of the
         problem. Raises NoSchedule where there are several, because times of different devices are not compared, and
-        ValueError for a problem, a device or a provenance that is none.
+        ValueError for an invalid problem, device or provenance.
         """
         Problem.check(problem)
         kind = None if provenance is None else _provenance(provenance)
@@ -64,7 +64,7 @@ class Database:
         Problem.check(problem)
         answers, why = cuda_available()
         if not answers:
-            raise RuntimeUnavailable(f"kernels run on a GPU only, and none can be used: {why}")
+            raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}")
         gpu = cuda_device()
         record = self._store.best(problem, gpu.name)
         if record is None:
@@ -84,20 +84,20 @@ class Database:
     def _only_device(self, problem: Problem) -> str | None:
         devices = self._store.devices(problem)
         if len(devices) > 1:
-            raise NoSchedule(f"{self._store.name} has this problem for {', '.join(devices)}: say which device is meant")
+            raise NoSchedule(f"{self._store.name} has this problem for {', '.join(devices)}: name one of them")
         return devices[0] if devices else None
 
 
 def current_kernel(problem: Problem, record: Record, device: Device) -> Kernel:
-    """The kernel of a record as the code of today generates it. Warns StaleSchedule, raises NoSchedule."""
+    """The kernel of a record as the current code generates it. Warns StaleSchedule, raises NoSchedule."""
     try:
         kernel = template(record.schedule.template).kernel(problem, record.schedule, device)
     except ValueError as error:
         raise NoSchedule(f"the best schedule is of an older version ({error}): tune the problem again") from error
     if kernel.digest != record.kernel_digest:
         warnings.warn(
-            f"the schedule was timed by autosched {record.autosched_version}, whose kernel code was another one: its "
-            "time may not hold, tune the problem again",
+            f"the schedule was timed by autosched {record.autosched_version}, whose kernel code was different: its "
+            "time may no longer be right, tune the problem again",
             StaleSchedule,
             stacklevel=3,
         )
@@ -105,7 +105,7 @@ def current_kernel(problem: Problem, record: Record, device: Device) -> Kernel:
 
 
 def device_name(store: Store, device: str | Device) -> str:
-    """The name of a device as the records of ``store`` have it.
+    """The name of a device as in the records of ``store``.
 
     Raises UnknownDevice for one that is neither a row nor in the store: that is a mistake, not an empty answer.
     """

@@ -33,7 +33,7 @@ def time(seconds: float) -> str:
 
 
 def flop_rate(problem: Problem, seconds: float) -> str:
-    """What a time means in arithmetic: ``644.1 TFLOP/s``; in moved bytes where there is none: ``4.103 TB/s``."""
+    """The arithmetic rate of a time, ``644.1 TFLOP/s``; where there is no arithmetic its bandwidth, ``4.103 TB/s``."""
     if not problem.flops:
         return f"{_scaled(problem.min_bytes / seconds)}B/s"
     return f"{_scaled(problem.flops / seconds)}FLOP/s"
@@ -68,7 +68,7 @@ def pace(rate: float, seconds_left: float) -> str:
 
 
 def count(number: int) -> str:
-    """A whole number with separators, or in powers of ten where it is too long to read."""
+    """A whole number with separators, or as a power of ten where it is too long to read."""
     return f"{number:,}" if number < 10**15 else f"{number:.2e}"
 
 
@@ -95,7 +95,7 @@ def one_line(problem: Problem) -> str:
 
 def telling_fields(problems: Sequence[Problem]) -> list[str]:
     """Fields that say which of ``problems`` (of one operator) is meant: those without a default, types, and those where
-    one of the problems is not as by default."""
+    one of the problems differs from the default."""
     return [f.name for f in dataclasses.fields(problems[0]) if _tells(f, {getattr(p, f.name) for p in problems})]
 
 
@@ -183,7 +183,7 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
 
 
 def record_json(problem: Problem, record: Record) -> dict[str, Any]:
-    """A record that has a time, as JSON values, with what the time means in arithmetic."""
+    """A record that has a time, as JSON values, with its arithmetic rate."""
     if record.seconds is None:
         raise ValueError(f"record {record.id} has no time: its status is {record.status}")
     metrics = dict(problem.metrics(record.schedule.values, record.seconds))
@@ -198,6 +198,6 @@ def _resources(used: Resources) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """``12.3 %``; anything above nothing shows as at least ``< 0.1 %``."""
+    """``12.3 %``; small shares above 0 show as ``< 0.1 %``."""
     share = 100.0 * (part / whole)
     return "< 0.1 %" if 0 < share < 0.1 else f"{share:.1f} %"

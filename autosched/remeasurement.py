@@ -17,10 +17,10 @@ from measurements.runners.base import Candidate, Comparing, Entrant
 from measurements.timing import Ratio, choose
 
 MOST_ENTRANTS = 6
-WITHIN = 1.5  # times the fastest of screening: screening is not wrong by more
+WITHIN = 1.5  # times the fastest of screening: screening errors are smaller
 ROUNDS = 20
 MOST_ROUNDS = 100
-TIE = 0.01  # schedules less than this far apart are as fast as each other
+TIE = 0.01  # schedules closer than this count as equally fast
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ def remeasure(
 ) -> Remeasurement:
     """Time ``candidates`` of one problem in turns. The simplest of those that are as fast as the fastest wins.
 
-    ``rounds`` at a time, no more of them after ``seconds``. One that fails is out; where it takes the others down with
-    it, they are timed anew without it. Where nobody knows who did that, each is tried alone for a round: who fails then
-    is out, or else the library is, or else the slowest of screening. Raises RunnerStopped.
+    ``rounds`` at a time, and none begin after ``seconds``. An entrant that fails is removed; if the others failed with
+    it, they are timed again without it. Where the culprit is unknown, each entrant runs alone for a round: those that
+    fail are removed, or else the library, or else the slowest in screening. Raises RunnerStopped.
     """
     times: dict[int, list[float]] = {i: [] for i in range(len(candidates))}
     entrants: dict[int, Entrant] = {}
@@ -81,7 +81,10 @@ def remeasure(
             if i not in ok and entrant.status is not Status.CRASHED
         }
         if len(ok) < len(places):
-            if len(out) in (0, len(places)):  # a death, or a time limit of all together, which says nothing of one
+            if len(out) in (
+                0,
+                len(places),
+            ):  # a crash or a common time limit: the culprit is unknown
                 alone = {i: runner.compare([candidates[i]], rounds=1, library=False)[0] for i in places}
                 out = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
                 if not out and with_library:

@@ -41,7 +41,7 @@ class LoadedKernel:
     def __init__(self, kernel: Kernel, compiled: Compiled, record: Record) -> None:
         """Load ``compiled``, the program of ``kernel``, on the current GPU.
 
-        Raises RuntimeUnavailable without cupy, LaunchRefused for a kernel that is launched in another way than it says.
+        Raises RuntimeUnavailable without cupy, LaunchRefused for a kernel that was compiled for a different launch.
         """
         self.kernel = kernel
         self.record = record
@@ -55,7 +55,7 @@ class LoadedKernel:
         self._workspaces: dict[tuple[int, int], dict[str, Any]] = {}
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Launch. Raises ValueError for an array of the wrong place, type, shape, layout or alignment."""
+        """Launch. Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or alignment."""
         given = bind(self.inputs, arrays, named)
         first = next(iter(given.values()))
         torch = _torch_of(first)
@@ -93,10 +93,10 @@ class LoadedKernel:
         return view
 
     def _foreign(self, array: Any) -> Any:
-        """Another library's array as one of cupy, on its own GPU: cupy copies what is not on the current one."""
+        """Another library's array as a cupy array, on its own GPU: cupy would copy what is not on the current one."""
         cp = self._cupy
         gpu = cp.cuda.runtime.pointerGetAttributes(array.__cuda_array_interface__["data"][0]).device
-        with cp.cuda.Device(max(gpu, 0)):  # negative where there is no memory: that of no elements
+        with cp.cuda.Device(max(gpu, 0)):  # negative where there is no memory: an array without elements
             return cp.asarray(array)
 
     def _empty(self, operand: Operand, shape: tuple[int, ...], torch: Any, first: Any, views: Mapping[str, Any]) -> Any:
@@ -164,7 +164,7 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: Any, c_contiguo
 
 
 def _torch_type(dtype: DType) -> str:
-    """What torch calls the type: as numpy does, but for bf16, which numpy has not."""
+    """What torch calls the type: as numpy does, except for bf16, which numpy lacks."""
     return "bfloat16" if dtype.name == "bf16" else dtype.storage
 
 

@@ -22,9 +22,9 @@ bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and
 ``mix(math, issue, shared)`` of a block alone, and z is at least ``b * (sqrt(r - 1) - 1)``, where the second bound has
 its minimum. The latency grows from that of L2 to that of DRAM with the bytes of a step that come from DRAM.
 
-An SM works off ``ceil(blocks / sm_count)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and
+An SM processes ``ceil(blocks / sm_count)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and
 tail. Every group of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully
-exposed. What a last block does alone (``alone_bytes``) comes on top. DRAM is a floor for the whole launch that overlaps
+exposed. What a last block does alone (``alone_bytes``) is added. DRAM is a floor for the whole launch that overlaps
 almost fully with the rest; each launch itself costs a constant. All terms grow with the counts, so more conflicts,
 bytes, instructions or spills are never predicted faster.
 """
@@ -77,7 +77,7 @@ class Analysis:
 def predict(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> float:
     """Seconds of one launch. ``registers`` and ``spill_bytes`` (stores plus loads) per thread as the compiler reports.
 
-    Without ``registers``, the estimate in ``work`` counts, and what it asks beyond the device's limits counts as
+    Without ``registers``, the estimate in ``work`` is used, and whatever exceeds the device's limits counts as
     spilled. Raises ValueError where the block does not fit on the device or a count is negative, NaN or infinite.
     """
     given = None if registers is None else [registers]
@@ -157,7 +157,7 @@ def analyse(
 
 
 class _Counts:
-    """The fields of n works as arrays, checked."""
+    """The fields of n CostCounts as arrays, checked."""
 
     def __init__(self, works: Sequence[CostCounts]) -> None:
         table = np.array(

@@ -112,7 +112,7 @@ class BoostedModel:
         matrix = _matrix(X)
         named = tuple(names) if names is not None else tuple(f"x{i}" for i in range(matrix.shape[1]))
         if len(named) != matrix.shape[1] or len(set(named)) != len(named):
-            raise ValueError(f"names must give each of {matrix.shape[1]} features a name of its own")
+            raise ValueError(f"names must hold {matrix.shape[1]} different names, one for each feature")
         times = np.asarray(seconds, dtype=np.float64)
         if times.shape != (len(matrix),) or len(matrix) < 2:
             raise ValueError(
@@ -132,7 +132,7 @@ class BoostedModel:
             seed = settings.seed + member
             rounds.append(_rounds(matrix, labels, weights, codes, settings, seed))
             booster = xgboost.train(_parameters(settings, seed), _data(matrix, labels, weights, settings), rounds[-1])
-            trees.append(json.dumps(json.loads(bytes(booster.save_raw("json")))))  # the spelling that a file keeps
+            trees.append(json.dumps(json.loads(bytes(booster.save_raw("json")))))  # as a file stores it
         return cls(named, settings, tuple(rounds), float(np.log(best).mean()), tuple(trees))
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
@@ -168,7 +168,7 @@ class BoostedModel:
         return tuple(boosters)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything there is to the model, JSON all through; the trees are in XGBoost's own JSON."""
+        """The whole model as JSON values; the trees are in XGBoost's own JSON."""
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -184,7 +184,7 @@ class BoostedModel:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The model whose ``to_json()`` was ``data``. Raises ModelMismatch for another format or feature version."""
         if data.get("format") != FORMAT:
-            raise ModelMismatch("this is no cost model of autosched: train one with cost_models.training.train")
+            raise ModelMismatch("this is not a cost model of autosched: train one with cost_models.training.train")
         if data.get("format_version") != FORMAT_VERSION:
             raise ModelMismatch(
                 f"the model has format version {data.get('format_version')}, this autosched reads {FORMAT_VERSION}: "
@@ -226,14 +226,14 @@ class BoostedModel:
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ModelMismatch(f"{path} is no cost model: it is not JSON") from error
+            raise ModelMismatch(f"{path} is not a cost model: it is not JSON") from error
         if not isinstance(data, dict):
-            raise ModelMismatch(f"{path} is no cost model: its JSON is not an object")
+            raise ModelMismatch(f"{path} is not a cost model: its JSON is not an object")
         return cls.from_json(data)
 
 
 def _matrix(X: npt.ArrayLike) -> Matrix:
-    with np.errstate(over="ignore"):  # what overflows float32 is refused below
+    with np.errstate(over="ignore"):  # values that overflow float32 are refused below
         matrix = np.ascontiguousarray(X, dtype=np.float32)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise ValueError(f"features must be a table of rows and columns, not of shape {matrix.shape}")

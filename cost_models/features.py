@@ -40,7 +40,7 @@ FEATURE_VERSION = 2
 
 
 class FeatureMismatch(ValueError):
-    """Tables, or a table and a model, whose features are not of one operator. One line says which differ."""
+    """Tables, or a table and a model, whose features are of different operators. One line says which differ."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ class Batch:
         return analyse(self.works, self.device)
 
     def column(self, field: str) -> FloatArray:
-        """One field of every work, [n]."""
+        """One field of every CostCounts, [n]."""
         return np.array([getattr(w, field) for w in self.works], dtype=np.float64)
 
     @cached_property
     def roofline(self) -> FloatArray:
-        """Seconds below which no kernel of this problem can be, with each row's unit: arithmetic or DRAM, [n]."""
+        """The least seconds that a kernel of this problem can take, with each row's unit: arithmetic or DRAM, [n]."""
         device, rates = self.device, {(w.unit, w.operand_dtype): 0.0 for w in self.works}
         for name, operand in rates:
             row = unit(name)
@@ -257,7 +257,7 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
         configs = space.configs([schedules[i] for i in here])
         if counts is None:
             if here:
-                raise ValueError(f"the kernel template {template.name} says nothing of its costs: measure it")
+                raise ValueError(f"the kernel template {template.name} has no cost counts: measure it")
             continue
         for i, config in zip(here, configs, strict=True):
             counted[i] = counts(problem, config, device)
@@ -280,7 +280,7 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
 
 
 def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
-    """The fields of a problem: integers as log2(1 + value), texts and truths as a column named after the value."""
+    """The fields of a problem: integers as log2(1 + value), strings and booleans as a column named after the value."""
     names: list[str] = []
     values: list[float] = []
     for field, value in problem.to_json().items():
@@ -304,8 +304,8 @@ def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) ->
 
 
 def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
-    """The names of all tables, those of the first first. Raises FeatureMismatch if one lacks a column that may not be
-    missing (see ``align``), ValueError without tables."""
+    """The names of all tables, starting with those of the first. Raises FeatureMismatch if one lacks a column that may
+    not be missing (see ``align``), ValueError without tables."""
     if not tables:
         raise ValueError("there are no features to join")
     names = tuple(dict.fromkeys(name for table in tables for name in table.names))
@@ -317,8 +317,8 @@ def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
 def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
     """The columns ``names`` of a table, float32 [n, len(names)], in that order.
 
-    A missing "is this value" column is zeros, and one that is not asked for is dropped: it is a value that no row of
-    the other side has. Likewise the columns of a template that one side knows nothing of, which are NaN. Any other
+    A missing "is this value" column is zeros, and one that is not in ``names`` is dropped: no row of the other
+    side has that value. Likewise the columns of a template that one side lacks, which are NaN. Any other
     column must be on both sides: raises FeatureMismatch.
     """
     here = {name: i for i, name in enumerate(table.names)}

@@ -48,7 +48,7 @@ def train(tables: Sequence[TrainingTable], settings: Settings | None = None) -> 
     groups = np.array([t.group for t in tables for _ in t.seconds])
     codes = np.unique(groups, return_inverse=True)[1]
     test = held_out_rows(codes, settings.held_out, settings.seed + 1)
-    # another seed than the model's own, so that what stops the first model is not what stopped the second
+    # not the model's own seed, so that the two models stop on different held-out rows
     judged = BoostedModel.fit(
         matrix[~test], seconds[~test], groups[~test], names=names, settings=replace(settings, seed=settings.seed + 2)
     )

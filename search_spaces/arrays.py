@@ -1,4 +1,4 @@
-"""Array types that every room uses."""
+"""Array types shared by all of search_spaces."""
 
 import numpy as np
 import numpy.typing as npt

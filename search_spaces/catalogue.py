@@ -1,7 +1,7 @@
-"""The open catalogue of operators and kernel templates: ours, those of other packages, and those registered here.
+"""The open catalogue of operators and kernel templates: built in, from other packages, or registered in this process.
 
 Another package adds its own by an entry point of the group ``autosched.templates``: it names a KernelTemplate, an
-Operator, or a list of both, or a function without arguments that gives one of these.
+Operator, or a list of both, or a function without arguments that returns one of these.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UnusableEntryPoint(UserWarning):
 
 
 class _Catalogue:
-    """Ours, then what other packages offer, which is looked for when it is first asked."""
+    """The built-in entries, then those of other packages, which are loaded on first use."""
 
     def __init__(self) -> None:
         self._operators: dict[str, Operator] = {}
@@ -67,7 +67,7 @@ class _Catalogue:
             gives_way = replace and (type(entry), entry.name) in self._replaceable
             if self._table(entry).get(entry.name, entry) != entry and not gives_way:
                 what = "operator" if isinstance(entry, Operator) else "kernel template"
-                raise ValueError(f"there is another {what} called {entry.name!r}: give yours a name of its own")
+                raise ValueError(f"another {what} is already called {entry.name!r}: choose a different name")
         for entry in entries:
             if self._table(entry).get(entry.name) != entry:
                 self._table(entry)[entry.name] = entry
@@ -80,16 +80,16 @@ class _Catalogue:
     def _load_entry_points(self) -> None:
         if self._complete:
             return
-        self._complete = True  # first: what is loaded may itself ask, or register
+        self._complete = True  # set first: loading an entry point may look up entries or register some
         for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, p.value)):
             try:
                 offered = point.load()
                 offered = offered() if callable(offered) else offered
                 self.add(*((offered,) if isinstance(offered, (Operator, KernelTemplate)) else offered))
-            except Exception as error:  # somebody else's code: it must not keep ours from working
+            except Exception as error:  # a broken third-party package must not break the catalogue
                 text = " ".join(f"{type(error).__name__}: {error}".split())
                 warnings.warn(
-                    f"the entry point {point.name} ({point.value}) offers no templates ({text}): repair its package",
+                    f"the entry point {point.name} ({point.value}) provides no templates ({text}): fix its package",
                     UnusableEntryPoint,
                     stacklevel=2,
                 )
@@ -104,7 +104,7 @@ def register(*entries: Operator | KernelTemplate, replace: bool = False) -> None
     """Add operators and templates to the catalogue of this process. The same one may be registered again; with
     ``replace``, another one may take the name of one that was registered with ``replace`` itself.
 
-    Raises ValueError for a name that another one has, and for anything else than an operator or a template.
+    Raises ValueError for a name already taken, and for anything other than an operator or a template.
     """
     _catalogue().add(*entries, replace=replace)
 
@@ -134,15 +134,15 @@ def _named(table: Mapping[str, Entry], name: str, what: str) -> Entry:
 
 
 def candidates(problem: Problem, device: Device) -> tuple[tuple[KernelTemplate, str | None], ...]:
-    """Every template of the problem's operator, each with None, or with why it cannot compute ``problem``."""
+    """Every template of the problem's operator, each with the reason why it cannot compute ``problem``, or None."""
     return tuple((t, t.why_not(problem, device)) for t in templates() if problem.operator in t.operators)
 
 
 def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelTemplate] | None = None) -> TemplateSet:
-    """The templates that can compute ``problem`` on ``device``: ``only`` these, given by name or themselves, or all.
+    """The templates that can compute ``problem`` on ``device``; with ``only`` (names or templates), just those.
 
-    Raises ValueError for a name that is unknown or a template of ``only`` that cannot compute it, and, with the reasons
-    of each, where none can.
+    Raises ValueError for an unknown name, for a template in ``only`` that cannot compute the problem, and where no
+    template can, with the reason for each.
     """
     if only is not None:
         named = [template(entry) if isinstance(entry, str) else entry for entry in only]
@@ -160,7 +160,7 @@ def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelT
 
 
 def problem_from_json(data: Mapping[str, Any]) -> Problem:
-    """The problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown operator or no problem."""
+    """The problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown operator or invalid data."""
     if not isinstance(data, Mapping):
-        raise ValueError(f"the JSON of a problem is an object, not {data!r}")
+        raise ValueError(f"the JSON of a problem must be an object, not {data!r}")
     return operator(str(data.get("operator"))).from_json(data)

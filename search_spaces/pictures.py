@@ -22,7 +22,7 @@ from search_spaces.layouts.wg_map import WgMap
 
 Colour = tuple[float, float, float]
 
-_LARGEST = 16384  # cells of one panel; more are no longer told apart, and an .svg of them is slow to open
+_LARGEST = 16384  # cells of one panel; more are illegible, and an .svg of them is slow to open
 _LONG_SIDE_INCHES = (7.0, 14.0)  # least and most of a panel
 _CELL_INCHES = 0.11  # enough for a number
 _TITLE_POINTS, _SUBTITLE_POINTS, _LARGEST_POINTS, _SMALLEST_POINTS = 12, 9, 13.0, 3.5
@@ -92,7 +92,7 @@ def draw_distribution(
     (``t5`` is thread 5, ``r2`` the third of its elements there). ``subgroups`` above the ids in use shows the copies.
     A WgMap needs the ``shape`` of the tile and gives one panel; sub-tiles dealt in later rounds are numbered.
     Writes .svg or .png by the suffix of ``path`` and returns it. Raises ValueError for another suffix, a layout of
-    rank 0 or above 2, or a tile too large to be told apart, and ImportError without matplotlib.
+    rank 0 or above 2, or a tile too large to be legible, and ImportError without matplotlib.
     """
     target = _checked(path)
     return _render([_distribution_panels(layout, shape, subgroups)], target)
@@ -146,7 +146,7 @@ def draw_bank_map(
     covers, at most 32 lanes; by default it is one phase across the lines, for 16 bytes just what ldmatrix reads at
     once. A block shows its cycles (wavefronts); green has no conflict. Writes .svg or .png by the suffix of ``path``
     and returns it. Raises ValueError for another suffix, an access that does not divide the tile or that the layout
-    tears apart, or a tile too large to be told apart, and ImportError without matplotlib.
+    splits, or a tile too large to be legible, and ImportError without matplotlib.
     """
     target = _checked(path)
     return _render([_bank_panels(layout, element_bytes, access, access_bytes)], target)
@@ -266,7 +266,7 @@ def _accesses(
     if each < 1 or width % element_bytes or together % each:
         raise ValueError(
             f"access_bytes is {width} but layout {layout.text} keeps {together} elements of {element_bytes} bytes of a "
-            "line together: use a part of them"
+            "line together: use at most that"
         )
     if access is None:
         across = math.gcd(lines.shape[0], PHASE_BYTES // max(width, BANK_BYTES))

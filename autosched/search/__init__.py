@@ -1,7 +1,7 @@
 """Samplers: each proposes legal schedules of a space, and learns from what came of them.
 
-A sampler is made by a factory ``factory(space, *, seed, prior, threads)``. Ours are listed here; another package offers
-its own by an entry point of the group ``autosched.samplers``, whose name is that of the sampler.
+A sampler is made by a factory ``factory(space, *, seed, prior, threads)``. The built-in ones are listed here; another
+package adds its own by an entry point of the group ``autosched.samplers``, named like the sampler.
 """
 
 from __future__ import annotations
@@ -45,25 +45,23 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def samplers() -> tuple[str, ...]:
-    """The names of all samplers: ours, then those of other packages."""
+    """The names of all samplers: built-in ones, then those of other packages."""
     return (*_OURS, *sorted(_offered()))
 
 
 def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
     """A new sampler by its name. ``prior`` helps those that use one; ``threads`` are for training a model.
 
-    Raises ValueError for an unknown name, a package's sampler that cannot be loaded, or a seed that is not an integer
-    from 0 up.
+    Raises ValueError for an unknown name, a package's sampler that cannot be loaded, or a seed that is not a
+    non-negative integer.
     """
     check(name, seed)
     factory = _OURS.get(name)
     if factory is None:
         try:
             factory = _offered()[name].load()
-        except Exception as error:  # somebody else's code: whatever it raises, it is not there
-            raise ValueError(
-                f"the sampler {name} cannot be loaded ({error}): repair or uninstall its package"
-            ) from error
+        except Exception as error:  # third-party code may raise anything
+            raise ValueError(f"the sampler {name} cannot be loaded ({error}): fix or uninstall its package") from error
     made: Sampler = factory(space, seed=seed, prior=prior, threads=threads)
     return made
 

@@ -19,7 +19,7 @@ _FIRST_DRAW = 256
 
 
 def differences(a: Schedule, b: Schedule) -> int:
-    """In how many parameters two schedules of a space differ; those of different templates in all."""
+    """In how many parameters two schedules of a space differ: all of them for different templates."""
     if a.template != b.template:
         return max(len(a.items), len(b.items))
     return sum(x != y for x, y in zip(a.items, b.items, strict=True))
@@ -32,8 +32,8 @@ class Sampler(Protocol):
       fewer than n only when there are no others left, and so an empty list means that the space is exhausted.
     - ``tell`` takes one result: of an asked schedule, in any order and any time later, or of one never asked. The
       latter is how earlier trials are restored: a new sampler that is told everything an old one was told proposes
-      none of it again, and knows as much. Telling one schedule again is a repeated measurement.
-    - A failure is told like a time. It never counts as a time, and never as a good one.
+      none of it again and has learned as much. Telling one schedule again is a repeated measurement.
+    - A failure is told too. It never counts as a time, least of all as a good one.
     - The same space, seed and calls give the same proposals, on any machine with the same versions. There is no other
       state: no clock, no global generator, no hash order.
     """
@@ -56,11 +56,11 @@ class Prior(Protocol):
         """One row per schedule for a learned model, float32 [n, d]; NaN where a schedule has no such feature."""
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray | None:
-        """A rough model's guess of the time, [n]; infinite where it thinks it cannot run. None: there is no guess."""
+        """A rough model's guess of the time, [n]; infinite where it expects a failure. None: no guess."""
 
 
 class EncodingPrior:
-    """Knows the space's own encoding and nothing of time."""
+    """Knows the space's own encoding and nothing about times."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
@@ -83,9 +83,9 @@ class Unseen:
         self._next = 0
 
     def check(self, n: int) -> None:
-        """Raises ValueError for a count that nobody can ask for."""
+        """Raises ValueError for a negative count."""
         if n < 0:
-            raise ValueError(f"cannot ask for {n} schedules: use a number from 0 up")
+            raise ValueError(f"cannot ask for {n} schedules: use 0 or more")
 
     def __contains__(self, schedule: Schedule) -> bool:
         return schedule.key() not in self._seen

@@ -92,7 +92,7 @@ class EvolutionSampler:
     def ask(self, n: int) -> list[Schedule]:
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         self._train()
-        led = int(max(n, 0) * self._led + rng.random())  # on average exactly that part
+        led = int(max(n, 0) * self._led + rng.random())  # exactly that share on average
         ranked = self._evolved(led, rng) if led else []
         for schedule in ranked:
             self._unseen.remove(schedule)
@@ -100,7 +100,7 @@ class EvolutionSampler:
 
     @property
     def _led(self) -> float:
-        """Which part of the proposals a prediction leads."""
+        """The share of the proposals that follow a prediction."""
         if self._model is not None:
             return 1.0 - self._settings.epsilon
         return self._settings.guided if self._guesses else 0.0
@@ -136,7 +136,7 @@ class EvolutionSampler:
         self._model, self._trained = self._fit(self._prior.features(rows), labels), size
 
     def _predicted(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """log(seconds) up to a constant, infinite where the prior thinks a schedule cannot run."""
+        """log(seconds) up to a constant, infinite where the prior expects a schedule to fail."""
         guess = self._prior.log_seconds(schedules)
         predicted = np.zeros(len(schedules)) if guess is None else guess.copy()
         if self._model is not None and len(schedules):
@@ -164,7 +164,7 @@ class EvolutionSampler:
         scores.update(zip(unknown, self._predicted(unknown).tolist(), strict=True))
 
     def _children(self, living: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """As many children as ``living``, which is sorted: the better half has most of them."""
+        """As many children as ``living``, which is sorted; most are from the better half."""
 
         def parents(count: int) -> list[Schedule]:
             return [living[i] for i in (len(living) * rng.random(count) ** 2).astype(int)]

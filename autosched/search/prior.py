@@ -1,4 +1,4 @@
-"""What the analytic model and the documented features tell a sampler about schedules that nobody has tried."""
+"""What the analytic model and the documented features tell a sampler about untried schedules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMEMBERED = 1 << 16  # schedules; a row is some 400 bytes
 class AnalyticPrior:
     """The features of one problem on one device, and the analytic model's time, which is among them.
 
-    Rows are remembered, because a search asks for the good ones again and again.
+    Rows are cached, because a search asks for the good ones again and again.
     """
 
     def __init__(self, templates: TemplateSet, problem: Problem, device: Device) -> None:

@@ -9,7 +9,7 @@ from search_spaces.spaces.search_space import SearchSpace
 
 
 class RandomSampler:
-    """The order is the space's own sample: uniform in one space, in turns of strata in a union. Learns nothing."""
+    """The order is the space's own sample: uniform in one space, by turns of the strata in a union. Learns nothing."""
 
     name = "random"
 

@@ -1,6 +1,6 @@
 """Any Optuna sampler through Optuna's ask-and-tell interface, by default its tree-structured Parzen estimator.
 
-Optuna knows independent domains and nothing of the rules, so most of what it suggests is illegal. A suggestion that is
+Optuna knows independent domains and none of the rules, so most of what it suggests is illegal. A suggestion that is
 illegal, or not new, is told to Optuna as failed at once and costs no measurement. After a few of them in a row the last
 one is repaired: the nearest new legal schedule to it, among random ones and neighbours of the best, is proposed.
 """
@@ -20,7 +20,7 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-_TEMPLATE = "template"  # the other parameters that Optuna knows have a point in their names
+_TEMPLATE = "template"  # the other parameters that Optuna knows have a dot in their names
 _TRIES = 3  # suggestions per proposal before the last one is repaired
 _RANDOM = 256  # random schedules that a repair chooses from
 _BEST = 4  # best schedules whose neighbours a repair chooses from
@@ -39,7 +39,7 @@ class OptunaSampler:
     name = "tpe"
 
     def __init__(self, space: SearchSpace, seed: int, sampler: optuna.samplers.BaseSampler | None = None) -> None:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)  # a line per trial otherwise, on stderr
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise it prints a line per trial to stderr
         self._space = space
         self._seed = seed
         self._unseen = Unseen(space, seed)
@@ -111,7 +111,7 @@ class OptunaSampler:
         return schedule
 
     def _suggested(self, trial: Trial) -> Schedule:
-        """A template and its parameters, chosen by Optuna in this order; for an enqueued trial what it holds."""
+        """A template and its parameters, chosen by Optuna in this order; for an enqueued trial, the ones it holds."""
         template = trial.suggest_categorical(_TEMPLATE, tuple(self._space.members))
         items: list[tuple[str, Value]] = []
         for parameter in self._space.members[template].parameters:

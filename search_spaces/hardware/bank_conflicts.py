@@ -60,7 +60,7 @@ def ldmatrix_wavefronts(row_addresses: npt.ArrayLike) -> IntArray:
     if rows.ndim == 0 or rows.shape[-1] not in (8, 16, 32):
         raise ValueError(f"ldmatrix takes 8, 16 or 32 row addresses, not shape {rows.shape}")
     if (rows < 0).any() or (rows & 15).any():
-        raise ValueError("ldmatrix row addresses must be multiples of 16 bytes, of every lane that gives one")
+        raise ValueError("every row address of ldmatrix must be a multiple of 16 bytes")
     return _total(_per_warp((rows >> 4).reshape(*rows.shape[:-1], -1, 8)))
 
 
@@ -136,12 +136,11 @@ class Traffic:
         return Traffic(times * self.instructions, times * self.wavefronts, times * self.ideal)
 
 
-# A layout repeats itself every few lines, so a search, which meets the same few layouts on tiles of many sizes, has the
-# accesses of those lines counted once.
+# A layout repeats every few lines, so the accesses to those lines are counted once for all tile sizes that a search
+# tries.
 def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
-    """(part, n): accesses of ``span`` lines that start at multiples of ``span`` cost n times on ``layout`` what they
-    cost on the part: n times higher addresses, further by whole units of the widest access, wait for other banks, but
-    as long."""
+    """(part, n): accesses to ``span`` lines that start at multiples of ``span`` cost n times as much on ``layout`` as
+    on the part: shifting all addresses by whole units of the widest access changes the banks but not the conflicts."""
     period, extent = layout.period
     unit = WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES)
     lines = lcm(period * unit, span)
@@ -156,9 +155,9 @@ def copy_traffic(
 ) -> Traffic:
     """Moving a whole tile between registers (or cp.async) and shared memory, each element once.
 
-    Thread t stands at (t // columns, t % columns) of a grid whose columns run along ``axis``, the index that is
+    Thread t sits at (t // columns, t % columns) of a grid whose columns run along ``axis``, the index that is
     contiguous in global memory; it moves ``vector`` neighbours along ``axis``, and the grid goes round-robin over the
-    tile. Where the layout tears a vector apart, it is stored in the widest pieces that the layout keeps together.
+    tile. Where the layout splits a vector, it is stored in the widest pieces that the layout keeps together.
     Raises ValueError unless warps are whole and the grid divides the tile.
     """
     across, along = layout.shape if axis == "cols" else layout.shape[::-1]
@@ -196,7 +195,7 @@ def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedL
     """Reading every fragment of an operand's tile into registers once, by one warp each.
 
     Where the fragment has ``lane_loads``, lanes load their elements in that pattern, in vectors as the Access says;
-    else 8x8 matrices are read by ldmatrix (instructions are counted as x4). Raises ValueError if the intrinsic refuses
+    else 8x8 matrices are read by ldmatrix (instructions are counted as x4). Raises ValueError if the intrinsic rejects
     the layout.
     """
     access = row.requirement(operand, layout, element_bytes)

@@ -1,4 +1,4 @@
-"""What a kernel asks of the machine, per thread block: the common ground of families and cost models."""
+"""What a kernel demands of the machine, per thread block: all that cost models see of a kernel template."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CostCounts:
-    """Counts for one run of one schedule; nothing in it is a time.
+    """Counts for one run of one schedule; none of them is a time.
 
     Per-block numbers include the waste of partial tiles: a block computes its whole tile. ``shared_wavefronts`` are
     cycles of the 128-byte-wide shared memory, conflicts included. ``load_bytes`` and ``store_bytes`` go between L2
@@ -30,4 +30,4 @@ class CostCounts:
     stages: int  # loads in flight ahead of the arithmetic; 1 means they do not overlap
     barriers_per_iteration: int
     launches: int = 1  # of the kernel, one after another; the counts above are those of all of them
-    alone_bytes: float = 0.0  # that a last block moves when all others are done
+    alone_bytes: float = 0.0  # moved by a last block after all others are done

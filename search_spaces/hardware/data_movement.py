@@ -30,12 +30,12 @@ from search_spaces.hardware.requirements import Access, OperandSide, Refusal
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 from search_spaces.layouts.wg_map import WgMap
 
-SECTOR_BYTES = 32  # what global memory moves at the least (CUDA C++ Best Practices Guide, "Coalesced access")
+SECTOR_BYTES = 32  # smallest transfer from global memory (CUDA C++ Best Practices Guide, "Coalesced access")
 ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
-SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat themselves, so a few accesses show them
+SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat, so a few accesses are enough
 MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
 MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
-MOST_VECTORS = 4  # accesses in place of one of the widest that the alignment allows
+MOST_VECTORS = 4  # accesses that may replace one of the widest that the alignment allows
 
 Method = Literal["cp.async", "ld.global"]
 
@@ -78,7 +78,7 @@ class CopyPlan:
     """A way to copy a region to shared memory.
 
     ``map`` deals (line, position in the line) out to threads; ``vector`` elements are loaded at a time, and stored in
-    pieces of ``store`` elements (fewer where the layout tears the vector apart). ``sectors`` is the expected number of
+    pieces of ``store`` elements (fewer where the layout splits the vector). ``sectors`` is the expected number of
     32-byte sectors that all requests of the tile touch, ``stores`` the traffic on shared memory.
     """
 
@@ -223,19 +223,19 @@ def _choices(region: Region, layout: SharedLayout, threads: int) -> tuple[CopyPl
     return tuple(sorted((p for p in plans if isinstance(p, CopyPlan)), key=lambda plan: plan.order))
 
 
-# What a search need not look at: bindings that are far from the best of their tile ------------------------------------
+# Pruning: thread bindings that are far from the best for their tile ---------------------------------------------------
 
 
 @lru_cache(maxsize=2**14)
 def few_sectors(region: Region, vector: int, columns: int) -> bool:
     """Whether ``columns`` threads with ``vector`` elements touch at most MOST_SECTORS times the fewest sectors with
-    which any binding moves the lines of ``region``. Bindings that do not fit its lines are not judged: True."""
+    which any binding moves the lines of ``region``. True for bindings that do not fit its lines."""
     found = _sectors(region, vector, columns)
     return found is None or found <= MOST_SECTORS * _fewest_sectors(region)
 
 
 def wide_enough(region: Region, vector: int) -> bool:
-    """Whether at most MOST_VECTORS accesses stand for one of the widest that the lines' alignment allows."""
+    """Whether at most MOST_VECTORS accesses replace one of the widest that the lines' alignment allows."""
     return vector * MOST_VECTORS >= gcd(region.alignment, WIDEST_BYTES // region.element_bytes)
 
 
@@ -254,16 +254,16 @@ def _vectors(element_bytes: int) -> tuple[int, ...]:
     return tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= WIDEST_BYTES)
 
 
-Binding = tuple[int, int, int]  # vector, columns, block: what ``conflict_percent`` asks about
+Binding = tuple[int, int, int]  # vector, columns, block: the input of ``conflict_percent``
 
 
 def conflict_percent(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
 ) -> int:
-    """Cycles over conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile: what
-    ``copy_traffic`` counts for all warps is counted for a few, and lanes may hold blocks of two axes.
+    """Cycles over conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile. Unlike
+    ``copy_traffic`` it counts only a few warps, and lanes may hold two-dimensional blocks.
 
-    Lanes stand in rows of ``columns``, ``vector`` elements apart along ``axis`` and ``block`` across it. With a block
+    Lanes form rows of ``columns``, ``vector`` elements apart along ``axis`` and ``block`` across it. With a block
     of more than one, lanes move ``vector`` pieces of ``block`` elements across ``axis`` instead.
     """
     columns = min(columns, WARP)

@@ -1,4 +1,4 @@
-"""GPUs as data rows: what a schedule must fit into, and the rates that cost models need. No GPU is asked.
+"""GPUs as data rows: what a schedule must fit into, and the rates that cost models need. No GPU is queried.
 
 A new GPU is one more row in ``DEVICES``. Sources of the rows: the limits of each compute capability are in the CUDA C++
 Programming Guide, table "Technical Specifications per Compute Capability"; counts, clocks and bandwidths are in the
@@ -31,7 +31,7 @@ class Device:
     ``tensor_flops_per_cycle`` holds, per operand type, the dense rate of the widest instruction with f32 accumulation
     (wgmma on sm_90, mma.sync elsewhere); ``mma_sync_fraction`` is the part of it that mma.sync reaches. Tensor peaks of
     data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``. ``memory_bytes`` is the total that the driver
-    reports, of which programs get a little less. ``driver_names`` are the names under which the driver reports exactly
+    reports; programs can use a little less. ``driver_names`` are the names under which the driver reports exactly
     this product.
     """
 
@@ -73,7 +73,7 @@ class Device:
         warp, unit = self.warp_size, _SHARED_ALLOCATION_UNIT
         shared_sizes = (self.shared_per_block, self.shared_per_sm, self.reserved_shared_per_block)
         rates = self.tensor_flops_per_cycle
-        laws = (
+        requirements = (
             (
                 self.arch in (f"sm_{self.sm}", f"sm_{self.sm}a"),
                 f"arch {self.arch!r} must be sm_{self.sm} or sm_{self.sm}a",
@@ -110,9 +110,9 @@ class Device:
             (all(rate > 0 for _, rate in rates), "tensor rates must be positive"),
             (len(dict(rates)) == len(rates), "each type of tensor_flops_per_cycle must be named once"),
         )
-        for holds, law in laws:
-            if not holds:
-                raise ValueError(f"device {self.name!r}: {law}")
+        for met, requirement in requirements:
+            if not met:
+                raise ValueError(f"device {self.name!r}: {requirement}")
 
     @property
     def max_warps_per_sm(self) -> int:
@@ -159,9 +159,9 @@ _A100_TENSOR = (("f16", 2048.0), ("bf16", 2048.0), ("tf32", 1024.0))
 _GA102_TENSOR = (("f16", 1024.0), ("bf16", 1024.0), ("tf32", 512.0))
 _GEFORCE_TENSOR = (("f16", 512.0), ("bf16", 512.0), ("tf32", 256.0))  # f32 accumulation at half rate on GeForce
 
-# memory_bytes is what nvidia-smi lists, in MiB, with ECC as the product comes. The GB of data sheets are GiB (an H200
-# of "141 GB" has 143771 MiB, which is 150.8e9 bytes), a little of which firmware keeps to itself; ECC of GDDR6 (A10,
-# L4, L40S) takes a sixteenth more.
+# memory_bytes is what nvidia-smi lists, in MiB, with the product's default ECC setting. The GB of data sheets are GiB
+# (an H200 of "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10,
+# L4, L40S) takes another sixteenth.
 _MIB = 2**20
 
 # l2_bandwidth is an estimate of what reads from L2 sustain: the vendor gives no figure. A100: 4.2 TB/s (Nsight, 40 GB
@@ -358,7 +358,7 @@ if len(_BY_NAME) != len(DEVICES):
 def device(name: str) -> Device:
     """The row called ``name``, whatever its case. Raises UnknownDevice; a similar name is never taken instead."""
     if not isinstance(name, str):
-        raise UnknownDevice(f"a device is named by a text, not by {name!r}: use one of {', '.join(_BY_NAME)}")
+        raise UnknownDevice(f"a device name must be a string, not {name!r}: use one of {', '.join(_BY_NAME)}")
     row = _BY_NAME.get(name.lower())
     if row is not None:
         return row
@@ -368,14 +368,14 @@ def device(name: str) -> Device:
 
 
 def device_of_driver_name(driver_name: str) -> Device:
-    """The row of the GPU that the driver calls ``driver_name``, for example "NVIDIA H200", to the letter.
+    """The row of the GPU that the driver calls exactly ``driver_name``, for example "NVIDIA H200".
 
-    Raises UnknownDevice: "NVIDIA H200 NVL" is another product than "NVIDIA H200" and gets no row of its sibling.
+    Raises UnknownDevice: "NVIDIA H200 NVL" is a different product from "NVIDIA H200" and does not share its row.
     """
     for row in DEVICES:
         if driver_name in row.driver_names:
             return row
-    raise UnknownDevice(f"no device row is for {driver_name!r}: the rows are {', '.join(_BY_NAME)}")
+    raise UnknownDevice(f"no device row matches {driver_name!r}: the rows are {', '.join(_BY_NAME)}")
 
 
 @overload
@@ -405,8 +405,8 @@ def occupancy(
 
 
 def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some: Any) -> Any:
-    """``occupancy`` of t threads, r registers and s shared bytes, for integers or arrays, each with its minimum of two,
-    its maximum of two, and whether some of it holds."""
+    """``occupancy`` of t threads, r registers and s shared bytes, for integers or arrays; ``least``, ``most`` and
+    ``some`` are minimum, maximum and any for that type."""
     if some(t < 1) or some(r < 0) or some(s < 0):
         raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
     warps = -(-t // device.warp_size)

@@ -15,7 +15,7 @@ WARP = 32
 class Fragment:
     """An operand as the lanes of a warp (or, with 128 ``lanes``, of a warpgroup) hold it in registers.
 
-    ``layout`` distributes ``shape`` over warps and their lanes, or is None where the instruction keeps it secret
+    ``layout`` distributes ``shape`` over warps and their lanes, or is None where the instruction leaves it open
     (wmma) or reads shared memory itself (0 registers). ``registers`` counts 32-bit registers of one lane. A lane's
     r-th value in the instruction's own order is element ``register_order[r]`` of the NestedLayout's distributed order
     (batch, outer, element); () means the same order. ``lane_loads`` says which elements each lane reads from shared
@@ -36,11 +36,11 @@ class Fragment:
             self.lane_loads.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
         if self.layout is None:
             if self.register_order:
-                raise ValueError("fragment: register_order orders the values of a layout, and this one has none")
+                raise ValueError("fragment: register_order needs a layout, and this fragment has none")
             return
         if self.layout.rounds(self.lanes // WARP) > 1:
             raise ValueError(
-                f"fragment: the layout uses {self.layout.subgroups} warps, more than {self.lanes} lanes are"
+                f"fragment: the layout uses {self.layout.subgroups} warps, more than {self.lanes} lanes make up"
             )
         # Of the fma rows, A and B repeat over lanes.
         self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)

@@ -3,7 +3,7 @@
 Operand A is a (m, k) tile, B a (k, n) tile, C and D are (m, n); a SharedLayout of an operand has the shape of that
 operand's tile. Whether an intrinsic can load an operand is decided by evaluating the layout function against the
 row's requirement. A new instruction is a row here (a new kind of them a row of ``units`` too) and a ``.cuh`` with the
-C++ type that the row names; nothing else asks which instruction it is.
+C++ type that the row names; no other code depends on which instruction it is.
 """
 
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class TensorIntrinsic:
         row = unit(self.unit)
         if self.b.shape[0] != self.k or self.c.shape != (self.m, self.n):
             raise ValueError(
-                f"{self.name}: fragments of {self.a.shape}, {self.b.shape} and {self.c.shape} are no a @ b + c"
+                f"{self.name}: fragments of {self.a.shape}, {self.b.shape} and {self.c.shape} do not fit a @ b + c"
             )
         for which, fragment, kind in (("a", self.a, self.type_a), ("b", self.b, self.type_b), ("c", self.c, "f32")):
             if kind not in (*FLOAT_DTYPES, *STORED):
@@ -75,7 +75,7 @@ class TensorIntrinsic:
                 raise ValueError(f"{self.name}: type_{which} must be one of {known}, not {kind!r}")
             if fragment.layout is None:
                 if fragment.registers and not row.opaque:
-                    raise ValueError(f"{self.name}: fragment {which} needs a layout; only opaque units keep it secret")
+                    raise ValueError(f"{self.name}: fragment {which} needs a layout; only opaque units have none")
                 continue
             bits = 8 * dtype(STORED.get(kind, kind)).bytes
             if fragment.values * bits != fragment.registers * 32:
@@ -91,7 +91,7 @@ class TensorIntrinsic:
             raise ValueError(f"{self.name}: instructions and results must be at least 1")
 
     def __hash__(self) -> int:
-        # The rows are keys of caches that every rule asks; their fragments need not be hashed each time.
+        # The rows are keys of caches that every rule reads, so their fragments are not hashed each time.
         return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b))
 
     @property

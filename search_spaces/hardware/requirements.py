@@ -1,7 +1,7 @@
-"""What a way of loading fragments asks of a shared-memory layout, decided by evaluating the layout function.
+"""What a way of loading fragments requires of a shared-memory layout, decided by evaluating the layout function.
 
-An operand's tile is (m, k) for A and (k, n) for B. m layouts and n intrinsics need no m * n pairs (TVM auto memory
-planning, problems 1 and 2): a new intrinsic names a requirement, and a new way of loading is one more of them.
+An operand's tile is (m, k) for A and (k, n) for B. m layouts and n intrinsics do not take m * n cases (TVM auto
+memory planning, problems 1 and 2): an intrinsic names its requirement, and a new way of loading adds one.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Refusal:
 
 
 class Requirement(Protocol):
-    """What a way of loading asks of a layout."""
+    """What a way of loading requires of a layout."""
 
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
@@ -52,7 +52,7 @@ class Requirement(Protocol):
 
 @dataclass(frozen=True)
 class AnyLayout:
-    """ld.shared of the elements one thread needs, ``elements`` neighbours along m (A) or n (B): every layout will do.
+    """ld.shared of the elements one thread needs, ``elements`` neighbours along m (A) or n (B): any layout works.
 
     The vector is as wide as the layout keeps neighbours together, at most ``elements`` and 16 bytes.
     """
@@ -70,7 +70,7 @@ class AnyLayout:
 class LeadingDimension:
     """wmma.load (PTX ISA, "wmma.load"; CUDA C++ Programming Guide, "Warp matrix functions"): inside a fragment, lines
     of neighbours at one stride, a multiple of ``stride_bytes``, the same for all fragments, as it is a constant of the
-    kernel; fragment origins aligned to ``origin_bytes`` (256 bits). Between fragments anything may lie."""
+    kernel; fragment origins aligned to ``origin_bytes`` (256 bits). The spacing of fragments is free."""
 
     stride_bytes: int = 16
     origin_bytes: int = 32
@@ -79,8 +79,8 @@ class LeadingDimension:
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
         rows, cols = fragment
-        # As most layouts fail there, the first row of fragments is looked at before all. These repeat with the layout,
-        # so that two periods show them all, and whether their origins stay aligned.
+        # Most layouts already fail on the first row of fragments, so it is checked first. Fragments repeat with the
+        # layout: two periods show them all, and whether their origins stay aligned.
         seen = layout.first_lines(cols if layout.transposed else rows)
         first = seen.offsets()[:rows, :cols]
         lines = first.T if layout.transposed else first  # (line of the fragment, position in it)

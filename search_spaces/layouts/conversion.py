@@ -63,7 +63,7 @@ def exchange(
     subgroup_size: int = 32,
     replicate_threads: bool = False,
 ) -> Exchange:
-    """How far elements travel from ``source`` to ``target`` (exact, where IREE's rule is on the safe side). A thread
+    """How far elements travel from ``source`` to ``target`` (exact, where IREE's rule is conservative). A thread
     that holds an element needs no other thread for it, so copies shorten the way. Raises ValueError if the layouts
     are of different shapes or do not fit the threads."""
     if source.shape != target.shape:

@@ -30,9 +30,9 @@ class Basis:
     """How lanes or subgroups spread over the dimensions of an iteration space.
 
     Ids are delinearised by ``counts``, the last fastest; dimension i takes digit ``mapping[i]``, so it gets
-    ``counts[mapping[i]]`` of them. (IREE's code reads it so; its documentation states the inverse permutation, and
-    the two differ as soon as ``mapping`` holds a 3-cycle.) ``mapping`` names digits once each; a digit no dimension
-    takes repeats the work. Raises ValueError naming the field.
+    ``counts[mapping[i]]`` of them. (This is how IREE's code reads it; its documentation states the inverse permutation,
+    and the two differ once ``mapping`` contains a 3-cycle.) ``mapping`` names each digit at most once; ids that
+    differ only in digits that no dimension takes repeat the work. Raises ValueError naming the field.
     """
 
     counts: tuple[int, ...]
@@ -93,11 +93,11 @@ class LoweringConfig:
     - ``workgroup``: tile of a parallel dimension that one workgroup computes.
     - ``partial_reduction``: step of a reduction dimension per iteration of the loop.
     - ``thread``: contiguous elements one thread loads at once (0 counts as 1).
-    - ``lane_basis``, ``subgroup_basis``: how lanes and subgroups spread over the dimensions; empty, one of them.
+    - ``lane_basis``, ``subgroup_basis``: how lanes and subgroups spread over the dimensions; empty means one.
     - ``expand_dims``: empty, or the sizes of the dimensions that ``expand`` appended (0 for the original ones).
 
-    The longest field says how many dimensions there are; shorter tile sizes continue with zeros, as the issue writes
-    them. Laws (ValueError): a basis names every dimension; no dimension in both ``workgroup`` and
+    The longest field says how many dimensions there are; shorter tile sizes are padded with zeros, as in the issue.
+    Raises ValueError unless a basis names every dimension; no dimension is in both ``workgroup`` and
     ``partial_reduction``; a tile is a multiple of subgroups * lanes * thread along it; appended dimensions come last,
     lie within one thread and are not tiled.
     """
@@ -284,7 +284,7 @@ class LoweringConfig:
     def parse(cls, text: str) -> Self:
         """Read ``#iree_gpu.lowering_config<{...}>``, keys in any order; any may be left out, and ``expand_dims`` may be
         called ``expand_iteration_space``. Raises LayoutSyntaxError with the position, or ValueError where the fields
-        are no config."""
+        do not make a config."""
         return parse_attribute(text, cls._read)
 
     @classmethod

@@ -11,7 +11,7 @@ with one such line per dimension, where ``subgroup`` and ``thread`` are the *vir
 
 A thread holds ``batch x outer x element`` values, in that order (the distributed order). Where there are more
 subgroups or threads than a layout names, the surplus ones wrap modulo and hold copies. Where there are fewer subgroups,
-subgroup s stands in for s, s + count, s + 2 * count, ... and works in as many *rounds*.
+subgroup s takes the work of s, s + count, s + 2 * count, ... in as many *rounds*.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_IDS = 2**16  # of a level whose ids are checked one by one; a workgroup ha
 class NestedLayout:
     """The distribution of a tile of rank r over subgroups and threads; every field holds r integers.
 
-    Tiles count the tiles of the next level, they are not sizes. Laws, checked on construction (ValueError): all fields
+    Tiles count tiles of the next level; they are not sizes. Checked on construction (ValueError): all fields
     have the same rank; tiles are at least 1; no stride is 0 where its tile is more; ids round-trip: the virtual ids of
     sum(stride * virtual id) are those virtual ids again. Gaps are allowed.
     """
@@ -83,12 +83,12 @@ class NestedLayout:
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
-        """The undistributed packed shape: subgroup, batch, outer, thread, element, each of rank many dimensions."""
+        """The undistributed packed shape: subgroup, batch, outer, thread, element, each of ``rank`` dimensions."""
         return tuple(n for tile in self.tiles for n in tile)
 
     @property
     def distributed_packed_shape(self) -> tuple[int, ...]:
-        """What one thread holds: batch, outer, element, each of rank many dimensions."""
+        """What one thread holds: batch, outer, element, each of ``rank`` dimensions."""
         return self.batch_tile + self.outer_tile + self.element_tile
 
     @property
@@ -142,8 +142,8 @@ class NestedLayout:
             self.rounds(subgroups)
 
     def rounds(self, subgroups: int) -> int:
-        """How many virtual subgroups each of ``subgroups`` stands in for: 1 where every tile has a holder, else all
-        that have its id modulo ``subgroups``. Raises ValueError where the ids do not wrap evenly."""
+        """How many virtual subgroups each of ``subgroups`` does the work of: 1 where there are enough, else all
+        whose ids are equal to its own modulo ``subgroups``. Raises ValueError where the ids do not wrap evenly."""
         last = sum((n - 1) * stride for n, stride in zip(self.subgroup_tile, self.subgroup_strides, strict=True))
         if subgroups > last:
             return 1
@@ -308,7 +308,7 @@ class NestedLayout:
 
     def needs_shared_memory(self, target: NestedLayout) -> bool:
         """IREE's rule for converting this layout into ``target``: shared memory is needed if anything besides batch
-        and outer differs. It errs on the safe side; ``same_owners`` is exact, and implies nothing moves."""
+        and outer differs. It is conservative; ``same_owners`` is exact, and implies that nothing moves."""
         return any(
             getattr(self, field.name) != getattr(target, field.name)
             for field in dataclasses.fields(self)
@@ -351,7 +351,7 @@ class NestedLayout:
         """The same distribution on fewer subgroups, with their rounds as batches: id x becomes x mod
         ``hardware_subgroups``. A dimension that is dealt out round by round becomes two, rounds and then the rest, so
         the layout returned distributes ``tile.reshape(folded.shape)``. Raises ValueError as ``rounds`` does, and where
-        a round does not cut a dimension evenly, which only ``distribute`` can say."""
+        a round does not cut a dimension evenly, which only ``distribute`` can do."""
         if self.rounds(hardware_subgroups) == 1:
             return self
         levels = [list(level) for level in zip(*dataclasses.astuple(self), strict=True)]
@@ -368,7 +368,7 @@ class NestedLayout:
             else:
                 raise ValueError(
                     f"subgroup_tile[{i}] is {tile} with stride {stride}: {hardware_subgroups} subgroups would hold "
-                    "parts of this dimension that batches cannot say; use distribute, or other strides"
+                    "parts of this dimension that batches cannot express; use distribute, or other strides"
                 )
         return type(self)(*(tuple(level) for level in zip(*folded, strict=True)))
 
@@ -384,7 +384,7 @@ class NestedLayout:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``NestedLayout<...>``, ``NestedLayout : <...>`` or ``#iree_vector_ext.nested_layout<...>``. Raises
-        LayoutSyntaxError with the position, or ValueError where the fields are no layout."""
+        LayoutSyntaxError with the position, or ValueError where the fields do not make a layout."""
         return parse_attribute(text, cls._read)
 
     @classmethod
@@ -433,7 +433,7 @@ def _check_strides(level: str, tile: tuple[int, ...], strides: tuple[int, ...]) 
         v = wrong[0][0]
         raise ValueError(
             f"{level}_strides {list(strides)} with {level}_tile {list(tile)}: the {level}s of two dimensions overlap, "
-            f"virtual id {virtual[v].tolist()} has the number of {again[v].tolist()}"
+            f"virtual ids {virtual[v].tolist()} and {again[v].tolist()} have the same id"
         )
 
 

@@ -22,7 +22,7 @@ from search_spaces.layouts.text import Reader
 Axis = Literal["rows", "cols"]
 OffsetArray = npt.NDArray[np.int32]
 
-_MOST_ELEMENTS = 2**26  # offsets and their sums stay far inside int32; shared memory holds some 2^17 elements at most
+_MOST_ELEMENTS = 2**26  # offsets and their sums stay well within int32; shared memory holds some 2^17 elements at most
 
 
 def _check_int(value: object, least: int, most: int, what: str) -> None:
@@ -60,8 +60,8 @@ class Pad:
 class Swizzle:
     """x -> x ^ ((x >> shift) & (((1 << bits) - 1) << base)): CuTe's Swizzle<bits, base, shift> with shift > 0.
 
-    Units are elements, not bytes. CuTe asks shift >= bits, so that the bits that are read are never written: the step
-    is its own inverse, hence injective.
+    Units are elements, not bytes. CuTe requires shift >= bits, so that no bit is both read and written: the step is
+    its own inverse, hence injective.
     """
 
     bits: int
@@ -110,7 +110,7 @@ Step = Pad | Swizzle
 
 
 def xor(line: int) -> Swizzle:
-    """f(i, j) = (i, j ^ i mod line) of TVM's list, as a swizzle. Raises ValueError if ``line`` is no power of two."""
+    """f(i, j) = (i, j ^ i mod line) of TVM's list as a swizzle. Raises ValueError unless ``line`` is a power of two."""
     if line < 2 or line & (line - 1):
         raise ValueError(f"xor needs lines of a power of two elements (at least 2); this tile's lines hold {line}")
     bits = line.bit_length() - 1
@@ -156,8 +156,8 @@ class SharedLayout:
         """The layout that ``text`` names, on a tile of ``shape``.
 
         ``identity``, or ``+`` between: ``transpose`` (first), ``xor`` (before any pad or swizzle), ``pad(m,n)``,
-        ``swizzle(bits,base,shift)``. Raises LayoutSyntaxError for malformed text, ValueError for ``xor`` on lines that
-        are no power of two.
+        ``swizzle(bits,base,shift)``. Raises LayoutSyntaxError for malformed text, ValueError for ``xor`` on lines
+        whose length is not a power of two.
         """
         transposed, terms = _parse_terms(text)
         line = shape[0] if transposed else shape[1]
@@ -442,7 +442,7 @@ def _read_step(reader: Reader, step: type[Pad] | type[Swizzle]) -> Step:
 
 @lru_cache(maxsize=2**16)
 def parse_layout(text: str, rows: int, cols: int) -> SharedLayout | str:
-    """The layout that ``text`` names on a tile; or why there is none that a kernel may use, in one sentence."""
+    """The layout that ``text`` names on a tile; or, in one sentence, why no kernel may use it."""
     try:
         layout = SharedLayout.parse(text, (rows, cols))
     except ValueError as error:

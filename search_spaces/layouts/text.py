@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class LayoutSyntaxError(ValueError):
-    """A text that is no layout. ``position`` counts characters from 0; ``expected`` says what belongs there."""
+    """A text that is not a layout. ``position`` counts characters from 0; ``expected`` says what belongs there."""
 
     def __init__(self, text: str, position: int, expected: str) -> None:
         found = repr(text[position : position + 12]) if position < len(text) else "the end of the text"
@@ -31,8 +31,8 @@ class LayoutSyntaxError(ValueError):
 
 
 class Reader:
-    """Reads a text from left to right. Every method skips whitespace and comments first; those that cannot find what
-    they are asked for raise LayoutSyntaxError at the place where it should have been."""
+    """Reads a text from left to right. Every method skips whitespace and comments first; those that do not find
+    what they expect raise LayoutSyntaxError at the place where it should have been."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -155,8 +155,8 @@ def format_fields(fields: Mapping[str, Sequence[int] | Sequence[list[int]]]) -> 
 
 
 def integer_tuple(name: str, values: Iterable[int], minimum: int) -> tuple[int, ...]:
-    """``values`` as a tuple of Python ints. Raises ValueError naming the field ``name`` when an entry is no integer
-    (a bool is none) or lies under ``minimum``."""
+    """``values`` as a tuple of Python ints. Raises ValueError naming the field ``name`` when an entry is not an
+    integer (bools are not accepted) or is below ``minimum``."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"{name} is {values!r}: give a sequence of integers")
     result = []

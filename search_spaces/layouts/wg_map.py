@@ -223,12 +223,13 @@ class WgMap:
                 raise ValueError(f"sg_data[{d}] is {data}, not a multiple of the fragment's {piece} elements")
             if rounds[d] > 1 and layout > 1:
                 raise ValueError(
-                    f"dimension {d} is dealt in {rounds[d]} rounds over {layout} subgroups, which no nested layout "
-                    f"says: lower each slab of {layout * data} elements, or make sg_data[{d}] {shape[d] // layout}"
+                    f"dimension {d} is dealt in {rounds[d]} rounds over {layout} subgroups, which a nested "
+                    f"layout cannot express: lower each slab of {layout * data} elements, or make sg_data[{d}] "
+                    f"{shape[d] // layout}"
                 )
             tile[d] = layout // sharers[d]
             batch[d] = rounds[d] * (data // piece) * fragment.batch_tile[d]
-            # Virtual ids wrap modulo the tile, which is just how subgroups share along d.
+            # Virtual ids wrap modulo the tile, exactly as subgroups share along d.
             strides[d] = 0 if tile[d] == 1 else (self.sg_layout[1], 1)[d]
         return dataclasses.replace(
             fragment, subgroup_tile=tuple(tile), batch_tile=tuple(batch), subgroup_strides=tuple(strides)

@@ -1,6 +1,6 @@
 """Whether the maps of an operation's operands and result agree (Intel XeTile RFC, workgroup-level extension).
 
-Each check returns one sentence per disagreement, naming the map and the law; an empty tuple means that they agree.
+Each check returns one sentence per disagreement, naming the map and the rule; an empty tuple means that they agree.
 An operation's maps are derived from its result's, see ``WgMap.mma_operands`` and its neighbours; a check compares a
 given map with the derived one and both with the shapes. ``order`` belongs to memory, not to an operation, and is
 not compared.
@@ -23,7 +23,7 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
     for name, operand in (("A", a), ("B", b)):
         if operand.sg_layout != c.sg_layout:
             found.append(
-                f"{name} has sg_layout {list(operand.sg_layout)} but C has {list(c.sg_layout)}: an mma's maps share it"
+                f"{name} has sg_layout {list(operand.sg_layout)} but C has {list(c.sg_layout)}: they must agree"
             )
     for name, operand, d, axis in (("A", a, 0, "m"), ("B", b, 1, "n")):
         if operand.sg_data[d] != c.sg_data[d]:

@@ -1,4 +1,4 @@
-"""``out = x``: the measure of what memory can do, and the conversion between layouts that agree on every address."""
+"""``out = x``: the yardstick for memory bandwidth, and the conversion between layouts that agree on every address."""
 
 from __future__ import annotations
 

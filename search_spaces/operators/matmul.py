@@ -1,4 +1,4 @@
-"""``C = epilogue(A @ B)``, batched: what is computed, and how exact a kernel has to be."""
+"""``C = epilogue(A @ B)``, batched: what is computed, and how accurate a kernel has to be."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Matmul(Problem):
     """``out[b] = activation(a[b] @ b[b] + bias)`` with a of m x k, b of k x n, out of m x n, for ``batch`` matrices.
 
     ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row" is row-major, "col" column-major; out
-    is row-major. ``b`` and ``out`` have by default the type of ``a``. The bias has n elements of the output's type and
+    is row-major. ``b`` and ``out`` default to the type of ``a``. The bias has n elements of the output's type and
     is added to every row. ``precision`` concerns f32 inputs: "tf32" lets tensor cores round them to tf32, "ieee" does
     not. gelu is the exact one, with erf.
 
@@ -151,12 +151,12 @@ class Matmul(Problem):
         With s = sqrt(sum_k a^2 b^2), the size of the sum's random walk, no partial sum of random inputs exceeds
         P = 6 s + 2 |a @ b|. Each of k additions in f32 adds at most 2^-24 P (round to nearest) or, on tensor cores,
         which truncate but add 8 or more products at a time, 2^-23 P per step: together (k / 2 + 16) 2^-23 P. tf32
-        inputs are off by at most 2^-11 each, at random: 4 s 2^-10. The activation stretches errors by at most 1.13,
+        inputs are off by at most 2^-11 each, at random: 4 s 2^-10. The activation amplifies errors by at most 1.13,
         and rounding to the output adds its unit roundoff.
 
-        A maximum is off by at most the largest of these errors. Of a sum's errors most are at random, 4 sqrt(sum e^2);
+        A maximum is off by at most the largest of these errors. Most errors of a sum are random, 4 sqrt(sum e^2);
         truncation has the sign of its element: with one k / 8 truncations of 2^-24 of a partial sum of about s / 2,
-        under e / 24 for each element. The sum itself gathers ``sum_growth`` roundings of partial sums, which for
+        under e / 24 for each element. The sum itself adds ``sum_growth`` roundings of partial sums, which for
         random terms do not exceed 4 sqrt(sum x^2) + |sum x|.
         """
         a, b, bias = self._values(inputs)

@@ -1,4 +1,4 @@
-"""``out[m, n] = sum_k x[m, k] * w[n, k]`` for few m: what is computed, and how exact a kernel has to be."""
+"""``out[m, n] = sum_k x[m, k] * w[n, k]`` for small m: what is computed, and how accurate a kernel has to be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator: what is computed, by its name, and how a problem of it is described by options and by JSON."""
+"""An operator: what is computed, its name, and how its problems are described by options and by JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search_spaces.operators.problem import Problem
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a problem, such as ``flags`` ("-m",) or ("--dtype",). ``field`` is what it sets of the problem.
+    """One option of a problem, with ``flags`` such as ("-m",) or ("--dtype",). ``field`` is the field that it sets.
 
     ``default`` is None where the option is required, and "" where it follows from others.
     """
@@ -31,8 +31,8 @@ class Option:
 
 @dataclass(frozen=True)
 class Operator:
-    """``make`` gives the problem of values by the fields of ``options``, and ``from_json`` the one whose ``to_json()``
-    was given; both raise ValueError for what is no problem."""
+    """``make`` builds a problem from values for the fields of ``options``, ``from_json`` one from what ``to_json()``
+    gave; both raise ValueError where the values do not make a problem."""
 
     name: str
     summary: str

@@ -24,17 +24,17 @@ DRAWN = 4_194_301  # the largest prime below 2^22
 
 
 def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, scale: float = 1.0) -> Array:
-    """Random values of standard deviation ``scale``, stored as ``dtype``; beyond DRAWN elements they repeat themselves.
+    """Random values of standard deviation ``scale``, stored as ``dtype``; beyond DRAWN elements they repeat.
 
     Drawing hundreds of millions would take longer than measuring a kernel. As the period is prime, it divides no stride
-    of a tile or a row: an element that is read from a wrong place is still another number.
+    of a tile or a row: an element read from the wrong place still has another value.
     """
     drawn = rng.standard_normal(min(math.prod(shape), DRAWN), dtype=np.float32)
     return np.resize(dtype.store(drawn * np.float32(scale)), shape)
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
-    """``value`` as an int, whatever library's integer it is. Raises ValueError for all else, and below ``least``."""
+    """``value`` as an int, from any integer type. Raises ValueError for anything else, and below ``least``."""
     try:
         number = least - 1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -94,13 +94,13 @@ class Problem(ABC):
         """Largest absolute error allowed for each element of each output (a rounding-error bound)."""
 
     def _take_defaults(self, **values: str) -> None:
-        """Give these fields their values where they were left empty."""
+        """Set these fields where they were left empty."""
         for name, value in values.items():
             if getattr(self, name) == "":
                 object.__setattr__(self, name, value)
 
     def _take_sizes(self, *names: str, least: int = 1) -> None:
-        """Turn these fields into ints. Raises ValueError that names one that is no whole number, or too small."""
+        """Turn these fields into ints. Raises ValueError that names one which is not a whole number or too small."""
         for name in names:
             object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
 
@@ -137,9 +137,9 @@ class Problem(ABC):
 
     @staticmethod
     def check(value: object) -> Problem:
-        """``value`` itself. Raises ValueError where it is no problem."""
+        """``value`` itself. Raises ValueError where it is not a problem."""
         if not isinstance(value, Problem):
-            raise ValueError(f"a problem is needed, such as Matmul(m=64, n=64, k=64), not {value!r}")
+            raise ValueError(f"expected a problem, such as Matmul(m=64, n=64, k=64), not {value!r}")
         return value
 
     def key(self) -> str:
@@ -148,6 +148,6 @@ class Problem(ABC):
 
 
 def sum_growth(count: int) -> float:
-    """How many roundings of 2^-24 a sum of ``count`` terms gathers: at most one for each addition, and, as they have
-    random signs, hardly more than 6 sqrt(count) (Higham and Mary 2019); 16 more for the last steps of the tree."""
+    """How many roundings of 2^-24 a sum of ``count`` terms accumulates: at most one for each addition, and, as they
+    have random signs, hardly more than 6 sqrt(count) (Higham and Mary 2019); 16 more for the tree's last steps."""
     return min(count, 6.0 * math.sqrt(count)) + 16.0

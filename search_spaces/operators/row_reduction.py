@@ -1,4 +1,4 @@
-"""Row reductions and normalizations: what is computed, and how exact a kernel has to be.
+"""Row reductions and normalizations: what is computed, and how accurate a kernel has to be.
 
 Every problem has one input array ``x`` of rows x columns, row-major, and is seen by its kernel as outer x length x
 inner: ``length`` elements are reduced to one, or normalized together.
@@ -316,7 +316,7 @@ class Softmax(RowProblem):
         """Rounding-error bound per element of out.
 
         Each exponential is off by 2^-22 relative and, as the exponent is rounded twice, 2^-23 for each unit of
-        max - x; in one pass the sum is rescaled at most some tens of times: 2^-17 for all of that. The sum gathers
+        max - x; in one pass the sum is rescaled at most some tens of times: 2^-17 for all of that. The sum adds
         ``sum_growth`` roundings. Subnormal exponentials are zero: 2^-125 absolute.
         """
         x = self._load(inputs, "x")
@@ -351,7 +351,7 @@ class _Norm(RowProblem):
 @dataclass(frozen=True)
 class RmsNorm(_Norm):
     """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has one element of x's type a column.
-    Raises ValueError as RowProblem does, and for an eps that is negative or no number."""
+    Raises ValueError as RowProblem does, and for an eps that is negative or not a number."""
 
     operator: ClassVar[str] = "rmsnorm"
     summary: ClassVar[str] = "rows over their root mean square, times a weight"
@@ -385,8 +385,8 @@ class RmsNorm(_Norm):
 class LayerNorm(_Norm):
     """``out = (x - mean) / sqrt(variance + eps) * weight + bias`` for each row; the variance is that of the row
     (divided by its length); weight and bias have one element of x's type a column.
-    Raises ValueError as RowProblem does, for an eps that is negative or no number, and for an eps of 0 with one column,
-    whose variance is 0, too."""
+    Raises ValueError as RowProblem does, for an eps that is negative or not a number, and for an eps of 0 with a single
+    column, whose variance is 0."""
 
     operator: ClassVar[str] = "layernorm"
     summary: ClassVar[str] = "rows less their mean, over their deviation, times a weight, plus a bias"

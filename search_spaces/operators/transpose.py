@@ -1,4 +1,4 @@
-"""Moving arrays, ``out[b, j, i] = x[b, i, j]`` above all: bits are moved, whatever they mean."""
+"""Moving arrays, chiefly ``out[b, j, i] = x[b, i, j]``: bits are moved, whatever they mean."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ArrayMove(Problem):
         """(matrices, rows, columns) of out."""
 
     def operands(self) -> tuple[Operand, ...]:
-        """x and out, (matrices, rows, columns), with an axis of words behind them for elements of 8 and 16 bytes."""
+        """x and out, (matrices, rows, columns), followed by an axis of words for elements of 8 and 16 bytes."""
         words = self.element_bytes // self.word.bytes
         tail = () if words == 1 else (words,)
         return (
@@ -75,11 +75,11 @@ class ArrayMove(Problem):
         )
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """None: every bit of an element must arrive."""
+        """Zero: every bit of an element must arrive."""
         return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self.operands()[1].shape)}
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Uniform bits, but never all ones: outputs hold those before a launch, so that what was not written shows."""
+        """Uniform bits, but never all ones: outputs are filled with these before a launch, to expose missing writes."""
         x = self.operands()[0]
         most = 2**x.dtype.bits - 1
         return {"x": np.random.default_rng(seed).integers(0, most, x.shape, dtype=np.dtype(x.dtype.storage))}

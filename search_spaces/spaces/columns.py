@@ -1,6 +1,6 @@
 """Many configurations at once: one array per parameter or attribute, all of equal length.
 
-A rule written on Columns answers for one schedule (length 1) and for a million with the same code.
+A rule written on Columns handles one schedule (length 1) and a million with the same code.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from search_spaces.spaces.schedule import Schedule
 class Config(Mapping[str, Value]):
     """A mapping from the names of parameters and attributes to values, in the order of the space.
 
-    ``schedule`` is what was decided, ``attributes`` what follows. Everything behind the space (lowering, cost counts)
-    reads this; nothing in it is computed again.
+    ``schedule`` is what was decided, ``attributes`` what follows. Everything downstream of the space (lowering, cost
+    counts) reads this and computes none of it again.
     """
 
     schedule: Schedule
@@ -38,7 +38,7 @@ class Config(Mapping[str, Value]):
         return hash(self.schedule)
 
     def integer(self, name: str) -> int:
-        """An integer parameter or an attribute. Raises TypeError for a text parameter, KeyError for neither."""
+        """An integer parameter or an attribute. Raises TypeError for a text parameter, KeyError for an unknown name."""
         value = self._values[name]
         if not isinstance(value, int):
             raise TypeError(f"parameter {name} is {value!r}, not an integer")
@@ -52,5 +52,5 @@ class Config(Mapping[str, Value]):
         """A text parameter. Raises TypeError for an integer, KeyError for a name that is not there."""
         value = self._values[name]
         if not isinstance(value, str):
-            raise TypeError(f"{name} is {value!r}, not a text")
+            raise TypeError(f"{name} is {value!r}, not a string")
         return value

@@ -22,7 +22,7 @@ class Constraints:
     """Parameters, attributes and rules of a space; each relation is made once, when first asked for."""
 
     def __init__(self, parameters: Sequence[Parameter], attributes: Sequence[Attribute]) -> None:
-        """``attributes`` must stand after the attributes they need."""
+        """``attributes`` must come after the attributes they need."""
         self.parameters = tuple(parameters)
         self.attributes = {a.name: a for a in attributes}
         self._names = [*(p.name for p in parameters), *self.attributes]
@@ -66,11 +66,11 @@ class Constraints:
                 self._domains[name] = distinct
                 more = {**relation.columns, name: codes.astype(code_type(len(distinct)))}
                 definition = Relation(more, relation.length)
-            self._definitions[name] = definition  # last: another thread may be asking
+            self._definitions[name] = definition  # set last: another thread may be reading
         return self._definitions[name]
 
     def relation(self, rule: Rule) -> Relation | None:
-        """The combinations that a rule allows (UNIT where it allows all), or None where they are too many."""
+        """The combinations that a rule allows (UNIT where it allows all), or None where there are too many."""
         if rule.name not in self._rules:
             inputs = self._inputs(rule.needs)
             allowed_rows = None
@@ -82,7 +82,7 @@ class Constraints:
         return self._rules[rule.name]
 
     def _inputs(self, needs: tuple[str, ...]) -> tuple[Relation, Columns] | None:
-        """Every combination of the inputs, or None where they are too many or an input has no known domain."""
+        """Every combination of the inputs, or None where there are too many or an input has no known domain."""
         domains: dict[str, Values] = {}
         rows = 1
         for name in sorted(needs, key=self.index.__getitem__):

@@ -4,7 +4,7 @@ The method is bucket elimination (Dechter, "Bucket elimination: a unifying frame
 tables. Small attributes and rules become relations over their inputs; large ones are evaluated on the rows of a table
 as soon as it holds their inputs. Eliminating a variable joins the relations that mention it, and groups the result by
 the columns that something else still needs; the group sizes are exact counts of completions. Variables that nothing
-ties together never meet in a table: their counts multiply.
+ties together never share a table: their counts multiply.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Moves of a search inside a space: neighbours, mutation and crossover on matrices [n, parameters] of codes.
 
-Legality is asked of the space's own rules, for all proposals at once. Only ``rng.random`` is drawn from.
+The space's own rules decide what is legal, for all proposals at once. Only ``rng.random`` is used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Legal = Callable[[IntArray], BoolArray]
 def check_rate(rate: float) -> None:
     """Raises ValueError for a mutation rate outside (0, 1]."""
     if not 0.0 < rate <= 1.0:
-        raise ValueError(f"a mutation rate of {rate} makes no sense: use a number in (0, 1]")
+        raise ValueError(f"a mutation rate cannot be {rate}: use a number in (0, 1]")
 
 
 def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:

@@ -1,4 +1,4 @@
-"""One decision of a schedule: its finite domain, and how it is drawn, moved and shown to a model.
+"""One decision of a schedule: its finite domain, and how it is sampled, mutated and encoded for a model.
 
 Each parameter owns its default, neighbours, mutation and encoding, so that a search and a cost model cannot disagree
 about them. A *code* is the index of a value in ``values``; the vectorised forms work on int64 arrays of codes.
@@ -21,7 +21,7 @@ Value = int | str
 
 @dataclass(frozen=True)
 class Parameter:
-    """A named finite domain. ``ordinal`` values stand in their natural order (neighbours are adjacent ones);
+    """A named finite domain. ``ordinal`` values are in their natural order (neighbours are adjacent ones);
     ``categorical`` values have no order (every other value is a neighbour).
 
     Raises ValueError for an empty domain, a value given twice, mixed types, or a default outside the domain.
@@ -39,7 +39,7 @@ class Parameter:
         if not self.values:
             raise ValueError(f"parameter {self.name} has no values: give it at least one")
         if not (all(type(v) is int for v in self.values) or all(type(v) is str for v in self.values)):
-            raise ValueError(f"parameter {self.name} mixes types: give integers only or texts only")
+            raise ValueError(f"parameter {self.name} mixes types: give only integers or only strings")
         if len(set(self.values)) != len(self.values):
             twice = next(v for i, v in enumerate(self.values) if v in self.values[:i])
             raise ValueError(f"parameter {self.name} has the value {twice!r} twice: give each value once")

@@ -4,7 +4,7 @@ The plan sees relations as (variables, rows) and evaluations as (inputs, output)
 joins everything that mentions one variable, smallest estimated table first, and applies each evaluation and filter as
 soon as its inputs are there. It ends early where some variable is finished with and the next join would make the table
 grow (grouping first is cheaper), and goes on to a further variable where that hardly makes it grow and grouping would
-not shrink it (one pass less). The estimate of a join takes values as independent and uniform.
+not shrink it (one pass less). The estimate of a join assumes independent, uniform values.
 
 While tables stay small, the next step is the one with the smallest estimated table (declared order breaks ties). Above
 ROLLOUT_ROWS every variable is tried: take its step, go on greedily to the end on estimates alone, and add up the work.

@@ -39,9 +39,9 @@ def draw_ranks(count: int, n: int, seed: int, replace: bool = False) -> list[int
     or an empty range.
     """
     if n < 0:
-        raise ValueError(f"cannot draw {n} samples: use a number from 0 up")
+        raise ValueError(f"cannot draw {n} samples: use 0 or more")
     if isinstance(seed, bool) or seed < 0:
-        raise ValueError(f"seed {seed} is negative: use an integer from 0 up")
+        raise ValueError(f"seed {seed} is negative: use 0 or more")
     if count < 1:
         raise ValueError("cannot draw from an empty range")
     words = _words(seed)

@@ -1,4 +1,4 @@
-"""Some of a space's schedules, listed, as a space of their own: what a search sees that may try nothing else."""
+"""A list of a space's schedules as a space of its own, for a search that may try nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RecordedSpace(Space):
 
     Moves stay in the list: a mutant is one of the listed schedules nearest to its parent, a child one of those nearest
     to a mixture of its parents, and neighbours are the listed schedules in order of distance. Distance is the number of
-    parameters that differ. Listed schedules that ``space`` does not have or does not allow are left out. Raises
+    parameters that differ. Listed schedules that are not legal in ``space`` are left out. Raises
     EmptySpace, a ValueError, where none is left.
     """
 
@@ -65,7 +65,7 @@ class RecordedSpace(Space):
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
         if n < 0:
-            raise ValueError(f"cannot draw {n} schedules: use a number from 0 up")
+            raise ValueError(f"cannot draw {n} schedules: use 0 or more")
         rng, total = np.random.default_rng(seed), len(self._rows)
         return self._at(rng.integers(total, size=n) if replace else rng.permutation(total)[:n])
 

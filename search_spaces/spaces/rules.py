@@ -1,7 +1,7 @@
-"""What a template says about its space: derived columns, and the named rules of legality.
+"""What a template says about its space: derived columns, and named rules for what is legal.
 
-The functions of attributes and rules are pure, and total: a space evaluates them on any combination of values that
-their inputs can take, including combinations that another rule refuses, so none of them may raise or divide by zero.
+The functions of attributes and rules are pure and total: a space evaluates them on any combination of values that
+their inputs can take, including combinations that another rule refuses, so they must not raise or divide by zero.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Rule:
 
 
 def integer(values: Mapping[str, Value], name: str) -> int:
-    """A value that a ``reason`` is given, of an integer column. Raises TypeError for a text one."""
+    """The value of an integer column among those passed to a ``reason``. Raises TypeError for a text one."""
     value = values[name]
     if not isinstance(value, int):
         raise TypeError(f"parameter {name} is {value!r}, not an integer")

@@ -46,7 +46,7 @@ class Schedule:
         """The value of a text parameter. Raises TypeError for an integer one."""
         value = self[name]
         if not isinstance(value, str):
-            raise TypeError(f"parameter {name} is {value!r}, not a text")
+            raise TypeError(f"parameter {name} is {value!r}, not a string")
         return value
 
     def replace(self, **changes: Value) -> Self:
@@ -61,13 +61,13 @@ class Schedule:
 
     @classmethod
     def from_json(cls, template: str, data: Mapping[str, Any]) -> Self:
-        """The schedule whose ``to_json()`` was ``data``. Raises ValueError for none at all, and for a value that is
-        no integer or text."""
+        """The schedule whose ``to_json()`` was ``data``. Raises ValueError for an empty one, and for a value that is
+        neither an integer nor a string."""
         if not data:
-            raise ValueError("a schedule without parameters decides nothing")
+            raise ValueError("a schedule needs at least one parameter")
         for name, value in data.items():
             if isinstance(value, bool) or not isinstance(value, (int, str)):
-                raise ValueError(f"parameter {name} cannot be {value!r}: use an integer or a text")
+                raise ValueError(f"parameter {name} cannot be {value!r}: use an integer or a string")
         return cls(template, tuple(data.items()))
 
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""What a search asks of a space, whether that is the space of one kernel template or the union of several."""
+"""The interface between a search and a space, be that the space of one kernel template or a union of several."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stratum:
 
     @property
     def count(self) -> int:
-        """How many schedules there are; ``len(ranks)`` cannot say more than 2^63."""
+        """How many schedules there are; ``len(ranks)`` overflows beyond 2^63."""
         return self.ranks.stop - self.ranks.start
 
 
@@ -34,11 +34,11 @@ class Member(Protocol):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """In the order that the items of a schedule have."""
+        """In the order of a schedule's items."""
 
     @property
     def fingerprint(self) -> str:
-        """The version of the template's space, which records of its schedules name."""
+        """The version of the template's space, stored with records of its schedules."""
 
 
 class SearchSpace(Protocol):
@@ -46,7 +46,7 @@ class SearchSpace(Protocol):
 
     - Every method that gives schedules gives legal ones, of the space. The order of a sample depends on the space and
       the seed alone: on any machine, in any process.
-    - A move takes schedules that the space has, and draws from the generator alone.
+    - A move takes schedules of the space, and its only randomness is the generator.
     """
 
     @property
@@ -87,7 +87,7 @@ class SearchSpace(Protocol):
         """
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """One child of each pair, or something near the first parent. Raises ValueError for lists of two lengths."""
+        """One child of each pair, or something near the first parent. Raises ValueError for lists of unequal length."""
 
     @property
     def encoded_names(self) -> tuple[str, ...]:

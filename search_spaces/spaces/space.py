@@ -34,21 +34,21 @@ class EmptySpace(ValueError):
 
 
 class Space:
-    """Parameters with finite domains, attributes derived from them, and rules that all legal schedules keep.
+    """Parameters with finite domains, attributes derived from them, and rules that every legal schedule satisfies.
 
-    The same rule functions answer for one schedule and for whole columns. The raw product of the domains may have any
+    The same rule functions work on one schedule and on whole columns. The raw product of the domains may have any
     size: counting and sampling go through the tables of ``elimination``, which are built when first needed and kept.
     The order of the legal configurations (their ranks) is fixed by the space alone.
 
     ``constraints`` (validity constraints) are rules without which a kernel does not compile, launch or compute the
-    right numbers. ``pruning`` rules leave out schedules that a simpler or smaller one equals or beats. A search keeps
-    both; a schedule tuned for another problem has to keep the first only, which is what ``valid`` holds.
+    right numbers. ``pruning`` rules leave out schedules that a simpler or smaller one equals or beats. A search applies
+    both; a schedule tuned for another problem has to satisfy only the former, which make up ``valid``.
 
-    ``stratified_by`` names the parameter whose values divide the space into ``strata``. Nothing but the order of the
+    ``stratified_by`` names the parameter whose values divide the space into ``strata``. Only the order of the
     ranks depends on it.
 
-    Raises ValueError for no parameters, names used twice, needs and a ``stratified_by`` that name nothing, and
-    attributes that need themselves.
+    Raises ValueError for missing parameters, duplicate names, unknown names in ``needs`` or ``stratified_by``, and
+    attributes that depend on themselves.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Space:
         self.attributes = _in_order(self.parameters, attributes)
         self._parameter = {p.name: p for p in self.parameters}
         if stratified_by is not None and stratified_by not in self._parameter:
-            raise ValueError(f"{name} cannot be stratified by {stratified_by}, which is no parameter")
+            raise ValueError(f"{name} cannot be stratified by {stratified_by}, which is not a parameter")
         self.stratified_by = stratified_by
 
     def __repr__(self) -> str:
@@ -178,8 +178,8 @@ class Space:
         return {a.name: whole[a.name] for a in self.attributes}
 
     def allowed(self, columns: Columns) -> BoolArray:
-        """Which rows keep every rule; ``columns`` holds all parameters, with values of their domains."""
-        rows = np.arange(len(columns))  # that no rule has refused yet
+        """Which rows satisfy every rule; ``columns`` holds all parameters, with values of their domains."""
+        rows = np.arange(len(columns))  # not yet refused by a rule
         whole = columns.select([p.name for p in self.parameters])
         for rule, attributes in self._cheap_rules_first:
             whole = self._with_attributes(whole, attributes)
@@ -355,7 +355,7 @@ class Space:
 def _refuse_twice(what: str, names: Sequence[str]) -> None:
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise ValueError(f"{what} {name} is there twice: give each its own name")
+            raise ValueError(f"{what} {name} is defined twice: give each its own name")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -369,7 +369,7 @@ def _in_order(parameters: Sequence[Parameter], attributes: Sequence[Attribute]) 
     while waiting:
         ready = next((a for a in waiting if known.issuperset(a.needs)), None)
         if ready is None:
-            raise ValueError(f"attributes {_listed([a.name for a in waiting])} need each other: break the circle")
+            raise ValueError(f"attributes {_listed([a.name for a in waiting])} need each other: break the cycle")
         waiting.remove(ready)
         ordered.append(ready)
         known.add(ready.name)

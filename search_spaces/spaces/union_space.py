@@ -1,8 +1,8 @@
 """The spaces of several kernel templates as one space to search.
 
-Every schedule belongs to exactly one template, so counts add up. What is uniform over the union is all but useless to
-a search: one template, or one tensor intrinsic of it, may have a thousand times as many schedules as the fast one. A
-sample is therefore stratified, after the parameter that each space names in ``stratified_by``.
+Every schedule belongs to exactly one template, so counts add up. A uniform sample of the union is of little use to a
+search: one template, or one tensor intrinsic of it, may have a thousand times as many schedules as the fast one. So
+samples are stratified, by the parameter that each space names in ``stratified_by``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 
-JUMP = 0.05  # probability that a mutant is a random schedule of another stratum: else none could enter a population
+JUMP = 0.05  # probability that a mutant is a random schedule of another stratum, so that a lost one can return
 
 
 class UnionSpace:
@@ -41,7 +41,7 @@ class UnionSpace:
         if not spaces:
             raise ValueError("a union of spaces needs at least one")
         if len(self.members) < len(spaces):
-            raise ValueError(f"two spaces of one template: {', '.join(s.name for s in spaces)}")
+            raise ValueError(f"two spaces have the same template: {', '.join(s.name for s in spaces)}")
         self._weight = weight
 
     def __repr__(self) -> str:
@@ -79,10 +79,10 @@ class UnionSpace:
 
     def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
         """The stratum of each of ``n`` draws: draw j of a stratum comes at the time (j + random start) / weight."""
-        draw_ranks(1, min(n, 0), seed)  # refuses what is negative
+        draw_ranks(1, min(n, 0), seed)  # raises for negative values
         weights = [self._weight(stratum) for stratum in self.strata]
         if not all(0.0 < weight < float("inf") for weight in weights):
-            raise ValueError(f"the weight of a stratum must be positive and finite, not among {weights}")
+            raise ValueError(f"the weights of strata must be positive and finite, not {weights}")
         starts = (np.random.PCG64(seed).random_raw(len(weights)) >> np.uint64(11)) * 2.0**-53
         waiting = [(float(start) / weight, i) for i, (start, weight) in enumerate(zip(starts, weights, strict=True))]
         heapq.heapify(waiting)
@@ -198,7 +198,7 @@ class UnionSpace:
 
     @cached_property
     def encoded_names(self) -> tuple[str, ...]:
-        """The columns of each template, after its name and a point."""
+        """The columns of each template, prefixed with its name and a dot."""
         return tuple(f"{name}.{column}" for name, member in self.members.items() for column in member.encoded_names)
 
     def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:

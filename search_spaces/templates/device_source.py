@@ -39,7 +39,7 @@ class DeviceSource:
 
     @property
     def digest(self) -> str:
-        """Of all that the source may be."""
+        """The digest of everything the source may depend on."""
         return hashlib.sha256("\0".join((self.header, self.entry, self.headers.digest)).encode()).hexdigest()
 
     def kernel(
@@ -59,11 +59,11 @@ class DeviceSource:
         parameters in order, workspaces included; ``call`` are the arguments of ``entry``: names of parameters, or
         ``nullptr``. The launch has ``blocks`` blocks of the attribute ``threads``, with ``shared_bytes`` of dynamic
         shared memory; ``min_blocks`` is the blocks per SM that the compiler limits registers for.
-        Raises ValueError for a name that is there twice.
+        Raises ValueError for a duplicate name.
         """
         twice = set(constants) & set(config)
         if twice:
-            raise ValueError(f"{', '.join(sorted(twice))} of the problem has the name of a parameter or an attribute")
+            raise ValueError(f"{', '.join(sorted(twice))} of the problem clashes with a parameter or an attribute")
         entry = f"autosched_{config.schedule.template}"
         lines = [f"using {name} = {type_};" for name, type_ in types.items()]
         lines += [_constant(name, value) for name, value in (*constants.items(), *config.items())]

@@ -19,7 +19,7 @@ class Headers:
     """(name, text) of each header, sorted by name. The name is what stands in ``#include <...>`` or ``"..."``.
 
     Equal headers have equal ``digest``, the SHA-256 of ``encoded``. Raises ValueError for a name that leads out of the
-    include folder, and for one that stands there twice.
+    include folder, and for a duplicate.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -31,7 +31,7 @@ class Headers:
         for name in names:
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or path.as_posix() != name or "\0" in name or name == ".":
-                raise ValueError(f"a header's name is a path below the include folder, not {name!r}")
+                raise ValueError(f"a header's name must be a path below the include folder, not {name!r}")
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> Self:
@@ -42,7 +42,7 @@ class Headers:
     def from_folder(folder: str | os.PathLike[str]) -> Headers:
         """All files below ``folder`` whose names end like C++, read again when a size or a time has changed.
 
-        Raises OSError where they cannot be read, ValueError for one that is no UTF-8.
+        Raises OSError where they cannot be read, ValueError for one that is not UTF-8.
         """
         return _read(os.fspath(folder), tuple(sorted(_files(os.fspath(folder)))))
 
@@ -67,10 +67,10 @@ class Headers:
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
-        """The headers whose ``encoded`` was this. Raises ValueError for what is none."""
+        """The headers whose ``encoded`` was this. Raises ValueError for anything else."""
         texts = json.loads(encoded)
         if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-            raise ValueError("these bytes are no headers")
+            raise ValueError("these bytes are not encoded headers")
         return cls.of(texts)
 
     def write(self, folder: Path) -> None:
@@ -99,5 +99,5 @@ def _read(folder: str, files: tuple[tuple[str, int, int], ...]) -> Headers:
         try:
             texts[Path(file).relative_to(folder).as_posix()] = Path(file).read_bytes().decode()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{file} is no UTF-8 text: convert it") from error
+            raise ValueError(f"{file} is not UTF-8 text: convert it") from error
     return Headers.of(texts)

@@ -28,7 +28,7 @@ _MAX_CLUSTER = 16  # blocks; 8 on every GPU that has clusters
 
 @dataclass(frozen=True)
 class Scalar:
-    """A parameter passed by value. Raises ValueError for a value that ``dtype`` does not have."""
+    """A parameter passed by value. Raises ValueError for a value that ``dtype`` cannot represent."""
 
     name: str
     dtype: DType
@@ -58,7 +58,7 @@ class Launch:
 
     ``entry`` is launched ``launches`` times, one after another on one stream with the same arguments: a launch sees all
     that the one before it wrote. ``cluster`` is what ``__cluster_dims__`` says in the source. Raises ValueError for a
-    launch that no GPU could do.
+    launch that no GPU supports.
     """
 
     entry: str
@@ -75,17 +75,17 @@ class Launch:
             if len(size) != 3 or min(size) < 1:
                 raise ValueError(f"{name} must be three numbers of at least 1, not {size}")
         if any(blocks % side for blocks, side in zip(self.grid, self.cluster, strict=True)):
-            raise ValueError(f"the grid {self.grid} must be a multiple of the cluster {self.cluster} on every side")
+            raise ValueError(f"the grid {self.grid} must be a multiple of the cluster {self.cluster} in each dimension")
         if math.prod(self.cluster) > _MAX_CLUSTER:
             raise ValueError(f"a cluster has at most {_MAX_CLUSTER} blocks, not {math.prod(self.cluster)}")
         if self.dynamic_shared_bytes < 0 or self.launches < 1:
-            raise ValueError("dynamic_shared_bytes must not be negative, and launches not be less than 1")
+            raise ValueError("dynamic_shared_bytes must be at least 0, and launches at least 1")
         if len({a.name for a in self.arguments}) < len(self.arguments):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
         names: dict[str, Operand] = {}
         for operand in _all_operands(self.arguments):
             if names.setdefault(operand.name, operand) != operand:
-                raise ValueError(f"two different arrays are called {operand.name}: name them apart")
+                raise ValueError(f"two different arrays are called {operand.name}: rename one")
 
     @property
     def threads(self) -> int:
@@ -116,8 +116,8 @@ class Kernel(Launch):
 
     ``entry`` is the name of a ``__global__`` function of ``source``, or a name expression: "scale<float, 4>" is that
     instantiation of a template. ``compile_options`` are NVRTC's, each one string ("-DTILE=16"), added to those that
-    every kernel is compiled with. Raises ValueError for an entry that is no name, and for options with paths: headers
-    go by content.
+    every kernel is compiled with. Raises ValueError for a malformed entry, and for options with paths: headers
+    are given by content.
     """
 
     source: str
@@ -130,7 +130,7 @@ class Kernel(Launch):
             raise ValueError(f"the entry must be a C identifier or an instantiation of a template, not {self.entry!r}")
         for option in self.compile_options:
             if not option.startswith("-") or option.startswith(_INCLUDES):
-                raise ValueError(f"{option!r} is no compile option here: headers are given by content, in `headers`")
+                raise ValueError(f"{option!r} is not allowed in compile options: give headers by content, in `headers`")
 
     @property
     def name(self) -> str:
@@ -157,7 +157,7 @@ def operand_json(operand: Operand) -> dict[str, Any]:
 
 
 def operand_from_json(data: Mapping[str, Any]) -> Operand:
-    """Raises KeyError and ValueError for what is no operand."""
+    """Raises KeyError and ValueError for anything else."""
     shape = tuple(int(n) for n in data["shape"])
     return Operand(data["name"], data["role"], SCALAR_DTYPES[data["dtype"]], shape, bool(data["zeroed"]))
 
@@ -175,7 +175,7 @@ def argument_json(argument: Argument) -> dict[str, Any]:
 
 
 def argument_from_json(data: Mapping[str, Any]) -> Argument:
-    """Raises KeyError, TypeError and ValueError for what is no argument."""
+    """Raises KeyError, TypeError and ValueError for anything else."""
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
     match data["kind"]:
         case "operand":
@@ -184,11 +184,11 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
             return Scalar(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
         case "tensor_map":
             return TensorMap(**fields | {"operand": operand_from_json(data["operand"])})
-    raise ValueError(f"an argument is an operand, a scalar or a tensor_map, not {data['kind']!r}")
+    raise ValueError(f"an argument must be an operand, a scalar or a tensor_map, not {data['kind']!r}")
 
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:
-    """The launch whose ``launch_json()`` this was. Raises KeyError, TypeError and ValueError for what is none."""
+    """The launch whose ``launch_json()`` this was. Raises KeyError, TypeError and ValueError for anything else."""
     sizes = {name: _size3(data[name]) for name in ("grid", "block", "cluster")}
     return Launch(
         entry=data["entry"],

@@ -1,4 +1,4 @@
-"""A kernel template: one way to compute an operator. What a search, a code generator and a cost model need is here."""
+"""A kernel template: one way to compute an operator. It holds all that search, code generation and cost models need."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class KernelTemplate:
     ``supports`` gives None, or in one sentence why this template cannot compute a problem on a device. ``lower`` makes
     the kernel of a config whose schedule is valid. Without ``counts`` a schedule cannot be ranked before it is
     measured. ``proxy`` gives the smallest problem with the same remainders, for the emulator; without one, problems are
-    emulated as they are. ``content`` is
-    what the version follows from besides the code of these functions and the device source, if there is one.
+    emulated as they are. The version covers ``content``, the code of these functions and the device source, if any.
     """
 
     name: str
@@ -84,7 +83,7 @@ def _modules(name: str) -> Iterator[tuple[str, str]]:
     module = sys.modules.get(name)
     package = getattr(module, "__package__", None)
     if not package or package == __package__:
-        file = getattr(module, "__file__", None)  # there is none for what was typed in
+        file = getattr(module, "__file__", None)  # None for code typed into a prompt
         if file is not None:
             yield name, Path(file).read_text("utf-8")
         return
@@ -97,10 +96,10 @@ class TemplateSet:
     """Some templates by their names, such as those that one search is over."""
 
     def __init__(self, templates: Sequence[KernelTemplate]) -> None:
-        """Raises ValueError for two templates of one name."""
+        """Raises ValueError for duplicate names."""
         self._by_name = {t.name: t for t in templates}
         if len(self._by_name) < len(templates):
-            raise ValueError(f"two templates of one name: {', '.join(t.name for t in templates)}")
+            raise ValueError(f"two templates have the same name: {', '.join(t.name for t in templates)}")
 
     def __iter__(self) -> Iterator[KernelTemplate]:
         return iter(self._by_name.values())
@@ -115,7 +114,7 @@ class TemplateSet:
     def of(self, schedule: Schedule) -> KernelTemplate:
         """The template that ``schedule`` is of. Raises ValueError for one that is not here."""
         if schedule.template not in self._by_name:
-            raise ValueError(f"there is no kernel template {schedule.template!r}: known are {', '.join(self._by_name)}")
+            raise ValueError(f"unknown kernel template {schedule.template!r}: use one of {', '.join(self._by_name)}")
         return self._by_name[schedule.template]
 
     def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> Kernel:

@@ -1,4 +1,4 @@
-"""Tensor maps: what the Tensor Memory Accelerator is told of an array, as a row that is checked before any GPU sees it.
+"""Tensor maps: how the Tensor Memory Accelerator sees an array, as data that is checked before any GPU sees it.
 
 Field for field what ``cuTensorMapEncodeTiled`` takes, with its requirements (CUDA Driver API, Tensor Map Object
 Management; PTX ISA, Tensors). Dimensions are counted from the one whose elements lie side by side.
@@ -30,7 +30,7 @@ class TensorMap:
     """A ``const __grid_constant__`` parameter of 128 bytes that describes ``operand``, starting at its first element.
 
     ``sizes`` are elements, ``strides`` bytes of every dimension but the first, ``box`` and ``element_strides``
-    elements. ``element`` is a key of ELEMENT_BYTES. ``fill`` is what reads outside of the tensor give: "NONE" zeros.
+    elements. ``element`` is a key of ELEMENT_BYTES. ``fill`` is what reads outside the tensor return: zeros for "NONE".
     Raises ValueError, with the requirement, for what the driver would refuse, and for a tensor larger than its operand.
     """
 
@@ -62,7 +62,7 @@ class TensorMap:
         """
         element = _ELEMENT_OF.get(operand.dtype.name)
         if element is None:
-            raise ValueError(f"tensor map {name}: there is none of {operand.dtype.name}")
+            raise ValueError(f"tensor map {name}: {operand.dtype.name} is not supported")
         sizes = operand.shape[::-1]
         strides = tuple(math.prod(sizes[:i]) * operand.dtype.bytes for i in range(1, len(sizes)))
         ones = (1,) * len(sizes)

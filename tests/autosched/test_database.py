@@ -88,9 +88,9 @@ class TestBest:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ((None,), "a problem is needed"),
+            ((None,), "expected a problem"),
             ((PROBLEM, "h300"), "unknown device 'h300'.*h200.*best.db holds a100, mine"),
-            ((PROBLEM, 5), "a device is named by a text, not by 5"),
+            ((PROBLEM, 5), "a device name must be a string, not 5"),
             ((PROBLEM, "h200", "guessed"), "unknown provenance 'guessed': use one of measured, replayed, estimated"),
         ],
     )

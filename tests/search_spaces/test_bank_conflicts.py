@@ -111,8 +111,8 @@ def test_what_is_no_access_is_refused():
         (lambda: wavefronts(LANES - 2, 1), "or -1"),
         (lambda: conflict_degree(LANES * 8 + 4, 8), "multiples of 8 bytes"),
         (lambda: ldmatrix_wavefronts(LANES[:12] * 16), "8, 16 or 32 row addresses"),
-        (lambda: ldmatrix_wavefronts(LANES * 8), "multiples of 16 bytes"),
-        (lambda: ldmatrix_wavefronts(LANES * 16 - 16), "multiples of 16 bytes"),
+        (lambda: ldmatrix_wavefronts(LANES * 8), "multiple of 16 bytes"),
+        (lambda: ldmatrix_wavefronts(LANES * 16 - 16), "multiple of 16 bytes"),
         (lambda: copy_traffic(SharedLayout((16, 16)), 2, "cols", 8, 2, 48), "whole warps"),
         (lambda: copy_traffic(SharedLayout((16, 16)), 2, "cols", 8, 4, 32), "does not divide 16x16"),
         (

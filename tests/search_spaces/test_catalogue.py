@@ -73,10 +73,10 @@ def test_what_is_registered_is_there_and_may_be_registered_again() -> None:
 
 
 def test_another_one_of_the_same_name_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"another kernel template called 'matmul': give yours a name of its own"):
+    with pytest.raises(ValueError, match=r"another kernel template is already called 'matmul'"):
         catalogue.register(replace(MATMUL, summary="mine"))
     assert catalogue.template("matmul") is MATMUL
-    with pytest.raises(ValueError, match=r"another operator called 'matmul': give yours a name of its own"):
+    with pytest.raises(ValueError, match=r"another operator is already called 'matmul'"):
         catalogue.register(replace(Operator.of(Matmul), summary="mine"))
     catalogue.register(replace(Operator.of(Softmax), name="newer"), NEWER)  # an operator and a template may share one
 
@@ -118,7 +118,7 @@ def test_without_any_template_it_says_why() -> None:
 
 @pytest.mark.parametrize("data", [7, None, [], "matmul"])
 def test_what_is_no_object_is_no_problem(data: object) -> None:
-    with pytest.raises(ValueError, match="the JSON of a problem is an object, not"):
+    with pytest.raises(ValueError, match="the JSON of a problem must be an object, not"):
         catalogue.problem_from_json(data)  # type: ignore[arg-type]
 
 
@@ -164,7 +164,7 @@ def test_other_packages_offer_theirs_by_entry_points(package: None, monkeypatch:
         ("there_is_no_such_module:ONE", "ModuleNotFoundError: No module named 'there_is_no_such_module'"),
         ("offers_of_a_test:NOWHERE", "AttributeError: .*NOWHERE"),
         ("offers_of_a_test:broken", "RuntimeError: out of luck"),
-        ("offers_of_a_test:TAKEN", "another kernel template called 'matmul'"),
+        ("offers_of_a_test:TAKEN", "another kernel template is already called 'matmul'"),
         ("offers_of_a_test:TEXT", "only an Operator or a KernelTemplate"),
     ],
 )
@@ -176,8 +176,8 @@ def test_an_entry_point_that_fails_is_a_warning_and_harms_nobody(
         templates = catalogue.templates()
     (warning,) = warned
     text = str(warning.message)
-    assert text.startswith(f"the entry point point0 ({value}) offers no templates (")
-    assert text.endswith(": repair its package") and "\n" not in text
+    assert text.startswith(f"the entry point point0 ({value}) provides no templates (")
+    assert text.endswith(": fix its package") and "\n" not in text
     assert {"matmul", "one"} <= {t.name for t in templates}
     assert catalogue.template("matmul") is MATMUL
     assert catalogue.templates() == templates, "and it is said once"

@@ -45,7 +45,7 @@ def test_values_are_had_by_their_type() -> None:
     assert type(config["bytes"]) is int, "no integer of numpy: it is written into source and JSON"
     with pytest.raises(TypeError, match="order is 'col', not an integer"):
         config.integer("order")
-    with pytest.raises(TypeError, match="area is 4, not a text"):
+    with pytest.raises(TypeError, match="area is 4, not a string"):
         config.text("area")
     with pytest.raises(KeyError):
         config.integer("threads")

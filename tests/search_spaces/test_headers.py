@@ -37,7 +37,7 @@ def test_a_folder_is_read_once_until_it_changes(tmp_path):
 
 def test_a_header_that_is_no_text_is_named(tmp_path):
     (tmp_path / "bad.cuh").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"bad\.cuh is no UTF-8 text"):
+    with pytest.raises(ValueError, match=r"bad\.cuh is not UTF-8 text"):
         Headers.from_folder(tmp_path)
 
 

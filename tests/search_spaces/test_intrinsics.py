@@ -542,8 +542,8 @@ def test_rows_that_contradict_themselves_are_refused():
     row = intrinsic("mma_m16n8k16_f16")
     layout = row.a.layout
     for changes, message in (
-        ({"c": row.a}, r"fragments of \(16, 16\), \(16, 8\) and \(16, 16\) are no a @ b \+ c"),
-        ({"b": intrinsic("mma_m16n8k8_tf32").b}, "are no a @ b"),
+        ({"c": row.a}, r"fragments of \(16, 16\), \(16, 8\) and \(16, 16\) do not fit a @ b \+ c"),
+        ({"b": intrinsic("mma_m16n8k8_tf32").b}, "do not fit a @ b"),
         ({"b": Fragment((16, 8), 2)}, "fragment b needs a layout"),
         (
             {"a": dataclasses.replace(row.a, registers=8)},
@@ -559,7 +559,7 @@ def test_rows_that_contradict_themselves_are_refused():
     for make, message in (
         (lambda: Fragment((16, 16), 4, layout, (0, 1, 2)), "permutation of 0 to 7"),
         (lambda: Fragment((16, 8), 4, layout), r"shape\[1\] is 8"),
-        (lambda: Fragment((16, 16), 4, None, (0,)), "this one has none"),
+        (lambda: Fragment((16, 16), 4, None, (0,)), "this fragment has none"),
         (
             lambda: Fragment((24, 1), 1, NestedLayout((1, 1), (1, 1), (1, 1), (24, 1), (1, 1), (0, 0), (1, 0))),
             "repeats every 24 threads",

@@ -44,7 +44,7 @@ def test_the_arrays_of_a_launch_are_those_of_its_pointers_and_maps_once_each():
         ({"block": (32, 1)}, "block must be three numbers"),
         ({"grid": (3, 1, 1)}, "must be a multiple of the cluster"),
         ({"grid": (32, 1, 1), "cluster": (32, 1, 1)}, "at most 16 blocks, not 32"),
-        ({"dynamic_shared_bytes": -1}, "must not be negative"),
+        ({"dynamic_shared_bytes": -1}, "must be at least 0"),
         ({"launches": 0}, "launches"),
         ({"entry": "two words"}, "C identifier"),
         ({"entry": 'f<"text">'}, "C identifier"),
@@ -145,5 +145,5 @@ def test_a_map_that_the_driver_would_refuse_is_refused(change, reason):
 
 
 def test_there_is_no_map_of_what_tma_does_not_have():
-    with pytest.raises(ValueError, match="there is none of bool"):
+    with pytest.raises(ValueError, match="bool is not supported"):
         TensorMap.dense("m", Operand("x", "input", SCALAR_DTYPES["bool"], (64,)), (64,))

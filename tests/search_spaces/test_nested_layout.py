@@ -374,8 +374,8 @@ class TestRefusals:
             ({"subgroup_strides": (0, 0)}, r"subgroup_strides\[0\] is 0 but subgroup_tile\[0\] is 2"),
             (
                 {"thread_strides": (2, 1)},
-                r"thread_strides \[2, 1\] with thread_tile \[8, 4\]: the threads of two dimensions overlap, virtual id "
-                r"\[0, 2\] has the number of \[1, 2\]",
+                r"thread_strides \[2, 1\] with thread_tile \[8, 4\]: the threads of two dimensions overlap, virtual "
+                r"ids \[0, 2\] and \[1, 2\] have the same id",
             ),
             ({"thread_strides": (6, 1)}, r"overlap"),
             ({"thread_strides": (1, 1)}, r"overlap"),

@@ -178,11 +178,11 @@ def test_bad_spaces_are_refused() -> None:
 
     with pytest.raises(ValueError, match="has no parameters"):
         Space("s", [])
-    with pytest.raises(ValueError, match="column a is there twice"):
+    with pytest.raises(ValueError, match="column a is defined twice"):
         Space("s", [a, b, a])
-    with pytest.raises(ValueError, match="column b is there twice"):
+    with pytest.raises(ValueError, match="column b is defined twice"):
         Space("s", [a, b], [attribute("b", "a")])
-    with pytest.raises(ValueError, match="rule r is there twice"):
+    with pytest.raises(ValueError, match="rule r is defined twice"):
         Space("s", [a, b], [], [rule("r", "a"), rule("r", "b")])
     with pytest.raises(ValueError, match="r needs c, which is neither"):
         Space("s", [a, b], [], [rule("r", "c")])
@@ -240,5 +240,5 @@ def test_strata_beyond_64_bits_are_exact() -> None:
 
 
 def test_a_space_is_stratified_by_a_parameter_only() -> None:
-    with pytest.raises(ValueError, match="sums cannot be stratified by total, which is no parameter"):
+    with pytest.raises(ValueError, match="sums cannot be stratified by total, which is not a parameter"):
         Space("sums", sums(4).parameters, sums(4).attributes, stratified_by="total")

@@ -140,8 +140,8 @@ class TestTheRfcsOwnInconsistencies:
     def test_2_1_comment_on_c(self):
         """The comment on C's tile says sg_layout=[32, 1]."""
         assert check_mma(APPENDIX_1["mp_a"], APPENDIX_1["mp_b"], WgMap((32, 1), (32, 64)), 256, 256, 32) == (
-            "A has sg_layout [8, 4] but C has [32, 1]: an mma's maps share it",
-            "B has sg_layout [8, 4] but C has [32, 1]: an mma's maps share it",
+            "A has sg_layout [8, 4] but C has [32, 1]: they must agree",
+            "B has sg_layout [8, 4] but C has [32, 1]: they must agree",
         )
 
     def test_2_1_prefetches_b_with_the_map_of_a(self):
@@ -179,7 +179,7 @@ class TestChecks:
     @pytest.mark.parametrize(
         ("a", "b", "k", "messages"),
         [
-            (WgMap((4, 8), (32, 32)), B, 32, ["A has sg_layout [4, 8] but C has [8, 4]: an mma's maps share it"]),
+            (WgMap((4, 8), (32, 32)), B, 32, ["A has sg_layout [4, 8] but C has [8, 4]: they must agree"]),
             (WgMap((8, 4), (16, 32)), B, 32, ["A has sg_data 16 along m but C has 32"]),
             (A, WgMap((8, 4), (32, 32)), 32, ["B has sg_data 32 along n but C has 64"]),
             (A, WgMap((8, 4), (16, 64)), 32, ["A has sg_data 32 along k but B has 16"]),

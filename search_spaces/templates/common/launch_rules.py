@@ -1,4 +1,4 @@
-"""The rules that a block and a grid must keep to be launched, the same for every template."""
+"""The limits on the block and the grid of a launch, the same for every template."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def grid_rule(needs: tuple[str, ...], blocks: Callable[[Columns], IntArray]) -> 
         needs,
         lambda c: blocks(c) <= MOST_BLOCKS,
         lambda v: (
-            f"the grid has more than the {MOST_BLOCKS} blocks of a launch "
+            f"the grid has more than the {MOST_BLOCKS} blocks that a launch may have "
             f"with {', '.join(f'{name} = {v[name]}' for name in needs)}"
         ),
     )
 
 
 def device_rules(device: Device) -> tuple[Rule, ...]:
-    """Rules over the columns ``threads`` and ``shared_bytes`` (of a block), ``registers`` (of a thread, estimated from
-    below) and ``min_blocks`` (blocks per SM that the compiler limits registers for)."""
+    """Rules over the columns ``threads`` and ``shared_bytes`` (of a block), ``registers`` (of a thread, a lower
+    estimate) and ``min_blocks`` (blocks per SM that the compiler limits registers for)."""
 
     def register_limit(c: Columns) -> IntArray:
         # Registers are allotted to warps in units; a warp's share limits its threads.
@@ -43,7 +43,7 @@ def device_rules(device: Device) -> tuple[Rule, ...]:
             "threads",
             ("threads",),
             lambda c: c["threads"] <= device.max_threads_per_block,
-            lambda v: f"{v['threads']} threads are more than the {device.max_threads_per_block} of a block",
+            lambda v: f"{v['threads']} threads exceed the {device.max_threads_per_block} of a block",
         ),
         Rule(
             "min_blocks",
@@ -59,7 +59,7 @@ def device_rules(device: Device) -> tuple[Rule, ...]:
             ("registers", "threads", "min_blocks"),
             lambda c: c["registers"] <= register_limit(c),
             lambda v: (
-                f"about {v['registers']} registers a thread are more than {v['threads']} threads can have with "
+                f"about {v['registers']} registers a thread exceed what {v['threads']} threads can have with "
                 f"{v['min_blocks']} blocks per SM (of {device.registers_per_sm}, each thread at most "
                 f"{device.max_registers_per_thread})"
             ),

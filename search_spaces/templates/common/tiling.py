@@ -18,8 +18,8 @@ from search_spaces.templates.common.launch_rules import MOST_BLOCKS, grid_rule
 class Tiling:
     """``matrices`` products of ``extents`` (m, n, k), cut by the parameters ``tiles``.
 
-    The parameter ``split_k`` is how many blocks share the k of one tile of out, in whole tiles of k: all splits have
-    ``tiles_of_split`` of them, the last one what is left.
+    The parameter ``split_k`` is how many blocks share the k of one tile of out, in whole tiles of k: every split has
+    ``tiles_of_split`` of them, the last one the remainder.
     """
 
     extents: tuple[int, int, int]
@@ -59,7 +59,7 @@ class Tiling:
 
     @property
     def split_needs(self) -> tuple[str, str]:
-        """The parameters that ``tiles_of_split`` follows from. Rules ask for these: the fewer and smaller the columns
+        """The parameters that ``tiles_of_split`` follows from. Rules use these: the fewer and smaller the columns
         that tie a space together, the faster it is counted."""
         return self.tiles[2], "split_k"
 
@@ -82,7 +82,7 @@ class Tiling:
         )
 
     def grid_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
-        """``grid_rule``; none where the smallest tiles make no grid too large: a rule ties its parameters together."""
+        """``grid_rule``, or none where no tiles make the grid too large: a rule ties its parameters together."""
         domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*self.tiles, "split_k")}
         tiles = zip(self.extents[:2], self.tiles[:2], strict=True)
         most = self.matrices * max(domains["split_k"]) * math.prod(-(-n // min(domains[name])) for n, name in tiles)
@@ -91,9 +91,9 @@ class Tiling:
     def proxy(self, schedule: Schedule, kept: Callable[[int], int]) -> tuple[int, int, int]:
         """Smaller extents with the remainders of these.
 
-        Along m and n a full tile and the remainder stay (two full tiles along n where neither leaves one, so that
-        blocks still have neighbours); along k, in every split, ``kept`` of its tiles, a shorter last split and a
-        partial last tile where they were.
+        Along m and n, a full tile and the remainder are kept (two full tiles along n where neither leaves one, so that
+        blocks still have neighbours); along k, ``kept`` of each split's tiles, and a shorter last split or partial
+        last tile where the original has one.
         """
         tile_m, tile_n, tile_k = (schedule.integer(name) for name in self.tiles)
         m, n, k = self.extents

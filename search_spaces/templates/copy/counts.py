@@ -1,4 +1,4 @@
-"""What one copy schedule asks of the machine: counts, none of them a time."""
+"""What one copy schedule demands of the machine: counts, not times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from search_spaces.spaces.config import Config
 
 
 def counts(problem: Copy, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config. Its step is a round."""
+    """The cost counts of a valid config. An iteration is a round."""
     rounds, through_shared = config.integer("rounds"), config.integer("shared_bytes") > 0
     moved = float(min(config.integer("round_bytes") * rounds, problem.bytes))
     vectors = moved / config.integer("vector_bytes") / device.warp_size

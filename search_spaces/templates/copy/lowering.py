@@ -27,7 +27,7 @@ def lower(problem: Copy, config: Config, device: Device) -> Kernel:
 
 
 def proxy(problem: Copy, schedule: Schedule) -> Copy:
-    """``problem`` cut to one block that is full and one that has what is left over in the original."""
+    """``problem`` cut to one full block and one with the remainder of the original."""
     block = schedule.integer("rounds") * schedule.integer("unroll") * schedule.integer("threads")
     elements = block * schedule.integer("vector_bytes") // problem.element_bytes
     if problem.elements <= 2 * elements:

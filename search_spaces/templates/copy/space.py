@@ -1,7 +1,7 @@
-"""The decisions of a copy schedule, what follows from them, and the rules a schedule must keep.
+"""The decisions of a copy schedule, what follows from them, and the rules a schedule must satisfy.
 
 The kernel is ``autosched/kernels/copy.cuh``; its ``static_assert``s carry the names of the rules here. Threads take
-neighbouring vectors, which is the one binding that moves whole sectors; a *round* is ``unroll`` vectors of each.
+neighbouring vectors, the only binding that moves whole sectors; a *round* is ``unroll`` vectors of each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, store_hint
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
-REGISTER_OVERHEAD = 16  # registers for addresses and counters, seen at the least in compiled kernels
+REGISTER_OVERHEAD = 16  # registers for addresses and counters, the fewest seen in compiled kernels
 MOST_BLOCK_BYTES = 2**18
 
 
@@ -33,7 +33,7 @@ def space(problem: Copy, device: Device) -> Space:
 
 
 def parameters() -> tuple[Parameter, ...]:
-    """The domains: what may be sampled before any rule is asked."""
+    """The domains, before any rule applies."""
     return (
         ordinal("threads", (64, 128, 256, 512, 1024), "threads of a block", 256),
         ordinal("vector_bytes", (4, 8, 16), "bytes that a thread moves at a time", 16),
@@ -76,7 +76,7 @@ def attributes(problem: Copy) -> tuple[Attribute, ...]:
             "registers",
             ("staged",),
             lambda c: c["staged"] + REGISTER_OVERHEAD,
-            "registers of a thread, estimated from below",
+            "registers of a thread, a lower estimate",
         ),
         Attribute(
             "shared_bytes",
@@ -113,7 +113,7 @@ def pruning_rules(problem: Copy, device: Device) -> tuple[Rule, ...]:
             "block_bytes",
             ("round_bytes", "rounds"),
             lambda c: c["round_bytes"] * c["rounds"] <= MOST_BLOCK_BYTES,
-            lambda v: f"{v['rounds']} rounds of {v['round_bytes']} bytes are more than the {MOST_BLOCK_BYTES} that pay",
+            lambda v: f"{v['rounds']} rounds of {v['round_bytes']} bytes exceed the {MOST_BLOCK_BYTES} that pay off",
         ),
         Rule(
             "rounds",
@@ -125,7 +125,7 @@ def pruning_rules(problem: Copy, device: Device) -> tuple[Rule, ...]:
             "order",
             ("rounds", "order"),
             lambda c: (c["rounds"] > 1) | c.map("order", lambda order: order == "block", np.bool_),
-            lambda v: "a block of one round has no order of rounds: leave it at block",
+            lambda v: "order has no effect on a block of one round: use order = block",
         ),
         Rule(
             "stages_filled",

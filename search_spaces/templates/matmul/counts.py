@@ -1,4 +1,4 @@
-"""What one matmul schedule asks of the machine: counts that follow from the config, none of them a time."""
+"""What one matmul schedule demands of the machine: counts that follow from the config, not times."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def copy(problem: Matmul, config: Config, side: OperandSide) -> CopyPlan:
 
 
 def _accepted(answer: Answer | Refusal | str) -> Answer:
-    """``answer``, which the rules of the space have asked for before. Raises ValueError where it is a refusal."""
+    """``answer``, which the rules of the space have checked before. Raises ValueError where it is a refusal."""
     if isinstance(answer, Refusal | str):
         raise ValueError(answer.reason if isinstance(answer, Refusal) else answer)
     return answer

@@ -12,8 +12,8 @@ from search_spaces.templates.matmul.space import tiling
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``).
 
-    Of the k-tiles of a split stay enough to use each pipeline stage again, of the axis that a reduction removes two
-    tiles, of the batch two.
+    What is kept: enough k-tiles of a split to reuse each pipeline stage, two tiles along the axis that a reduction
+    removes, and two matrices of the batch.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     if problem.reduced_axis == -1 and n == schedule["tile_n"]:

@@ -1,4 +1,4 @@
-"""The decisions of a matmul schedule, what follows from them, and the rules a schedule must keep.
+"""The decisions of a matmul schedule, what follows from them, and the rules a schedule must satisfy.
 
 The kernel is ``autosched/kernels/matmul.cuh``; its ``static_assert``s carry the names of the rules here.
 """
@@ -37,10 +37,10 @@ from search_spaces.templates.common.tiling import Tiling
 
 STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 EPILOGUE_PAD = 8  # f32 elements after each row of the epilogue's tile: 32 bytes, the step of wmma.store
-REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
+REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
 BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
 NARROW = 16  # rows or columns of out under which fragments of tensor cores, at least 16 x 8, are mostly padding
-FULL_WAVES = 2  # blocks per SM from which on splitting k gives the device no more work at a time
+FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
 
 
 @lru_cache(maxsize=64)
@@ -57,7 +57,7 @@ def space(problem: Matmul, device: Device) -> Space:
 
 
 def parameters(problem: Matmul) -> tuple[Parameter, ...]:
-    """The domains: what may be sampled before any rule is asked."""
+    """The domains, before any rule applies."""
     element_bytes = problem.input_dtype.bytes
     tiles = (16, 32, 64, 96, 128, 192, 256)
     sg_data = (8, 16, 32, 48, 64, 96, 128)
@@ -246,7 +246,7 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
                 + c["staging"]
                 + REGISTER_OVERHEAD
             ),
-            "registers of a thread, estimated from below",
+            "registers of a thread, a lower estimate",
         ),
     )
 
@@ -297,7 +297,7 @@ def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Tensor cores multiply 8 times as fast as CUDA cores and more, unless their fragments are mostly padding."""
+    """Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding."""
     rows = intrinsics_for(problem.a, tf32=problem.precision == "tf32")
     tensor = [row.name for row in rows if row.unit != "fma" and row.min_sm <= device.sm]
     if not tensor or min(problem.m, problem.n) < NARROW:
@@ -316,7 +316,7 @@ def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _split_pruning(problem: Matmul, device: Device) -> Rule:
-    """Splits of k fill SMs that would have nothing to do; where all are busy, adding up the parts only costs time."""
+    """Splitting k fills idle SMs; where all are busy, adding up the parts only costs time."""
     enough = FULL_WAVES * device.sm_count
 
     cut = tiling(problem)
@@ -404,7 +404,7 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 dtype=np.bool_,
             ),
             lambda v: (
-                f"the {problem.reduction} finds the tile of out in shared memory, so the epilogue must go through it"
+                f"the {problem.reduction} reads the tile of out from shared memory, so the epilogue must go through it"
                 if reduces
                 else f"{v['intrinsic']} does not say which thread holds which accumulator, so the epilogue must go "
                 "through shared memory"
@@ -512,7 +512,7 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
 
 
 def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
-    """Automatic data movement: of all copies of a tile those with wide vectors, few sectors and few bank conflicts."""
+    """Automatic data movement: only copies with wide vectors, few sectors and few bank conflicts."""
     element_bytes = problem.input_dtype.bytes
     names = _tile_names(operand)
     is_row_major = row_major(problem, operand)
@@ -528,7 +528,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
     def conflicts(text: str, rows: int, cols: int, v: int, c: int) -> bool:
         parsed = parse_layout(text, rows, cols)
         if isinstance(parsed, str) or (cols if is_row_major else rows) % (v * c):
-            return True  # which the validity constraints refuse
+            return True  # the validity constraints refuse it
         return (v, min(c, WARP)) in few_conflicts(parsed, element_bytes, axis)
 
     return (

@@ -1,4 +1,4 @@
-"""From a config to the kernel of ``autosched/kernels/matvec.cuh``, and to the LoweringConfig that it is."""
+"""From a config to the kernel of ``autosched/kernels/matvec.cuh``, and to its LoweringConfig."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LOWERING = (
 
 
 def lowering_config(chosen: Schedule | Config, expand: bool = True) -> LoweringConfig:
-    """The lowering config that a matvec schedule is, over (m, n, k); with ``expand``, expanded where it says so.
+    """The lowering config of a matvec schedule, over (m, n, k); with ``expand``, expanded where the schedule says so.
 
-    Raises ValueError where it breaks a law of ``LoweringConfig``.
+    Raises ValueError as ``LoweringConfig`` does.
     """
     made = lowering(**{name: chosen.integer(name) for name in _LOWERING})
     return made.expand() if expand and chosen["expand_dims"] == "yes" else made

@@ -1,4 +1,4 @@
-"""The problems that the matvec kernels compute: those of the operator matvec, and matmuls that are one in disguise."""
+"""The problems that the matvec kernels compute: those of the operator matvec, and equivalent matmuls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def supports(problem: Matvec | Matmul, device: Device) -> str | None:
     if problem.epilogue != "none":
         return f"matvec kernels store the product as it is, without the epilogue {problem.epilogue}"
     if problem.reduction != "none":
-        return f"matvec kernels have no second output, which {problem.reduction} asks for"
+        return f"matvec kernels have no second output, which {problem.reduction} needs"
     return None
 
 

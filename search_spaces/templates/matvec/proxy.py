@@ -14,7 +14,7 @@ from search_spaces.templates.matvec.space import tiling
 def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``).
 
-    Of the steps of a split stay two rounds of the unrolled loop and those that it leaves over.
+    Each split keeps two rounds of the unrolled loop and its leftover steps.
     """
     unroll = schedule.integer("k_unroll")
     m, n, k = tiling(as_matvec(problem)).proxy(schedule, lambda steps: min(steps, 2 * unroll + steps % unroll))

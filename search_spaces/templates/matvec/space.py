@@ -1,6 +1,6 @@
-"""The decisions of a matvec schedule, what follows from them, and the rules a schedule must keep.
+"""The decisions of a matvec schedule, what follows from them, and the rules a schedule must satisfy.
 
-A schedule is a ``LoweringConfig`` over (m, n, k) and a few decisions that a config does not make. The kernel is
+A schedule is a ``LoweringConfig`` over (m, n, k) and a few decisions beyond it. The kernel is
 ``autosched/kernels/matvec.cuh``; its ``static_assert``s carry the names of the rules here.
 """
 
@@ -27,7 +27,7 @@ from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matvec.problem import as_matvec
 
-REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the least in compiled kernels
+REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the fewest in compiled kernels
 BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
 
 FMA = "fma"
@@ -52,7 +52,7 @@ def _space(problem: Matvec, device: Device) -> Space:
 
 
 def parameters(problem: Matvec) -> tuple[Parameter, ...]:
-    """The domains: what may be sampled before any rule is asked."""
+    """The domains, before any rule applies."""
     lanes = (1, 2, 4, 8, 16, 32)
     subgroups = (1, 2, 4, 8, 16, 32)
     return (
@@ -98,7 +98,7 @@ def lowering(
     subgroup_basis_k: int = 1,
     partial_reduction: int = 1,
 ) -> LoweringConfig:
-    """The config over (m, n, k) that these parameters are. Raises ValueError as LoweringConfig does."""
+    """The config over (m, n, k) that these parameters describe. Raises ValueError as LoweringConfig does."""
     return LoweringConfig(
         workgroup=(workgroup_m, workgroup_n, 0),
         thread=(0, 0, thread),
@@ -218,7 +218,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
             "sums_bytes",
             sums_needs,
             sums_bytes,
-            "shared bytes of the sums of a tile, one for each subgroup along k; 0 where they need not meet",
+            "shared bytes of the sums of a tile, one for each subgroup along k; 0 where they need no exchange",
         ),
         Attribute(
             "shared_bytes",
@@ -331,7 +331,7 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 
 def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
-    """A tile is at most the one that covers the problem, or the least that the distribution makes."""
+    """No tile is larger than one that covers the problem, or than the smallest that the distribution allows."""
     m, n, k = problem.m, problem.n, problem.k
     columns = mma_row(problem).n
 

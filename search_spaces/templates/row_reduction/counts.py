@@ -1,4 +1,4 @@
-"""What one row reduction asks of the machine: counts, none of them a time."""
+"""What one row reduction demands of the machine: counts, not times."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     state_words = problem.state_words(config.text("passes"))
     element = problem.input_dtype.bytes
     warps = threads // device.warp_size
-    # A split row is finished by one block in `split`, or by each its part in a second launch; the counts below are an
-    # average block's, and of the last row's finish nothing is hidden.
+    # A split row is finished by one block in `split`, or by all of them in a second launch; the counts below are an
+    # average block's, and nothing overlaps the finish of the last row.
     writes = problem.normalizes
     second_launch = config["finish"] == "second_launch"
     alone = split > 1 and writes and not second_launch

@@ -15,8 +15,8 @@ CUT_STEPS = 3  # steps of the loop that stay: enough to use every buffer again
 def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original.
 
-    Along the parallel axis a full tile and the remainder stay, of several outer indices two; along the reduced axis up
-    to three steps of each part, and the remainder.
+    What is kept: along the parallel axis a full tile and the remainder, two outer indices where there are several,
+    along the reduced axis up to three steps of each part and the remainder.
     """
     tile, step = lowering_config(problem, schedule).tile()
     split, contiguous = schedule.integer("split"), problem.reduces_contiguous

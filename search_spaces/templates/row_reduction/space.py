@@ -1,4 +1,4 @@
-"""The decisions of a row reduction's schedule, what follows from them, and the rules a schedule must keep.
+"""The decisions of a row reduction's schedule, what follows from them, and the rules a schedule must satisfy.
 
 The kernel is ``autosched/kernels/row_reduction.cuh``; its ``static_assert``s carry the names of the rules here. The
 first seven parameters are the fields of a LoweringConfig (``lowering_config`` in lowering.py) over the parallel axis,
@@ -22,11 +22,11 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, store_hint
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
-REGISTER_OVERHEAD = 20  # registers for addresses and counters, seen at the least in compiled kernels
+REGISTER_OVERHEAD = 20  # registers for addresses and counters, the fewest seen in compiled kernels
 BODY_LIMIT = 256  # elements that one step of the loop handles for a thread; more overflow the instruction cache
 REGISTER_BODY_LIMIT = 512  # elements of a thread where its rows stay in registers and the loop is unrolled whole
-STEP_LIMIT = 1024  # steps of the loop over a row, where more threads could be had
-FULL_WAVES = 2  # blocks per SM from which on splitting rows gains nothing
+STEP_LIMIT = 1024  # steps of the loop over a row, where more threads are available
+FULL_WAVES = 2  # blocks per SM from which splitting rows gains nothing
 SPLIT_FLAG_BYTES = 16
 STAGING_ALIGNMENT = 128
 
@@ -44,7 +44,7 @@ def space(problem: RowProblem, device: Device) -> Space:
 
 
 def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
-    """The domains: what may be sampled before any rule is asked."""
+    """The domains, before any rule applies."""
     element_bytes = problem.input_dtype.bytes
     vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
     peels = ("no", "yes") if problem.reduces_contiguous and problem.length % vectors[-1] else ("no",)
@@ -60,7 +60,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         ordinal("unroll", (1, 2, 4, 8), "loads of a thread along the reduced axis in one step (partial_reduction)"),
         ordinal("split", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row"),
         categorical(
-            "finish", finishes, "who finishes a split row: its last block, or each its part in a second launch"
+            "finish", finishes, "who finishes a split row: its last block, or all its blocks in a second launch"
         ),
         categorical("row_staging", stagings, "where a row is between two passes over it"),
         categorical("passes", problem.passes, "passes over a row before it is written"),
@@ -197,7 +197,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
             + c["states"] * words(c)
             + 2 * c["batch"]
             + held(c) * vector_words(c),
-            "registers of a thread, estimated from below: states, addresses of rows, vectors",
+            "registers of a thread, a lower estimate: states, addresses of rows, vectors",
         ),
         Attribute(
             "tiles",
@@ -293,7 +293,7 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
         return useful | smallest
 
     def tile_useful(c: Columns) -> BoolArray:
-        # Lanes that do not share a row must hold rows of their own; what else makes the tile larger is a choice.
+        # Lanes that do not share a row must hold rows of their own; any other way to a larger tile is a choice.
         useful: BoolArray = c["parallel_tile"] < 2 * problem.parallel_extent
         smallest: BoolArray = (c["parallel_subgroups"] == 1) & (c["batch"] == 1)
         return useful | (smallest & (True if problem.reduces_contiguous else c["vector"] == 1))
@@ -338,7 +338,7 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
             "loop_steps",
             ("steps",),
             lambda c: c["steps"] <= longest,
-            lambda v: f"{v['steps']} steps for a row are many: let more lanes, subgroups or blocks share it",
+            lambda v: f"{v['steps']} steps for a row are too many: let more lanes, subgroups or blocks share it",
         ),
         Rule(
             "staging_unroll",

@@ -1,4 +1,4 @@
-"""What one transpose schedule asks of the machine: counts, none of them a time."""
+"""What one transpose schedule demands of the machine: counts, not times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from search_spaces.templates.transpose.lowering import shared_layout
 
 
 def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config. Its step is a tile."""
+    """The cost counts of a valid config. An iteration is a tile."""
     rows, columns, threads, tiles = config.integers("tile_rows", "tile_columns", "threads", "block_tiles")
     load_vector, load_columns, block_rows = config.integers("load_vector", "load_columns", "block_rows")
     store_vector, store_columns = config.integers("store_vector", "store_columns")

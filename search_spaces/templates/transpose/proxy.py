@@ -11,8 +11,8 @@ from search_spaces.spaces.schedule import Schedule
 def proxy(problem: Transpose, schedule: Schedule) -> Transpose:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original.
 
-    A full tile and the remainder stay along rows and columns, two full tiles where there is no remainder; of the batch,
-    two, or as many as it takes for a block to reuse each of its stages and for a second block to have too few tiles.
+    What is kept: along rows and columns a full tile and the remainder, or two full tiles; of the batch two matrices, or
+    as many as it takes for a block to reuse each of its stages and for a second block to have too few tiles.
     """
     tile_rows, tile_columns = schedule.integer("tile_rows"), schedule.integer("tile_columns")
     rows = min(problem.rows, tile_rows + (problem.rows % tile_rows or tile_rows))

@@ -1,4 +1,4 @@
-"""The decisions of a transpose schedule, what follows from them, and the rules a schedule must keep.
+"""The decisions of a transpose schedule, what follows from them, and the rules a schedule must satisfy.
 
 The kernel is ``autosched/kernels/transpose.cuh``; its ``static_assert``s carry the names of the rules here. Names:
 rows and columns are those of x; the load side moves lines of x, the store side lines of out, which are columns of x.
@@ -34,11 +34,11 @@ from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 from search_spaces.templates.common.raster import raster, raster_rule
 
 STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
-REGISTER_OVERHEAD = 24  # registers for addresses and counters, seen at the least in compiled kernels
+REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
 DRAINED = 32  # registers of elements on their way from shared memory to out
 MOST_STAGED = 96  # registers of a thread that hold elements: twice as many and their addresses spill
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
-NONE = "none"  # the layout of a tile that never is in shared memory
+NONE = "none"  # the layout of a tile that is never in shared memory
 
 
 @lru_cache(maxsize=64)
@@ -59,7 +59,7 @@ def vectors(problem: Transpose) -> tuple[int, ...]:
 
 
 def layouts(problem: Transpose) -> tuple[str, ...]:
-    """The list of ``sampled_layouts`` without what another of them does as well here: pads after each line, swizzles of
+    """The ``sampled_layouts`` that no other matches here: pads after each line, swizzles of
     all eight chunks of 128 bytes, and xor."""
 
     def kept(text: str) -> bool:
@@ -72,7 +72,7 @@ def layouts(problem: Transpose) -> tuple[str, ...]:
 
 
 def parameters(problem: Transpose) -> tuple[Parameter, ...]:
-    """The domains: what may be sampled before any rule is asked."""
+    """The domains, before any rule applies."""
     tiles = (8, 16, 32, 64, 128, 256)
     columns = (4, 8, 16, 32)
     return (
@@ -165,7 +165,7 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
             "registers",
             ("staged",),
             lambda c: c["staged"] + REGISTER_OVERHEAD,
-            "registers of a thread, estimated from below",
+            "registers of a thread, a lower estimate",
         ),
         Attribute(
             "load_piece",
@@ -210,7 +210,7 @@ def validity_constraints(problem: Transpose, device: Device) -> tuple[Rule, ...]
 
 
 def pruning_rules(problem: Transpose, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler one equals or beats, and thread bindings that are not good."""
+    """Rules that leave out schedules which a simpler one equals or beats, and poor thread bindings."""
     return (
         *_tile_pruning(problem),
         *_binding_pruning(problem),
@@ -378,7 +378,7 @@ def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
             allows,
             lambda v: (
                 f"{tile} is {v[tile]} elements of {element_bytes} bytes: less than a sector of {SECTOR_BYTES} bytes, "
-                f"or twice of what covers the {extent} there are"
+                f"or twice what covers the {extent} there are"
             ),
         )
 
@@ -395,14 +395,14 @@ def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
             ),
             lambda v: (
                 f"a tile of {v['tile_bytes']} bytes, {v['staged']} registers of each thread, is outside the "
-                f"{SMALLEST_TILE} to {LARGEST_TILE} bytes and {MOST_STAGED} registers that pay"
+                f"{SMALLEST_TILE} to {LARGEST_TILE} bytes and {MOST_STAGED} registers that pay off"
             ),
         ),
     )
 
 
 def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
-    """Automatic data movement: of all bindings and vectors of a side, those with few sectors and wide vectors."""
+    """Automatic data movement: only bindings with few sectors and wide vectors."""
     element_bytes = problem.element_bytes
 
     def side(name: str, line: str, extent: int) -> tuple[Rule, ...]:
@@ -439,13 +439,13 @@ def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
 
 
 def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
-    """Automatic data movement: of those, the ones with few bank conflicts."""
+    """Automatic data movement: only bindings with few bank conflicts."""
     element_bytes = problem.element_bytes
 
     def loads(text: str, rows: int, columns: int, vector: int, threads: int, block: int) -> bool:
         layout = parse_layout(text, rows, columns)
         if isinstance(layout, str) or columns % (threads * vector) or (block > 1 and layout.contiguity("rows") < block):
-            return True  # which validity constraints refuse
+            return True  # the validity constraints refuse it
         return conflict_percent(layout, element_bytes, "cols", vector, threads, block) <= 100 * MOST_CONFLICTS
 
     def stores(text: str, rows: int, columns: int, vector: int, threads: int) -> bool:

@@ -24,11 +24,11 @@ from autosched.cli.output import print_json, show, stderr_console, stdout_consol
 from autosched.cli.problem_options import problem_from, whole_number
 from autosched.cli.schedule_file import KEYS
 from autosched.cli.templates import TemplateOption
+from autosched.pictures import draw
 from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
-from search_spaces.pictures import draw
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Rejection
 from search_spaces.spaces.schedule import Schedule

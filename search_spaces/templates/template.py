@@ -14,12 +14,12 @@ from typing import Any
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
-from search_spaces.pictures import Drawing
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.spaces.union_space import UnionSpace
 from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.kernel import Kernel
 
 

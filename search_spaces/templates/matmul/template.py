@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.pictures import Drawing
 from search_spaces.spaces.config import Config
+from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.matmul.counts import counts
 from search_spaces.templates.matmul.lowering import SIDES, SOURCE, layout, lower, tile, wg_maps
 from search_spaces.templates.matmul.proxy import proxy

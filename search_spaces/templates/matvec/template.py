@@ -5,8 +5,8 @@ from __future__ import annotations
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
-from search_spaces.pictures import Drawing
 from search_spaces.spaces.config import Config
+from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.matvec.counts import counts
 from search_spaces.templates.matvec.lowering import SOURCE, lower, lowering_config
 from search_spaces.templates.matvec.problem import supports

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.row_reduction import RowProblem
-from search_spaces.pictures import Drawing
 from search_spaces.spaces.config import Config
+from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.row_reduction.counts import counts
 from search_spaces.templates.row_reduction.lowering import SOURCE, lower, lowering_config
 from search_spaces.templates.row_reduction.proxy import proxy

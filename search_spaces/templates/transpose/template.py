@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.transpose import Transpose
-from search_spaces.pictures import Drawing
 from search_spaces.spaces.config import Config
+from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.template import KernelTemplate
 from search_spaces.templates.transpose.counts import counts
 from search_spaces.templates.transpose.lowering import SOURCE, load_map, lower, shared_layout, store_map

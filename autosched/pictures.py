@@ -19,6 +19,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.layouts.wg_map import WgMap
+from search_spaces.templates.drawing import Drawing
 
 Colour = tuple[float, float, float]
 
@@ -50,17 +51,6 @@ class _Accesses:
     bytes: int
     cycles: IntArray
     ideal: IntArray
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """One layout to draw under a title: a distribution (a WgMap with the ``shape`` of its tile, or a NestedLayout), or
-    the banks of a SharedLayout of elements of ``element_bytes``."""
-
-    title: str
-    layout: NestedLayout | WgMap | SharedLayout
-    shape: tuple[int, int] | None = None
-    element_bytes: int = 0
 
 
 def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:

@@ -71,7 +71,7 @@ class EstimateRunner:
             return compiled
         seconds = self._predict(candidate, compiled.resources)
         if not (seconds > 0 and math.isfinite(seconds)):
-            raise ValueError(f"{self._model} predicted {seconds} s, which is no time")
+            raise ValueError(f"{self._model} predicted {seconds} s, which is not a time")
         return Measurement(
             Status.OK,
             self.provenance,

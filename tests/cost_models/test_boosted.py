@@ -203,7 +203,7 @@ def test_shapes_that_do_not_match_are_refused() -> None:
         BoostedModel.fit(x, seconds[:-1], settings=QUICK)
     with pytest.raises(ValueError, match="at least two rows"):
         BoostedModel.fit(x[:1], seconds[:1], settings=QUICK)
-    with pytest.raises(ValueError, match="names must hold . different names"):
+    with pytest.raises(ValueError, match=r"names must hold . different names"):
         BoostedModel.fit(x, seconds, names=["a"] * 6, settings=QUICK)
     with pytest.raises(ValueError, match="rows and columns"):
         BoostedModel.fit(x[:, 0], seconds, settings=QUICK)

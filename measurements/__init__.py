@@ -1,1 +1,1 @@
-"""What came of it: compiling, running on GPUs, emulating on the CPU, checking numbers, and the record store."""
+"""Evidence: compiling, running on GPUs, emulating on the CPU, checking numbers, and the record store."""

@@ -1,4 +1,4 @@
-"""Where compiled things are kept on this machine, and whether that place can be written."""
+"""Where compiled files are cached on this machine, and whether that folder is writable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cache_root() -> Path:
     try:
         return (Path(caches) if caches else Path.home() / ".cache") / "autosched"
     except RuntimeError as error:
-        raise CacheUnusable("there is no home folder to cache in: set AUTOSCHED_CACHE_DIR to a folder") from error
+        raise CacheUnusable("there is no home folder for the cache: set AUTOSCHED_CACHE_DIR to a folder") from error
 
 
 def check_writable(folder: Path) -> None:
@@ -28,7 +28,7 @@ def check_writable(folder: Path) -> None:
     try:
         nearest = next((place for place in (folder, *folder.parents) if place.exists()), folder)
         with tempfile.TemporaryFile(dir=nearest) as file:
-            file.write(bytes(4096))  # a full disk takes names, but no content
+            file.write(bytes(4096))  # a full disk accepts an empty file, but no content
             file.flush()
     except OSError as error:
         raise cannot_write(folder, error) from error
@@ -44,8 +44,8 @@ def make_folder(folder: Path) -> None:
 
 
 def cannot_write(folder: Path, error: OSError) -> CacheUnusable:
-    """What to say of an ``error`` in the cache."""
+    """The exception for an ``error`` in the cache."""
     return CacheUnusable(
         f"the compile cache {str(folder)!r} cannot be written ({error.strerror or error}): "
-        "set AUTOSCHED_CACHE_DIR to a folder that can"
+        "set AUTOSCHED_CACHE_DIR to a writable folder"
     )

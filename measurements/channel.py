@@ -22,9 +22,9 @@ _PIPE_READS = 16  # of 64 KiB: the largest pipe that Linux gives by default
 class Channel:
     """Writes to one descriptor and reads from another, without blocking. They stay the caller's to close.
 
-    ``errors`` is drained meanwhile, so that a talkative child never waits; ``pid`` is a child whose end is the end of
-    the conversation, even while a child of it keeps the pipes open. Blobs go out once: the other end asks for those
-    that it has forgotten.
+    ``errors`` is drained meanwhile, so that a verbose child never blocks; ``pid`` is a child whose exit ends the
+    conversation, even while one of its own children keeps the pipes open. Blobs are sent once: the other end asks
+    again for those that it has forgotten.
     """
 
     def __init__(self, reading: int, writing: int, errors: int | None = None, pid: int | None = None) -> None:
@@ -58,7 +58,7 @@ class Channel:
         """The answer to ``payload``, which needs ``blobs``, as the envelope that it came in.
 
         Raises TimeoutError after ``deadline`` (of ``time.monotonic``), EOFError where the other end is gone, ValueError
-        for what is no answer.
+        for a malformed answer.
         """
         self._questions += 1
         header = {"id": self._questions, "payload": payload, **envelope}
@@ -70,7 +70,7 @@ class Channel:
         if "missing" in answer:
             missing = answer["missing"]
             if not isinstance(missing, list) or not missing or not all(digest in blobs for digest in missing):
-                raise ValueError("asked for bytes that there are not")
+                raise ValueError("asked for bytes that do not exist")
             again = {digest: blobs[digest] for digest in missing}
             answer = self._exchange(frame({"id": self._questions}, again), deadline)
         if answer.get("id") != self._questions:
@@ -78,14 +78,14 @@ class Channel:
         return checked(answer)
 
     def stderr_tail(self) -> str:
-        """The last of what the child wrote to standard error: no more than the pipe holds, if others still write."""
+        """The end of what the child wrote to standard error: no more than the pipe holds, if others still write."""
         for _ in range(_PIPE_READS):
             if self._errors not in self._selector.get_map() or not self._read_stderr():
                 break
         return harmless(self._tail.decode(errors="replace"))
 
     def close(self) -> None:
-        """Let go of the descriptors."""
+        """Release the descriptors."""
         self._selector.close()
         if self._ended is not None:
             os.close(self._ended)

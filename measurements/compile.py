@@ -92,7 +92,7 @@ class CompilePool:
         return prepared or self._executor.submit(self._compile, kernel, arch)
 
     def prepare(self, kernels: Iterable[Kernel], arch: str) -> None:
-        """Start compiling ``kernels`` that will be asked for later, behind all that was asked for so far."""
+        """Start compiling ``kernels`` that will be asked for later, after everything submitted so far."""
         for kernel in kernels:
             with self._lock:
                 if self._closed:
@@ -177,13 +177,13 @@ class CompilePool:
             except WorkerFailed as error:  # out of memory, or an option that this NVRTC does not know
                 return CompileFailure(Status.CRASHED, f"the compiler failed: {error}")
             except WorkerDied as error:
-                # Once may be somebody else's doing (the kernel's out-of-memory killer); twice is this source's.
+                # One crash may have another cause (the out-of-memory killer); a second is due to this source.
                 if last_try:
                     return CompileFailure(Status.CRASHED, f"the compiler crashed: {error}", error.stderr)
         try:
             output = _output(answer)
         except (KeyError, TypeError, ValueError):
-            return CompileFailure(Status.CRASHED, f"the compiler's answer makes no sense: {str(answer)[:200]}")
+            return CompileFailure(Status.CRASHED, f"the compiler's answer is malformed: {str(answer)[:200]}")
         log = output.log
         if output.cubin is None:
             return _failure(log, kernel.entry)
@@ -192,7 +192,7 @@ class CompilePool:
             return CompileFailure(Status.COMPILE_ERROR, f"no entry function {kernel.entry!r} was compiled", log)
         serialized = re.search(r"^.*wgmma.*serialized.*$", log, re.MULTILINE)
         if serialized:
-            return CompileFailure(Status.COMPILE_ERROR, one_line(f"ptxas gave up asynchrony: {serialized[0]}"), log)
+            return CompileFailure(Status.COMPILE_ERROR, one_line(f"ptxas serialized wgmma: {serialized[0]}"), log)
         return self.cache.store(
             key,
             output.cubin,
@@ -211,7 +211,7 @@ def usable_cores() -> int:
 
 
 def parse_resources(log: str, entry: str) -> Resources | None:
-    """What ptxas -v printed about the function ``entry``; None where it says nothing of it. Dynamic shared bytes are 0.
+    """What ptxas -v printed about the function ``entry``; None where it printed nothing. Dynamic shared bytes are 0.
 
     The format is that of NVRTC 12.8 to 13.5: one section per entry function, which its callees may follow.
     """
@@ -266,20 +266,20 @@ def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | N
         return f"clusters and tensor maps need compute capability 9.0, and {device.name} has {device.sm / 10}"
     if occupancy(device, kernel.threads, resources.registers, shared) == 0:
         return (
-            f"{kernel.threads} threads of {resources.registers} registers are more than "
-            f"the {device.registers_per_block} registers that {device.name} has for a block"
+            f"{kernel.threads} threads of {resources.registers} registers need more than "
+            f"the {device.registers_per_block} registers that {device.name} has per block"
         )
     return None
 
 
 def _output(answer: Message) -> CompilerOutput:
-    """What a compile worker answered. Raises KeyError, TypeError, ValueError for what is none."""
+    """What a compile worker answered. Raises KeyError, TypeError, ValueError for anything else."""
     cubin, entry, seconds = answer["cubin"], answer["entry"], float(answer["seconds"])
     if not (seconds >= 0 and math.isfinite(seconds)):
-        raise ValueError("this is no time")
+        raise ValueError("this is not a time")
     program = None if cubin is None else bytes(answer.blobs[cubin])
     if program == b"":
-        raise ValueError("this is no program")
+        raise ValueError("this is not a program")
     return CompilerOutput(program, str(entry), harmless(str(answer["log"])), seconds)
 
 

@@ -1,8 +1,8 @@
 """Compiled kernels on disk, found by content: the same source, headers, options, arch and compiler give the same entry.
 
 An entry is ``entries/KEY.json``, which names a ``cubins/SHA256.cubin``. Both are written to a temporary name and
-renamed, so readers in any process see whole files or none. An entry that does not check is no entry: it is compiled
-again and written over. Nothing is ever evicted; the folder may be deleted whenever no tuning runs.
+renamed, so readers in any process see whole files or none. An entry that fails its check is compiled
+again and overwritten. Nothing is ever evicted; the folder may be deleted whenever no tuning runs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CompileCache:
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def load(self, key: str) -> Compiled | None:
-        """The entry of ``key``; None where there is none, or none that is whole."""
+        """The entry of ``key``; None where it is missing or damaged."""
         try:
             entry = json.loads((self._entries / f"{key}.json").read_bytes())
             path = self._cubin_path(entry["digest"])
@@ -137,7 +137,7 @@ def default_folder() -> Path:
 def _resources(data: dict[str, int]) -> Resources:
     resources = Resources(**data)
     if not all(type(value) is int and value >= 0 for value in dataclasses.astuple(resources)):
-        raise ValueError("resources are counts")
+        raise ValueError("resources must be counts")
     return resources
 
 

@@ -1,4 +1,4 @@
-"""What others say (compilers, drivers, workers, libraries), before any of it becomes part of a reason or a log."""
+"""Text of compilers, drivers, workers and libraries, made safe before it becomes part of a reason or a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _LONGEST = 1000  # characters of a line for people; a log may hold more
 
 
 def harmless(text: str) -> str:
-    """``text`` with its lines and tabs, and every other control character spelled out, so that no terminal obeys it."""
+    """``text`` with its lines and tabs, but every other control character escaped, so that no terminal acts on it."""
     lines = text.replace("\r\n", "\n")
     if lines.isascii() and lines.replace("\n", "").replace("\t", "").isprintable():
         return lines
@@ -14,11 +14,11 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """``text``, harmless and on one line, cut where it is longer than anybody reads."""
+    """``text``, harmless and on one line, truncated where it is too long to read."""
     line = " ".join(harmless(text[: 10 * _LONGEST]).split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 def first_line(error: BaseException) -> str:
-    """The first line that an error says; its type where it says nothing."""
+    """The first line of an error's message; its type where there is none."""
     return next(iter(harmless(str(error)).strip().splitlines()), type(error).__name__)

@@ -1,4 +1,4 @@
-"""Launching a compiled kernel, wherever that happens: arguments encoded as parameters, on cupy's current stream."""
+"""Launching a compiled kernel in any process: arguments encoded as parameters, on cupy's current stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.templates.kernel import Argument, Launch, Scalar, Size3
 from search_spaces.templates.tensor_map import TensorMap
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
-_KEPT_MAPS = 4096  # encoded ones of a kernel, by address: more than the rotating copies of a measurement
+_KEPT_MAPS = 4096  # encoded maps per kernel, by address: more than the rotating copies of a measurement
 _PORTABLE_CLUSTER = 8  # blocks, on every GPU that has clusters
 
 
@@ -25,7 +25,7 @@ class LaunchRefused(RuntimeError):
 class LoadedLaunch:
     """``launch`` with its function loaded from ``cubin`` (the path of a file) on the current GPU; ``cp`` is cupy.
 
-    The file is of no more use once this is made. Raises LaunchRefused where the function was compiled for another
+    The file is no longer needed afterwards. Raises LaunchRefused where the function was compiled for another
     cluster than ``launch.cluster``, and cupy's errors where it does not load.
     """
 
@@ -42,7 +42,7 @@ class LoadedLaunch:
         self._maps: dict[tuple[str, int], Array] = {}
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
-        """Launch on ``arrays``, which holds one of cupy for each of ``launch.operands``, by name. Waits for nothing."""
+        """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
         launch = self.launch
         parameters = tuple(self._parameter(argument, arrays) for argument in launch.arguments)
         for _ in range(launch.launches):
@@ -65,11 +65,11 @@ class LoadedLaunch:
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
     """The 128 bytes of the map of a tensor that starts at ``address`` on the GPU, as one element of numpy.
 
-    Raises LaunchRefused where the driver refuses, or there is none.
+    Raises LaunchRefused where the driver refuses or is missing.
     """
     from cuda.bindings import driver
 
-    # A map that the bindings make may lie at any multiple of 16, and the driver wants 64: hence its C function
+    # The bindings align a map to 16 bytes, but the driver requires 64: hence its C function
     # with memory of our own. The map is copied into the parameters of the launch.
     memory = np.zeros(_MAP_BYTES + _MAP_ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _MAP_ALIGNMENT
@@ -108,7 +108,7 @@ def _encode_function() -> Any:
     try:
         encode = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
     except (OSError, AttributeError) as error:
-        raise LaunchRefused(f"this machine's driver makes no tensor maps ({error})") from error
+        raise LaunchRefused(f"this machine's driver does not support tensor maps ({error})") from error
     pointer, sizes, boxes = ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
     number = ctypes.c_int
     encode.restype = number
@@ -135,7 +135,7 @@ def _check_cluster(function: int, cluster: Size3) -> None:
         _checked(status, "the kernel's cluster cannot be read")
         compiled.append(int(blocks))
     if tuple(compiled) != cluster:
-        raise LaunchRefused(f"__cluster_dims__ is {tuple(compiled)} in the source, and the launch says {cluster}")
+        raise LaunchRefused(f"__cluster_dims__ is {tuple(compiled)} in the source, but the launch says {cluster}")
     if cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
         large = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         (status,) = driver.cuFuncSetAttribute(handle, large, 1)

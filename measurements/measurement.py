@@ -1,4 +1,4 @@
-"""What came of one candidate. A failure is a status with a reason, never a time."""
+"""The result of one candidate. A failure is a status with a reason, never a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Status(StrEnum):
     LAUNCH_ERROR = "launch_error"
     TIMEOUT = "timeout"
     WRONG_RESULT = "wrong_result"
-    UNPROVEN = "unproven"  # without a GPU: its emulation gave no verdict, such as one that did not end
+    UNPROVEN = "unproven"  # without a GPU: its emulation was inconclusive, for example because it did not finish
     CRASHED = "crashed"
     UNRANKED = "unranked"  # without a GPU: compiled, and nobody can say how long it would take
     UNRECORDED = "unrecorded"  # replay: the recording does not hold this schedule
@@ -55,7 +55,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Resources:
-    """What ptxas allots to the compiled kernel; bytes but for ``registers`` (per thread)."""
+    """What ptxas allots to the compiled kernel, in bytes except ``registers`` (per thread)."""
 
     registers: int
     spill_store_bytes: int
@@ -67,10 +67,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``timing`` is there exactly when ``status`` is ok; ``reason`` says why there is none, or what is odd about it.
+    """``timing`` is set exactly when ``status`` is ok; ``reason`` says why it is missing, or what is unusual about it.
 
     ``error`` is the largest error over its tolerance, or None.
-    ``clock_mhz`` is the clock of the GPU's multiprocessors just after the last repeat, None where nobody could tell.
+    ``clock_mhz`` is the clock of the GPU's multiprocessors just after the last repeat, None where it is unknown.
     """
 
     status: Status
@@ -86,7 +86,7 @@ class Measurement:
         if (self.status is Status.OK) != (self.timing is not None):
             raise ValueError(f"a measurement has a timing exactly when it is ok, got {self.status} with {self.timing}")
         if self.status is not Status.OK and not self.reason:
-            raise ValueError(f"a measurement that is not ok says why, got {self.status} without a reason")
+            raise ValueError(f"a measurement that is not ok needs a reason, got {self.status} without one")
 
     @property
     def ok(self) -> bool:

@@ -14,12 +14,12 @@ from typing import Any
 
 Buffer = bytes | memoryview
 
-LONGEST_LINE = 1 << 28  # bytes: whatever is longer is no message
+LONGEST_LINE = 1 << 28  # bytes: a longer one is malformed
 LARGEST_BLOBS = 1 << 36  # bytes of the blobs of one message
 
 
 class Message(dict[str, Any]):
-    """A JSON object. ``blobs`` are bytes by their digest, which the object is free to name."""
+    """A JSON object. ``blobs`` are bytes by their digest, which the object may name."""
 
     def __init__(self, content: Mapping[str, Any] | None = None, blobs: Mapping[str, Buffer] | None = None) -> None:
         super().__init__(content or {})
@@ -38,7 +38,7 @@ def digest_of(content: Buffer) -> str:
 
 
 def frame(header: Mapping[str, Any], blobs: Mapping[str, Buffer]) -> list[Buffer]:
-    """What is written for a message, piece by piece. Raises TypeError and ValueError for what JSON cannot say."""
+    """What is written for a message, piece by piece. Raises TypeError and ValueError for what JSON cannot represent."""
     sizes = [[digest, memoryview(content).nbytes] for digest, content in blobs.items()]
     line = json.dumps({**header, "blobs": sizes} if sizes else header, separators=(",", ":")).encode() + b"\n"
     return [line, *(memoryview(content).cast("B") for content in blobs.values() if memoryview(content).nbytes)]
@@ -49,7 +49,7 @@ class Unframer:
 
     def __init__(self) -> None:
         self._received = bytearray()
-        self._searched = 0  # bytes in which there is no end of line
+        self._searched = 0  # bytes known to contain no end of line
         self._header: dict[str, Any] | None = None
         self._expected: list[tuple[str, int]] = []
         self._blobs: dict[str, Buffer] = {}
@@ -60,7 +60,7 @@ class Unframer:
     def next(self) -> Message | None:
         """The next whole message, None where more bytes are needed. Its blobs are as they came: see ``checked``.
 
-        Raises ValueError for what is no message; nothing sensible can follow then.
+        Raises ValueError for a malformed message; the stream is unusable then.
         """
         if self._header is None:
             end = self._received.find(b"\n", self._searched)
@@ -141,4 +141,4 @@ def _sizes(listed: Any) -> list[tuple[str, int]]:
             return sizes
     except TypeError:
         pass
-    raise ValueError("announced blobs that make no sense")
+    raise ValueError("announced malformed blobs")

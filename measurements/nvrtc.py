@@ -44,8 +44,8 @@ def compile_source(
 ) -> CompilerOutput:
     """Compile CUDA C++ for ``arch`` (for example "sm_90a").
 
-    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names). Headers are found by the names
-    that the includes say, and by no other. Raises NvrtcMissing. Takes whatever time NVRTC takes.
+    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names). Headers are found only by the
+    names in the includes. Raises NvrtcMissing. There is no time limit.
     """
     nvrtc = _nvrtc()
     arguments = [f"--gpu-architecture={arch}", *options]

@@ -21,13 +21,13 @@ _Kinds = type | tuple[type, ...]
 
 @dataclass(frozen=True)
 class Record:
-    """What was tried, on what, with what, and what came of it.
+    """What was tried, on which device, with which versions, and the result.
 
-    ``problem_key`` is ``Problem.key()``, canonical JSON. ``template_version`` is that of the kernel template which the
-    schedule is of, "" in records from before there were any. ``device`` is the name that look-ups compare to the
-    letter, ``fingerprint`` JSON text of everything known about the device. ``kernel_digest`` is None where no source
+    ``problem_key`` is ``Problem.key()``, canonical JSON. ``template_version`` is that of the schedule's kernel
+    template, "" in records that predate templates. ``device`` is the name that look-ups compare exactly,
+    ``fingerprint`` JSON text of everything known about the device. ``kernel_digest`` is None where no source
     could be generated. ``toolchain`` and ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is
-    none. ``created`` is in UTC. ``rank`` is the place among finalists that were timed in turns, 1 for the winner; None
+    none. ``created`` is in UTC. ``rank`` is the place in a paired re-measurement, 1 for the winner; None
     for what was timed alone. ``id`` is the row, None before it is stored. Raises ValueError for a time that is not a
     positive finite number, and for a ``created`` without a time zone. An error that is NaN is kept as infinity: worse
     than every tolerance.
@@ -87,7 +87,7 @@ class Record:
         return None if self.measurement.timing is None else self.measurement.timing.median
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as JSON values; an error that is infinite is the text "inf", which JSON has no number for."""
+        """Everything as JSON values; an infinite error is the string "inf", as JSON has no such number."""
         m = self.measurement
         return {
             "id": self.id,
@@ -173,7 +173,7 @@ _KINDS: Mapping[str, _Kinds] = {
 
 
 def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
-    """What is let in here ends in databases: raises KeyError, TypeError, OverflowError for what they cannot hold."""
+    """Raises KeyError, TypeError, OverflowError for values that databases cannot hold."""
     for name, kind in kinds.items():
         value = data[name]
         if not isinstance(value, kind) or isinstance(value, bool):

@@ -37,7 +37,7 @@ _HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "t
 
 
 class RecordingError(ValueError):
-    """A file that is no recording. The message is one sentence."""
+    """A file that is not a recording. The message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Recording:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> tuple[Self, ...]:
-        """The recordings that ``records`` make, in the order of their first trials; what was not measured is left."""
+        """The recordings that ``records`` make, in the order of their first trials; only measured ones are taken."""
         groups: list[tuple[dict[str, str], dict[str, str], list[Record]]] = []
         for record in records:
             if record.provenance is not Provenance.MEASURED:
@@ -121,7 +121,7 @@ class Recording:
 def write(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None:
     """Write ``recordings`` to ``path``, whole or not at all. The same recordings give the same bytes.
 
-    Raises OSError where that cannot be.
+    Raises OSError where that is impossible.
     """
     _publish(Path(path), _packed(recordings))
 
@@ -148,14 +148,14 @@ def _publish(target: Path, content: bytes) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
-    """The recordings of a file. Raises RecordingError for what is none, or is cut short; and OSError."""
+    """The recordings of a file. Raises RecordingError for a malformed or truncated file; and OSError."""
     try:
         text = gzip.decompress(Path(path).read_bytes()).decode()
         return tuple(_parsed(iter(text.splitlines())))
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
         raise RecordingError(f"{path} is not a whole gzip file of text: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise RecordingError(f"{path} is no recording: {error}") from error
+        raise RecordingError(f"{path} is not a recording: {error}") from error
 
 
 def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = None) -> Recording | None:
@@ -177,7 +177,7 @@ def installed(folder: str | os.PathLike[str] | None = None) -> dict[str, int]:
 
 
 def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
-    """Put the recordings of a file where ``find`` looks; those that are there stay. The files written.
+    """Put the recordings of a file where ``find`` looks, without replacing any. Returns the files written.
 
     Raises RecordingError and OSError.
     """
@@ -191,7 +191,7 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
 
 def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError for a device that names no folder."""
+    """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError where ``device`` is no folder name."""
     if not device or device != os.path.basename(device) or device.startswith("."):
         raise RecordingError(f"the device {device!r} cannot name a folder")
     operator = str(json.loads(problem_key).get("operator", "unknown"))

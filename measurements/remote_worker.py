@@ -1,7 +1,7 @@
 """A worker on another machine, over TCP: at the other end is a ``worker_server``, with a child for each connection.
 
-Both ends prove that they know a token, by HMAC-SHA256 over the other's random challenge; it never crosses itself. What
-follows is neither encrypted nor signed: it belongs on the loopback interface, or in a tunnel of ssh.
+Both ends prove that they know a token, by HMAC-SHA256 over the other's random challenge; the token itself is never
+sent. What follows is neither encrypted nor signed: use the loopback interface, or an ssh tunnel.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RemoteWorker:
         return self._pid
 
     def start(self) -> None:
-        """As the contract says. Raises WorkerDied where nobody listens, or the token is another."""
+        """As the contract says. Raises WorkerDied where nothing listens, or the tokens differ."""
         with self._using:
             if self._channel is not None:
                 return
@@ -96,7 +96,7 @@ class RemoteWorker:
             return Message(result, answer.blobs)
 
     def stop(self) -> None:
-        """Cut the connection, upon which the server kills the worker; the next request makes another."""
+        """Cut the connection; the server then kills the worker, and the next request starts another."""
         with self._using:
             self._drop()
 
@@ -147,12 +147,12 @@ class RemoteWorker:
             raise self._ended(WorkerDied(f"{self}: the connection was cut", None, "")) from None
         except ValueError as error:
             raise self._ended(WorkerDied(f"{self} {error}", None, "")) from None
-        except BaseException:  # Ctrl-C: the answer would meet the next question
+        except BaseException:  # Ctrl-C: the answer would be taken for that of the next question
             self._drop()
             raise
 
     def _ended(self, error: WorkerError) -> WorkerError:
-        """Lets go of the connection; ``error``, or that the worker was closed."""
+        """Drops the connection; returns ``error``, or that the worker was closed."""
         self._drop()
         return WorkerClosed(f"{self} was closed") if self._closed else error
 
@@ -171,12 +171,12 @@ class RemoteWorker:
 def token_bytes(token: str) -> bytes:
     """Raises ValueError for a token that is too short to be secret."""
     if len(token) < LEAST_TOKEN:
-        raise ValueError(f"a token has at least {LEAST_TOKEN} characters: make one with `openssl rand -hex 32`")
+        raise ValueError(f"a token needs at least {LEAST_TOKEN} characters: make one with `openssl rand -hex 32`")
     return token.encode()
 
 
 def proof(token: bytes, who: str, challenge: str) -> str:
-    """What only one who knows the token can say to ``challenge``; ``who`` keeps an answer from being played back."""
+    """The answer to ``challenge`` that proves knowledge of the token; ``who`` prevents replaying it to its sender."""
     return hmac.new(token, f"{who} {challenge}".encode(), hashlib.sha256).hexdigest()
 
 
@@ -185,7 +185,7 @@ def is_proof(said: object, token: bytes, who: str, challenge: str) -> bool:
 
 
 def prepare(connection: socket.socket) -> None:
-    """Small messages go at once, and a machine that is gone is noticed, in some minutes."""
+    """Send small messages at once, and notice within minutes that the other machine is gone."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 

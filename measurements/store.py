@@ -4,7 +4,7 @@ Every append is a transaction of its own. While a store is open for writing, an 
 commit then waits for no disk, readers and writers do not block each other, a killed process loses nothing it had
 committed, and a power cut loses at most the last seconds and damages nothing. The last writer to close turns the file
 back, so that at rest a database is exactly one file that can be copied, committed to a repository, or read from a
-read-only folder. Where write-ahead mode is not to be had (some network file systems), every commit is synchronised.
+read-only folder. Where write-ahead mode is unavailable (some network file systems), every commit is synchronised.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 
 @dataclass(frozen=True)
 class ProblemSummary:
-    """How many schedules of one provenance were tried for a problem on a device, and how many of them have been ok: a
-    schedule that is timed again, in a final, counts once. ``first`` is the id of the first trial."""
+    """How many schedules of one provenance were tried for a problem on a device, and how many of them were ok: a
+    schedule that is re-measured counts once. ``first`` is the id of the first trial."""
 
     first: int
     operator: str
@@ -66,11 +66,11 @@ class Store:
 
     @property
     def in_memory(self) -> bool:
-        """Whether nothing outlasts this object."""
+        """Whether the data end with this object."""
         return self._engine.dialect.name == "sqlite" and self._file is None
 
     def close(self) -> None:
-        """Let go of the database; done at exit, too. Harmless when repeated."""
+        """Release the database; done at exit, too. Safe to call twice."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -88,7 +88,7 @@ class Store:
         file that is not SQLite or was not made by autosched, and for a newer schema.
         """
         if not isinstance(url_or_path, (str, Path)):
-            raise StoreError(f"a database is named by a path or an SQLAlchemy URL, not by {url_or_path!r}")
+            raise StoreError(f"a database is given as a path or an SQLAlchemy URL, not {url_or_path!r}")
         text = str(url_or_path)
         if "://" not in text and text != ":memory:":
             return cls._open_file(text, create)
@@ -100,10 +100,10 @@ class Store:
             return cls._open_server(url, create)
         if url.database not in _IN_MEMORY:
             if url.query:
-                raise StoreError(f"options in the URL of an SQLite file are not taken: give {url.database} alone")
+                raise StoreError(f"options in the URL of an SQLite file are not supported: give only {url.database}")
             return cls._open_file(str(url.database), create)
         if not create:
-            raise StoreError(f"{text} is a new database in memory, which holds nothing: give the path of a file")
+            raise StoreError(f"{text} is a new database in memory, which is empty: give the path of a file")
         return cls._open_memory(text)
 
     @classmethod
@@ -156,7 +156,7 @@ class Store:
         with self._transaction(write=True) as connection:
             key = connection.execute(TRIALS.insert(), store_schema.to_row(record)).inserted_primary_key
             if key is None:
-                raise StoreError(f"the database {self.name} gives no ids to new rows: use another one")
+                raise StoreError(f"the database {self.name} assigns no ids to new rows: use another one")
         return replace(record, id=int(key[0]))
 
     def trials(
@@ -200,13 +200,13 @@ class Store:
 
     def problem(self, summary: ProblemSummary) -> Problem:
         """The problem itself. Raises StoreError that names a trial for an operator or a form that this version
-        lacks."""
+        does not know."""
         try:
             problem = problem_from_json(json.loads(summary.problem_key))
         except ValueError as error:
             raise unreadable(self.name, summary.first, str(error)) from error
         if (problem.operator, problem.key()) != (summary.operator, summary.problem_key):
-            why = f"its problem is not as this version writes {problem.operator} problems"
+            why = f"its problem is not in this version's form of {problem.operator} problems"
             raise unreadable(self.name, summary.first, why)
         return problem
 
@@ -220,12 +220,12 @@ class Store:
         """The fastest schedule by median time, on exactly this device; None if there is no ok trial.
 
         One provenance is ranked, never a mixture: the one asked for, else measured before replayed before estimated.
-        Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, on the
+        Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, in the
         newest record; only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is
         never the best, nor is a schedule while its newest trial is unproven. The first one tried wins a tie.
 
-        Where finalists were timed in turns, the newest winner of that stands before everything tried up to then, and
-        only schedules tried since may beat it by their medians. A finalist's time is that of its newest final.
+        The winner of the newest paired re-measurement ranks before everything tried until then; only schedules tried
+        since can beat it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
         """
         c = TRIALS.c
         tried = sa.select(
@@ -272,7 +272,7 @@ class Store:
             ) from error
         except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
-            todo = "check that it is there and may be used"
+            todo = "check that it exists and may be used"
             if self._file is not None:
                 todo = store_file.advice(cause, self._file)
             problem = f"cannot be {'written' if write else 'read'} ({first_line(cause or error)})"
@@ -281,7 +281,7 @@ class Store:
             raise StoreError(f"the database {self.name} cannot be used: {first_line(error)}") from error
 
     def _enter_write_ahead(self) -> None:
-        """Before the first record, and not sooner: a file that is only looked at, or refused, stays as it is."""
+        """Only before the first record: a file that is merely read, or refused, stays as it is."""
         if self._file is None:
             return
         if store_file.identity(self._file) != self._identity:
@@ -293,7 +293,7 @@ class Store:
                 self._unwritten = False
 
     def _prepare(self, create: bool) -> None:
-        """Make the tables where there are none; check that they are ours, and bring an older schema up to date."""
+        """Create the tables where there are none; check that they are ours, and bring an older schema up to date."""
         with self._transaction(write=create) as connection:
             if create and store_schema.has_none(connection):
                 store_schema.create(connection)
@@ -304,7 +304,7 @@ class Store:
 
 
 def _let_go(engine: Engine, written_file: Path | None) -> None:
-    """Close the connections; the last one out turns an SQLite file back into one file."""
+    """Close the connections; the last writer turns an SQLite database back into one file."""
     engine.dispose()
     if written_file is not None:
         store_file.leave_write_ahead(written_file)

@@ -1,4 +1,4 @@
-"""A record store's SQLite file: where it may be, how it is looked at, opened and let go of, and what went wrong."""
+"""A record store's SQLite file: where it may be, how it is inspected, opened and closed, and what went wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTICE_SECONDS = 2.0  # of waiting, before it is logged (at level INFO, which th
 
 _log = logging.getLogger(__name__)
 
-# a file so damaged that the message of SQLite about it is no text gives the last of them
+# the last is raised for a file so damaged that SQLite's message about it is not text
 DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
 
 _MAGIC = b"SQLite format 3\0"
@@ -51,15 +51,15 @@ _SYSTEM_ADVICE = {
 
 
 def locate(text: str) -> Path:
-    """The file that a path means, whether it exists or not. Raises StoreError for a text that is no path of a file."""
+    """The file that a path means, whether it exists or not. Raises StoreError for a text that names no file."""
     if not text.strip():
         raise StoreError("the path of the database is empty: give one, such as best.db")
     if "\0" in text:
         raise StoreError("the path of the database holds a zero byte: choose another path")
     if text.startswith("file:"):
-        raise StoreError(f"{text} is an SQLite URI: give the path alone, such as best.db")
+        raise StoreError(f"{text} is an SQLite URI: give only the path, such as best.db")
     if os.path.basename(text) in ("", os.curdir, os.pardir):
-        raise StoreError(f"{text} is the name of a folder: give the path of a database file")
+        raise StoreError(f"{text} names a folder: give the path of a database file")
     path = Path(os.path.realpath(text))  # the journal stands next to the file itself, not next to a link to it
     if len(os.fsencode(path)) > _LONGEST:
         raise StoreError(f"the path of the database is longer than {_LONGEST} bytes: choose a shorter one ({path})")
@@ -70,7 +70,7 @@ def check(path: Path, create: bool) -> None:
     """Raises StoreError for what cannot be our database, with nothing changed on disk."""
     with _system_errors(path, "be used"):
         there = _exists(path)
-        _exists(Path(f"{path}-journal"))  # SQLite makes it when it writes: its name must not be too long either
+        _exists(Path(f"{path}-journal"))  # SQLite creates it for writing: its name must not be too long either
         if not there:
             if not create:
                 raise StoreError(f"there is no database {path}: check the path, or tune into it first")
@@ -97,12 +97,12 @@ def check(path: Path, create: bool) -> None:
 
 
 def _look(path: Path) -> None:
-    """Refuse a file of someone else as it is: ``immutable`` takes no lock and makes no -wal or -shm.
+    """Refuse a foreign file without touching it: ``immutable`` takes no lock and makes no -wal or -shm.
 
-    The file alone tells that, because our tables are made before write-ahead mode is entered and stay as they are. It
-    does not tell more: a checkpoint of another process, or of one that was killed or ran out of disk, may have reached
-    half of the file. What cannot be read this way is left to SQLite proper, which waits for the one and repairs the
-    other.
+    The file alone is enough for that, because our tables are made before write-ahead mode is entered and stay as they
+    are. It is not enough for more: a checkpoint, running or cut short by a kill or a full disk, may have written half
+    of the file. What cannot be read this way is left to SQLite proper, which waits for the former and repairs the
+    latter.
     """
     with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1"), path).begin() as c:
         store_schema.refuse_other(c, str(path))
@@ -119,7 +119,7 @@ def create_empty(path: Path) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one of the same name; None where there is none."""
+    """What distinguishes a file from another one of the same name; None where there is none."""
     with suppress(OSError):
         found = os.stat(path)
         return found.st_dev, found.st_ino
@@ -127,7 +127,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def plain_engine(path: Path) -> Engine:
-    """Connections that leave the journal mode as it is, and none that stays open."""
+    """Connections that leave the journal mode as it is and do not stay open."""
 
     def connect() -> sqlite3.Connection:
         if not os.access(path.parent, os.W_OK) and not _exists(Path(f"{path}-wal")):
@@ -139,7 +139,7 @@ def plain_engine(path: Path) -> Engine:
 
 
 def writing_engine(path: Path) -> Engine:
-    """Connections in write-ahead mode; where that is not to be had, every commit is synchronised."""
+    """Connections in write-ahead mode; where that is unavailable, every commit is synchronised."""
 
     def connect() -> sqlite3.Connection:
         connection = _connect(path, "mode=rw")
@@ -175,7 +175,7 @@ def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
             connection.exec_driver_sql("BEGIN")
         raw = connection.connection.driver_connection
         if path is not None and raw is not None:
-            _lock(raw, "BEGIN IMMEDIATE" if write else "PRAGMA schema_version", path)  # to read is to lock
+            _lock(raw, "BEGIN IMMEDIATE" if write else "PRAGMA schema_version", path)  # reading takes a lock
         elif write:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -183,7 +183,7 @@ def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
 
 
 def _lock(connection: sqlite3.Connection, statement: str, path: Path) -> None:
-    """Execute what takes a lock, and log where that takes long. Raises sqlite3.OperationalError after BUSY_SECONDS."""
+    """Execute what takes a lock, and log a long wait. Raises sqlite3.OperationalError after BUSY_SECONDS."""
     try:
         connection.execute(f"PRAGMA busy_timeout = {1000 * NOTICE_SECONDS:.0f}")
         connection.execute(statement).fetchall()
@@ -205,14 +205,14 @@ def _log_waiting(path: Path) -> None:
 
 
 def advice(error: BaseException | None, path: Path) -> str:
-    """What to do about an error of SQLite with the file at ``path``."""
+    """What to do about an SQLite error with the file at ``path``."""
     code = getattr(error, "sqlite_errorcode", None)
     known = None if code is None else _ADVICE.get(code & 0xFF)
     if known is not None:
         return known
     if isinstance(error, UnicodeDecodeError) or "decode" in str(error).lower():
         return _ADVICE[sqlite3.SQLITE_CORRUPT]
-    # "unable to open database file" and "disk I/O error": SQLite does not say of what kind
+    # "unable to open database file" and "disk I/O error": SQLite does not say why
     with suppress(OSError):
         if shutil.disk_usage(path.parent).free < _LEAST_FREE:
             return _ADVICE[sqlite3.SQLITE_FULL]
@@ -233,7 +233,7 @@ def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlit
 
 def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
     """The journal mode after asking for write-ahead. SQLite does not wait for others here as it does for statements:
-    while one process enters or leaves the mode, another that asks is refused at once."""
+    while one process enters or leaves the mode, other requests fail at once."""
     began, told = time.monotonic(), False
     while True:
         try:

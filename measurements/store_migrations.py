@@ -1,7 +1,7 @@
 """Databases of older schemas, brought up to date in the transaction that finds them.
 
-Schema 2 knew families, each with one kernel; schema 3 knows operators and kernel templates. What was called a family
-is an operator, reductions and normalizations share a template, and some parameters have other names.
+Schema 2 had one kernel per operator, in a column called "family"; schema 3 has operators and kernel templates.
+Reductions and normalizations now share a template, and some parameters have other names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RENAMED = {"row_reduction": {"kept_subgroups": "parallel_subgroups", "keep": "r
 
 
 def migrate(connection: Connection, name: str) -> None:
-    """Bring the database ``name`` up to ``SCHEMA_VERSION``, inside a transaction for writing; nothing if it is.
+    """Bring the database ``name`` up to ``SCHEMA_VERSION``, inside a write transaction; a current one stays as it is.
 
     Raises StoreError for a trial that cannot be read.
     """
@@ -49,7 +49,7 @@ def _row_of_3(row: int, family: str, problem: str, schedule: str, name: str) -> 
     try:
         fields, values = json.loads(problem), json.loads(schedule)
         if not isinstance(fields, Mapping) or not isinstance(values, Mapping):
-            raise ValueError("its problem or its schedule is no object")
+            raise ValueError("its problem or its schedule is not an object")
         made = Schedule.from_json(template, {renamed.get(str(key), str(key)): value for key, value in values.items()})
         fields = {"operator" if key == "family" else key: value for key, value in fields.items()}
     except (ValueError, TypeError, RecursionError) as error:

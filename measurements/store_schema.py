@@ -17,7 +17,7 @@ from measurements.record import Record
 from search_spaces.spaces.schedule import Schedule
 
 SCHEMA_VERSION = 3
-OLDEST_SCHEMA = 2  # that ``store_migrations`` brings up to date
+OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
 APPLICATION = "autosched"
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
@@ -62,7 +62,7 @@ TRIALS = sa.Table(
     sa.Column("created", sa.Text, nullable=False),  # ISO 8601, UTC
     sa.Column("sampler", sa.Text, nullable=False),
     sa.Column("seed", sa.BigInteger, nullable=False),
-    sa.Column("final_rank", sa.Integer),  # among finalists timed in turns, else NULL
+    sa.Column("final_rank", sa.Integer),  # in a paired re-measurement, else NULL
     sa.CheckConstraint("(status = 'ok') = (median IS NOT NULL)", name="time_exactly_when_ok"),
     sa.CheckConstraint("median > 0 AND p25 > 0 AND p75 > 0", name="time_is_positive"),
     sa.CheckConstraint(
@@ -80,14 +80,14 @@ class StoreError(ValueError):
 
 
 def create(connection: Connection) -> None:
-    """Make the tables in a database that has none of them."""
+    """Create the tables in a database that has none of them."""
     _METADATA.create_all(connection)
     rows = {"application": APPLICATION, "schema_version": str(SCHEMA_VERSION)}
     connection.execute(META.insert(), [{"key": k, "value": v} for k, v in rows.items()])
 
 
 def has_none(connection: Connection) -> bool:
-    """Whether the database has no table of the names that ours have."""
+    """Whether the database has no table with the name of one of ours."""
     return not set(sa.inspect(connection).get_table_names()) & set(_METADATA.tables)
 
 
@@ -117,7 +117,7 @@ def refuse_other(connection: Connection, name: str) -> int:
     if int(version) < OLDEST_SCHEMA:
         raise StoreError(
             f"the database {name} has schema {version} of an older autosched, this one writes {SCHEMA_VERSION}: "
-            "tune into a new database, or go on with the autosched that made it"
+            "tune into a new database, or keep using the autosched that made it"
         )
     return int(version)
 
@@ -131,9 +131,7 @@ def _columns(inspector: sa.Inspector, table: str) -> set[str]:
 def _foreign(name: str, tables: set[str]) -> StoreError:
     shown = sorted(tables - {"sqlite_sequence"})
     listed = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "") if shown else "none"
-    return StoreError(
-        f"{name} is a foreign database, which autosched did not make (tables: {listed}): choose another path"
-    )
+    return StoreError(f"{name} is not a database of autosched (tables: {listed}): choose another path")
 
 
 def to_row(record: Record) -> dict[str, Any]:
@@ -179,7 +177,7 @@ def from_row(row: Mapping[Any, Any], name: str) -> Record:
     sizes = {key: cells[key] for key in _RESOURCES if cells[key] is not None}
     try:
         if sizes and len(sizes) != len(_RESOURCES):
-            raise ValueError(f"of its resources there is only {', '.join(sizes)}")
+            raise ValueError(f"its resources are incomplete: only {', '.join(sizes)}")
         return Record(
             problem_key=cells["problem"],
             schedule=Schedule.from_json(cells["template"], cells["schedule"]),
@@ -214,7 +212,7 @@ def from_row(row: Mapping[Any, Any], name: str) -> Record:
 def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.ColumnElement[Any]], name: str) -> dict[str, Any]:
     """The cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
 
-    Raises StoreError that names the trial and the cell, for one that nobody who keeps to the tables can have stored.
+    Raises StoreError that names the trial and the cell, for one that autosched cannot have stored.
     """
     cells = {}
     for column in columns:
@@ -274,7 +272,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def unreadable(name: str, trial: int | None, why: str) -> StoreError:
-    """The error for a trial that this version cannot make sense of."""
+    """The error for a trial that this version cannot read."""
     return StoreError(
         f"trial {trial} of the database {name} cannot be read ({why}): it was damaged, or another version of "
         "autosched wrote it; restore a copy, or tune into a new database"

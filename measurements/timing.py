@@ -1,4 +1,4 @@
-"""Statistics of times: how noisy, when to stop, which of two is faster. Times are seconds; a ratio under 1 is faster.
+"""Statistics of times: noise, when to stop, which of two is faster. Times are seconds; a ratio under 1 is faster.
 
 Medians and quartiles throughout: a GPU's times have a floor and a long tail. Nothing here draws random numbers.
 """
@@ -71,7 +71,7 @@ class StopRule:
     def hopeless(self, seconds: Sequence[float], best: float | None) -> bool:
         """Whether more repeats would be wasted, where ``best`` is the median of the fastest candidate so far.
 
-        The fastest repeat is what decides: noise makes a kernel slower, hardly ever faster.
+        The fastest repeat decides: noise makes a kernel slower, hardly ever faster.
         """
         if best is None or len(seconds) < self.hopeless_repeats:
             return False
@@ -83,9 +83,9 @@ def unthrottled(
 ) -> list[float]:
     """The ``seconds`` that were not taken at a throttled clock, under ``share`` of the ``highest`` one seen.
 
-    ``clocks`` has one for each time, None where nobody could tell. Where that is half of the times or more, all stay: a
-    clock that is steadily low is what the kernel's own power leaves it, and that is its speed. After nvbench, which
-    discards below 75 % too.
+    ``clocks`` has one for each time, None where unknown. Where that would drop half of the times or more, all stay: a
+    steadily low clock is due to the kernel's own power, and part of its speed. After nvbench, which also discards
+    below 75 %.
     """
     if highest is None:
         return list(seconds)
@@ -127,7 +127,7 @@ class Verdict(StrEnum):
     FASTER = "faster"
     SAME = "same"
     SLOWER = "slower"
-    AMBIGUOUS = "ambiguous"  # the interval reaches over a border: more rounds are needed
+    AMBIGUOUS = "ambiguous"  # the interval crosses a boundary: more rounds are needed
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
@@ -143,7 +143,7 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
 
 @dataclass(frozen=True)
 class Choice:
-    """``winner`` is a position; ``clear`` says that each other one is shown to be slower or the same.
+    """``winner`` is a position; ``clear`` says that every other one is shown to be slower or as fast.
 
     ``ratios`` compares every one with the fastest by median.
     """
@@ -154,13 +154,13 @@ class Choice:
 
 
 def choose(times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01) -> Choice:
-    """The winner among interleaved finalists: the simplest of those that are the same as the fastest.
+    """The winner among interleaved entrants: the simplest of those that are as fast as the fastest.
 
-    ``times[i]`` are the times of finalist i, one per round; the lowest ``complexity`` is the simplest. Raises
-    ValueError for no finalists, for lists of different lengths, and for times that are not positive.
+    ``times[i]`` are the times of entrant i, one per round; the lowest ``complexity`` is the simplest. Raises
+    ValueError for no entrants, for lists of different lengths, and for times that are not positive.
     """
     if not times or len(times) != len(complexity):
-        raise ValueError(f"every finalist needs times and a complexity, got {len(times)} and {len(complexity)}")
+        raise ValueError(f"every entrant needs times and a complexity, got {len(times)} and {len(complexity)}")
     fastest = min(range(len(times)), key=lambda i: statistics.median(times[i]))
     ratios = tuple(Ratio.paired(t, times[fastest]) for t in times)
     verdicts = [Verdict.SAME if i == fastest else verdict(r, tie) for i, r in enumerate(ratios)]
@@ -170,9 +170,9 @@ def choose(times: Sequence[Sequence[float]], complexity: Sequence[float], tie: f
 
 
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:
-    """The order of the entrants in each round: rotated, and every other time reversed, so that each meets each place.
+    """The order of the entrants in each round: rotated, and every other time reversed, so that each takes each place.
 
-    What runs first in a round finds another clock and temperature than what runs last.
+    The first of a round runs at another clock and temperature than the last.
     """
     orders = []
     for r in range(rounds):

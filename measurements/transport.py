@@ -1,4 +1,4 @@
-"""What lies between a tuner and a worker, wherever the worker runs: requests, answers and blobs, and nothing of a disk.
+"""Between a tuner and a worker, wherever the worker runs: requests, answers and blobs, but no file paths.
 
 One test class checks every implementation: ``worker.Worker`` (a child process, over pipes) and
 ``remote_worker.RemoteWorker`` (a child of a ``worker_server``, over TCP).
@@ -23,7 +23,7 @@ class WorkerTimeout(WorkerError):
 
 
 class WorkerDied(WorkerError):
-    """The process ended or stopped making sense. ``returncode`` is negative for a signal; ``stderr`` is its end."""
+    """The process ended or broke the protocol. ``returncode`` is negative for a signal; ``stderr`` is its tail."""
 
     def __init__(self, message: str, returncode: int | None, stderr: str) -> None:
         super().__init__(message)
@@ -43,13 +43,13 @@ class Transport(Protocol):
     """One worker, used by one thread at a time; ``kill`` and ``close`` may come from any.
 
     A worker that overruns its time is killed for real, with every process of its group. A worker that is gone, in
-    whatever way, is replaced by the next ``start`` or ``request``; one that went while nobody asked it anything may
-    also be noticed by the next request only, which then raises WorkerDied.
+    whatever way, is replaced by the next ``start`` or ``request``; if it was lost while idle,
+    only the next request may notice, and raise WorkerDied.
     """
 
     @property
     def starts(self) -> int:
-        """How many workers there have been: what the one before knew, the next does not."""
+        """How many workers there have been; none knows what an earlier one was sent."""
 
     @property
     def pid(self) -> int | None:

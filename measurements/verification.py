@@ -1,4 +1,4 @@
-"""Are the numbers right? Every element against the float64 reference, within the problem's own bound; NaN never is."""
+"""Checks every element against the float64 reference, within the problem's own bound; NaN always fails."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def compare(name: str, dtype: DType, found: Array, reference: FloatArray, tolera
 def error_text(
     name: str, where: tuple[int, ...], value: float, wanted: float, allowed: float, wrong: int, total: int
 ) -> str:
-    """The sentence about the first of ``wrong`` elements of ``total``."""
+    """A sentence about the first of ``wrong`` wrong elements out of ``total``."""
     return (
         f"{name}{list(where)} is {value:.6g}, should be {wanted:.6g} within {allowed:.2g}; "
         f"{wrong} of {total} elements are wrong"

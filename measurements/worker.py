@@ -1,9 +1,10 @@
 """A supervised child process that answers requests over pipes.
 
 Whatever may hang, crash or poison its process (a compiler, a GPU) runs in a ``Worker``. A worker that overruns its
-time is killed for real, with every process of its group, and the next request starts a new one. The child's standard
-output is moved away before the module is imported, so prints of libraries and handlers land on standard error and
-cannot garble the answers. When the parent goes, in whatever way, the child's input ends and the child ends its group.
+time is killed with every process of its group, and the next request starts a new one. The child's standard
+output is moved away before the module is imported, so prints of libraries and handlers go to standard error and
+cannot corrupt the answers. When the parent ends, however it ends, the child sees the end of its input and ends its
+group.
 
 A worker module calls ``serve(handle)`` when it runs as ``__main__``.
 """
@@ -74,7 +75,7 @@ class Worker:
         return None if process is None else process.pid
 
     def start(self) -> None:
-        """Start the child if none lives, and wait until it takes requests. Raises WorkerTimeout, WorkerDied."""
+        """Start the child if none is running, and wait until it takes requests. Raises WorkerTimeout, WorkerDied."""
         with self._using:
             if self._process is not None and not _has_ended(self._process.pid):
                 return
@@ -92,7 +93,7 @@ class Worker:
                 stderr=subprocess.PIPE,
                 env={**os.environ, **self._env},
                 bufsize=0,
-                start_new_session=True,  # a group of its own: killed as a whole, and deaf to the terminal's Ctrl-C
+                start_new_session=True,  # a group of its own: killed as a whole, and out of reach of Ctrl-C
             )
             self._process = process
             self.starts += 1
@@ -134,7 +135,7 @@ class Worker:
             self._closed = True
             if self._process is not None:
                 _kill_group(self._process.pid)
-        with self._using:  # a request under way sees the end of its child and lets go
+        with self._using:  # a request under way sees its child end and returns
             self._reap()
 
     def __enter__(self) -> Self:
@@ -163,20 +164,20 @@ class Worker:
             raise self._died(None) from None
         except ValueError as error:
             raise self._died(str(error)) from None
-        except BaseException:  # Ctrl-C: the answer would meet the next question
+        except BaseException:  # Ctrl-C: the answer would be taken for that of the next question
             self._reap()
             raise
 
     def _died(self, complaint: str | None) -> WorkerError:
-        """Ends what is left of the child and says how it went; ``complaint`` is what it did wrong, None: it ended."""
+        """Ends what is left of the child and says how it ended; ``complaint`` is what it did wrong, None: it exited."""
         process, channel = self._process, self._channel
         tail = ""
         if process is not None and channel is not None:
             if complaint is None:
                 _await_exit(process.pid, _END_GRACE)
                 if not _has_ended(process.pid):
-                    complaint = "closed its output and lived on"
-            _kill_group(process.pid)  # so that its words have an end
+                    complaint = "closed its output but did not exit"
+            _kill_group(process.pid)  # so that its output ends
             tail = channel.stderr_tail()
         returncode = self._reap()
         if self._closed:
@@ -201,7 +202,7 @@ class Worker:
             try:
                 return process.wait(timeout=30.0)
             except subprocess.TimeoutExpired:
-                return None  # stuck inside the kernel (a GPU driver): it dies when the driver lets go
+                return None  # stuck inside the kernel (a GPU driver): it dies when the driver returns
 
 
 def _fd(pipe: IO[bytes] | None) -> int:
@@ -275,7 +276,7 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
                 unframer.feed(chunk)
                 while (message := unframer.next()) is not None:
                     messages.put(message)
-        except ValueError as error:  # the parent makes no sense
+        except ValueError as error:  # the parent's message is malformed
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         _end_group()
 
@@ -305,7 +306,7 @@ def received(
 ) -> Message:
     """The request in ``message`` with all blobs that it needs, those asked for that ``store`` has not.
 
-    Raises ValueError for bytes that have another digest than they say.
+    Raises ValueError for bytes whose digest differs from the announced one.
     """
     store.add(message)
     needs = message.get("needs", [])
@@ -317,7 +318,7 @@ def received(
 
 
 def _claim_streams() -> tuple[int, int]:
-    """Move standard input and output to private descriptors; reads then see nothing, prints go to standard error."""
+    """Move standard input and output to private descriptors; reads then get nothing, prints go to standard error."""
     global _claimed
     if _claimed is None:
         _claimed = os.dup(0), os.dup(1)

@@ -2,7 +2,7 @@
 
 Each connection of a ``remote_worker.RemoteWorker`` gets a child process of its own, a ``worker.Worker``, and passes
 requests to it. When the connection ends, in whatever way, so does the child with its process group. Blobs are kept
-for as long as the server runs, within limits: they do not cross again for the next child. Messages are those of
+for as long as the server runs, within limits: they are not sent again for the next child. Messages are those of
 ``messages``; nothing is executed but the module that the server was started with.
 """
 
@@ -29,17 +29,17 @@ from measurements.transport import NO_BLOBS, WorkerClosed, WorkerDied, WorkerErr
 from measurements.worker import Worker, received
 
 _STORE_BYTES = 2 << 30  # of blobs, for all connections
-_GREETING_SECONDS = 10.0  # that a client gets to prove itself
-_GREETING_BYTES = 4096  # that one who has not done so may send
+_GREETING_SECONDS = 10.0  # for a client to authenticate
+_GREETING_BYTES = 4096  # from a client that has not
 _READ = 1 << 18  # bytes
 _LONGEST_REQUEST = 24 * 3600.0  # seconds
 
 
 class WorkerServer:
-    """Serves clients that know ``token`` on ``host`` and ``port`` (0: any that is free), from now on, in threads.
+    """Serves clients that know ``token`` on ``host`` and ``port`` (0: any free one), from now on, in threads.
 
     ``env``, ``python_path`` and ``memory_limit`` are those of ``Worker``. Raises ValueError for a token that is too
-    short, OSError where the address cannot be had.
+    short, OSError where the address is unavailable.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class WorkerServer:
             prepare(connection)
             self._converse(connection)
         except (OSError, ValueError, KeyError, TypeError):
-            return  # the client is gone, or makes no sense: it gets no answer, and its worker is gone
+            return  # the client is gone or its message malformed: it gets no answer, and its worker ends
         finally:
             with self._lock:
                 self._connections.discard(connection)
@@ -144,7 +144,7 @@ class WorkerServer:
                 except (OSError, ValueError):
                     pass
                 messages.put(None)
-                worker.close()  # whatever it is doing: nobody waits for it any more
+                worker.close()  # nothing waits for what it is doing
 
             threading.Thread(target=read, daemon=True).start()
 
@@ -173,7 +173,7 @@ class WorkerServer:
                 return False
             unframer.feed(chunk)
         if not is_proof(said.get("proof"), self._token, "client", challenge):
-            send({"refused": "the token is another"})
+            send({"refused": "the tokens differ"})
             return False
         send({"proof": proof(self._token, "server", str(said["challenge"]))})
         connection.settimeout(None)
@@ -189,7 +189,7 @@ class WorkerServer:
             return True
         try:
             worker.start()
-            if worker.starts > 1:  # the new one knows nothing of what the client told the other
+            if worker.starts > 1:  # the new one lacks what the client sent to the old one
                 raise WorkerDied("the worker died while it was idle", None, "")
             answer = worker.request(request, seconds, request.blobs)
         except WorkerFailed as error:
@@ -224,7 +224,7 @@ class _SharedStore(BlobStore):
 
 
 def _messages(connection: socket.socket, unframer: Unframer) -> Iterator[Message]:
-    """Until the connection ends. Raises ValueError for what is no message."""
+    """Until the connection ends. Raises ValueError for a malformed message."""
     while True:
         while (message := unframer.next()) is not None:
             yield message
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--module", default="measurements.runners.cuda_worker", help="what the workers run")
     parser.add_argument("--token-file", required=True, type=Path, help="a file that only you can read")
     parser.add_argument("--host", default="127.0.0.1", help="interface to listen on; others reach it through ssh -L")
-    parser.add_argument("--port", default=0, type=int, help="0: any that is free")
+    parser.add_argument("--port", default=0, type=int, help="0: any free port")
     parser.add_argument("--path", action="append", default=[], help="folder in which the module is looked for")
     options = parser.parse_args(arguments)
     try:

@@ -42,7 +42,7 @@ RUNTIME = HERE / "runtime"
 
 COMPILE_SECONDS = 300.0
 CACHE_BYTES = 512 * 2**20
-CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: somebody may be about to load them
+CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: another process may be about to load them
 
 _DYNAMIC_SHARED = re.compile(
     r"(?:\bextern\b(?P<more>[^;(){}\"]*?)\b__shared__|\b__shared__\s+extern)\b"
@@ -52,7 +52,7 @@ RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-rdynamic")
 
 
 class KernelCompileError(Exception):
-    """The host compiler refused a kernel (status compile_error), or never ended on it (timeout).
+    """The host compiler rejected a kernel (status compile_error), or did not finish (timeout).
 
     ``reason`` is one line with the failing line, ``log`` all that the compiler printed.
     """
@@ -121,7 +121,7 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
 
 
 def _check_runs(program: Path, compiler: HostCompiler) -> None:
-    """Raises HostFailure: what a broken compiler gave, or lies where nothing may run, must not stay in the cache."""
+    """Raises HostFailure: a broken program, or one in a folder mounted noexec, must not stay in the cache."""
     try:
         done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=60.0, check=False)
         said = harmless(done.stderr)
@@ -129,7 +129,7 @@ def _check_runs(program: Path, compiler: HostCompiler) -> None:
         said = str(error)
     if "usage: runner" not in said:
         raise HostFailure(
-            f"what {compiler.path} compiles does not run ({main_complaint(said)}): repair it, or set "
+            f"programs compiled by {compiler.path} do not run ({main_complaint(said)}): repair it, or set "
             "AUTOSCHED_CACHE_DIR to a folder whose programs may run"
         )
 
@@ -193,11 +193,11 @@ def _compile(compiler: HostCompiler, kernel: Kernel, folder: Path, built: Path) 
     try:
         log = compile_to(built, compiler, arguments, COMPILE_SECONDS, unit)
     except subprocess.TimeoutExpired:
-        late = f"the host compiler did not end within {COMPILE_SECONDS:.0f} s"
+        late = f"the host compiler did not finish within {COMPILE_SECONDS:.0f} s"
         raise KernelCompileError("timeout", late, "", time.monotonic() - started) from None
     if log is None:
         return
-    probe(compiler, folder)  # a compiler that cannot do that says nothing about the kernel
+    probe(compiler, folder)  # if that fails too, the kernel is not to blame
     for prefix in (*includes, str(own)):
         log = log.replace(prefix.rstrip("/") + "/", "")
     reason = first_error(log)
@@ -210,7 +210,7 @@ def _compile(compiler: HostCompiler, kernel: Kernel, folder: Path, built: Path) 
 
 
 def _argument_bytes(kernel: Kernel) -> str:
-    """What AUTOSCHED_EMULATOR_ENTRY is told of the arguments: 0, then the bytes of each value, 0 for a pointer."""
+    """How AUTOSCHED_EMULATOR_ENTRY gets the arguments' sizes: 0, then the bytes of each value, 0 for a pointer."""
     return ", ".join(["0", *(str(a.dtype.bytes) if isinstance(a, Scalar) else "0" for a in kernel.arguments)])
 
 

@@ -1,4 +1,4 @@
-"""Runs a kernel's launch on the CPU and says what is wrong with it; see docs/emulator.md.
+"""Runs a kernel's launch on the CPU and reports what is wrong with it; see docs/emulator.md.
 
 The launch runs in a process of its own: a kernel that crashes or never ends is a result, not an accident.
 """
@@ -31,7 +31,7 @@ from search_spaces.templates.tensor_map import TensorMap
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
-GRACE_SECONDS = 10.0  # for start and report of a runner, which keeps the time limit itself
+GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces the time limit itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,9 @@ def emulate(kernel: Kernel, inputs: Mapping[str, Array], *, time_limit: float = 
     without the compile. ``check=False`` leaves out races and initialisation (bounds, alignment, deadlocks and counts
     stay) and is faster.
 
-    Raises HostFailure where this machine keeps it from being done (no compiler, a broken one, no memory, a full disk),
-    and ValueError for inputs that do not fit or a launch that no GPU could do. A kernel that does not compile, crashes
-    or does not end is a status of the result.
+    Raises HostFailure where this machine is the problem (no compiler, a broken one, no memory, a full disk), and
+    ValueError for inputs that do not fit or a launch that no GPU supports. A kernel that does not compile, crashes or
+    does not terminate is a status of the result.
     """
     try:
         arrays = _check(kernel, inputs, time_limit)
@@ -119,7 +119,7 @@ def _check(kernel: Kernel, inputs: Mapping[str, Array], time_limit: float) -> di
 
 
 def _lacking(kernel: Kernel) -> str:
-    """What the emulator has not got, in one sentence; empty where it has everything."""
+    """What the emulator lacks for the kernel, in one sentence; empty where it has everything."""
     if kernel.cluster != (1, 1, 1):
         return f"clusters are not emulated, and the kernel has one of {kernel.cluster} blocks"
     maps = [a.name for a in kernel.arguments if isinstance(a, TensorMap)]

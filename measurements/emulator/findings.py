@@ -24,11 +24,11 @@ class FindingKind(StrEnum):
     MISSING_LANES = "missing_lanes"  # a warp-wide instruction without the whole warp; ends the launch
     WRITE_TO_INPUT = "write_to_input"
     READ_ONLY_LOAD_OF_WRITTEN = "read_only_load_of_written"  # ld.global.nc of what the same launch has written
-    LOST_WRITE = "lost_write"  # an output element written by two threads, though nobody has read the first value
+    LOST_WRITE = "lost_write"  # an output element written by two threads, with the first value never read
     UNWRITTEN_OUTPUT = "unwritten_output"
     WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a zeroed workspace is zero again after a launch
-    INVALID_ARGUMENT = "invalid_argument"  # of an instruction, such as a thread count that is no multiple of 32
-    UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction that is no tf32 value
+    INVALID_ARGUMENT = "invalid_argument"  # of an instruction, such as a thread count that is not a multiple of 32
+    UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction that is not a tf32 value
     CRASH = "crash"
     TIMEOUT = "timeout"
 
@@ -58,7 +58,7 @@ class SharedSite:
 
     A request is one instruction of one warp. Accesses of 16 bytes are served in phases of 8 lanes, of 8 bytes in
     phases of 16 lanes, others of 32; ldmatrix in phases of 8 rows of 16 bytes. A phase takes as many wavefronts as
-    the bank asked for most has distinct 4-byte words to serve; ``ideal`` is one for each phase. wmma is counted as the
+    the busiest bank has distinct 4-byte words to serve; ``ideal`` is one for each phase. wmma is counted as the
     instructions that nvcc makes of it. ``function`` tells instances of a template apart.
     """
 
@@ -101,11 +101,10 @@ EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error
 class Emulation:
     """What came of one emulated launch.
 
-    ``status`` is ok where the launch ended and there is nothing to find fault with, unsupported where the emulator has
-    not got what the kernel needs. ``outputs`` are there for ok and
-    findings, in the operands' storage types and shapes; elements never written hold bytes of 0xFF. ``reason`` is one
-    sentence for every status but ok, ``log`` the compiler's output where that failed. Seconds are host wall-clock
-    time; ``from_cache`` says that the compiled object was there already.
+    ``status`` is ok where the launch ended without a finding, unsupported where the emulator lacks something that the
+    kernel needs. ``outputs`` are there for ok and findings, in the operands' storage types and shapes; elements never
+    written hold bytes of 0xFF. ``reason`` is one sentence for every status but ok, ``log`` the compiler's output where
+    that failed. Seconds are host wall-clock time; ``from_cache`` says that the compiled object was there already.
     """
 
     status: EmulationStatus

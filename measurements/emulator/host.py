@@ -1,4 +1,4 @@
-"""What the emulator needs of this machine, and how it fails: typed apart from whatever is wrong with a kernel."""
+"""What the emulator needs from this machine, with errors of their own: they are not faults of a kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KERNEL_FLAGS = (
     "-ffp-contract=off",
     "-fno-finite-loops",
     "-fvisibility=default",
-    "-Wl,-Bsymbolic",  # a kernel may be called as a function of the C library is
+    "-Wl,-Bsymbolic",  # a kernel may have the name of a C library function
     "-w",
 )
 FROM_STDIN = ("-x", "c++", "-")
@@ -42,7 +42,7 @@ _PROBE = (
     'extern "C" __global__ void probe() {}\n'
     "AUTOSCHED_EMULATOR_ENTRY(probe, 0)\n"
 )
-_REPAIR = "repair it, or put another C++20 compiler (g++ 11, clang++ 16 or newer) in front of it on the PATH"
+_REPAIR = "repair it, or put another C++20 compiler (g++ 11, clang++ 16 or newer) before it on the PATH"
 
 
 class HostFailure(RuntimeError):
@@ -95,7 +95,7 @@ def check_compiler() -> HostCompiler:
 
 
 def probe(compiler: HostCompiler, folder: Path) -> None:
-    """Compile a kernel that does nothing, in ``folder``. Raises HostFailure: it is not the kernel's fault then."""
+    """Compile a kernel that does nothing, in ``folder``. Raises HostFailure: then the kernel is not at fault."""
     built = folder / "probe.so"
     try:
         log = compile_to(built, compiler, (*KERNEL_FLAGS, f"-I{INCLUDE}", *FROM_STDIN), _ANSWER_SECONDS, _PROBE)
@@ -117,7 +117,7 @@ def compile_to(
     if done.returncode != 0:
         return done.stderr
     if not built.is_file() or built.stat().st_size == 0:
-        return f"{done.stderr}\nit reported success and wrote no output"
+        return f"{done.stderr}\nit reported success but wrote no output"
     return None
 
 
@@ -147,9 +147,9 @@ def last_line(text: str) -> str:
 
 
 def machine_sentence(error: OSError) -> str:
-    """What to say where the operating system refused something to the emulator."""
+    """The message for an error of the operating system."""
     place = f" at {error.filename}" if error.filename else ""
-    return f"the emulator cannot work on this machine ({error.strerror or error}{place}): make room, or mend that place"
+    return f"the emulator cannot work on this machine ({error.strerror or error}{place}): make room, or repair that"
 
 
 def emulator_folder() -> Path:

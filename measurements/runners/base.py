@@ -1,4 +1,4 @@
-"""What every backend offers: candidates in, one measurement out for each, in whatever order they are done."""
+"""What every backend offers: candidates in, one measurement out for each, in order of completion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Entrant:
-    """One contestant of a comparison: its time in each round, or why it has none. ``label`` names it.
+    """One entrant of a comparison: its time in each round, or why it has none. ``label`` names it.
 
     ``error`` is its largest error over its tolerance; ``clock_mhz`` the GPU's clock after the last round.
     """
@@ -48,10 +48,9 @@ class Runner(Protocol):
 
     ``measure`` gives exactly one (position, measurement) for each candidate, as they are done. Whatever a candidate
     does (not compiling, hanging, crashing its process, wrong numbers) is a status of its own measurement and touches no
-    other. The result of a candidate does not depend on its place in the sequence, apart from how often one is repeated
-    that is far slower than those before it. Leaving the iteration early cancels
-    what has not begun; ``close`` from another thread ends it early. Only RunnerStopped, and errors of this machine such
-    as a full disk, are raised.
+    other. The result of a candidate does not depend on its place in the sequence, except that one far slower than those
+    before it is repeated less often. Leaving the iteration early cancels what has not begun; ``close`` from another
+    thread ends it early. Only RunnerStopped, and errors of this machine such as a full disk, are raised.
     """
 
     @property
@@ -80,7 +79,7 @@ class Preparing(Protocol):
     """A runner that can compile candidates before it is asked to measure them."""
 
     def prepare(self, candidates: Sequence[Candidate]) -> None:
-        """Start on candidates that will be measured next, behind those that are being measured. Does not wait."""
+        """Start on candidates that will be measured next, after those that are being measured. Does not wait."""
 
 
 @runtime_checkable

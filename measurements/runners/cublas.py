@@ -1,7 +1,7 @@
-"""cuBLAS by its C interface, which takes and gives every float type, whatever the array library knows of it.
+"""cuBLAS through its C interface, which handles every float type, whatever the array library supports.
 
-cupy's own matmul has no bf16 in most versions, and turns stacks of f16 matrices into f32 first, which would be no fair
-opponent. Names and numbers are those of NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
+cupy's own matmul has no bf16 in most versions, and converts stacks of f16 matrices to f32 first, which would not be a
+fair baseline. Names and numbers are those of NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
 """
 
 from __future__ import annotations

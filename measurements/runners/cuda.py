@@ -60,7 +60,7 @@ class CudaRunner:
     """Measures on the GPUs with the given indices, which must all be of the kind that ``device`` describes.
 
     The pool stays the caller's to close. Kernels that compile to the same program are measured once. After
-    RunnerStopped the runner is of no more use.
+    RunnerStopped the runner is unusable.
     """
 
     name = "cuda"
@@ -108,7 +108,7 @@ class CudaRunner:
         return f"backend cuda: candidates are run, verified and timed {cold} on {count}, compiled by {self._toolchain}"
 
     def fingerprint(self) -> dict[str, str]:
-        """Asks the first GPU, if no measurement has yet. Raises RunnerStopped where it does not answer."""
+        """Queries the first GPU, unless a measurement already has. Raises RunnerStopped where it does not answer."""
         known = (s.info for s in self._supervisors.values() if s.info)
         answer = next(known, None) or self._ask(lambda supervisor: supervisor.ensure_healthy())
         return {
@@ -161,12 +161,12 @@ class CudaRunner:
         """Time candidates of one problem interleaved with each other, the vendor's library and ``others``.
 
         ``others`` are names of ``cuda_library.OTHERS``. Each candidate is verified first, on inputs of another seed
-        than ``measure`` uses. Arms that failed have no times. Raises ValueError for no candidates, for several
+        than ``measure`` uses. Entrants that failed have no times. Raises ValueError for no candidates, for several
         problems, for less than one round, and for unknown names; and RunnerStopped.
         """
         unknown = sorted(set(others) - set(OTHERS))
         if unknown:
-            raise ValueError(f"nothing is known of {', '.join(unknown)}: compare with {', '.join(OTHERS)}")
+            raise ValueError(f"unknown baselines {', '.join(unknown)}: use {', '.join(OTHERS)}")
         if not candidates or rounds < 1 or len({c.problem.key() for c in candidates}) != 1:
             raise ValueError("a comparison needs candidates of one problem and at least one round")
         compiled = [
@@ -432,7 +432,7 @@ class _Task:
 
 
 def _kernel_json(candidate: Candidate, program: Compiled) -> tuple[dict[str, Any], dict[str, Buffer]]:
-    """What the worker is told of a compiled candidate, and the cubin by its digest."""
+    """What the worker is told about a compiled candidate, and the cubin by its digest."""
     launch = dataclasses.replace(candidate.kernel, entry=program.entry).launch_json()
     return {"cubin": program.digest, "launch": launch}, {program.digest: program.cubin}
 
@@ -442,7 +442,7 @@ def _entrant(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome:
         return Entrant(label, outcome.status, outcome.reason, ())
     entrant = told[place] if place < len(told) else {}
     if not entrant or (entrant["status"] == Status.OK.value and not entrant["seconds"]):
-        return Entrant(label, Status.CRASHED, "another entrant took the GPU worker down", ())
+        return Entrant(label, Status.CRASHED, "another entrant crashed the GPU worker", ())
     seconds, error, clock = entrant["seconds"], entrant.get("error"), outcome.answer.get("clock_mhz")
     return Entrant(
         label,

@@ -1,4 +1,4 @@
-"""Which GPU is here, asked in a worker process, and the device row that describes it."""
+"""Which GPU this machine has, asked in a worker process, and the device row that describes it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def cuda_count() -> int:
 
 
 def cuda_device(gpu: int = 0) -> Device:
-    """The GPU with that index as a device row. Raises ValueError where none answers or no row is near enough.
+    """The GPU with that index as a device row. Raises ValueError where none answers or no row is similar enough.
 
     A product that has no row gets the rates per SM and cycle of a row with the same compute capability, and its own
     name, counts, clocks and sizes.
@@ -83,7 +83,7 @@ def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> D
     siblings = [row for row in DEVICES if row.sm == sm]
     if not siblings:
         known = ", ".join(str(s) for s in sorted({row.sm for row in DEVICES}))
-        raise UnknownDevice(f"{name} has compute capability {sm}, and no device row has: known are {known}")
+        raise UnknownDevice(f"{name} has compute capability {sm}, which no device row has: known are {known}")
     near = min(siblings, key=lambda row: abs(row.sm_count - sm_count))
     clock = attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
     transfers = 2.0 * attributes.get("MemoryClockRate", 0) * 1e3  # two per clock

@@ -28,14 +28,14 @@ _COPY_ALIGNMENT = 256  # bytes
 
 
 class Unable(Exception):
-    """The library has nothing for this problem; the message is one line that says what."""
+    """The library cannot compute this problem; the message is one line that says why."""
 
 
 def baseline_call(
     name: str, cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays], cold_bytes: int
 ) -> Call | str:
-    """A function that launches the baseline called ``name`` on copy i of the operands; else one line on why there is
-    none. ``copies`` hold the operands by name, shaped as in memory; work goes to the cupy stream ``stream``.
+    """A function that launches the baseline called ``name`` on copy i of the operands; else one line that says why
+    not. ``copies`` hold the operands by name, shaped as in memory; work goes to the cupy stream ``stream``.
 
     It has been launched on the first copy, whose output then holds what it computes (but for the plain copy).
     """
@@ -45,7 +45,7 @@ def baseline_call(
         return _MAKERS[name](cp, stream, problem, copies)
     except Unable as error:
         return str(error)
-    except Exception as error:  # broken installations, and whatever a library raises when something of it is missing
+    except Exception as error:  # broken installations, and whatever a library raises when part of it is missing
         return f"{name} cannot be called: {type(error).__name__}: {first_line(error)}"
 
 
@@ -65,7 +65,7 @@ def _library_call(cp: Any, stream: Any, problem: Any, copies: Sequence[Arrays]) 
         names = ("x", "w", "out")
         gemm = Gemm(problem.m, problem.n, problem.k, 1, problem.x, problem.out, b_turned=True)
     else:
-        raise Unable(f"no library is known for {problem.operator}")
+        raise Unable(f"no library computes {problem.operator}")
     _plain_product("the library", problem)
     multiply = multiplier(cp, stream, gemm)
     addresses = [tuple(int(arrays[name].data.ptr) for name in names) for arrays in copies]
@@ -115,7 +115,7 @@ def _tensor_call(
 
 
 def _tensor(torch: Any, array: Any, kind: str) -> Any:
-    """The same memory as a tensor. torch takes signed integers of every size, cupy has only the bits of a bf16."""
+    """The same memory as a tensor. torch takes signed integers of any size, and cupy holds a bf16 as its bits."""
     storage = np.dtype(array.dtype)
     signed = array.view(np.dtype(f"i{storage.itemsize}")) if storage.kind == "u" and storage.itemsize > 1 else array
     tensor = torch.as_tensor(signed, device="cuda")
@@ -206,7 +206,7 @@ def _cupy_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays])
 def _cupy_reduce(cp: Any, p: Any, t: Arrays) -> None:
     reduce = {"sum": cp.sum, "mean": cp.mean, "max": cp.amax}.get(p.kind)
     if reduce is None:
-        raise Unable(f"cupy has no {p.kind} in one call that gives what ours gives")
+        raise Unable(f"no single call of cupy computes this {p.kind}")
     x, out = _lines(p, t)
     reduce(x, axis=1, out=out)
 
@@ -239,11 +239,11 @@ _MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
 def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
     """The entry of the problem's operator, if it can give the type of ``out``. Raises Unable."""
     if problem.operator not in table:
-        raise Unable(f"no {name} is known for {problem.operator}")
+        raise Unable(f"{name} has no {problem.operator}")
     _plain_product(name, problem)
     first, *_, out = problem.operands()
     if first.dtype != out.dtype and getattr(problem, "kind", "") != "argmax":  # whose result is an index
-        raise Unable(f"{name} does not take {first.dtype.name} to {out.dtype.name}")
+        raise Unable(f"{name} does not convert {first.dtype.name} to {out.dtype.name}")
     return table[problem.operator]
 
 

@@ -1,4 +1,4 @@
-"""The process that owns one GPU: it loads cubins, proves their numbers, and times them. It needs numpy and cupy alone.
+"""The process that owns one GPU: it loads cubins, verifies their results, and times them. It needs only numpy and cupy.
 
 No kernel of cupy's own is compiled here, because those need CUDA headers that a pip installation may lack; copies,
 fills, events, graphs and launches of ready cubins do without. Any operation may hang or take the process down; the
@@ -10,7 +10,7 @@ Operations, each a JSON object with "op":
 - ``health``: run known-good kernels; raises if their answers are wrong.
 - ``prepare`` (problem, seed, operands, arrays, cold_bytes): copy inputs into rotating buffers of ``cold_bytes`` in
   total, and get float64 references and tolerances. Inputs, reference and tolerance each come as bytes, where ``arrays``
-  has them, or from the ``problem``, where this process knows its operator. What it can get neither way is answered in
+  has them, or from the ``problem``, where this process knows its operator. What it can get neither way is reported in
   ``{"missing": [...], "why": ...}``.
 - ``measure`` (data, kernel, rule, best, limits): verify, time, verify again. A status, the times, and a reason: why
   there are none, or what is unusual about them. ``best`` is the fastest median of this data so far, or null.
@@ -82,7 +82,7 @@ class GpuWorker:
         self._loads = 0
 
     def handle(self, request: Message) -> Message:
-        """Do one operation. Raises whatever goes wrong outside of a candidate's own doing."""
+        """Do one operation. Raises every error that is not a candidate's own."""
         operations = {
             "open": self._open,
             "health": self._health,
@@ -134,10 +134,10 @@ class GpuWorker:
         wanted = cp.asarray(pattern)
         slots.fill(self._stream, wanted)
         if self._differences(slots, MODE_EQUAL, wanted) != (0, 0):
-            raise RuntimeError("a known-good kernel found differences where there are none")
+            raise RuntimeError("a known-good kernel found differences between equal arrays")
         pattern[617] ^= np.uint32(1)
         if self._differences(slots, MODE_EQUAL, cp.asarray(pattern)) != (3, 0):
-            raise RuntimeError("a known-good kernel did not find the differences that are there")
+            raise RuntimeError("a known-good kernel missed the differences between unequal arrays")
         return {}
 
     # ---- data ----
@@ -167,7 +167,7 @@ class GpuWorker:
                 except MemoryError:
                     raise
                 except Exception as error:  # no cuBLAS, no headers, or a reference that needs numpy
-                    why = f"{type(error).__name__}: {one_line(first_line(error))}"  # of what may be a whole log
+                    why = f"{type(error).__name__}: {one_line(first_line(error))}"  # the message may be a whole log
             missing = [part for part in PARTS if part not in parts]
             if missing:
                 return {"missing": missing, "why": why}
@@ -179,7 +179,7 @@ class GpuWorker:
         except MemoryError as error:
             return {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
         self._stream.synchronize()
-        cp.get_default_memory_pool().free_all_blocks()  # a reference's temporaries: others want memory, too
+        cp.get_default_memory_pool().free_all_blocks()  # a reference's temporaries: other libraries need memory too
         inputs, reference, tolerance = (parts[part] for part in PARTS)
         self._data[key] = _Data(problem, inputs, reference, tolerance, slots, copies, int(request["cold_bytes"]))
         return {"copies": copies}
@@ -217,7 +217,7 @@ class GpuWorker:
         return answer
 
     def _repeated(self, sampler: Callable[[], list[float]], rule: StopRule, best: float | None) -> dict[str, Any]:
-        """The times that ``rule`` wants, the clock after the last, and a reason where something of them is unusual."""
+        """The times that ``rule`` wants, the clock after the last, and a reason where anything is unusual."""
         times: list[float] = []
         clocks: list[float | None] = []
         kept: list[float] = []
@@ -289,7 +289,7 @@ class GpuWorker:
         limit: float,
         graph_below: float,
     ) -> Callable[[], list[float]]:
-        """A sampler of a baseline of cuda_library whose results have been looked at. Raises _Unable."""
+        """A sampler of a baseline of cuda_library whose results have been checked. Raises _Unable."""
         outputs = [slot for slot in data.slots.values() if slot.operand.role == "output"]
         self._poison(outputs)
         if data.problem is None:
@@ -324,7 +324,7 @@ class GpuWorker:
             answer |= {"status": Status.TIMEOUT.value, "reason": str(error)}
             poisoned = True
         except NoGraph as error:
-            answer |= {"status": Status.LAUNCH_ERROR.value, "reason": f"not to be captured in a graph: {error}"}
+            answer |= {"status": Status.LAUNCH_ERROR.value, "reason": f"cannot be captured in a graph: {error}"}
             poisoned = True
         except MemoryError as error:
             answer |= {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
@@ -350,7 +350,7 @@ class GpuWorker:
         cp = self._cp
         self._loads += 1
         if self._loads % _LOADS_PER_FLUSH == 0:
-            cp.clear_memo()  # cupy remembers every module it loads; this lets the GPU's memory go
+            cp.clear_memo()  # cupy caches every module it loads; this releases the GPU's memory
         launch = launch_from_json(kernel["launch"])
         slots = []
         for operand in launch.operands:
@@ -361,7 +361,7 @@ class GpuWorker:
             elif operand.name in data.slots:
                 slots.append(data.slots[operand.name])
             else:
-                raise LaunchRefused(f"the kernel takes {operand.name}, which its problem has not")
+                raise LaunchRefused(f"the kernel takes {operand.name}, which its problem does not have")
         with _file(request.blobs[kernel["cubin"]]) as path:
             return _Program(LoadedLaunch(cp, launch, path), slots)
 
@@ -373,7 +373,7 @@ class GpuWorker:
         try:
             return self._right(program, data, "")
         except _Wrong:
-            self._undamaged(program, data)  # what computes wrongly may also write wrongly
+            self._undamaged(program, data)  # wrong results may come with stray writes
             raise
 
     def _poison(self, slots: Iterable[_Slots]) -> None:
@@ -463,7 +463,7 @@ def _file(cubin: Buffer) -> Iterator[str]:
 
 
 class _Unable(Exception):
-    """A baseline that there is nothing of to time."""
+    """A baseline that cannot be timed."""
 
 
 class _Wrong(Exception):

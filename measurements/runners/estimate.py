@@ -80,7 +80,7 @@ class EstimateRunner:
                 compile_seconds=compiled.compile_seconds,
             )
         if not (seconds > 0 and math.isfinite(seconds)):
-            raise ValueError(f"{self._model} predicted {seconds} s, which is no time")
+            raise ValueError(f"{self._model} predicted {seconds} s, which is not a time")
         return Measurement(
             Status.OK,
             self.provenance,

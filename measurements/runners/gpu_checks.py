@@ -1,6 +1,6 @@
 """CUDA kernels that check results on the GPU itself: wrong numbers, changed inputs, writes past the end.
 
-They stand alone (no headers, no array library that compiles kernels at run time), and they are also the known-good
+They are self-contained (no headers, no array library that compiles kernels at run time), and also the known-good
 kernels that show, after a failure, that the GPU still answers.
 """
 

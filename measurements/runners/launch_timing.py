@@ -1,4 +1,4 @@
-"""Times of launches on one stream: until the GPU is warm, by events, short ones through a CUDA graph."""
+"""Timing launches on one stream, on a warm GPU: by events, short ones through a CUDA graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_READY = 600  # cudaErrorNotReady
 
 
 class LaunchTimeout(Exception):
-    """A kernel did not end in its time. It is still running: the process is of no more use."""
+    """A kernel exceeded its time limit. It is still running: the process is unusable."""
 
 
 class NoGraph(RuntimeError):
@@ -28,7 +28,7 @@ class NoGraph(RuntimeError):
 
 @dataclass(frozen=True)
 class Captured:
-    """A CUDA graph and what it launches: the graph alone has handles and addresses, and keeps nothing of it alive."""
+    """A CUDA graph and what it launches: the graph alone holds only handles and addresses, and keeps nothing alive."""
 
     graph: Any
     work: list[Callable[[], None]]
@@ -56,7 +56,7 @@ class LaunchTimer:
                 event.synchronize()  # raises what the query says
             passed = time.perf_counter() - began
             if passed > limit:
-                raise LaunchTimeout(f"a launch did not end within {limit:g} s")
+                raise LaunchTimeout(f"a launch did not finish within {limit:g} s")
             if passed > 1e-3:
                 time.sleep(1e-4)
 
@@ -79,13 +79,13 @@ class LaunchTimer:
                 piece()
             return Captured(self._stream.end_capture(), work)
         except Exception as error:
-            with suppress(Exception):  # the capture must end, and ends with the error that spoiled it
+            with suppress(Exception):  # the capture must be ended, which raises the error that broke it
                 self._stream.end_capture()
             raise NoGraph(str(error)) from error
 
     def _warmed_up(self, launch: Callable[[], None], limit: float) -> float:
-        """Launch until the GPU is warm: for a while, and on while its clock, where it is known, rises from what an idle
-        GPU has. Seconds of the fastest launch."""
+        """Launch until the GPU is warm: for a while, and on while its clock, where known, rises from the idle
+        clock. Seconds of the fastest launch."""
         began, clock, fastest = time.perf_counter(), None, math.inf
         while True:
             until, pairs = time.perf_counter() + _WARM_UP_SECONDS, 0

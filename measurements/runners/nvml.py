@@ -1,4 +1,4 @@
-"""The clock of a GPU while it works, asked of the driver through NVML."""
+"""The clock of a busy GPU, read through NVML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def open_clock(pci_bus_id: str) -> tuple[Callable[[], float | None], str | None]
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
         version = pynvml.nvmlSystemGetDriverVersion()
-    except Exception:  # an environment made by hand may lack pynvml, and a driver may hide NVML
+    except Exception:  # pynvml may be missing, and a driver may hide NVML
         return lambda: None, None
 
     def clock() -> float | None:

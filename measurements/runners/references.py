@@ -57,7 +57,7 @@ class References:
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
         """The arrays of ``parts`` of ``data`` (names of PARTS), and those known already. Raises what the problem does.
 
-        A reference takes float64 arithmetic on the CPU, and its time.
+        A reference is computed in float64 on the CPU, which takes time.
         """
         with self._lock:
             if self._key != data.key:

@@ -1,4 +1,4 @@
-"""Backend without a GPU whose times were measured on one earlier: each candidate's result is looked up."""
+"""Backend without a GPU, with times measured on one earlier: each candidate's result is looked up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What happens around one GPU worker: it is opened, proved, given work, and replaced when it fails.
+"""Supervision of one GPU worker: it is opened, checked, given work, and replaced when it fails.
 
-After every start, so after every failure, a known-good kernel runs before the next candidate does. The supervisor knows
-nothing of CUDA: the worker may be any that answers the operations of ``cuda_worker``, wherever it runs.
+After every start, hence after every failure, a known-good kernel runs before the next candidate. The supervisor knows
+nothing about CUDA: any worker will do that answers the operations of ``cuda_worker``, wherever it runs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Supervisor:
         return max(self._worker.starts - 1, 0)
 
     def ensure_healthy(self) -> Answer:
-        """Start the worker if it is not there, and see that the GPU computes. Raises RunnerStopped, WorkerClosed."""
+        """Start the worker if none is running, and check that the GPU computes. Raises RunnerStopped, WorkerClosed."""
         failures: list[str] = []
         for pause in (*self._limits.retry_pauses, None):
             try:
@@ -90,8 +90,8 @@ class Supervisor:
 
         ``prepare`` makes the request that prepares; it is called with None, and again with the worker's answer if that
         says that arrays are missing. ``limit`` replaces the candidate's seconds. A worker that dies gets the work a
-        second time, after a health check, since its death may be another's doing; what dies twice has crashed. Raises
-        RunnerStopped, WorkerClosed, and what ``prepare`` raises.
+        second time, after a health check, since its death may have another cause; work that kills it twice has crashed.
+        Raises RunnerStopped, WorkerClosed, and what ``prepare`` raises.
         """
         seconds = self._limits.candidate if limit is None else limit
         for last_try in (False, True):
@@ -110,7 +110,7 @@ class Supervisor:
                 if last_try:
                     return Outcome(Status.CRASHED, str(error), {})
             except WorkerFailed as error:
-                self._worker.stop()  # it raised where nothing should: what it holds is not to be trusted
+                self._worker.stop()  # it raised where nothing should: its state cannot be trusted
                 return Outcome(Status.CRASHED, f"the GPU worker failed: {error}", {})
         if answer.get("poisoned"):
             self._worker.stop()
@@ -141,7 +141,7 @@ class Supervisor:
         return self._worker.request(request, limit, request.blobs)
 
     def _judged(self, answer: Answer) -> Outcome:
-        """The outcome that ``answer`` tells, if it makes sense; a worker that answers nonsense is replaced."""
+        """The outcome in ``answer``, if it is well-formed; a worker that gives malformed answers is replaced."""
         try:
             _check({"seconds": [1.0], **answer})
             entrants = answer.get("entrants", [])
@@ -151,18 +151,18 @@ class Supervisor:
                 raise ValueError("each entrant takes part in every round")
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             self._worker.stop()
-            return Outcome(Status.CRASHED, f"the GPU worker's answer makes no sense: {str(answer)[:200]}", {})
+            return Outcome(Status.CRASHED, f"the GPU worker's answer is malformed: {str(answer)[:200]}", {})
         return Outcome(Status(answer["status"]), one_line(answer.get("reason", "")), answer)
 
 
 def _check(answer: Answer, timed: bool = True) -> None:
-    """Raises one of several errors for what is no status, reason, times, error and clock of one candidate.
+    """Raises one of several errors unless ``answer`` has a status, reason, times, error and clock of one candidate.
 
-    ``timed``: what is ok has times.
+    ``timed``: an ok answer must have times.
     """
     status, times = Status(answer["status"]), answer["seconds"]
     if status is Status.OK and timed and not (times and all(float(t) > 0 and math.isfinite(t) for t in times)):
-        raise ValueError("these are no times")
+        raise ValueError("these are not times")
     for name in ("error", "clock_mhz"):
         float(answer.get(name) or 0.0)
     reason = answer.get("reason", "")

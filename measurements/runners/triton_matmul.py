@@ -1,4 +1,4 @@
-"""A matmul in Triton as its users write it: tiles in grouped order, tuned by Triton's own autotuner.
+"""A matmul in idiomatic Triton: tiles in grouped order, tuned by Triton's own autotuner.
 
 A baseline for comparisons, after the matrix multiplication of the Triton tutorials. Needs torch and triton.
 """

@@ -216,7 +216,7 @@ def test_a_time_limit_of_all_together_condemns_only_who_is_late_alone(store: Sto
     assert [(r.schedule["x"], r.status) for r in store.trials() if not r.ok] == [(2, Status.TIMEOUT)]
 
 
-def test_a_library_that_takes_the_process_down_does_not_take_the_finalists_down(store: Store) -> None:
+def test_a_library_that_crashes_the_worker_leaves_the_entrants_alone(store: Store) -> None:
     result = tuned(store, Turns(time_of, library_kills=True))
     assert order(result) == [0, 1, 2, 3, 4, 5]
     assert result.remeasured is not None and not result.remeasured.failed and result.remeasured.library is None

@@ -68,7 +68,7 @@ class TestBadInput:
             ({"problem": None}, "expected a problem, such as .*, not None"),
             ({"progress": 5}, "progress must be an object with methods started and trial, or None, not 5"),
             ({"progress": Observer}, "progress must be an object with methods"),
-            ({"database": None, "backend": "estimate"}, "by a path or an SQLAlchemy URL, not by None"),
+            ({"database": None, "backend": "estimate"}, "a path or an SQLAlchemy URL, not None"),
             ({"database": "sqlite://", "backend": "estimate"}, "in memory, which keeps nothing"),
             ({"database": ":memory:", "backend": "estimate"}, "in memory, which keeps nothing"),
         ],

@@ -299,7 +299,7 @@ def test_an_answer_that_makes_no_sense_is_a_crash_of_the_compiler(tmp_path, answ
     with answering(tmp_path, answer) as pool:
         failure = pool.compile(kernel("k"), "sm_90a")
     assert failure.status is Status.CRASHED
-    assert failure.reason.startswith("the compiler's answer makes no sense: ")
+    assert failure.reason.startswith("the compiler's answer is malformed: ")
 
 
 def test_a_log_that_a_terminal_would_obey_is_spelled_out_and_a_huge_one_is_no_reason(tmp_path):

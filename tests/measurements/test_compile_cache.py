@@ -138,7 +138,7 @@ def test_processes_may_write_and_read_the_same_entries_at_once(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="set AUTOSCHED_CACHE_DIR to a folder that can") as caught:
+    with pytest.raises(ValueError, match="set AUTOSCHED_CACHE_DIR to a writable folder") as caught:
         CompileCache(tmp_path / "file" / "below").prepare()
     assert "\n" not in str(caught.value)
 

@@ -136,7 +136,7 @@ def test_a_machine_without_a_driver_says_so(monkeypatch):
         raise OSError(f"{name}: cannot open shared object file")
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    with pytest.raises(LaunchRefused, match=r"makes no tensor maps \(libcuda"):
+    with pytest.raises(LaunchRefused, match=r"does not support tensor maps \(libcuda"):
         encode_tensor_map(MAP, 4096)
 
 
@@ -162,7 +162,7 @@ def test_the_cluster_is_that_of_the_compiled_function(monkeypatch, cluster, larg
     clustered = dataclasses.replace(LAUNCH, grid=(8, 2, 2), cluster=cluster)
     loaded(clustered)
     assert allowed == ([(77, attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)] if large else [])
-    with pytest.raises(LaunchRefused, match=r"__cluster_dims__ is .* in the source, and the launch says"):
+    with pytest.raises(LaunchRefused, match=r"__cluster_dims__ is .* in the source, but the launch says"):
         loaded(dataclasses.replace(clustered, cluster=(2, 2, 1)))
     broken = bindings.CUresult.CUDA_ERROR_INVALID_HANDLE
     monkeypatch.setattr(bindings, "cuFuncGetAttribute", lambda *_: (broken, 0))

@@ -188,7 +188,7 @@ def test_what_cublas_refuses_has_a_reason():
     refused = Matmul(m=4, n=4, k=4, a="bf16", b="bf16", out="f16")
     assert call("library", refused)[2] == "library cannot be called: CublasError: cuBLAS refuses with status 15"
     assert call("library", Matmul(m=4, n=4, k=4, epilogue="bias"))[2] == "the library has no epilogue to compare with"
-    assert call("library", Softmax(4, 8))[2] == "no library is known for softmax"
+    assert call("library", Softmax(4, 8))[2] == "no library computes softmax"
 
 
 @pytest.mark.usefixtures("no_cublas")
@@ -360,11 +360,11 @@ def test_triton_computes_what_ours_computes(torch, problem):
 
 
 def test_torch_and_triton_say_what_they_do_not_take(torch):
-    assert call("torch", Matmul(m=4, n=4, k=4, out="f32"))[2] == "torch does not take f16 to f32"
+    assert call("torch", Matmul(m=4, n=4, k=4, out="f32"))[2] == "torch does not convert f16 to f32"
     assert call("torch", Matmul(m=4, n=4, k=4, epilogue="relu"))[2] == "torch has no epilogue to compare with"
     summed = Matmul(m=4, n=4, k=4, reduction="row_sum")
     assert call("torch", summed)[2] == "torch has no reduction of a product to compare with"
-    assert call("torch", Reduce(4, 4, kind="sum", out="f32"))[2] == "torch does not take f16 to f32"
+    assert call("torch", Reduce(4, 4, kind="sum", out="f32"))[2] == "torch does not convert f16 to f32"
     assert call("triton", Softmax(4, 8))[2] == "no triton is known for softmax"
     ieee = Matmul(m=4, n=4, k=4, a="f32", b="f32", out="f32", precision="ieee")
     assert call("triton", ieee)[2] == "the Triton kernel multiplies f32 as tf32"

@@ -418,7 +418,7 @@ def test_a_warm_cache_means_one_copy(arrays):
         ("unclean", Status.WRONG_RESULT, "workspace counters were not left zero", True),
         ("illegal", Status.LAUNCH_ERROR, "illegal memory access", True),
         ("missing", Status.LAUNCH_ERROR, "named symbol not found", True),
-        ("endless", Status.TIMEOUT, "a launch did not end within 0.05 s", True),
+        ("endless", Status.TIMEOUT, "a launch did not finish within 0.05 s", True),
         ("large", Status.OUT_OF_RESOURCES, "too many resources", False),
     ],
 )
@@ -490,7 +490,7 @@ def test_a_kernel_that_takes_what_its_problem_has_not_is_refused(arrays):
     answer = opened(FakeCupy(), arrays).handle(Message(request, BLOBS))
     assert (answer["status"], answer["reason"]) == (
         Status.LAUNCH_ERROR,
-        "the kernel takes another, which its problem has not",
+        "the kernel takes another, which its problem does not have",
     )
 
 
@@ -514,7 +514,7 @@ def test_what_computing_a_reference_took_is_given_back(monkeypatch):
 def test_an_unhealthy_gpu_is_noticed(arrays, monkeypatch):
     worker = opened(FakeCupy(), arrays)
     monkeypatch.setattr(Function, "check_bytes", lambda *_: None)
-    with pytest.raises(RuntimeError, match="known-good kernel did not find"):
+    with pytest.raises(RuntimeError, match="known-good kernel missed the differences"):
         worker.handle(Message({"op": "health"}))
 
 

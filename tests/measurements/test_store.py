@@ -267,7 +267,7 @@ class TestBadPlaces:
 
     def test_a_folder(self, tmp_path: Path) -> None:
         assert "is a folder" in refused(tmp_path, tmp_path)
-        assert "name of a folder" in refused("..", tmp_path)
+        assert "names a folder" in refused("..", tmp_path)
 
     def test_a_file_as_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("x")
@@ -316,7 +316,7 @@ class TestBadPlaces:
                 raw.execute("PRAGMA journal_mode = WAL")
             raw.executescript(statement)
         for create in (True, False):
-            assert "autosched did not make" in refused(path, tmp_path, create=create)
+            assert "is not a database of autosched" in refused(path, tmp_path, create=create)
 
     def test_a_database_of_someone_else_who_is_using_it(self, tmp_path: Path) -> None:
         path = tmp_path / "theirs.db"
@@ -325,7 +325,7 @@ class TestBadPlaces:
             raw.execute("CREATE TABLE songs (title TEXT)")
             before = snapshot(tmp_path)
             assert set(before) == {"theirs.db", "theirs.db-shm", "theirs.db-wal"}
-            assert "autosched did not make" in refused(path, tmp_path)
+            assert "is not a database of autosched" in refused(path, tmp_path)
 
     def test_a_newer_schema(self, tmp_path: Path) -> None:
         path = closed_store(tmp_path / "a.db", record())

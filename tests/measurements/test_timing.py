@@ -176,8 +176,8 @@ def test_a_winner_among_noise_is_not_clear():
     assert isinstance(found, Choice)
 
 
-def test_without_finalists_there_is_no_winner():
-    with pytest.raises(ValueError, match="finalist"):
+def test_without_entrants_there_is_no_winner():
+    with pytest.raises(ValueError, match="entrant"):
         choose([], [])
 
 

@@ -242,7 +242,7 @@ class TestTransport:
 class TestServer:
     def test_only_who_knows_the_token_gets_a_worker(self, server):
         with RemoteWorker(server.address, "another token, as long") as worker:
-            with pytest.raises(WorkerDied, match="refused: the token is another"):
+            with pytest.raises(WorkerDied, match="refused: the tokens differ"):
                 worker.start()
             assert worker.pid is None
 

@@ -178,7 +178,7 @@ def test_memory_beyond_the_limit_is_refused(tmp_path):
         ("import time; time.sleep(1000)", WorkerTimeout, "did not start within 1 s"),
         ("import os; os.write(OUT, b'\\xff\\x00 garbage\\n')", WorkerDied, "not a JSON object"),
         ("import os; os.write(OUT, b'{\"hello\": 1}\\n')", WorkerDied, "protocol's first line"),
-        ("import os, time; os.close(OUT); time.sleep(1000)", WorkerDied, "closed its output and lived on"),
+        ("import os, time; os.close(OUT); time.sleep(1000)", WorkerDied, "closed its output but did not exit"),
     ],
 )
 def test_a_child_that_does_not_greet_as_it_should_is_ended(tmp_path, source, error, text):

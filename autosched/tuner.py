@@ -333,7 +333,9 @@ class Tuner:
             if record.status is Status.UNPROVEN:  # it may be tried again, and its kernel must be
                 self._known.pop(record.kernel_digest or "", None)
                 continue
-            if record.space_version == self._space_versions.get(record.schedule.template):
+            template = record.schedule.template
+            versions = self._space_versions.get(template), self._versions.get(template, "")
+            if (record.space_version, record.template_version) == versions:  # else it is tried again
                 self._sampler.tell(record.schedule, record.measurement)
             if record.kernel_digest is not None and record.fingerprint == fingerprint:
                 self._known[record.kernel_digest] = record.measurement

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autosched.cli import main
 from autosched.kernel_files.problem import KernelProblem
 from autosched.kernel_files.user_kernel import Kernel as UserKernel
 from measurements.compile import CompileCache, Compiled, CompilePool
@@ -114,3 +116,13 @@ def test_kernels_compile(arch: str, tmp_path: Path) -> None:
     with CompilePool(CompileCache(tmp_path), workers=2) as pool:
         for i, result in pool.compile_many(kernels.values(), arch):
             assert isinstance(result, Compiled), (list(kernels)[i], result)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = [part for n, value in SMALL_SIZES[name][0].items() for part in ("--size", f"{n}={value}")]
+    tune = ["tune", "--kernel", str(EXAMPLES / name / f"{name}.toml"), *sizes, "--backend", "estimate", "--json"]
+    assert main([*tune, "--trials", "3", "--db", str(tmp_path / "own.db")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["trials"]["ok"] == 3 and document["best"]["error"] <= 1.0, "the best is verified"
+    assert document["best"]["provenance"] == "estimated" and document["best"]["metrics"]

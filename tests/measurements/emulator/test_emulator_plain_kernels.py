@@ -414,7 +414,7 @@ def test_functions_of_integers(run: Run, header: str) -> None:
 @pytest.mark.parametrize("name", ["remove", "index", "kernel_2"])
 def test_a_kernel_has_any_name(kernel_of: Callable[..., Kernel], name: str) -> None:
     source = f'extern "C" __global__ void {name}(unsigned* o) {{ o[threadIdx.x] = threadIdx.x; }}'
-    kernel = dataclasses.replace(kernel_of(source, [Operand("o", "output", U32, (32,))]), name=name)
+    kernel = dataclasses.replace(kernel_of(source, [Operand("o", "output", U32, (32,))]), entry=name)
     np.testing.assert_array_equal(emulate(kernel, {}).outputs["o"], LANES)
 
 

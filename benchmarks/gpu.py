@@ -188,7 +188,7 @@ class Benchmark:
     # ---- parts ----
 
     def _families(self) -> None:
-        """The shapes of the families but matmul."""
+        """The shapes of every operator except matmul."""
         shapes: list[tuple[str, Problem]] = []
         for name, problem in others():
             if isinstance(problem, str):

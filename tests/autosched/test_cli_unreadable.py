@@ -148,7 +148,7 @@ def test_a_schedule_of_another_space_is_named(
 
 
 def swizzled(values: dict[str, object]) -> dict[str, object]:
-    """In the domain of every parameter, and against the law that a layout suits its intrinsic."""
+    """In the domain of every parameter, but against the rule that a layout suits its intrinsic."""
     return {**values, "intrinsic": "wmma_m16n16k16_f16", "layout_a": "swizzle(3,3,3)", "epilogue": "shared"}
 
 

@@ -318,19 +318,21 @@ class TestResume:
         assert second.best.seconds is not None and first.best.seconds is not None
         assert second.best.seconds <= first.best.seconds
 
-    @pytest.mark.parametrize("other", ["device", "provenance", "space"])
+    @pytest.mark.parametrize("other", ["device", "provenance", "space", "template"])
     def test_trials_of_another_kind_are_neither_told_nor_ranked(self, store: Store, other: str) -> None:
         fast = FakeRunner(time_of=lambda s: seconds(s) / 100)
         if other == "device":
             tuned(store, 30, fast, on=A100)
         elif other == "provenance":
             tuned(store, 30, FakeRunner(Provenance.ESTIMATED, time_of=lambda s: seconds(s) / 100))
-        else:
+        elif other == "space":
             tuned(store, 30, space_version="older")
+        else:
+            tuned(store, 30, versions={"toy": "other code"})
         tried_before = {r.schedule.key() for r in store.trials()}
         result = tuned(store, TOTAL)
         assert tried_before <= {r.schedule.key() for r in result.trials}, "they are tried again here"
-        if other != "space":
+        if other in ("device", "provenance"):
             assert result.earlier == 0
             assert result.best is not None and result.best.seconds == pytest.approx(1e-6)
             assert result.best.device == "h200" and result.best.provenance is Provenance.MEASURED

@@ -1,4 +1,4 @@
-"""Laws of the analytic model, and absolute times of kernels whose speed is published."""
+"""Properties of the analytic model, and absolute times of kernels whose speed is published."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Statistics of times: laws, not answers."""
+"""Statistics of times: properties rather than fixed answers."""
 
 import itertools
 import math

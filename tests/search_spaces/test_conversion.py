@@ -55,7 +55,7 @@ def common_threads(a, b):
     return math.lcm(a.subgroups, b.subgroups), math.lcm(a.threads, b.threads)
 
 
-class TestLaws:
+class TestProperties:
     @given(layout_pairs())
     @settings(deadline=None, max_examples=100)
     def test_converting_equals_distributing_anew(self, pair):

@@ -1,4 +1,4 @@
-"""LoweringConfig: the configs of IREE issue 22153 digit for digit, then the laws of expansion."""
+"""LoweringConfig: the configs of IREE issue 22153 digit for digit, then the properties of expansion."""
 
 import math
 
@@ -169,7 +169,7 @@ def partial_sums(config, values):
     return sum(int(held.sum()) for held in results.values()), per_thread
 
 
-class TestLaws:
+class TestProperties:
     @given(configs())
     @settings(deadline=None, max_examples=60)
     def test_expansion_keeps_the_sum_and_the_accumulators_it_claims(self, case):

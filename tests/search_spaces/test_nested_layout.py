@@ -1,4 +1,4 @@
-"""NestedLayout: the document's examples digit for digit, then the laws of a distribution."""
+"""NestedLayout: the document's examples digit for digit, then the properties of a distribution."""
 
 import math
 
@@ -109,7 +109,7 @@ class TestDocument:
         assert (subgroup.tolist(), thread.tolist()) == ([1, 0], [5, 1])
 
 
-class TestLaws:
+class TestProperties:
     @given(layouts())
     @settings(deadline=None, max_examples=100)
     def test_packed_order_defines_the_coordinates(self, layout):

@@ -1,4 +1,4 @@
-"""The laws of a space, checked against enumeration of small random spaces, along every path of the elimination."""
+"""Properties of a space, checked against enumeration of small random spaces, along every path of the elimination."""
 
 from __future__ import annotations
 

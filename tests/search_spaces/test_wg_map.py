@@ -1,4 +1,4 @@
-"""WgMap: the RFC's table and formula digit for digit, then the laws of round-robin distribution."""
+"""WgMap: the RFC's table and formula digit for digit, then the properties of round-robin distribution."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ class TestDocument:
         assert WgMap.parse("#tile_attr<wg = #wg_map<sg_data=[8,128],sg_layout=[16,2]>>") == WgMap((16, 2), (8, 128))
 
 
-class TestLaws:
+class TestProperties:
     @given(maps_and_shapes())
     @settings(deadline=None, max_examples=100)
     def test_offsets_are_the_formula(self, case):

@@ -36,7 +36,7 @@ PYTHON = {
 def python(text: str, values: dict[str, int]) -> Any:
     """What Python itself makes of an expression; None where it raises, or leaves the reals."""
     try:
-        found = eval(text, {"__builtins__": {}}, {**PYTHON, **values})  # the law to test against
+        found = eval(text, {"__builtins__": {}}, {**PYTHON, **values})  # Python's own answer
     except (ArithmeticError, ValueError, TypeError):
         return None
     return None if isinstance(found, complex) or not math.isfinite(found) or abs(found) >= BOUND else found

@@ -175,10 +175,8 @@ def walk_fragments(row, operand, layout, size):
             if row.unit == "fma":
                 held_rows, held_cols = fragment.positions
                 for value in range(0, fragment.values, access.vector):
-                    lanes = [
-                        layout(r0 + int(held_rows[lane, value]), c0 + int(held_cols[lane, value])) * size
-                        for lane in range(32)
-                    ]
+                    offsets = layout(r0 + held_rows[LANES, value], c0 + held_cols[LANES, value])
+                    lanes = (offsets.astype(int) * size).tolist()
                     cycles += count(lanes, access.vector * size)
                     ideal += count_ideal(lanes, access.vector * size)
             elif row.type_a == "tf32" and row.unit == "wmma":

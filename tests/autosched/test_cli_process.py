@@ -18,6 +18,7 @@ from autosched.version import VERSION
 from measurements.store import Store
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
+SPACE = ("space", "copy", "--count", "64")  # as small as spaces are: it is the streams that matter
 TUNE = ("tune", "matmul", *SMALL, "--backend", "estimate", "--sampler", "random", "--no-verify", "--db", "b.db")
 RUN = (sys.executable, "-m", "autosched")
 

@@ -71,7 +71,7 @@ class TestBest:
 
     def test_devices_are_not_compared(self, tmp_path: Path, no_gpu: None) -> None:
         database = written(tmp_path, record(2e-6, "a100"), record(1e-6, "h200"))
-        with pytest.raises(NoSchedule, match="for a100, h200: say which"):
+        with pytest.raises(NoSchedule, match="for a100, h200: name one"):
             database.best(PROBLEM)
         best = database.best(PROBLEM, "a100")
         assert best is not None and best.seconds == 2e-6

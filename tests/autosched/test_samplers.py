@@ -120,7 +120,7 @@ MAKERS: dict[str, Make] = {
     "evolution_guided": lambda space, seed: EvolutionSampler(
         space, seed, fit=Nearest, prior=ToyGuide(space), settings=QUICK
     ),
-    "evolution_of_a_guide_alone": lambda space, seed: EvolutionSampler(
+    "evolution_of_a_prior_alone": lambda space, seed: EvolutionSampler(
         space, seed, fit=None, prior=ToyGuide(space), settings=QUICK
     ),
 }

@@ -117,7 +117,7 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
         ({"feature_version": FEATURE_VERSION + 1}, f"version {FEATURE_VERSION + 1}, this autosched computes"),
         ({"feature_version": None}, "version None"),
         ({"format_version": 99}, "format version 99"),
-        ({"format": "something else"}, "no cost model"),
+        ({"format": "something else"}, "not a cost model"),
         ({"rounds": ["many"]}, "damaged"),
         ({"log_best": "fast"}, "damaged"),
         ({"settings": {**data["settings"], "rounds": 0}}, "damaged"),

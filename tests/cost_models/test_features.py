@@ -166,7 +166,7 @@ def test_a_template_without_cost_counts_has_no_features() -> None:
 
 
 def test_schedules_that_do_not_belong_are_refused() -> None:
-    with pytest.raises(ValueError, match="no kernel template 'row_reduction': known are matmul"):
+    with pytest.raises(ValueError, match="unknown kernel template 'row_reduction': use one of matmul"):
         features(TEMPLATES, PROBLEM, [Schedule("row_reduction", GOOD.items)], H200)
     with pytest.raises(ValueError, match="lacks tile_m"):
         features(TEMPLATES, PROBLEM, [Schedule("matmul", GOOD.items[1:])], H200)

@@ -365,7 +365,7 @@ def test_torch_and_triton_say_what_they_do_not_take(torch):
     summed = Matmul(m=4, n=4, k=4, reduction="row_sum")
     assert call("torch", summed)[2] == "torch has no reduction of a product to compare with"
     assert call("torch", Reduce(4, 4, kind="sum", out="f32"))[2] == "torch does not convert f16 to f32"
-    assert call("triton", Softmax(4, 8))[2] == "no triton is known for softmax"
+    assert call("triton", Softmax(4, 8))[2] == "triton has no softmax"
     ieee = Matmul(m=4, n=4, k=4, a="f32", b="f32", out="f32", precision="ieee")
     assert call("triton", ieee)[2] == "the Triton kernel multiplies f32 as tf32"
 
@@ -404,9 +404,9 @@ def test_cupy_computes_what_ours_computes(problem):
 
 def test_cupy_says_what_it_does_not_take():
     assert call("cupy", Softmax(4, 8, dtype="bf16", out="bf16"))[2] == "cupy does not take bf16"
-    assert call("cupy", Matvec(1, 8, 8))[2] == "no cupy is known for matvec"
-    assert call("cupy", Reduce(4, 4, kind="sumsq"))[2].startswith("cupy has no sumsq in one call")
-    assert call("cupy", Reduce(4, 4, kind="argmax", out="u32"))[2].startswith("cupy has no argmax in one call")
+    assert call("cupy", Matvec(1, 8, 8))[2] == "cupy has no matvec"
+    assert call("cupy", Reduce(4, 4, kind="sumsq"))[2] == "no single call of cupy computes this sumsq"
+    assert call("cupy", Reduce(4, 4, kind="argmax", out="u32"))[2] == "no single call of cupy computes this argmax"
 
 
 def test_a_copy_moves_as_many_bytes_as_the_problem_must_at_least():

@@ -294,7 +294,7 @@ class TestBadPlaces:
     def test_damaged(self, tmp_path: Path) -> None:
         path = closed_store(tmp_path / "a.db", record())
         path.write_bytes(path.read_bytes()[:100] + bytes(5000))
-        assert "damaged" in refused(path, tmp_path) or "did not make" in refused(path, tmp_path)
+        assert "damaged" in refused(path, tmp_path) or "is not a database of autosched" in refused(path, tmp_path)
 
     @pytest.mark.parametrize("wal", [False, True])
     @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ class TestBadPlaces:
     def test_another_application(self, tmp_path: Path) -> None:
         path = closed_store(tmp_path / "a.db", record())
         set_meta(path, "application", "else")
-        assert "did not make" in refused(path, tmp_path)
+        assert "is not a database of autosched" in refused(path, tmp_path)
 
     def test_links_to_nowhere_become_databases_where_they_point(self, tmp_path: Path) -> None:
         (tmp_path / "link.db").symlink_to(tmp_path / "real.db")

@@ -199,7 +199,7 @@ class TestStrangers:
         with closing(sqlite3.connect(path)) as raw:
             raw.executescript("DROP INDEX trials_by_problem;" + statement)
         for create in (True, False):
-            assert "foreign" in refused(path, tmp_path, create=create)
+            assert "is not a database of autosched" in refused(path, tmp_path, create=create)
 
     def test_an_older_schema_says_what_to_do(self, tmp_path: Path) -> None:
         path = database(tmp_path / "a.db")
@@ -304,11 +304,11 @@ class TestNames:
             ("n" * 300, "File name too long): choose a shorter name"),
             ("n" * 250, "File name too long): choose a shorter name"),
             ("/".join(["n" * 100] * 5), "longer than 500 bytes: choose a shorter one"),
-            ("sqlite:///x.db?mode=ro", "give x.db alone"),
+            ("sqlite:///x.db?mode=ro", "give only x.db"),
             ("http://x/y", "give the path of a file"),
             (None, "a path or an SQLAlchemy URL, not None"),
-            (5, "not by 5"),
-            (b"x.db", "not by b'x.db'"),
+            (5, "not 5"),
+            (b"x.db", "not b'x.db'"),
         ],
     )
     @pytest.mark.parametrize("create", [True, False])
@@ -326,7 +326,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["sqlite://", ":memory:", "sqlite:///:memory:"])
     def test_in_memory_there_is_nothing_to_read(self, tmp_path: Path, name: str) -> None:
-        assert "holds nothing" in refused(name, tmp_path, create=False)
+        assert "is empty" in refused(name, tmp_path, create=False)
         with Store.open(name) as store:
             assert store.in_memory
             assert store.append(record(1)).id == 1

@@ -49,9 +49,9 @@ def test_the_arrays_of_a_launch_are_those_of_its_pointers_and_maps_once_each():
         ({"entry": "two words"}, "C identifier"),
         ({"entry": 'f<"text">'}, "C identifier"),
         ({"entry": "f; g"}, "C identifier"),
-        ({"compile_options": ("-I/usr/include",)}, "headers are given by content"),
-        ({"compile_options": ("--include-path=/usr/include",)}, "headers are given by content"),
-        ({"compile_options": ("X=1",)}, "no compile option"),
+        ({"compile_options": ("-I/usr/include",)}, "give headers by content"),
+        ({"compile_options": ("--include-path=/usr/include",)}, "give headers by content"),
+        ({"compile_options": ("X=1",)}, "not allowed in compile options"),
     ],
 )
 def test_what_cannot_be_is_refused(change, reason):

@@ -340,11 +340,11 @@ def _ranked(rows: Sequence[Any], wrong: set[tuple[str, str | None]]) -> dict[str
         same = [row for row in all_of_schedule if row.kernel_digest == digest and row.status == Status.OK.value]
         if not same or (key, digest) in wrong:
             continue
-        finals = [row for row in same if row.final_rank is not None]
-        same = finals[-1:] or same
+        remeasured = [row for row in same if row.final_rank is not None]
+        same = remeasured[-1:] or same
         median, p25, p75 = (statistics.median(getattr(row, name) for row in same) for name in ("median", "p25", "p75"))
         timing = Timing(median, p25, p75, sum(row.repeats for row in same))
-        won = same[-1].id if finals and finals[-1].final_rank == 1 else 0
+        won = same[-1].id if remeasured and remeasured[-1].final_rank == 1 else 0
         alone = max((row.id for row in all_of_schedule if row.final_rank is None), default=0)
         usable.setdefault(provenance, []).append(_Ranked(same[-1].id, timing, won, alone))
     best: dict[str, tuple[int, Timing]] = {}

@@ -252,7 +252,7 @@ def test_simplicity_counts_what_is_not_as_by_default() -> None:
 
 
 class TestStore:
-    """How the database ranks finals."""
+    """How the database ranks re-measured schedules."""
 
     def add(self, store: Store, x: int, seconds: float, rank: int | None = None, digest: str | None = None) -> None:
         timing = Timing(seconds, seconds, seconds, 9)

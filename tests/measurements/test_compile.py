@@ -200,13 +200,13 @@ def test_an_error_in_a_header_of_ours_names_its_file_as_the_include_does(pool):
 
 
 def test_failures_say_what_and_where(pool, tmp_path):
-    (tmp_path / "law.cuh").write_text('\nstatic_assert(1 > 2, "one is more than two");\n')
-    law = kernel("k", headers=Headers.from_folder(tmp_path))
-    law = dataclasses.replace(law, source="#include <law.cuh>\n" + law.source)
-    failed = pool.compile(law, "sm_90a")
+    (tmp_path / "broken.cuh").write_text('\nstatic_assert(1 > 2, "one is more than two");\n')
+    failing = kernel("k", headers=Headers.from_folder(tmp_path))
+    failing = dataclasses.replace(failing, source="#include <broken.cuh>\n" + failing.source)
+    failed = pool.compile(failing, "sm_90a")
     assert isinstance(failed, CompileFailure)
     assert failed.status is Status.COMPILE_ERROR
-    assert failed.reason == 'law.cuh:2: static assertion failed with "one is more than two"'
+    assert failed.reason == 'broken.cuh:2: static assertion failed with "one is more than two"'
 
     shared = pool.compile(kernel("k", "__shared__ float s[90000]; s[threadIdx.x] = *x; x[1] = s[*(int*)x];"), "sm_90a")
     assert shared.status is Status.OUT_OF_RESOURCES

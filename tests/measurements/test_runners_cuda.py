@@ -233,7 +233,7 @@ def test_a_comparison_that_takes_the_worker_down_fails_every_arm_and_nothing_els
     assert dict(runner.measure([candidate("time_1000")]))[0].ok
 
 
-NO_ARMS = {
+NO_ENTRANTS = {
     "no list": 5,
     "no object": [[1]],
     "no status": [{"seconds": [1e-6] * 4}],
@@ -249,7 +249,7 @@ NO_ARMS = {
 }
 
 
-@pytest.mark.parametrize("entrants", NO_ARMS.values(), ids=NO_ARMS)
+@pytest.mark.parametrize("entrants", NO_ENTRANTS.values(), ids=NO_ENTRANTS)
 def test_arms_that_make_no_sense_are_a_failure_of_the_comparison(make_runner, monkeypatch, entrants):
     runner = make_runner()
     ask = Worker.request

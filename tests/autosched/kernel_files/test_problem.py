@@ -85,7 +85,7 @@ def test_operands_and_flops(kernel_file: KernelFile) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "fill", "law"),
+    ("dtype", "fill", "expected"),
     [
         ("f32", '"normal"', lambda x: abs(x.mean()) < 0.2 and 0.8 < x.std() < 1.2),
         ("f16", "{ normal = [5, 0.5] }", lambda x: 4.8 < x.mean() < 5.2 and 0.4 < x.std() < 0.6),
@@ -97,13 +97,15 @@ def test_operands_and_flops(kernel_file: KernelFile) -> None:
         ("i64", '"zeros"', lambda x: not x.any()),
     ],
 )
-def test_inputs_are_filled_as_the_file_says(write: Write, dtype: str, fill: str, law: Callable[[Any], bool]) -> None:
+def test_inputs_are_filled_as_the_file_says(
+    write: Write, dtype: str, fill: str, expected: Callable[[Any], bool]
+) -> None:
     changes = (('dtype = "float32"', f'dtype = "{dtype}"'), ("{ uniform = [-1, 1] }", fill))
     one = problem(read_file(write(TOML, *changes)))
     (name, array), *others = one.random_inputs(7).items()
     assert (name, others, array.shape) == ("input", [], (8, 1000))
     assert array.dtype == np.dtype(one.operands()[1].dtype.storage)
-    assert law(array)
+    assert expected(array)
     assert np.array_equal(array, one.random_inputs(7)["input"])
     if fill not in ('"zeros"', "{ constant = 1.0 }"):
         assert not np.array_equal(array, one.random_inputs(8)["input"])
@@ -134,17 +136,17 @@ def test_a_python_function_is_the_reference(kernel_file: KernelFile) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "law"),
+    ("text", "expected"),
     [
         ("out = { atol = 1e-3 }", lambda wanted: np.full(wanted.shape, 1e-3)),
         ("rtol = 1e-2", lambda wanted: 1e-2 * np.abs(wanted)),
         ("atol = 1\nrtol = 0", lambda wanted: np.ones(wanted.shape)),
     ],
 )
-def test_tolerances_of_the_file(write: Write, text: str, law: Callable[[Any], Any]) -> None:
+def test_tolerances_of_the_file(write: Write, text: str, expected: Callable[[Any], Any]) -> None:
     one = problem(read_file(write(TOML, ("[cost]", f"[tolerance]\n{text}\n[cost]"))))
     inputs = one.random_inputs(0)
-    assert np.allclose(one.tolerance(inputs)["out"], law(one.reference(inputs)["out"]))
+    assert np.allclose(one.tolerance(inputs)["out"], expected(one.reference(inputs)["out"]))
 
 
 def test_integers_must_be_equal(write: Write) -> None:

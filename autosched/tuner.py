@@ -506,7 +506,7 @@ class Tuner:
             return measurement
         try:
             outcome = self._verifier(self._problem, schedule)
-        except ValueError as error:  # a record of earlier code, whose schedule breaks a law of today
+        except ValueError as error:  # a record of earlier code, whose schedule is no longer valid
             status, reason, worst = Status.UNPROVEN, str(error), None
         else:
             if outcome.ok:

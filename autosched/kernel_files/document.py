@@ -184,6 +184,6 @@ def read_text(path: Path, table: Table, key: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        table.fail(f"{path.name} is no UTF-8 text", key)
+        table.fail(f"{path.name} is not UTF-8 text", key)
     except OSError as error:
         table.fail(f"cannot read {path}: {(error.strerror or str(error)).lower()}", key)

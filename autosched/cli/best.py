@@ -108,7 +108,7 @@ def _find(store: Store, operator: Operator, problem: Problem | None, device: str
 
 
 def _known(name: str) -> Device | None:
-    """The device called ``name``; None for a GPU of another machine that no row describes: its rules cannot be evaluated."""
+    """The device called ``name``; None for a GPU of another machine that no row describes."""
     try:
         return target(name)
     except InputError:

@@ -22,6 +22,8 @@ from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.kernel import Kernel
 
+_SHARED = "search_spaces.templates.common"  # rules that several templates state alike
+
 
 @dataclass(frozen=True)
 class KernelTemplate:
@@ -67,11 +69,15 @@ class KernelTemplate:
 
     @cached_property
     def version(self) -> str:
-        """SHA-256 (hex) of the modules that state the space, the lowering and the counts, and of the device source: a
-        template whose logic has changed is another version."""
-        digest = hashlib.sha256(self.content.encode())
+        """SHA-256 (hex) of the modules that state the space, the lowering and the counts, of the shared rules that they
+        use, and of the device source: a template whose logic has changed is another version."""
         functions = (self.space, self.lower, self.supports, self.counts, self.proxy)
-        for name, text in sorted({m for f in functions if f is not None for m in _modules(f.__module__)}):
+        texts = dict(m for f in functions if f is not None and f.__module__ != __name__ for m in _modules(f.__module__))
+        shared = dict(_package(_SHARED))
+        while used := [n for n in shared if n not in texts and any(n in text for text in texts.values())]:
+            texts |= {name: shared[name] for name in used}
+        digest = hashlib.sha256(self.content.encode())
+        for name, text in sorted(texts.items()):
             digest.update(f"{name}\0{len(text)}\0{text}".encode())
         if self.source is not None:
             digest.update(self.source.digest.encode())
@@ -82,14 +88,19 @@ def _modules(name: str) -> Iterator[tuple[str, str]]:
     """Name and text of a module and of its neighbours in a package, which it shares its constants with."""
     module = sys.modules.get(name)
     package = getattr(module, "__package__", None)
-    if not package or package == __package__:
-        file = getattr(module, "__file__", None)  # None for code typed into a prompt
-        if file is not None:
-            yield name, Path(file).read_text("utf-8")
+    if package and package != __package__:
+        yield from _package(package)
         return
-    for neighbour in resources.files(package).iterdir():
-        if neighbour.name.endswith(".py"):
-            yield f"{package}.{neighbour.name}", neighbour.read_text("utf-8")
+    file = getattr(module, "__file__", None)  # None for code typed into a prompt
+    if file is not None:
+        yield name, Path(file).read_text("utf-8")
+
+
+def _package(name: str) -> Iterator[tuple[str, str]]:
+    """Name and text of every module of a package."""
+    for file in resources.files(name).iterdir():
+        if file.name.endswith(".py"):
+            yield f"{name}.{file.name.removesuffix('.py')}", file.read_text("utf-8")
 
 
 class TemplateSet:

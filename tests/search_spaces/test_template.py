@@ -17,6 +17,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates import template as template_module
 from search_spaces.templates.copy.template import COPY
 from search_spaces.templates.device_source import DeviceSource, include_dir
 from search_spaces.templates.matmul.template import MATMUL
@@ -157,6 +158,20 @@ def test_a_version_follows_from_content_and_not_from_the_place(load: Callable[..
     assert here.version not in versions.values(), versions
     assert len(set(versions.values())) == len(versions)
     assert load("f", notes_dot_txt="what is no code").version == here.version
+
+
+def test_a_version_follows_from_the_shared_rules_that_a_template_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = template_module._package
+
+    def changed(name: str) -> Iterator[tuple[str, str]]:
+        for module, text in read(name):
+            yield module, text + ("# another\n" if module.endswith("common.raster") else "")
+
+    before = {t.name: t.version for t in (replace(COPY), replace(MATMUL))}
+    monkeypatch.setattr(template_module, "_package", changed)
+    after = {t.name: t.version for t in (replace(COPY), replace(MATMUL))}
+    assert after["copy"] == before["copy"], "it has no tiles to order"
+    assert after["matmul"] != before["matmul"]
 
 
 def test_a_template_that_was_typed_in_has_a_version(monkeypatch: pytest.MonkeyPatch) -> None:

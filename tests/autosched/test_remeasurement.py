@@ -262,7 +262,7 @@ class TestStore:
             device="h200",
             fingerprint="{}",
             template_version="v1",
-            space_versions={"toy": "s"},
+            space_version="s",
             kernel_digest=digest or f"d{x}",
             measurement=Measurement(Status.OK, Provenance.MEASURED, timing=timing),
             toolchain="",

@@ -93,7 +93,7 @@ def no_tests(tmp_path) -> Path:
 def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1]), ("strange", "it has no size")]))
     out = tmp_path / "out"
-    plan = Plan(60.0, out, trials=24, rounds=7, tests=no_tests, matmuls=SHAPES, agreement=())
+    plan = Plan(600.0, out, trials=24, rounds=7, tests=no_tests, matmuls=SHAPES, agreement=())
     assert Benchmark(plan, H200, make_runner(), generate=pretended).run() == 0
     results = json.loads((out / "results.json").read_text())
     assert results["tests"] == {"timed_out": False, "returncode": 0, "passed": 1, "failed": 0, "skipped": 1}
@@ -145,7 +145,7 @@ def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no
         return fault_kernel("unplug", problem) if next(generated) == 20 else pretended(problem, schedule, device)
 
     out = tmp_path / "out"
-    plan = Plan(60.0, out, trials=100, tests=no_tests, matmuls=SHAPES, agreement=())
+    plan = Plan(600.0, out, trials=100, tests=no_tests, matmuls=SHAPES, agreement=())
     assert Benchmark(plan, H200, make_runner(), generate=unplugged).run() == 1
     said = capsys.readouterr()
     assert "benchmarks.gpu: stopped: GPU 0 does not answer" in said.err
@@ -189,7 +189,7 @@ def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_te
         return (*able(*given, **options), *absent)
 
     runner.compare = compare
-    benchmark = Benchmark(Plan(60.0, tmp_path / "out", trials=4), H200, runner, generate=pretended)
+    benchmark = Benchmark(Plan(600.0, tmp_path / "out", trials=4), H200, runner, generate=pretended)
     benchmark._shapes(SHAPES, benchmark._end, ("torch",))
     assert benchmark.results["left_out"] == [
         "the comparison with torch: it is not installed",
@@ -210,7 +210,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
     benchmark = Benchmark(Plan(20.0, out, tests=folder), H200, make_runner(), generate=pretended)
     began = time.monotonic()
     benchmark._tests(3.0)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 60, "it is stopped, not waited for"
     tests = benchmark.results["tests"]
     assert tests["timed_out"] and benchmark.failed
     assert tests["failed"] == 1, "what failed before the time was over is told"
@@ -236,7 +236,7 @@ def test_parts_that_are_not_wanted_take_no_time(make_runner, tmp_path, no_tests,
 def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path, no_tests):
     out = tmp_path / "out"
     for _ in range(3):
-        plan = Plan(60.0, out, trials=8, rounds=7, tests=no_tests, matmuls=SHAPES[:1], agreement=())
+        plan = Plan(600.0, out, trials=8, rounds=7, tests=no_tests, matmuls=SHAPES[:1], agreement=())
         benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
         benchmark._shapes(SHAPES[:1], benchmark._end, ())
     assert sorted(p.name for p in out.glob("*.json")) == ["results-1.json", "results-2.json", "results.json"]
@@ -246,7 +246,7 @@ def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path
 
 def test_what_a_killed_run_had_measured_becomes_a_recording_of_the_next(make_runner, tmp_path):
     out = tmp_path / "out"
-    killed = Benchmark(Plan(60.0, out, trials=8), H200, make_runner(), generate=pretended)
+    killed = Benchmark(Plan(600.0, out, trials=8), H200, make_runner(), generate=pretended)
     killed._record = lambda records, path: None  # as if it had ended before
     killed._shapes(SHAPES[:1], killed._end, ())
     (left,) = out.glob("trials-*.jsonl")

@@ -226,8 +226,7 @@ class TestEstimate:
 
     def test_a_template_without_cost_counts_is_not_estimated(self, candidate: Candidate) -> None:
         silent = TemplateSet([dataclasses.replace(MATMUL, counts=None)])
-        with pytest.raises(ValueError, match="the kernel template matmul has no cost counts: measure it"):
-            Estimate(H200, silent)(candidate, Resources(40, 0, 0, 0, 0, 0))
+        assert Estimate(H200, silent)(candidate, Resources(40, 0, 0, 0, 0, 0)) is None
 
     def test_spills_make_it_slower(self, candidate: Candidate) -> None:
         calm, spilled = Resources(40, 0, 0, 0, 0, 0), Resources(40, 4000, 4000, 0, 0, 0)

@@ -209,4 +209,4 @@ def test_a_kernel_that_does_not_compile_says_where(write: Write, run: Run, tmp_p
 
 def test_a_name_of_ours_is_refused(write: Write, run: Run) -> None:
     status, _, err = run("space", "--kernel", write(('entry = "twice"', 'entry = "twice"\nname = "softmax"')))
-    assert status == 2 and "there is another operator called 'softmax'" in err
+    assert status == 2 and "another operator is already called 'softmax'" in err

@@ -159,9 +159,12 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "verify": False,
         "warm_cache": True,
         "gpus": [0, 2],
+        "templates": None,
     }
     assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
     assert fake.asked["gpus"] == "all"
+    assert run("tune", "matmul", *SMALL, "--db", "b.db", "--template", "matmul")[0] == 0
+    assert fake.asked["templates"] == ["matmul"]
 
 
 def test_gpus_that_are_no_numbers_are_one_line(run: Run, fake: FakeTune) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernels import space_of
 
 from autosched.cli import main
 from autosched.cli import verify as command
@@ -127,7 +128,7 @@ def test_all_pass(run: Run, fake: FakeEmulator) -> None:
     assert status == 0
     assert "all 3 pass" in out and out.count(" pass ") == 3
     (call,) = fake.calls
-    assert call["schedules"] == template("matmul").space(PROBLEM, device("h200")).sample(3, 7)
+    assert call["schedules"] == space_of(PROBLEM, device("h200")).sample(3, 7)
     assert (call["seed"], call["workers"], call["device"]) == (7, 2, device("h200"))
     assert "0.250" in out and "1.5e-03" in out  # errors
     assert "1.50" in out and "4.5" in out  # 30 wavefronts of 20, 45 sectors in 10 requests

@@ -130,8 +130,8 @@ def damaged(text: str) -> list[tuple[str, str]]:
         ),
         ("\n".join([json.dumps(worse | {"trials": 10**18}), *lines]), "cut short"),
         ("\n".join([json.dumps(worse | {"fingerprint": []}), *lines]), "does not begin with the header"),
-        ("not json", "no recording"),
-        ("[" * 100_000, "no recording"),
+        ("not json", "not a recording"),
+        ("[" * 100_000, "not a recording"),
         ("\n".join([header, *(edited(line, fingerprint=None) for line in lines)]), "fingerprint"),
         *(("\n".join([header, edited(lines[0], **change), *lines[1:]]), next(iter(change))) for change in EDITS),
     ]

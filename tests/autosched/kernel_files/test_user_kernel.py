@@ -104,7 +104,7 @@ def test_it_is_registered_like_any_other() -> None:
     assert operator("added_by_a_test").make(n=77) == problem
     assert problem_from_json(problem.to_json()) == problem
     assert [t.name for t in templates_for(problem, device("h200"))] == ["added_by_a_test"]
-    with pytest.raises(ValueError, match="another kernel template called 'added_by_a_test'"):
+    with pytest.raises(ValueError, match="another kernel template is already called 'added_by_a_test'"):
         register(vector_add(name="added_by_a_test", rules=[]).template)
 
 

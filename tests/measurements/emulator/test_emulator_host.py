@@ -123,7 +123,7 @@ def test_a_compiler_that_never_ends_on_a_kernel_is_a_timeout(
     compiler("exec sleep 60")
     monkeypatch.setattr("measurements.emulator.build.COMPILE_SECONDS", 0.2)
     emulation = run(SOURCE, ARGUMENTS, INPUTS)
-    assert emulation.status == "timeout" and "did not end" in emulation.reason
+    assert emulation.status == "timeout" and "did not finish" in emulation.reason
 
 
 def test_what_a_compiler_started_ends_with_it(

@@ -10,9 +10,20 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what code generation emits now")
+    parser.addoption("--nightly", action="store_true", help="many more samples, and the tests marked nightly")
+
+
+@pytest.fixture(scope="session")
+def nightly(request: pytest.FixtureRequest) -> bool:
+    """Whether the run was asked for many more samples than fit into ten minutes."""
+    return bool(request.config.getoption("--nightly"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--nightly"):
+        for item in items:
+            if "nightly" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="takes minutes: pytest --nightly"))
     if not any("gpu" in item.keywords for item in items):
         return
     available, why_not = _gpu()

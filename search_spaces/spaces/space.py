@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -97,8 +98,25 @@ class Space:
         return Constraints(self.parameters, self.attributes)
 
     @cached_property
+    def _narrowed(self) -> dict[str, Parameter]:
+        """The parameters without the values that a rule on one parameter refuses: tables of them are much smaller."""
+        narrowed = dict(self._parameter)
+        for rule in self.rules:
+            parameter = narrowed.get(rule.needs[0]) if len(rule.needs) == 1 else None
+            if parameter is not None:
+                whole = Columns.coded(
+                    {parameter.name: np.arange(len(parameter.values))},
+                    {parameter.name: parameter.values},
+                    len(parameter.values),
+                )
+                kept = tuple(value for value, keep in zip(parameter.values, rule.evaluate(whole), strict=True) if keep)
+                narrowed[parameter.name] = replace(parameter, values=kept or parameter.values, chosen_default=None)
+        return narrowed
+
+    @cached_property
     def _tree(self) -> CountTree:
-        return eliminate(self._constraints, self.rules, self.stratified_by)
+        constraints = Constraints(tuple(self._narrowed.values()), self.attributes)
+        return eliminate(constraints, self.rules, self.stratified_by)
 
     def count(self) -> int:
         """Exact number of legal configurations. Raises TooTightlyTied where the rules tie too much together."""
@@ -114,7 +132,7 @@ class Space:
         """The parts with each value of ``stratified_by`` that leaves legal schedules; the whole where that is None."""
         if self.stratified_by is None:
             return (Stratum(self.name, None, range(self.count())),) if self.count() else ()
-        values = self._parameter[self.stratified_by].values
+        values = self._narrowed[self.stratified_by].values
         ranges = self._tree.ranges(self.stratified_by)
         return tuple(Stratum(self.name, values[code], ranks) for code, ranks in ranges.items())
 
@@ -139,7 +157,7 @@ class Space:
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Columns:
         """The configurations with these ranks, a bijection from [0, count()). Raises ValueError for a rank outside."""
         codes = self._tree.unrank(ranks)
-        return Columns.coded(codes, {p.name: p.values for p in self.parameters}, len(ranks))
+        return Columns.coded(codes, {p.name: p.values for p in self._narrowed.values()}, len(ranks))
 
     def _refuse_empty(self) -> None:
         if self.count():

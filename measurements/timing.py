@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+import numpy as np
+
+from measurements import signed_rank
+from search_spaces.arrays import FloatArray
+
 _IQR_OF_NORMAL = 1.3490  # interquartile range of a normal distribution, in standard deviations
 _MEDIAN_EFFICIENCY = 1.2533  # sqrt(pi / 2): standard error of a median over that of a mean, normal distribution
 
@@ -106,28 +111,37 @@ class Ratio:
     def paired(cls, candidate: Sequence[float], baseline: Sequence[float], confidence: float = 0.95) -> Self:
         """Of times taken in pairs, one of each per round.
 
-        The interval is the sign test's: order statistics of the ratios whose rank the binomial distribution gives. It
-        assumes no distribution. Below 6 pairs no interval of 95% exists, and it is (0, infinity). Raises ValueError for
-        unequal or empty lists, for times that are not positive, and for a confidence outside (0, 1).
+        The interval is that of the signed ranks of the log-ratios. Below 6 pairs no interval of 95% exists, and it is
+        (0, infinity). Raises ValueError for unequal or empty lists, for times that are not positive, and for a
+        confidence outside (0, 1).
         """
-        if len(candidate) != len(baseline) or not candidate:
-            raise ValueError(f"pairs need two lists of the same length, not {len(candidate)} and {len(baseline)}")
-        if not all(t > 0 for t in (*candidate, *baseline)):
-            raise ValueError("times must be positive")
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
-        ratios = sorted(c / b for c, b in zip(candidate, baseline, strict=True))
-        n = len(ratios)
-        rank = _sign_test_rank(n, confidence)
-        low, high = (ratios[rank - 1], ratios[n - rank]) if rank else (0.0, math.inf)
-        return cls(statistics.median(ratios), low, high, n)
+        ratios = log_ratios(candidate, baseline)
+        found, median = signed_rank.interval(ratios, confidence), float(np.median(ratios))
+        if found is None:
+            return cls(math.exp(median), 0.0, math.inf, len(ratios))
+        # the centre of skewed ratios need not be their median, which belongs into the interval all the same
+        low, high = min(found[0], median), max(found[1], median)
+        return cls(math.exp(median), math.exp(low), math.exp(high), len(ratios))
+
+
+def log_ratios(candidate: Sequence[float], baseline: Sequence[float]) -> FloatArray:
+    """The logarithm of candidate over baseline, round by round. Raises ValueError for unequal or empty lists and for
+    times that are not positive."""
+    if len(candidate) != len(baseline) or not candidate:
+        raise ValueError(f"pairs need two lists of the same length, not {len(candidate)} and {len(baseline)}")
+    if not all(t > 0 for t in (*candidate, *baseline)):
+        raise ValueError("times must be positive")
+    ratios: FloatArray = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
+    return ratios
 
 
 class Verdict(StrEnum):
     FASTER = "faster"
     SAME = "same"
     SLOWER = "slower"
-    AMBIGUOUS = "ambiguous"  # the interval crosses a boundary: more rounds are needed
+    UNCERTAIN = "uncertain"  # the interval crosses a boundary: more rounds are needed
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
@@ -138,7 +152,7 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
         return Verdict.SLOWER
     if ratio.low >= 1 - tie and ratio.high <= 1 + tie:
         return Verdict.SAME
-    return Verdict.AMBIGUOUS
+    return Verdict.UNCERTAIN
 
 
 @dataclass(frozen=True)
@@ -166,7 +180,7 @@ def choose(times: Sequence[Sequence[float]], complexity: Sequence[float], tie: f
     verdicts = [Verdict.SAME if i == fastest else verdict(r, tie) for i, r in enumerate(ratios)]
     same = [i for i, v in enumerate(verdicts) if v is Verdict.SAME]
     winner = min(same, key=lambda i: (complexity[i], i != fastest))
-    return Choice(winner, Verdict.AMBIGUOUS not in verdicts, ratios)
+    return Choice(winner, Verdict.UNCERTAIN not in verdicts, ratios)
 
 
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:
@@ -180,14 +194,3 @@ def interleaved(entrants: int, rounds: int) -> list[list[int]]:
         order = [(start + i) % entrants for i in range(entrants)]
         orders.append(order if r % 2 == 0 else order[::-1])
     return orders
-
-
-def _sign_test_rank(n: int, confidence: float) -> int:
-    """The largest r with P(Binomial(n, 1/2) < r) <= (1 - confidence) / 2; 0 when there is none."""
-    tail, rank = 0.0, 0
-    for successes in range(n // 2):
-        tail += math.comb(n, successes) / 2**n
-        if tail > (1 - confidence) / 2:
-            break
-        rank = successes + 1
-    return rank

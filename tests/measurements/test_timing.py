@@ -133,7 +133,7 @@ def test_the_interval_covers_the_true_ratio_as_often_as_it_says():
         baseline = [rng.uniform(1.0, 3.0) for _ in range(20)]
         ratio = Ratio.paired([b * 1.1 * math.exp(rng.gauss(0, 0.05)) for b in baseline], baseline)
         hits += ratio.low <= 1.1 <= ratio.high
-    assert 0.93 <= hits / 600 <= 0.99  # the sign test's interval for 20 pairs covers 95.9%
+    assert 0.93 <= hits / 600 <= 0.975
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_pairs_that_are_none_are_refused(candidate, baseline):
     ("low", "high", "expected"),
     [
         (0.90, 0.98, Verdict.FASTER),
-        (0.90, 0.995, Verdict.AMBIGUOUS),
+        (0.90, 0.995, Verdict.UNCERTAIN),
         (0.995, 1.005, Verdict.SAME),
         (0.99, 1.01, Verdict.SAME),
-        (0.98, 1.02, Verdict.AMBIGUOUS),
+        (0.98, 1.02, Verdict.UNCERTAIN),
         (1.02, 1.30, Verdict.SLOWER),
-        (1.005, 1.30, Verdict.AMBIGUOUS),
-        (0.0, math.inf, Verdict.AMBIGUOUS),
+        (1.005, 1.30, Verdict.UNCERTAIN),
+        (0.0, math.inf, Verdict.UNCERTAIN),
     ],
 )
 def test_a_verdict_holds_over_the_whole_interval(low, high, expected):

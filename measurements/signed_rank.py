@@ -1,0 +1,60 @@
+"""Wilcoxon's signed-rank statistic of paired differences: an interval for their centre, and a p-value.
+
+It assumes that differences scatter symmetrically about their centre, which the log-ratio of two times taken in turns
+does, since either may be the noisy one. Against normal noise it needs 1.05 times as many pairs as a mean would, where
+the sign test needs 1.57 times as many, and one outlier moves it as little as a median. Distribution and interval are
+exact: Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition, sections 3.1 and 3.3.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray
+
+
+def interval(differences: FloatArray, confidence: float) -> tuple[float, float] | None:
+    """The interval that holds the centre of ``differences`` with ``confidence``: order statistics of the means of all
+    pairs of them (Walsh averages). None where there are too few for such a claim: below 6 for 95%, below 8 for 99%."""
+    lower = _cumulative(len(differences))
+    rank = int(np.searchsorted(lower, (1 - confidence) / 2, side="right"))  # how many w have P(W <= w) small enough
+    if rank == 0:
+        return None
+    averages = _walsh(differences)
+    low, high = rank - 1, len(averages) - rank
+    ordered = np.partition(averages, (low, high))
+    return float(ordered[low]), float(ordered[high])
+
+
+def p_value(differences: FloatArray, centre: float) -> float:
+    """How likely differences at least as large are where their true centre is at most ``centre``."""
+    above = int(np.count_nonzero(_walsh(differences) > centre))
+    below = len(differences) * (len(differences) + 1) // 2 - above
+    return float(_cumulative(len(differences))[below])  # P(W >= above) = P(W <= below), as W is symmetric
+
+
+def _walsh(differences: FloatArray) -> FloatArray:
+    first, second = _pairs(len(differences))
+    averages: FloatArray = (differences[first] + differences[second]) / 2
+    return averages
+
+
+@lru_cache(maxsize=16)
+def _pairs(n: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    first, second = np.triu_indices(n)
+    return first, second
+
+
+@lru_cache(maxsize=64)
+def _cumulative(n: int) -> FloatArray:
+    """P(W <= w) for w = 0 .. n (n + 1) / 2: each rank is counted or not with equal probability."""
+    weights = np.ones(1)
+    for rank in range(1, n + 1):
+        longer = np.zeros(len(weights) + rank)
+        longer[: len(weights)] += weights / 2
+        longer[rank:] += weights / 2
+        weights = longer
+    cumulative: FloatArray = np.cumsum(weights)
+    return cumulative

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, overload
 
 import numpy as np
@@ -151,14 +152,6 @@ class Device:
         return cls(**{**data, "tensor_flops_per_cycle": rates, "driver_names": names})
 
 
-# Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
-# published mma.sync matmuls stop at about 65% (arXiv 2501.12084). sm_80 to sm_89 have no wider instruction.
-_HOPPER_MMA_SYNC = 0.63
-_HOPPER_TENSOR = (("f16", 4096.0), ("bf16", 4096.0), ("tf32", 2048.0))
-_A100_TENSOR = (("f16", 2048.0), ("bf16", 2048.0), ("tf32", 1024.0))
-_GA102_TENSOR = (("f16", 1024.0), ("bf16", 1024.0), ("tf32", 512.0))
-_GEFORCE_TENSOR = (("f16", 512.0), ("bf16", 512.0), ("tf32", 256.0))  # f32 accumulation at half rate on GeForce
-
 # memory_bytes is what nvidia-smi lists, in MiB, with the product's default ECC setting. The GB of data sheets are GiB
 # (an H200 of "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10,
 # L4, L40S) takes another sixteenth.
@@ -169,186 +162,102 @@ _MIB = 2**20
 # least 7.7 TB/s, which a persistent wgmma matmul with 128x256 tiles and no multicast moves at its published 660 TFLOP/s
 # (85 flops per byte); 8 TB/s is again 33 bytes per cycle and SM, assumed for the PCIe card too. The smaller chips have
 # half as wide a path to each SM: 16 bytes per cycle and SM.
-_H200 = Device(
-    # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 67 TFLOP/s f32; H100 white paper for the SM
-    # and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
-    name="h200",
-    sm=90,
-    arch="sm_90a",
-    sm_count=132,
-    shared_per_block=232448,
-    shared_per_sm=233472,
-    max_threads_per_sm=2048,
-    max_blocks_per_sm=32,
-    l2_bytes=60 * 2**20,
-    memory_bytes=143771 * _MIB,
-    dram_bandwidth=4.8e12,
-    clock_hz=1.98e9,
-    tensor_clock_hz=1.83e9,
-    tensor_flops_per_cycle=_HOPPER_TENSOR,
-    mma_sync_fraction=_HOPPER_MMA_SYNC,
-    fma_flops_per_cycle=256.0,
-    l2_bandwidth=8.0e12,
-    driver_names=("NVIDIA H200",),
+
+
+def _tensor(flops: float) -> tuple[tuple[str, float], ...]:
+    """Dense tensor flops per cycle of an SM: tf32 has half the rate of 16-bit types."""
+    return ("f16", flops), ("bf16", flops), ("tf32", flops / 2)
+
+
+def _architecture(sm: int, shared_per_sm: int, threads: int, blocks: int, **rates: Any) -> Callable[..., Device]:
+    """What all products of one compute capability share."""
+    return partial(
+        Device,
+        sm=sm,
+        arch=f"sm_{sm}a" if sm >= 90 else f"sm_{sm}",
+        shared_per_block=shared_per_sm - 1024,  # the driver keeps 1 KiB of each block
+        shared_per_sm=shared_per_sm,
+        max_threads_per_sm=threads,
+        max_blocks_per_sm=blocks,
+        **rates,
+    )
+
+
+# Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
+# published mma.sync matmuls stop at about 65% (arXiv 2501.12084). sm_80 to sm_89 have no wider instruction. GeForce
+# products accumulate in f32 at half the rate of their chip.
+_hopper = _architecture(
+    90, 233472, 2048, 32, tensor_flops_per_cycle=_tensor(4096), mma_sync_fraction=0.63, fma_flops_per_cycle=256.0
 )
+_ampere = _architecture(
+    80, 167936, 2048, 32, tensor_flops_per_cycle=_tensor(2048), mma_sync_fraction=1.0, fma_flops_per_cycle=128.0
+)
+_ga102 = _architecture(86, 102400, 1536, 16, mma_sync_fraction=1.0, fma_flops_per_cycle=256.0)
+_ada = _architecture(89, 102400, 1536, 24, mma_sync_fraction=1.0, fma_flops_per_cycle=256.0)
 
 DEVICES: tuple[Device, ...] = (
-    _H200,
-    dataclasses.replace(
-        # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 66.9 TFLOP/s f32.
-        _H200,
-        name="h100",
-        l2_bytes=50 * 2**20,
-        memory_bytes=81559 * _MIB,
-        dram_bandwidth=3.35e12,
+    # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 67 TFLOP/s f32; H100 white paper for the SM
+    # and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
+    _hopper(
+        name="h200", sm_count=132, l2_bytes=60 * _MIB, memory_bytes=143771 * _MIB,
+        dram_bandwidth=4.8e12, l2_bandwidth=8e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
+        driver_names=("NVIDIA H200",),
+    ),
+    # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 66.9 TFLOP/s f32.
+    _hopper(
+        name="h100", sm_count=132, l2_bytes=50 * _MIB, memory_bytes=81559 * _MIB,
+        dram_bandwidth=3.35e12, l2_bandwidth=8e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
         driver_names=("NVIDIA H100 80GB HBM3",),
     ),
-    dataclasses.replace(
-        # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
-        # dense.
-        _H200,
-        name="h100_pcie",
-        sm_count=114,
-        l2_bytes=50 * 2**20,
-        memory_bytes=81559 * _MIB,
-        dram_bandwidth=2.039e12,
-        clock_hz=1.755e9,
-        tensor_clock_hz=1.62e9,
-        l2_bandwidth=6.1e12,
+    # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
+    # dense.
+    _hopper(
+        name="h100_pcie", sm_count=114, l2_bytes=50 * _MIB, memory_bytes=81559 * _MIB,
+        dram_bandwidth=2.039e12, l2_bandwidth=6.1e12, clock_hz=1.755e9, tensor_clock_hz=1.62e9,
         driver_names=("NVIDIA H100 PCIe",),
     ),
-    Device(
-        # A100 80GB data sheet (SXM4): 2039 GB/s, 312 TFLOP/s f16, 19.5 TFLOP/s f32; A100 white paper: 108 SMs of 64 f32
-        # lanes, 1410 MHz, 40 MB of L2.
-        name="a100",
-        sm=80,
-        arch="sm_80",
-        sm_count=108,
-        shared_per_block=166912,
-        shared_per_sm=167936,
-        max_threads_per_sm=2048,
-        max_blocks_per_sm=32,
-        l2_bytes=40 * 2**20,
-        memory_bytes=81920 * _MIB,
-        dram_bandwidth=2.039e12,
-        clock_hz=1.41e9,
-        tensor_clock_hz=1.41e9,
-        tensor_flops_per_cycle=_A100_TENSOR,
-        mma_sync_fraction=1.0,
-        fma_flops_per_cycle=128.0,
-        l2_bandwidth=5.0e12,
+    # A100 80GB data sheet (SXM4): 2039 GB/s, 312 TFLOP/s f16, 19.5 TFLOP/s f32; A100 white paper: 108 SMs of 64 f32
+    # lanes, 1410 MHz, 40 MB of L2.
+    _ampere(
+        name="a100", sm_count=108, l2_bytes=40 * _MIB, memory_bytes=81920 * _MIB,
+        dram_bandwidth=2.039e12, l2_bandwidth=5e12, clock_hz=1.41e9, tensor_clock_hz=1.41e9,
         driver_names=("NVIDIA A100-SXM4-80GB",),
     ),
-    Device(
-        # A10 data sheet: 24 GB, 600 GB/s, 125 TFLOP/s f16 dense, 31.2 TFLOP/s f32; GA102 white paper: 6 MB of L2, 72
-        # SMs.
-        name="a10",
-        sm=86,
-        arch="sm_86",
-        sm_count=72,
-        shared_per_block=101376,
-        shared_per_sm=102400,
-        max_threads_per_sm=1536,
-        max_blocks_per_sm=16,
-        l2_bytes=6 * 2**20,
-        memory_bytes=23028 * _MIB,
-        dram_bandwidth=600e9,
-        clock_hz=1.695e9,
-        tensor_clock_hz=1.695e9,
-        tensor_flops_per_cycle=_GA102_TENSOR,
-        mma_sync_fraction=1.0,
-        fma_flops_per_cycle=256.0,
-        l2_bandwidth=1.95e12,
-        driver_names=("NVIDIA A10",),
+    # A10 data sheet: 24 GB, 600 GB/s, 125 TFLOP/s f16 dense, 31.2 TFLOP/s f32; GA102 white paper: 6 MB of L2, 72
+    # SMs.
+    _ga102(
+        name="a10", sm_count=72, l2_bytes=6 * _MIB, memory_bytes=23028 * _MIB,
+        dram_bandwidth=0.6e12, l2_bandwidth=1.95e12, clock_hz=1.695e9, tensor_clock_hz=1.695e9,
+        tensor_flops_per_cycle=_tensor(1024), driver_names=("NVIDIA A10",),
     ),
-    Device(
-        # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 35.6 TFLOP/s f32.
-        name="rtx3090",
-        sm=86,
-        arch="sm_86",
-        sm_count=82,
-        shared_per_block=101376,
-        shared_per_sm=102400,
-        max_threads_per_sm=1536,
-        max_blocks_per_sm=16,
-        l2_bytes=6 * 2**20,
-        memory_bytes=24576 * _MIB,
-        dram_bandwidth=936.2e9,
-        clock_hz=1.695e9,
-        tensor_clock_hz=1.695e9,
-        tensor_flops_per_cycle=_GEFORCE_TENSOR,
-        mma_sync_fraction=1.0,
-        fma_flops_per_cycle=256.0,
-        l2_bandwidth=2.2e12,
-        driver_names=("NVIDIA GeForce RTX 3090",),
+    # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 35.6 TFLOP/s f32.
+    _ga102(
+        name="rtx3090", sm_count=82, l2_bytes=6 * _MIB, memory_bytes=24576 * _MIB,
+        dram_bandwidth=0.9362e12, l2_bandwidth=2.2e12, clock_hz=1.695e9, tensor_clock_hz=1.695e9,
+        tensor_flops_per_cycle=_tensor(512), driver_names=("NVIDIA GeForce RTX 3090",),
     ),
-    Device(
-        # Ada white paper: 24 GB, 128 SMs, 2520 MHz, 72 MB of L2, 1008 GB/s, 165.2 TFLOP/s f16 with f32 accumulation,
-        # 82.6 f32.
-        name="rtx4090",
-        sm=89,
-        arch="sm_89",
-        sm_count=128,
-        shared_per_block=101376,
-        shared_per_sm=102400,
-        max_threads_per_sm=1536,
-        max_blocks_per_sm=24,
-        l2_bytes=72 * 2**20,
-        memory_bytes=24564 * _MIB,
-        dram_bandwidth=1.008e12,
-        clock_hz=2.52e9,
-        tensor_clock_hz=2.52e9,
-        tensor_flops_per_cycle=_GEFORCE_TENSOR,
-        mma_sync_fraction=1.0,
-        fma_flops_per_cycle=256.0,
-        l2_bandwidth=5.1e12,
-        driver_names=("NVIDIA GeForce RTX 4090",),
+    # Ada white paper: 24 GB, 128 SMs, 2520 MHz, 72 MB of L2, 1008 GB/s, 165.2 TFLOP/s f16 with f32 accumulation,
+    # 82.6 f32.
+    _ada(
+        name="rtx4090", sm_count=128, l2_bytes=72 * _MIB, memory_bytes=24564 * _MIB,
+        dram_bandwidth=1.008e12, l2_bandwidth=5.1e12, clock_hz=2.52e9, tensor_clock_hz=2.52e9,
+        tensor_flops_per_cycle=_tensor(512), driver_names=("NVIDIA GeForce RTX 4090",),
     ),
-    Device(
-        # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 30.3 TFLOP/s f32; AD104: 58 SMs, 48 MB of
-        # L2.
-        name="l4",
-        sm=89,
-        arch="sm_89",
-        sm_count=58,
-        shared_per_block=101376,
-        shared_per_sm=102400,
-        max_threads_per_sm=1536,
-        max_blocks_per_sm=24,
-        l2_bytes=48 * 2**20,
-        memory_bytes=23034 * _MIB,
-        dram_bandwidth=300e9,
-        clock_hz=2.04e9,
-        tensor_clock_hz=2.04e9,
-        tensor_flops_per_cycle=_GA102_TENSOR,
-        mma_sync_fraction=1.0,
-        fma_flops_per_cycle=256.0,
-        l2_bandwidth=1.9e12,
-        driver_names=("NVIDIA L4",),
+    # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 30.3 TFLOP/s f32; AD104: 58 SMs, 48 MB of
+    # L2.
+    _ada(
+        name="l4", sm_count=58, l2_bytes=48 * _MIB, memory_bytes=23034 * _MIB,
+        dram_bandwidth=0.3e12, l2_bandwidth=1.9e12, clock_hz=2.04e9, tensor_clock_hz=2.04e9,
+        tensor_flops_per_cycle=_tensor(1024), driver_names=("NVIDIA L4",),
     ),
-    Device(
-        # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 91.6 TFLOP/s f32; AD102: 142 SMs, 96 MB
-        # of L2.
-        name="l40s",
-        sm=89,
-        arch="sm_89",
-        sm_count=142,
-        shared_per_block=101376,
-        shared_per_sm=102400,
-        max_threads_per_sm=1536,
-        max_blocks_per_sm=24,
-        l2_bytes=96 * 2**20,
-        memory_bytes=46068 * _MIB,
-        dram_bandwidth=864e9,
-        clock_hz=2.52e9,
-        tensor_clock_hz=2.52e9,
-        tensor_flops_per_cycle=_GA102_TENSOR,
-        mma_sync_fraction=1.0,
-        fma_flops_per_cycle=256.0,
-        l2_bandwidth=5.7e12,
-        driver_names=("NVIDIA L40S",),
+    # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 91.6 TFLOP/s f32; AD102: 142 SMs, 96 MB
+    # of L2.
+    _ada(
+        name="l40s", sm_count=142, l2_bytes=96 * _MIB, memory_bytes=46068 * _MIB,
+        dram_bandwidth=0.864e12, l2_bandwidth=5.7e12, clock_hz=2.52e9, tensor_clock_hz=2.52e9,
+        tensor_flops_per_cycle=_tensor(1024), driver_names=("NVIDIA L40S",),
     ),
-)
+)  # fmt: skip
 
 _BY_NAME = {row.name: row for row in DEVICES}
 if len(_BY_NAME) != len(DEVICES):

@@ -27,7 +27,7 @@ from autosched.verify import verify_one
 from autosched.version import VERSION
 from measurements.emulator import HostCompilerMissing, HostFailure, check_host
 from measurements.measurement import Measurement, Provenance, Status, Timing
-from measurements.record import Record, canonical_json
+from measurements.record import Budget, Record, canonical_json
 from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
@@ -273,6 +273,7 @@ class Tuner:
         self._records: list[Record] = []
         self._failures: Counter[str] = Counter()
         self._best: Record | None = None
+        self._budget: Budget | None = None
         self._wanted = 0
         self._started = 0.0
 
@@ -283,6 +284,7 @@ class Tuner:
         Raises StoreError where the database refuses a record.
         """
         self._started, self._wanted = time.monotonic(), trials
+        self._budget = Budget(trials, seconds if math.isfinite(seconds) else None)
         self._records, self._failures = [], Counter()
         provenance = self._runner.provenance
         earlier = self._store.trials(self._problem, self._device.name, provenance)
@@ -420,6 +422,7 @@ class Tuner:
                 error=entrant.error,
                 resources=None if known is None else known.resources,
                 clock_mhz=entrant.clock_mhz,
+                code=None if known is None else known.code,
             )
             self._store.append(self._record(candidate.schedule, candidate.kernel.digest, measurement, rank))
         self._best = self._store.best(self._problem, self._device.name, provenance)
@@ -492,6 +495,7 @@ class Tuner:
             sampler=self._sampler.name,
             seed=self._seed,
             rank=rank,
+            budget=self._budget,
         )
 
     def _is_better(self, measurement: Measurement) -> bool:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measurements.cache_folder import cache_root, check_writable, make_folder
-from measurements.measurement import Resources
+from measurements.machine_code import machine_code
+from measurements.measurement import MachineCode, Resources
 from search_spaces.templates.kernel import Kernel
 
 _FORMAT = 2
@@ -29,7 +30,7 @@ class Compiled:
 
     ``entry`` is the name of the kernel's entry function in it, which C++ may have changed.
     ``compile_seconds`` is what compiling took, now or, where ``cached``, when it was first done. ``toolchain`` names
-    compiler and version.
+    compiler and version. ``code`` says what the cubin holds; None where that cannot be told.
     """
 
     path: Path
@@ -41,6 +42,7 @@ class Compiled:
     arch: str
     toolchain: str
     cached: bool
+    code: MachineCode | None = None
 
     @property
     def cubin(self) -> bytes:
@@ -76,7 +78,8 @@ class CompileCache:
         try:
             entry = json.loads((self._entries / f"{key}.json").read_bytes())
             path = self._cubin_path(entry["digest"])
-            if hashlib.sha256(path.read_bytes()).hexdigest() != entry["digest"]:
+            cubin = path.read_bytes()
+            if hashlib.sha256(cubin).hexdigest() != entry["digest"]:
                 return None
             return Compiled(
                 path=path,
@@ -88,6 +91,7 @@ class CompileCache:
                 arch=str(entry["arch"]),
                 toolchain=str(entry["toolchain"]),
                 cached=True,
+                code=machine_code(cubin),
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -123,7 +127,8 @@ class CompileCache:
             "toolchain": toolchain,
         }
         _publish(self._entries / f"{key}.json", json.dumps(document, indent=1).encode())
-        return Compiled(path, digest, entry, resources, compile_seconds, log, arch, toolchain, cached=False)
+        code = machine_code(cubin)
+        return Compiled(path, digest, entry, resources, compile_seconds, log, arch, toolchain, cached=False, code=code)
 
     def _cubin_path(self, digest: str) -> Path:
         return self._cubins / f"{digest}.cubin"

@@ -66,6 +66,15 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class MachineCode:
+    """What ptxas made: SHA-256 of the cubin, SHA-256 of its instructions alone, and their size in bytes."""
+
+    cubin_digest: str
+    sass_digest: str
+    sass_bytes: int
+
+
+@dataclass(frozen=True)
 class Measurement:
     """``timing`` is set exactly when ``status`` is ok; ``reason`` says why it is missing, or what is unusual about it.
 
@@ -81,6 +90,7 @@ class Measurement:
     resources: Resources | None = None
     compile_seconds: float | None = None
     clock_mhz: float | None = None
+    code: MachineCode | None = None
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) != (self.timing is not None):

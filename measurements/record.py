@@ -11,12 +11,36 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 _Kinds = type | tuple[type, ...]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the run that made a record was allowed: so many trials, and so many seconds of search (None: no limit).
+
+    A winner of 16 trials says less than one of 4,096. Raises ValueError for what is no budget.
+    """
+
+    trials: int
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.trials) is not int or self.trials < 1:
+            raise ValueError(f"a budget is at least one trial, not {self.trials!r}")
+        if self.seconds is not None and not (isinstance(self.seconds, (int, float)) and 0 <= self.seconds < math.inf):
+            raise ValueError(f"a budget in seconds is a number of at least 0, not {self.seconds!r}")
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raises ValueError for other or missing fields."""
+        if set(data) != {"trials", "seconds"}:
+            raise ValueError(f"a budget has trials and seconds, not {', '.join(map(str, data)) or 'nothing'}")
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -27,10 +51,11 @@ class Record:
     template, "" in records that predate templates. ``device`` is the name that look-ups compare exactly,
     ``fingerprint`` JSON text of everything known about the device. ``kernel_digest`` is None where no source
     could be generated. ``toolchain`` and ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is
-    none. ``created`` is in UTC. ``rank`` is the place in a paired re-measurement, 1 for the winner; None
-    for what was timed alone. ``id`` is the row, None before it is stored. Raises ValueError for a time that is not a
-    positive finite number, and for a ``created`` without a time zone. An error that is NaN is kept as infinity: worse
-    than every tolerance.
+    none. ``created`` is in UTC. ``rank`` is the place in a paired re-measurement, 1 for the winner; None for what was
+    timed alone. ``budget`` is that of the run that tried it, ``proof`` the canonical JSON text of an object that says
+    what was proven of the kernel and how; None in records that predate them. ``id`` is the row, None before it is
+    stored. Raises ValueError for a time that is not a positive finite number, and for a ``created`` without a time
+    zone. An error that is NaN is kept as infinity: worse than every tolerance.
     """
 
     problem_key: str
@@ -48,6 +73,8 @@ class Record:
     sampler: str
     seed: int
     rank: int | None = None
+    budget: Budget | None = None
+    proof: str | None = None
     id: int | None = None
 
     def __post_init__(self) -> None:
@@ -114,14 +141,21 @@ class Record:
             "created": self.created.isoformat(),
             "sampler": self.sampler,
             "seed": self.seed,
+            "code": None if m.code is None else dataclasses.asdict(m.code),
+            "budget": None if self.budget is None else dataclasses.asdict(self.budget),
+            "proof": None if self.proof is None else json.loads(self.proof),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The record whose ``to_json()`` was ``data``. Raises ValueError for a missing or malformed field."""
+        """The record whose ``to_json()`` was ``data``; ``code``, ``budget`` and ``proof`` may be missing.
+
+        Raises ValueError for a missing or malformed field.
+        """
+        data = {**dict.fromkeys(_MAY_BE_MISSING), **data}
         try:
             _check(data, _KINDS)
-            for part, kinds in (("timing", _TIMING), ("resources", _RESOURCES)):
+            for part, kinds in (("timing", _TIMING), ("resources", _RESOURCES), ("code", _CODE)):
                 if data[part] is not None:
                     _check(data[part], kinds)
             return cls(
@@ -141,6 +175,7 @@ class Record:
                     resources=None if data["resources"] is None else Resources(**data["resources"]),
                     compile_seconds=data["compile_seconds"],
                     clock_mhz=data["clock_mhz"],
+                    code=None if data["code"] is None else MachineCode(**data["code"]),
                 ),
                 toolchain=data["toolchain"],
                 driver=data["driver"],
@@ -149,6 +184,8 @@ class Record:
                 sampler=data["sampler"],
                 seed=data["seed"],
                 rank=data["rank"],
+                budget=None if data["budget"] is None else Budget.from_json(data["budget"]),
+                proof=None if data["proof"] is None else canonical_json(data["proof"]),
                 id=data.get("id"),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -159,12 +196,14 @@ _NUMBER = (int, float)
 _MAYBE_NUMBER = (int, float, type(None))
 _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
 _RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
+_CODE: Mapping[str, _Kinds] = {"cubin_digest": str, "sass_digest": str, "sass_bytes": int}
+_MAY_BE_MISSING = ("code", "budget", "proof")  # in recordings that predate them
 _KINDS: Mapping[str, _Kinds] = {
     **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
     **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),
     **dict.fromkeys(("reason", "toolchain", "driver", "autosched_version", "created", "sampler"), str),
     **dict.fromkeys(("compile_seconds", "clock_mhz"), _MAYBE_NUMBER),
-    **dict.fromkeys(("timing", "resources"), (dict, type(None))),
+    **dict.fromkeys(("timing", "resources", *_MAY_BE_MISSING), (dict, type(None))),
     "kernel_digest": (str, type(None)),
     "error": (*_MAYBE_NUMBER, str),
     "rank": (int, type(None)),

@@ -9,6 +9,8 @@ read-only folder. Where write-ahead mode is unavailable (some network file syste
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import sqlite3
 import statistics
@@ -27,10 +29,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 from sqlalchemy.pool import NullPool, StaticPool
 
 from measurements import store_file, store_migrations, store_schema
-from measurements.foreign_text import first_line
+from measurements.foreign_text import first_line, one_line
 from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
-from measurements.store_schema import SCHEMA_VERSION, TRIALS, StoreError, unreadable
+from measurements.store_schema import GUARDS, SCHEMA_VERSION, TRIALS, Guard, StoreError, unreadable
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
 
@@ -216,6 +218,32 @@ class Store:
         with self._transaction() as connection:
             return tuple(sorted(connection.execute(query).scalars()))
 
+    def guard(self, problem: Problem, device: str) -> Guard | None:
+        """What CI holds this entry to; None where nothing was said about it."""
+        c = GUARDS.c
+        query = sa.select(GUARDS).where(c.problem_digest == _digest(problem), c.device == device)
+        with self._transaction() as connection:
+            row = connection.execute(query).mappings().one_or_none()
+        if row is None:
+            return None
+        try:
+            return Guard(**{name: row[name] for name in Guard.__dataclass_fields__})
+        except ValueError as error:
+            raise StoreError(
+                f"the guard of {one_line(problem.key())} in the database {self.name} cannot be read ({error}): "
+                "set it again"
+            ) from error
+
+    def set_guard(self, problem: Problem, device: str, guard: Guard | None) -> None:
+        """Hold this entry to ``guard`` from now on; None forgets what was said. Raises StoreError as ``append``."""
+        key = {"problem_digest": _digest(problem), "device": device}
+        c = GUARDS.c
+        self._enter_write_ahead()
+        with self._transaction(write=True) as connection:
+            connection.execute(GUARDS.delete().where(*(c[name] == value for name, value in key.items())))
+            if guard is not None:
+                connection.execute(GUARDS.insert(), {**key, **dataclasses.asdict(guard)})
+
     def best(self, problem: Problem, device: str, provenance: Provenance | None = None) -> Record | None:
         """The fastest schedule by median time, on exactly this device; None if there is no ok trial.
 
@@ -303,6 +331,10 @@ class Store:
                 store_migrations.migrate(connection, self.name)
 
 
+def _digest(problem: Problem) -> str:
+    return hashlib.sha256(problem.key().encode()).hexdigest()
+
+
 def _let_go(engine: Engine, written_file: Path | None) -> None:
     """Close the connections; the last writer turns an SQLite database back into one file."""
     engine.dispose()
@@ -367,4 +399,4 @@ class _Ranked:
     tried_alone: int
 
 
-__all__ = ["SCHEMA_VERSION", "ProblemSummary", "Store", "StoreError", "unreadable"]
+__all__ = ["SCHEMA_VERSION", "Guard", "ProblemSummary", "Store", "StoreError", "unreadable"]

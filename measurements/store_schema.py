@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.record import Record
+from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.record import Budget, Record, canonical_json
 from search_spaces.spaces.schedule import Schedule
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
 APPLICATION = "autosched"
+SINCE = "since"  # in the info of a table or a column: the schema that brought it
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
+_CODE = tuple(MachineCode.__dataclass_fields__)
 _TIMES = ("median", "p25", "p75", "repeats")
 _SHOWN = 60  # characters of a cell that cannot be read
+
+_Part = TypeVar("_Part")
 
 _METADATA = sa.MetaData()
 META = sa.Table(
@@ -39,8 +46,8 @@ TRIALS = sa.Table(
     sa.Column("problem", sa.Text, nullable=False),  # canonical JSON, which is also the key
     sa.Column("device", sa.Text, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),  # JSON
-    sa.Column("template", sa.Text, nullable=False),
-    sa.Column("template_version", sa.Text, nullable=False),
+    sa.Column("template", sa.Text, nullable=False, info={SINCE: 3}),
+    sa.Column("template_version", sa.Text, nullable=False, info={SINCE: 3}),
     sa.Column("space_version", sa.Text, nullable=False),
     sa.Column("kernel_digest", sa.Text),
     sa.Column("schedule", sa.Text, nullable=False),  # JSON in the order of the parameters
@@ -63,6 +70,11 @@ TRIALS = sa.Table(
     sa.Column("sampler", sa.Text, nullable=False),
     sa.Column("seed", sa.BigInteger, nullable=False),
     sa.Column("final_rank", sa.Integer),  # in a paired re-measurement, else NULL
+    sa.Column("cubin_digest", sa.Text, info={SINCE: 4}),
+    sa.Column("sass_digest", sa.Text, info={SINCE: 4}),
+    sa.Column("sass_bytes", sa.Integer, info={SINCE: 4}),
+    sa.Column("budget", sa.Text, info={SINCE: 4}),  # JSON, as the next
+    sa.Column("proof", sa.Text, info={SINCE: 4}),
     sa.CheckConstraint("(status = 'ok') = (median IS NOT NULL)", name="time_exactly_when_ok"),
     sa.CheckConstraint("median > 0 AND p25 > 0 AND p75 > 0", name="time_is_positive"),
     sa.CheckConstraint(
@@ -73,6 +85,43 @@ TRIALS = sa.Table(
     sa.Index("trials_by_problem", "problem", "device", "provenance", "status"),
     sqlite_autoincrement=True,
 )
+
+
+GUARDS = sa.Table(
+    "guards",
+    _METADATA,
+    sa.Column("problem_digest", sa.String(64), primary_key=True),
+    sa.Column("device", sa.Text, primary_key=True),
+    sa.Column("max_slowdown", sa.Float(53)),
+    sa.Column("floor_seconds", sa.Float(53)),
+    sa.Column("noise", sa.Float(53)),
+    sa.Column("notes", sa.Text, nullable=False),
+    info={SINCE: 4},
+)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What CI holds the best schedule of one problem on one device to, where that differs from what it is told.
+
+    ``max_slowdown`` is the share by which it may become slower (0.03 is 3%), ``floor_seconds`` a difference that is too
+    small to matter, ``noise`` the share by which unchanged runs of it were seen to differ; None says nothing. ``notes``
+    are for people. Raises ValueError for a number that is negative or not finite.
+    """
+
+    max_slowdown: float | None = None
+    floor_seconds: float | None = None
+    noise: float | None = None
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("max_slowdown", "floor_seconds", "noise"):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (number and 0 <= value < math.inf):
+                raise ValueError(f"{name} of a guard is a finite number of at least 0, not {value!r}")
+        if not isinstance(self.notes, str):
+            raise ValueError(f"the notes of a guard are text, not {self.notes!r}")
 
 
 class StoreError(ValueError):
@@ -98,13 +147,8 @@ def refuse_other(connection: Connection, name: str) -> int:
     """
     inspector = sa.inspect(connection)
     there = set(inspector.get_table_names())
-    for table in _METADATA.tables.values():
-        wanted = set(table.columns.keys())
-        here = _columns(inspector, table.name) if table.name in there else set()
-        if "family" in here:  # of schema 2
-            here, wanted = here | {"operator"}, wanted - {"template", "template_version"}
-        if not wanted <= here:
-            raise _foreign(name, there)
+    if not _has(inspector, there, META, OLDEST_SCHEMA):
+        raise _foreign(name, there)
     rows = {row.key: row.value for row in connection.execute(sa.select(META.c.key, META.c.value))}
     version = str(rows.get("schema_version"))
     if rows.get("application") != APPLICATION or not re.fullmatch("[0-9]{1,9}", version):
@@ -119,7 +163,20 @@ def refuse_other(connection: Connection, name: str) -> int:
             f"the database {name} has schema {version} of an older autosched, this one writes {SCHEMA_VERSION}: "
             "tune into a new database, or keep using the autosched that made it"
         )
+    if not all(_has(inspector, there, table, int(version)) for table in _METADATA.tables.values()):
+        raise _foreign(name, there)
     return int(version)
+
+
+def _has(inspector: sa.Inspector, there: set[str], table: sa.Table, schema: int) -> bool:
+    """Whether a table is as that schema has it."""
+    if table.info.get(SINCE, OLDEST_SCHEMA) > schema:
+        return True
+    wanted = {column.name for column in table.columns if column.info.get(SINCE, OLDEST_SCHEMA) <= schema}
+    here = _columns(inspector, table.name) if table.name in there else set()
+    if schema == OLDEST_SCHEMA and "family" in here:  # what is now called operator
+        here.add("operator")
+    return wanted <= here
 
 
 def _columns(inspector: sa.Inspector, table: str) -> set[str]:
@@ -167,6 +224,9 @@ def to_row(record: Record) -> dict[str, Any]:
         "sampler": record.sampler,
         "seed": record.seed,
         "final_rank": record.rank,
+        **{name: None if m.code is None else getattr(m.code, name) for name in _CODE},
+        "budget": None if record.budget is None else canonical_json(dataclasses.asdict(record.budget)),
+        "proof": record.proof,
     }
 
 
@@ -174,10 +234,7 @@ def from_row(row: Mapping[Any, Any], name: str) -> Record:
     """The record of a whole row of the database ``name``. Raises StoreError that names the trial and its bad cell."""
     cells = read_cells(row, TRIALS.columns, name)
     timed = cells["median"] is not None
-    sizes = {key: cells[key] for key in _RESOURCES if cells[key] is not None}
     try:
-        if sizes and len(sizes) != len(_RESOURCES):
-            raise ValueError(f"its resources are incomplete: only {', '.join(sizes)}")
         return Record(
             problem_key=cells["problem"],
             schedule=Schedule.from_json(cells["template"], cells["schedule"]),
@@ -192,9 +249,10 @@ def from_row(row: Mapping[Any, Any], name: str) -> Record:
                 reason=cells["reason"],
                 timing=Timing(cells["median"], cells["p25"], cells["p75"], cells["repeats"]) if timed else None,
                 error=cells["error"],
-                resources=Resources(**sizes) if sizes else None,
+                resources=_whole(Resources, cells, _RESOURCES),
                 compile_seconds=cells["compile_seconds"],
                 clock_mhz=cells["clock_mhz"],
+                code=_whole(MachineCode, cells, _CODE),
             ),
             toolchain=cells["toolchain"],
             driver=cells["driver"],
@@ -203,10 +261,20 @@ def from_row(row: Mapping[Any, Any], name: str) -> Record:
             sampler=cells["sampler"],
             seed=cells["seed"],
             rank=cells["final_rank"],
+            budget=cells["budget"],
+            proof=cells["proof"],
             id=cells["id"],
         )
     except (ValueError, TypeError) as error:  # such as a median outside its quartiles, or a time without them
         raise unreadable(name, cells["id"], str(error)) from error
+
+
+def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
+    """What several cells make together; None where all are empty. Raises ValueError where only some are."""
+    there = {name: cells[name] for name in names if cells[name] is not None}
+    if there and len(there) != len(names):
+        raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(there)}")
+    return kind(**there) if there else None
 
 
 def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.ColumnElement[Any]], name: str) -> dict[str, Any]:
@@ -267,6 +335,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "schedule": _json_object,
     "provenance": Provenance,
     "status": Status,
+    "budget": lambda text: Budget.from_json(_json_object(text)),
+    "proof": _checked_object,
     "created": lambda text: _in_utc(datetime.fromisoformat(text)),
 }
 

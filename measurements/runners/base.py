@@ -113,4 +113,5 @@ def runnable(
         reason,
         resources=result.resources,
         compile_seconds=result.compile_seconds,
+        code=result.code,
     )

@@ -393,7 +393,9 @@ class CudaRunner:
                 self._known[identity] = known
                 if known.timing is not None:
                     self._fastest[data.key] = min(known.timing.median, self._fastest.get(data.key, math.inf))
-        return dataclasses.replace(known, resources=program.resources, compile_seconds=program.compile_seconds)
+        return dataclasses.replace(
+            known, resources=program.resources, compile_seconds=program.compile_seconds, code=program.code
+        )
 
     def _data_key(self, problem: Problem, seed: int) -> DataSet:
         return DataSet(problem, seed, 0 if self.options.warm_cache else 2 * self.device.l2_bytes)

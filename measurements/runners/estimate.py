@@ -78,6 +78,7 @@ class EstimateRunner:
                 "it compiles, but its cost is not known, so that no time can be estimated",
                 resources=compiled.resources,
                 compile_seconds=compiled.compile_seconds,
+                code=compiled.code,
             )
         if not (seconds > 0 and math.isfinite(seconds)):
             raise ValueError(f"{self._model} predicted {seconds} s, which is not a time")
@@ -87,4 +88,5 @@ class EstimateRunner:
             timing=Timing.estimate(seconds),
             resources=compiled.resources,
             compile_seconds=compiled.compile_seconds,
+            code=compiled.code,
         )

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.record import Record
+from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.record import Budget, Record
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
@@ -34,6 +34,34 @@ def record_of(measurement: Measurement, **changes: object) -> Record:
         seed=7,
     )
     return dataclasses.replace(made, **changes)
+
+
+def test_what_older_files_do_not_have_is_unknown() -> None:
+    whole = record_of(
+        dataclasses.replace(ok(), code=MachineCode("c", "s", 128)), budget=Budget(64, 2.5), proof='{"emulated":true}'
+    )
+    data = whole.to_json()
+    assert Record.from_json(json.loads(json.dumps(data))) == whole
+    older = {name: value for name, value in data.items() if name not in ("code", "budget", "proof")}
+    assert Record.from_json(older) == record_of(ok())
+
+
+@pytest.mark.parametrize(
+    ("part", "bad"),
+    [
+        ("budget", {"trials": 0, "seconds": None}),
+        ("budget", {"trials": 3}),
+        ("budget", {"trials": True, "seconds": None}),
+        ("budget", {"trials": 3, "seconds": -1}),
+        ("budget", [3]),
+        ("code", {"cubin_digest": "c", "sass_digest": "s"}),
+        ("code", {"cubin_digest": "c", "sass_digest": 5, "sass_bytes": 1}),
+        ("proof", "proven"),
+    ],
+)
+def test_malformed_parts_are_refused(part: str, bad: object) -> None:
+    with pytest.raises(ValueError):
+        Record.from_json({**record_of(ok()).to_json(), part: bad})
 
 
 def ok(median: float = 1e-5) -> Measurement:

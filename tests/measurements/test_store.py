@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.record import Record
-from measurements.store import SCHEMA_VERSION, Store, StoreError
+from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.record import Budget, Record
+from measurements.store import SCHEMA_VERSION, Guard, Store, StoreError
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
@@ -87,13 +87,24 @@ def closed_store(path: Path, *records: Record) -> Path:
 class TestRecords:
     def test_what_is_stored_comes_back_equal(self, store: Store) -> None:
         full = dataclasses.replace(
-            ok(3e-5), error=0.25, resources=Resources(96, 4, 8, 16, 32, 49152), compile_seconds=0.125
+            ok(3e-5),
+            error=0.25,
+            resources=Resources(96, 4, 8, 16, 32, 49152),
+            compile_seconds=0.125,
+            code=MachineCode("c" * 64, "5" * 64, 4096),
         )
+        proven = dataclasses.replace(record(256), budget=Budget(64, 30.0), proof='{"emulated":true,"worst":0.5}')
         stored = [
             store.append(r)
-            for r in (record(32, full), record(64, failed()), record(128, digest=None), record(64, problem=OTHER))
+            for r in (
+                record(32, full),
+                record(64, failed()),
+                record(128, digest=None),
+                record(64, problem=OTHER),
+                proven,
+            )
         ]
-        assert [r.id for r in stored] == [1, 2, 3, 4]
+        assert [r.id for r in stored] == [1, 2, 3, 4, 5]
         assert store.trials() == stored
         assert list(stored[0].schedule) == ["tile_n", "layout_a", "tile_m"], "the order of the parameters is kept"
 
@@ -237,6 +248,32 @@ class TestBest:
             if time_us is not None:
                 times.setdefault(tile, []).append(time_us * 1e-6)
         assert best_seconds(store) == min(map(statistics.median, times.values()), default=None)
+
+
+class TestGuards:
+    def test_one_entry_has_its_own_and_only_the_last_word_counts(self, store: Store) -> None:
+        assert store.guard(PROBLEM, "h200") is None
+        store.set_guard(PROBLEM, "h200", Guard(max_slowdown=0.1))
+        store.set_guard(PROBLEM, "h200", Guard(0.05, 1e-6, 0.004, "noisy host"))
+        store.set_guard(OTHER, "h200", Guard(notes="library"))
+        assert store.guard(PROBLEM, "h200") == Guard(0.05, 1e-6, 0.004, "noisy host")
+        assert store.guard(OTHER, "h200") == Guard(notes="library")
+        assert store.guard(PROBLEM, "a100") is None
+        store.set_guard(PROBLEM, "h200", None)
+        assert Store.open(store.name, create=False).guard(PROBLEM, "h200") is None
+
+    @pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), True, "3%"])
+    def test_a_number_that_is_none_is_refused(self, bad: object) -> None:
+        with pytest.raises(ValueError, match="max_slowdown of a guard is a finite number"):
+            Guard(max_slowdown=bad)  # type: ignore[arg-type]
+
+    def test_one_that_cannot_be_read_is_named(self, store: Store) -> None:
+        store.set_guard(PROBLEM, "h200", Guard())
+        with closing(sqlite3.connect(store.name)) as raw:
+            raw.execute("UPDATE guards SET noise = 'much'")
+            raw.commit()
+        with pytest.raises(StoreError, match=r"the guard of .* cannot be read .*noise.*set it again"):
+            store.guard(PROBLEM, "h200")
 
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:

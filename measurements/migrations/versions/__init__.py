@@ -1,0 +1,1 @@
+"""One script per schema, whose number is its revision."""

@@ -1,0 +1,349 @@
+"""A Gaussian process over schedules, the surrogate for up to some hundred measurements.
+
+Rows are coordinates, one per parameter: an ordinal parameter from 0 to 1, a categorical one by whole numbers, NaN for a
+parameter that a schedule does not have. Two values of a parameter are ``min(|a - b|, 1) + STEP`` apart if they differ,
+a missing one from any other 1 + STEP: steps between neighbouring values have a size of their own, and categories are
+all equally far apart. With a length for every parameter, the covariance is Matern 5/2 of the root of the sum of
+(distance / length)^2 (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2, 4 and 5).
+
+Lengths, variance and noise are the most probable ones under a prior that suits a few dozen rows: without one, maximum
+likelihood finds parameters irrelevant that were merely not varied yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import lapack, solve_triangular
+from scipy.optimize import minimize
+
+from cost_models.surrogate import Prediction
+from search_spaces.arrays import FloatArray, IntArray
+
+STEP = 0.2
+_MISSING = -8.0  # farther than 1 from every coordinate
+_JITTER = 1e-8
+_BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)}  # of the logarithms
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Priors are normal distributions of logarithms: (mean, deviation). ``starts`` searches for the most probable
+    hyper-parameters begin at the prior's mode and at random places; the best one counts. Each takes at most
+    ``iterations``. They look at no more than ``most_rows``: the best half, and others evenly from the rest."""
+
+    length: tuple[float, float] = (math.log(0.7), 1.0)
+    variance: tuple[float, float] = (0.0, 1.0)
+    noise: tuple[float, float] = (math.log(1e-3), 1.5)
+    starts: int = 2
+    iterations: int = 40
+    most_rows: int = 192
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("starts", "iterations", "most_rows"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """``lengths`` [d] per parameter; ``variance`` of the function and of the ``noise``, for values scaled to mean 0 and
+    variance 1."""
+
+    lengths: tuple[float, ...]
+    variance: float
+    noise: float
+
+
+def coordinates(X: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """X [n, d] as the columns that ``Kernel`` takes, float32 [d, n]. Raises ValueError for infinite values."""
+    matrix = np.asarray(X, dtype=np.float32)
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise ValueError(f"rows must be a table of rows and columns, not of shape {matrix.shape}")
+    if np.isinf(matrix).any():
+        raise ValueError("coordinates must be finite, or NaN where they are missing")
+    return np.ascontiguousarray(np.where(np.isnan(matrix), np.float32(_MISSING), matrix).T)
+
+
+def squared_distances(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> Iterator[npt.NDArray[np.float32]]:
+    """The square of the distance between every column of ``a`` [d, n] and of ``b`` [d, m], [n, m] per parameter."""
+    for left, right in zip(a, b, strict=True):
+        apart = np.abs(left[:, None] - right[None, :])
+        differs = apart > 0
+        np.minimum(apart, 1, out=apart)
+        apart += np.float32(STEP) * differs
+        apart *= apart
+        yield apart
+
+
+def covariance(
+    a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], given: Hyperparameters
+) -> npt.NDArray[np.float32]:
+    """Between the values at every column of ``a`` [d, n] and of ``b`` [d, m], without noise: [n, m]."""
+    squares = np.zeros((a.shape[1], b.shape[1]), dtype=np.float32)
+    for length, square in zip(given.lengths, squared_distances(a, b), strict=True):
+        square *= np.float32(5.0 / length**2)
+        squares += square
+    r = np.sqrt(squares)
+    squares /= 3
+    squares += r
+    squares += 1
+    squares *= np.exp(-r)
+    squares *= np.float32(given.variance)
+    return squares
+
+
+class GaussianProcess:
+    """The surrogate. ``given`` hyper-parameters are used as they are; by default they are fitted to the rows."""
+
+    def __init__(self, settings: Settings | None = None, given: Hyperparameters | None = None) -> None:
+        self._settings = settings or Settings()
+        self._given = given
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> GaussianPosterior:
+        """As ``Surrogate`` says."""
+        columns, values = coordinates(X), np.asarray(y, dtype=np.float64)
+        if values.shape != (columns.shape[1],) or not len(values):
+            raise ValueError(f"a value for each row is needed, and at least one, not {values.shape}")
+        if not np.isfinite(values).all():
+            raise ValueError("values must be finite: leave failed trials out")
+        scale = Scale.of(values)
+        given = self._given or hyperparameters(columns, scale.down(values), self._settings)
+        return GaussianPosterior(columns, scale.down(values), given, scale)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values shifted and scaled to mean 0 and deviation 1."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Scale:
+        return cls(float(values.mean()), float(values.std()) or 1.0)
+
+    def down(self, values: FloatArray) -> FloatArray:
+        scaled: FloatArray = (values - self.mean) / self.deviation
+        return scaled
+
+
+class GaussianPosterior:
+    """The posterior of ``values`` [n], scaled, at ``columns`` [d, n]."""
+
+    def __init__(
+        self, columns: npt.NDArray[np.float32], values: FloatArray, given: Hyperparameters, scale: Scale
+    ) -> None:
+        self.hyperparameters = given
+        self._columns = columns
+        self._scale = scale
+        self._factor = _cholesky(covariance(columns, columns, given).astype(np.float64), given.noise)
+        self._weights: FloatArray = lapack.dpotrs(self._factor, values, lower=1)[0]
+
+    def predict(self, X: npt.ArrayLike) -> Prediction:
+        """As ``Posterior`` says."""
+        rows = coordinates(X)
+        if len(rows) != len(self._columns):
+            raise ValueError(f"the model knows {len(self._columns)} coordinates, the rows have {len(rows)}")
+        between = covariance(self._columns, rows, self.hyperparameters).astype(np.float64)
+        explained = (solve_triangular(self._factor, between, lower=True) ** 2).sum(axis=0)
+        mean = between.T @ self._weights * self._scale.deviation + self._scale.mean
+        variance = np.maximum(self.hyperparameters.variance - explained, 0.0)
+        return Prediction(mean, np.sqrt(variance) * self._scale.deviation)
+
+
+class GrowingPosterior:
+    """The posterior at fixed places of a pool, for which every further observation costs little: O(places x n).
+
+    What was observed where decides the deviation, and the values only the mean: so a trial that is still running is
+    observed at once, and its value counts as the posterior's own mean until it is known. Memory is 4 bytes for each
+    place and observation.
+    """
+
+    def __init__(self, places: npt.NDArray[np.float32], given: Hyperparameters) -> None:
+        self._places = places
+        self.hyperparameters = given
+        count = places.shape[1]
+        self._observed = np.zeros((len(places), 0), dtype=np.float32)
+        self._factor = np.zeros((0, 0))
+        self._solved = np.zeros((0, count), dtype=np.float32)  # factor^-1 covariance(observed, places)
+        self._explained = np.zeros(count, dtype=np.float32)
+        self._n = 0
+
+    @property
+    def count(self) -> int:
+        """How many observations there are."""
+        return self._n
+
+    @property
+    def places(self) -> npt.NDArray[np.float32]:
+        return self._places
+
+    def observe(self, columns: npt.NDArray[np.float32]) -> None:
+        """Observe the columns [d, k], in this order, after those before."""
+        k, n = columns.shape[1], self._n
+        if not k:
+            return
+        self._reserve(n + k)
+        own = covariance(columns, columns, self.hyperparameters).astype(np.float64)
+        before = covariance(self._observed[:, :n], columns, self.hyperparameters).astype(np.float64)
+        mixed = solve_triangular(self._factor[:n, :n], before, lower=True) if n else before
+        corner = _cholesky(own - mixed.T @ mixed, self.hyperparameters.noise)
+        self._factor[n : n + k, :n] = mixed.T
+        self._factor[n : n + k, n : n + k] = corner
+        self._observed[:, n : n + k] = columns
+        self._solved[n : n + k] = self._rows(columns, self._places, mixed, corner)
+        self._explained += (self._solved[n : n + k] ** 2).sum(axis=0)
+        self._n += k
+
+    def replace(self, positions: IntArray, places: npt.NDArray[np.float32]) -> None:
+        """Put other places, columns [d, k], at these positions of the pool."""
+        n = self._n
+        self._places[:, positions] = places
+        between = covariance(self._observed[:, :n], places, self.hyperparameters).astype(np.float64)
+        solved = solve_triangular(self._factor[:n, :n], between, lower=True) if n else between
+        self._solved[:n, positions] = solved
+        self._explained[positions] = (solved**2).sum(axis=0)
+
+    def predict(self, values: FloatArray) -> Prediction:
+        """At every place, given the ``values`` [count] of the observations; NaN where one is not known yet."""
+        n = self._n
+        whole = self.believed(values)
+        weights = solve_triangular(self._factor[:n, :n], whole, lower=True).astype(np.float32)
+        mean = (weights @ self._solved[:n]).astype(np.float64)
+        variance = np.maximum(self.hyperparameters.variance - self._explained.astype(np.float64), 1e-12)
+        return Prediction(mean, np.sqrt(variance))
+
+    def believed(self, values: FloatArray) -> FloatArray:
+        """``values`` with the posterior's mean in place of NaN."""
+        n = self._n
+        unknown = np.isnan(values)
+        if not unknown.any():
+            return values
+        if unknown.all():
+            return np.zeros(n)
+        inverse = solve_triangular(self._factor[:n, :n], np.eye(n)[:, unknown], lower=True)
+        # with the precision P = inverse of the covariance: P_uu E[y_u] = -P_uk y_k
+        half = solve_triangular(self._factor[:n, :n], np.where(unknown, 0.0, values), lower=True)
+        whole = np.where(unknown, 0.0, values)
+        whole[unknown] = np.linalg.solve(inverse.T @ inverse, -(inverse.T @ half))
+        return whole
+
+    def _rows(
+        self,
+        columns: npt.NDArray[np.float32],
+        places: npt.NDArray[np.float32],
+        mixed: FloatArray,
+        corner: FloatArray,
+    ) -> npt.NDArray[np.float32]:
+        between = covariance(columns, places, self.hyperparameters)
+        if self._n:
+            between -= mixed.T.astype(np.float32) @ self._solved[: self._n]
+        if len(corner) == 1:
+            between /= np.float32(corner[0, 0])
+            return between
+        solved: npt.NDArray[np.float32] = solve_triangular(corner.astype(np.float32), between, lower=True)
+        return solved
+
+    def _reserve(self, n: int) -> None:
+        room = len(self._factor)
+        if n <= room:
+            return
+        room = max(n, 2 * room, 32)
+        factor = np.zeros((room, room))
+        factor[: self._n, : self._n] = self._factor[: self._n, : self._n]
+        solved = np.zeros((room, self._places.shape[1]), dtype=np.float32)
+        solved[: self._n] = self._solved[: self._n]
+        observed = np.zeros((len(self._places), room), dtype=np.float32)
+        observed[:, : self._n] = self._observed[:, : self._n]
+        self._factor, self._solved, self._observed = factor, solved, observed
+
+
+def hyperparameters(
+    columns: npt.NDArray[np.float32], values: FloatArray, settings: Settings | None = None
+) -> Hyperparameters:
+    """The most probable ones for ``values`` [n], of mean 0 and deviation 1, at ``columns`` [d, n]."""
+    settings = settings or Settings()
+    chosen = _telling(values, settings.most_rows)
+    likelihood = _Likelihood(columns[:, chosen], values[chosen], settings)
+    d = len(columns)
+    rng = np.random.default_rng([settings.seed, len(values)])
+    centre = np.array([settings.length[0]] * d + [settings.variance[0], settings.noise[0]])
+    bounds = [_BOUNDS["length"]] * d + [_BOUNDS["variance"], _BOUNDS["noise"]]
+    best, least = centre, math.inf
+    for start in range(settings.starts):
+        begin = centre.copy()
+        if start:
+            begin[:d] += 0.7 * settings.length[1] * rng.normal(size=d)
+        found = minimize(
+            likelihood, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": settings.iterations}
+        )
+        if found.fun < least:
+            best, least = found.x, float(found.fun)
+    return Hyperparameters(tuple(np.exp(best[:d]).tolist()), math.exp(best[d]), math.exp(best[d + 1]))
+
+
+class _Likelihood:
+    """Minus the logarithm of the posterior density of log hyper-parameters, up to a constant, and its gradient."""
+
+    def __init__(self, columns: npt.NDArray[np.float32], values: FloatArray, settings: Settings) -> None:
+        d, n = columns.shape
+        self._squares = np.stack([s.ravel() for s in squared_distances(columns, columns)]).astype(np.float64)
+        self._values, self._n, self._d = values, n, d
+        self._mean = np.array([settings.length[0]] * d + [settings.variance[0], settings.noise[0]])
+        self._deviation = np.array([settings.length[1]] * d + [settings.variance[1], settings.noise[1]])
+
+    def __call__(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        d, n = self._d, self._n
+        weights, variance, noise = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
+        r = np.sqrt(5.0 * (weights @ self._squares)).reshape(n, n)
+        decay = np.exp(-r)
+        shape = (1 + r + r * r / 3) * decay
+        factor, info = lapack.dpotrf(_with_noise(variance * shape, noise), lower=1, clean=1)
+        if info:
+            return 1e10, np.zeros_like(theta)
+        alpha = lapack.dpotrs(factor, self._values, lower=1)[0]
+        inverse = lapack.dpotri(factor, lower=1)[0]
+        inverse += np.tril(inverse, -1).T
+        # d(value) = -1/2 sum(pull * dK), with pull = alpha alpha^T - K^-1
+        pull = np.outer(alpha, alpha) - inverse
+        slope = pull * (1 + r) * decay
+        prior = (theta - self._mean) / self._deviation
+        value = 0.5 * self._values @ alpha + np.log(np.diag(factor)).sum() + 0.5 * prior @ prior
+        gradient = prior / self._deviation
+        gradient[:d] -= (5.0 / 6.0) * variance * weights * (self._squares @ slope.ravel())
+        gradient[d] -= 0.5 * variance * float((pull * shape).sum())
+        gradient[d + 1] -= 0.5 * noise * float(np.trace(pull))
+        return float(value), gradient
+
+
+def _telling(values: FloatArray, most: int) -> IntArray:
+    """The rows that hyper-parameters are fitted to: all, or the best half of ``most`` and an even share of the rest."""
+    n = len(values)
+    if n <= most:
+        return np.arange(n, dtype=np.int64)
+    order = np.argsort(-values, kind="stable")
+    half = most // 2
+    rest = np.sort(order[half:])
+    even = rest[np.arange(most - half) * len(rest) // (most - half)]
+    return np.sort(np.concatenate([order[:half], even])).astype(np.int64)
+
+
+def _with_noise(matrix: FloatArray, noise: float) -> FloatArray:
+    matrix[np.diag_indices(len(matrix))] += noise + _JITTER
+    return matrix
+
+
+def _cholesky(matrix: FloatArray, noise: float) -> FloatArray:
+    """The lower factor of a covariance with noise. Rounding of single precision is made up for by a little more."""
+    for extra in (0.0, 1e-6, 1e-4, 1e-2):
+        factor, info = lapack.dpotrf(_with_noise(matrix.copy(), noise + extra), lower=1, clean=1)
+        if not info:
+            found: FloatArray = factor
+            return found
+    raise np.linalg.LinAlgError("the covariance of the rows is not positive definite")

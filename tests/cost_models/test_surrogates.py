@@ -1,0 +1,132 @@
+"""The contract of ``Surrogate``, as one class of tests that every surrogate passes, and the Gaussian process itself."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+
+from cost_models.gaussian_process import (
+    GaussianProcess,
+    GrowingPosterior,
+    Hyperparameters,
+    Settings,
+    _Likelihood,
+    coordinates,
+    covariance,
+    hyperparameters,
+)
+from cost_models.surrogate import Surrogate
+from search_spaces.arrays import FloatArray
+
+SURROGATES: dict[str, Callable[[], Surrogate]] = {"gaussian_process": GaussianProcess}
+
+
+def rows(n: int, seed: int = 0) -> FloatArray:
+    """Two ordinals, a category, and a parameter that some rows lack."""
+    rng = np.random.default_rng(seed)
+    last = np.where(rng.random(n) < 0.3, np.nan, rng.integers(0, 3, n) / 2)
+    return np.stack([rng.integers(0, 6, n) / 5, rng.integers(0, 4, n) / 3, rng.integers(0, 3, n), last], axis=1)
+
+
+def values(X: FloatArray) -> FloatArray:
+    found: FloatArray = 2 - (X[:, 0] - 0.4) ** 2 * 3 + 0.3 * (X[:, 2] == 1) + 0.2 * np.nan_to_num(X[:, 3], nan=-1)
+    return found
+
+
+@pytest.mark.parametrize("make", SURROGATES.values(), ids=SURROGATES)
+class TestContract:
+    def test_learns_what_it_was_shown(self, make: Callable[[], Surrogate]) -> None:
+        X, new = rows(60), rows(40, seed=1)
+        predicted = make().fit(X, values(X)).predict(new)
+        assert predicted.mean.shape == predicted.deviation.shape == (40,)
+        assert np.corrcoef(predicted.mean, values(new))[0, 1] > 0.9
+
+    def test_doubts_less_where_it_has_been(self, make: Callable[[], Surrogate]) -> None:
+        X = rows(30)
+        X = X[X[:, 2] != 2]
+        posterior = make().fit(X, values(X))
+        far = X.copy()
+        far[:, 2] = 2
+        there, elsewhere = posterior.predict(X).deviation, posterior.predict(far).deviation
+        assert (there >= 0).all() and there.mean() < elsewhere.mean()
+
+    def test_the_same_rows_give_the_same_posterior(self, make: Callable[[], Surrogate]) -> None:
+        X, new = rows(25), rows(10, seed=2)
+        a, b = make().fit(X, values(X)).predict(new), make().fit(X, values(X)).predict(new)
+        assert (a.mean == b.mean).all() and (a.deviation == b.deviation).all()
+
+    def test_one_row_and_equal_values_are_enough(self, make: Callable[[], Surrogate]) -> None:
+        X = rows(3)
+        assert np.isfinite(make().fit(X[:1], [2.5]).predict(X).mean).all()
+        assert make().fit(X, [2.5] * 3).predict(X).mean == pytest.approx([2.5] * 3)
+
+    def test_refuses_in_one_line(self, make: Callable[[], Surrogate]) -> None:
+        X = rows(3)
+        for bad, y in ((X, [1.0]), (X[:0], []), (X, [1.0, np.inf, 2.0]), (X + np.inf, [1.0, 2.0, 3.0]), (X[0], [1.0])):
+            with pytest.raises(ValueError, match=r"^[^\n]+$"):
+                make().fit(bad, y)
+        with pytest.raises(ValueError, match="coordinates"):
+            make().fit(X, values(X)).predict(X[:, :2])
+
+
+def test_gradient_of_the_likelihood() -> None:
+    X = rows(20)
+    y = values(X) - values(X).mean()
+    likelihood = _Likelihood(coordinates(X), y / y.std(), Settings())
+    for theta in (np.zeros(6), np.array([0.3, -0.5, 1.0, -1.0, 0.4, -3.0])):
+        error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
+        assert error < 1e-3 * np.linalg.norm(likelihood(theta)[1])
+
+
+def test_parameters_that_matter_get_shorter_lengths() -> None:
+    X = np.random.default_rng(0).integers(0, 5, (60, 3)) / 4
+    y = np.sin(4 * X[:, 1])
+    found = hyperparameters(coordinates(X), (y - y.mean()) / y.std())
+    assert 2 * found.lengths[1] < min(found.lengths[0], found.lengths[2])
+
+
+def test_distances_of_ordinals_categories_and_missing_values() -> None:
+    given = Hyperparameters((1.0,), 1.0, 1e-3)
+
+    def between(a: float, b: float) -> float:
+        return float(covariance(coordinates([[a]]), coordinates([[b]]), given)[0, 0])
+
+    assert between(0.5, 0.5) == between(np.nan, np.nan) == 1
+    assert between(0.0, 1.0) == between(1.0, 3.0) == between(np.nan, 0.2) < between(0.2, 0.4) < 1
+
+
+class TestGrowing:
+    given = Hyperparameters((0.5, 0.8, 1.0, 0.7), 1.2, 0.01)
+
+    def test_is_the_posterior_of_the_whole(self) -> None:
+        X, new = rows(40), rows(30, seed=3)
+        y = values(X) - values(X).mean()
+        grown = GrowingPosterior(coordinates(new), self.given)
+        for part in (slice(0, 1), slice(1, 2), slice(2, 20), slice(20, 40)):
+            grown.observe(coordinates(X[part]))
+        predicted = grown.predict(y / y.std())
+        whole = GaussianProcess(given=self.given).fit(X, y / y.std()).predict(new)
+        assert predicted.mean == pytest.approx(whole.mean, abs=1e-3)
+        assert predicted.deviation == pytest.approx(whole.deviation, abs=1e-3)
+
+    def test_an_unknown_value_changes_the_deviation_alone(self) -> None:
+        X, new = rows(20), rows(30, seed=3)
+        y = values(X) - values(X).mean()
+        alone, pending = GrowingPosterior(coordinates(new), self.given), GrowingPosterior(coordinates(new), self.given)
+        known = np.arange(20) % 3 != 1
+        alone.observe(coordinates(X[known]))
+        pending.observe(coordinates(X))
+        a, b = alone.predict(y[known]), pending.predict(np.where(known, y, np.nan))
+        assert b.mean == pytest.approx(a.mean, abs=1e-3)
+        assert (b.deviation <= a.deviation + 1e-4).all() and b.deviation.sum() < a.deviation.sum()
+
+    def test_places_can_be_replaced(self) -> None:
+        X, old, new = rows(20), rows(30, seed=3), rows(5, seed=4)
+        y = values(X) - values(X).mean()
+        grown, whole = GrowingPosterior(coordinates(old), self.given), GrowingPosterior(coordinates(new), self.given)
+        grown.observe(coordinates(X))
+        whole.observe(coordinates(X))
+        grown.replace(np.array([3, 1, 7, 20, 29]), coordinates(new))
+        assert grown.predict(y).mean[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).mean, abs=1e-3)
+        assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).deviation, abs=1e-3)

@@ -6,25 +6,28 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autosched.kernel_provenance import KernelProvenance
+from autosched.lookup import Answer, NoSchedule, look_up
+from measurements.foreign_text import first_line
 from measurements.measurement import Provenance
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import Kernel
 
 if TYPE_CHECKING:
     from autosched.runtime import LoadedKernel
 
-
-class NoSchedule(LookupError):
-    """The database has nothing for this problem on this device. The message is one sentence that says what to do."""
+__all__ = ["Database", "NoSchedule", "NotTuned", "StaleSchedule", "device_name"]
 
 
 class StaleSchedule(UserWarning):
-    """The best schedule was timed with another version of the kernel's code."""
+    """Something has changed since the schedule that is used was timed."""
+
+
+class NotTuned(UserWarning):
+    """This problem was not tuned on this device, or what was tuned cannot be used: something else is used."""
 
 
 class Database:
@@ -35,6 +38,7 @@ class Database:
 
     def __init__(self, path: str | Path) -> None:
         self._store = Store.open(path, create=False)
+        self._warned: set[str] = set()  # problems
 
     def best(
         self, problem: Problem, device: str | Device | None = None, provenance: Provenance | str | None = None
@@ -47,61 +51,63 @@ class Database:
         """
         Problem.check(problem)
         kind = None if provenance is None else _provenance(provenance)
-        name = _gpu() or self._only_device(problem) if device is None else device_name(self._store, device)
+        if device is None:
+            gpu = _gpu_row()
+            name = self._only_device(problem) if gpu is None else gpu.name
+        else:
+            name = device_name(self._store, device)
         return None if name is None else self._store.best(problem, name, kind)
 
-    def kernel(self, problem: Problem) -> LoadedKernel:
-        """The best schedule for the GPU of this machine, compiled and loaded: ``out = kernel(a, b)``.
+    def look_up(self, problem: Problem, device: str | Device | None = None, *, exact: bool = False) -> Answer:
+        """Which kernel this database gives for ``problem`` on ``device``, and why: ``autosched.lookup`` has the rules.
 
-        Warns StaleSchedule where the kernel's code has changed since it was timed. Raises NoSchedule where nothing was
-        tuned for this problem on this GPU, or its best schedule can no longer be used, and RuntimeUnavailable where
-        kernels cannot be compiled or called.
+        Needs no GPU, and compiles nothing. Without ``device`` as in ``best``. With ``exact``, only what was
+        tuned for this problem on this device. Raises NoSchedule, and ValueError for an invalid problem or device.
         """
-        from autosched.runtime import LoadedKernel, RuntimeUnavailable
-        from measurements.compile import CompileFailure, CompilePool, NvrtcMissing
-        from measurements.runners.cuda import cuda_available, cuda_device
+        Problem.check(problem)
+        if device is None:
+            device = _gpu_row() or self._only_device(problem)
+        if device is None:
+            raise NoSchedule(f"{self._store.name} does not have this problem for any device: name the device")
+        row = device if isinstance(device, Device) else device_row(device)
+        return look_up(self._store, problem, row, exact=exact)
+
+    def kernel(self, problem: Problem, *, exact: bool = False) -> LoadedKernel:
+        """The kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
+
+        What was tuned for it, else for the nearest problem, else what the time model chooses: ``autosched.lookup`` has
+        the rules, ``kernel.provenance`` says which it is. Warns NotTuned or StaleSchedule, once for each problem. With
+        ``exact``, only what was tuned for this very problem and GPU. Raises NoSchedule where nothing can be used,
+        RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is no problem.
+        """
+        from autosched.loading import load
+        from autosched.runtime import RuntimeUnavailable, cupy_module
+        from measurements.runners.cuda_device import gpu_here
 
         Problem.check(problem)
-        answers, why = cuda_available()
-        if not answers:
-            raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}")
-        gpu = cuda_device()
-        record = self._store.best(problem, gpu.name)
-        if record is None:
-            others = self._store.devices(problem)
-            there = f"only for {', '.join(others)}" if others else "for no device"
-            raise NoSchedule(f"{self._store.name} has this problem {there}: tune it on {gpu.name} first")
-        kernel = current_kernel(problem, record, gpu)
+        cp = cupy_module()
         try:
-            with CompilePool(workers=1) as pool:
-                compiled = pool.compile(kernel, gpu.arch)
-        except NvrtcMissing as error:
+            gpu = gpu_here(cp)
+        except UnknownDevice as error:
             raise RuntimeUnavailable(str(error)) from error
-        if isinstance(compiled, CompileFailure):
-            raise NoSchedule(f"the best schedule no longer compiles ({compiled.reason}): tune the problem again")
-        return LoadedKernel(kernel, compiled, record)
+        except Exception as error:  # whatever cupy raises where there is no driver or no GPU
+            why = f"{type(error).__name__}: {first_line(error)}"
+            raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}") from error
+        kernel = load(cp, gpu, self._store, problem, exact=exact)
+        self._warn(kernel.provenance)
+        return kernel
+
+    def _warn(self, provenance: KernelProvenance) -> None:
+        if provenance.warning and provenance.problem not in self._warned:
+            self._warned.add(provenance.problem)
+            category = StaleSchedule if provenance.tuned and not provenance.refused else NotTuned
+            warnings.warn(provenance.warning, category, stacklevel=3)
 
     def _only_device(self, problem: Problem) -> str | None:
         devices = self._store.devices(problem)
         if len(devices) > 1:
             raise NoSchedule(f"{self._store.name} has this problem for {', '.join(devices)}: name one of them")
         return devices[0] if devices else None
-
-
-def current_kernel(problem: Problem, record: Record, device: Device) -> Kernel:
-    """The kernel of a record as the current code generates it. Warns StaleSchedule, raises NoSchedule."""
-    try:
-        kernel = template(record.schedule.template).kernel(problem, record.schedule, device)
-    except ValueError as error:
-        raise NoSchedule(f"the best schedule is of an older version ({error}): tune the problem again") from error
-    if kernel.digest != record.kernel_digest:
-        warnings.warn(
-            f"the schedule was timed by autosched {record.autosched_version}, whose kernel code was different: its "
-            "time may no longer be right, tune the problem again",
-            StaleSchedule,
-            stacklevel=3,
-        )
-    return kernel
 
 
 def device_name(store: Store, device: str | Device) -> str:
@@ -128,13 +134,13 @@ def _provenance(name: str) -> Provenance:
         raise ValueError(f"unknown provenance {name!r}: use one of {', '.join(Provenance)}") from None
 
 
-def _gpu() -> str | None:
-    """The name of the GPU of this machine, None where none can be used."""
+def _gpu_row() -> Device | None:
+    """The GPU of this machine, None where none can be used. Asked in another process, which takes a second once."""
     from measurements.runners.cuda import cuda_available, cuda_device
 
     if not cuda_available()[0]:
         return None
     try:
-        return cuda_device().name
+        return cuda_device()
     except ValueError:
         return None

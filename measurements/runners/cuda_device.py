@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import importlib.util
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from measurements.transport import WorkerError
@@ -63,6 +66,39 @@ def cuda_device(gpu: int = 0) -> Device:
     if isinstance(found, str):
         raise ValueError(found)
     return device_row(str(found["name"]), found["attributes"], int(found["memory_bytes"]))
+
+
+@dataclass(frozen=True)
+class GpuHere:
+    """A GPU of this process: ``number`` as CUDA counts them, its row, the driver's version ("" where it is not told,
+    which is only on Linux) and that of the CUDA runtime, as CUDA numbers it."""
+
+    number: int
+    device: Device
+    driver: str
+    cuda: str
+
+
+def gpu_here(cp: Any) -> GpuHere:
+    """The current GPU, asked in this process through ``cp``, which is cupy: for programs that use the GPU themselves.
+
+    Raises UnknownDevice as ``device_row`` does, and cupy's errors where no GPU answers.
+    """
+    runtime, device = cp.cuda.runtime, cp.cuda.Device()
+    properties = runtime.getDeviceProperties(device.id)
+    attributes = {str(k): int(v) for k, v in device.attributes.items()}
+    attributes |= {f"ComputeCapability{part}": int(properties[part.lower()]) for part in ("Major", "Minor")}
+    row = device_row(properties["name"].decode(), attributes, int(properties["totalGlobalMem"]))
+    return GpuHere(int(device.id), row, _driver_version(), str(int(runtime.runtimeGetVersion())))
+
+
+def _driver_version() -> str:
+    """As NVML tells it, without loading NVML: the first version number of the driver's own file."""
+    try:
+        found = re.search(r"\d+\.[\d.]+", Path("/proc/driver/nvidia/version").read_text("utf-8", "replace"))
+    except OSError:
+        return ""
+    return "" if found is None else found[0]
 
 
 def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> Device:

@@ -16,7 +16,7 @@ import pytest
 from autosched import runtime
 from autosched.cli import doctor
 from measurements import launch
-from measurements.runners import cublas, cuda_library, cuda_worker, launch_timing
+from measurements.runners import cublas, cuda_device, cuda_library, cuda_worker, launch_timing
 from measurements.runners.cuda_device import device_row
 
 # What things of cupy are called in the code.
@@ -147,6 +147,7 @@ def reached(cupy, path):
         (cublas, _MODULES | _OBJECTS),
         (runtime, _MODULES | _OBJECTS),
         (launch, _MODULES | _OBJECTS),
+        (cuda_device, _MODULES | _OBJECTS),
         (doctor, _DOCTOR),
     ],
 )

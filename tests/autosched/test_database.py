@@ -1,16 +1,22 @@
 import dataclasses
-import warnings
+import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import instant_compiler
 import numpy as np
 import pytest
 from kernels import generate
+from pretended_cupy import PretendedCupy
 
 from autosched import database as database_module
-from autosched.database import Database, NoSchedule, StaleSchedule, current_kernel
-from autosched.runtime import LoadedKernel, RuntimeUnavailable, bind, check_array
+from autosched import loading
+from autosched.database import Database, NoSchedule, NotTuned, StaleSchedule
+from autosched.kernel_files.user_kernel import Kernel as UserKernel
+from autosched.runtime import LoadedKernel, RuntimeUnavailable
+from measurements.compile import CompileFailure, CompilePool
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.runners import cuda
@@ -18,8 +24,11 @@ from measurements.store import Store, StoreError
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.templates.kernel import Kernel
 
 H200 = device("h200")
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PROBLEM = Matmul(m=96, n=80, k=64)
 SCHEDULES = template("matmul").space(PROBLEM, H200).sample(3, 5)
 
@@ -30,7 +39,7 @@ def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None 
         schedule=SCHEDULES[which],
         device=on,
         fingerprint="{}",
-        template_version="v1",
+        template_version=template("matmul").version,
         space_version="s",
         kernel_digest=digest or generate(PROBLEM, SCHEDULES[which], H200).digest,
         measurement=Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds)),
@@ -113,79 +122,133 @@ class TestBest:
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedCupy:
+    """An H200 as cupy shows it, and a compiler that takes no time."""
+    pretended = PretendedCupy()
+    monkeypatch.setitem(sys.modules, "cupy", pretended)
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
+    instant = partial(CompilePool, worker_module="instant_compiler", python_path=[instant_compiler.HERE])
+    monkeypatch.setattr(loading, "CompilePool", instant)
+    return pretended
+
+
+SMALL = Softmax(rows=4, columns=64)
+NEAR = Softmax(rows=8, columns=64)
+
+
+def small(problem: Softmax, **changes: Any) -> Record:
+    schedule = changes.pop("schedule", template("row_reduction").space(SMALL, H200).sample(1, 5)[0])
+    digest = generate(problem, schedule, H200).digest
+    version = template("row_reduction").version
+    made = dataclasses.replace(record(1e-6, digest=digest), template_version=version, schedule=schedule)
+    return dataclasses.replace(made, problem_key=problem.key(), **changes)
+
+
 class TestKernel:
-    def test_without_a_gpu(self, tmp_path: Path, no_gpu: None) -> None:
-        with pytest.raises(RuntimeUnavailable, match="there is none"):
+    def test_without_cupy(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "cupy", None)
+        with pytest.raises(RuntimeUnavailable, match=r"kernels are called through cupy .*: pip install"):
             written(tmp_path, record(1e-6)).kernel(PROBLEM)
 
-    def test_a_schedule_of_another_device_is_never_taken(self, tmp_path: Path, an_h200: None) -> None:
-        with pytest.raises(NoSchedule, match="only for a100: tune it on h200 first"):
-            written(tmp_path, record(1e-6, "a100")).kernel(PROBLEM)
+    def test_without_a_gpu(self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse() -> None:
+            raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
 
-    def test_nothing(self, tmp_path: Path, an_h200: None) -> None:
-        with pytest.raises(NoSchedule, match="for no device"):
-            written(tmp_path).kernel(PROBLEM)
+        monkeypatch.setattr(cupy.cuda, "Device", refuse)
+        with pytest.raises(RuntimeUnavailable, match=r"kernels need a GPU, and none can be used: .*no CUDA-capable"):
+            written(tmp_path, record(1e-6)).kernel(PROBLEM)
 
-    def test_the_code_of_today_is_generated(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert current_kernel(PROBLEM, record(1e-6), H200) == generate(PROBLEM, SCHEDULES[0], H200)
+    def test_what_was_tuned(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        kernel = written(tmp_path, small(SMALL)).kernel(SMALL)
+        assert (kernel.provenance.kind, kernel.provenance.stale, kernel.provenance.warning) == ("exact", (), "")
+        x = cupy.zeros((4, 64), "f2")
+        out = kernel(x)
+        (launch,) = cupy.launches
+        expected = generate(SMALL, small(SMALL).schedule, H200)
+        assert (launch.cubin.decode(), launch.grid, launch.block) == (expected.source, expected.grid, expected.block)
+        assert launch.parameters[:2] == (x.data.ptr, out.data.ptr)
 
-    def test_other_code_than_was_timed_is_said_loudly(self) -> None:
-        with pytest.warns(StaleSchedule, match="tune the problem again"):
-            current_kernel(PROBLEM, record(1e-6, digest="other"), H200)
+    def test_what_was_not_is_said_once(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        database = written(tmp_path, small(NEAR))
+        with pytest.warns(NotTuned, match="nearest record: rows is 4, recorded 8; .*tune it") as said:
+            kernel = database.kernel(SMALL)
+        assert len(said) == 1 and "\n" not in str(said[0].message)
+        assert kernel.provenance.kind in ("nearest", "model")
+        assert database.kernel(SMALL).provenance == kernel.provenance
+        assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
 
-    def test_a_schedule_that_cannot_be_generated_any_more(self) -> None:
-        stale = dataclasses.replace(record(1e-6), schedule=SCHEDULES[0].replace(tile_m=7))
-        with pytest.raises(NoSchedule, match="older version"):
-            current_kernel(PROBLEM, stale, H200)
+    def test_unless_only_the_exact_one_is_wanted(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        with pytest.raises(NoSchedule, match=r"best.db has no usable record .* rows is 4, recorded 8; tune"):
+            written(tmp_path, small(NEAR)).kernel(SMALL, exact=True)
+
+    def test_what_has_changed_is_said(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        measured = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-6] * 3))
+        old = small(SMALL, measurement=measured, fingerprint='{"cuda":"12080"}', toolchain="nvrtc 12.8.93")
+        with pytest.warns(StaleSchedule, match=r"compiler nvrtc 12.8.93 to nvrtc .*, CUDA 12080 to 13000; tune it"):
+            kernel = written(tmp_path, old).kernel(SMALL)
+        assert kernel.provenance.kind == "exact" and len(kernel.provenance.stale) == 2
+
+    def test_a_record_that_no_longer_compiles_is_passed_over(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        broken = small(SMALL, schedule=dataclasses.replace(small(SMALL).schedule))
+        database = written(tmp_path, broken)
+        digest = generate(SMALL, broken.schedule, H200).digest
+        compile_one = CompilePool.compile
+
+        def failing(pool: CompilePool, kernel: Kernel, arch: str) -> Any:
+            bad = kernel.digest == digest
+            return CompileFailure(Status.COMPILE_ERROR, "no") if bad else compile_one(pool, kernel, arch)
+
+        with pytest.MonkeyPatch.context() as patch, pytest.warns(NotTuned, match=r"cannot be used any more \(no\)"):
+            patch.setattr(CompilePool, "compile", failing)
+            assert database.kernel(SMALL).provenance.kind == "model"
+
+    def test_a_folder_for_cubins_that_cannot_be_written(
+        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_text("in the way")
+        monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "file"))
+        kernel = written(tmp_path, small(SMALL)).kernel(SMALL)
+        assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
+
+    def test_the_database_stays_as_it_is(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        database = written(tmp_path, small(SMALL))
+        before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")}
+        database.kernel(SMALL)
+        assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")} == before
+
+    def test_a_users_kernel(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        """In the order of its entry function, c among them, with its own scalar."""
+        problem = UserKernel.from_file(EXAMPLES / "vector_add" / "vector_add.toml").problem(n=1000)
+        its = template(problem.operator)
+        schedule = its.space(problem, H200).sample(1, 2)[0]
+        compiled = its.kernel(problem, schedule, H200)
+        made = record(1e-6, digest=compiled.digest)
+        made = dataclasses.replace(made, problem_key=problem.key(), schedule=schedule, template_version=its.version)
+        kernel = written(tmp_path, made).kernel(problem)
+        assert (kernel.provenance.kind, kernel.provenance.schedule) == ("exact", schedule)
+        a, b, c = (cupy.zeros(1000, "f4") for _ in range(3))
+        assert kernel(a, b, out=c) is c
+        assert kernel.bind(b=b, a=a, out=c)() is c
+        for launch in cupy.launches:
+            assert launch.cubin.decode() == compiled.source
+            assert (launch.grid, launch.block, launch.shared) == (compiled.grid, compiled.block, 0)
+            assert launch.parameters[:3] == (c.data.ptr, a.data.ptr, b.data.ptr)
+            assert (launch.parameters[3].dtype, launch.parameters[3].tolist()) == (np.int32, [1000])
+        with pytest.raises(ValueError, match=r"b must have the shape \(1000,\) in memory, not \(999,\)"):
+            kernel(a, b[:999])
 
 
-class TestArguments:
-    INPUTS = tuple(o for o in Matmul(m=96, n=80, k=64, epilogue="bias").operands() if o.role == "input")
-
-    def test_in_order_or_by_name(self) -> None:
-        assert bind(self.INPUTS, (1, 2, 3), {}) == {"a": 1, "b": 2, "bias": 3}
-        assert bind(self.INPUTS, (1,), {"bias": 3, "b": 2}) == {"a": 1, "b": 2, "bias": 3}
-
-    @pytest.mark.parametrize(
-        ("arrays", "named", "message"),
-        [
-            ((1, 2), {}, "bias is missing"),
-            ((1, 2, 3, 4), {}, "4 arrays were given"),
-            ((1, 2, 3), {"a": 1}, "a is one too many"),
-            ((1, 2), {"c": 1}, "c is one too many"),
-        ],
-    )
-    def test_wrong_arguments(self, arrays: tuple[int, ...], named: dict[str, int], message: str) -> None:
-        with pytest.raises(TypeError, match=message):
-            bind(self.INPUTS, arrays, named)
-
-    def check(self, array: np.ndarray, address: int = 4096) -> None:
-        check_array(self.INPUTS[0], array.shape, array.dtype, array.flags.c_contiguous, address)
-
-    def test_a_good_array_with_and_without_the_batch_of_one(self) -> None:
-        self.check(np.zeros((1, 96, 64), np.float16))
-        self.check(np.zeros((96, 64), np.float16))
-
-    @pytest.mark.parametrize(
-        ("array", "message"),
-        [
-            (np.zeros((96, 64), np.float32), "a must hold f16, not float32"),
-            (np.zeros((64, 96), np.float16), r"a must have the shape \(1, 96, 64\) in memory, not \(64, 96\)"),
-            (np.zeros((2, 96, 64), np.float16), "shape"),
-            (np.zeros((96,), np.float16), "shape"),
-            (np.zeros((64, 96), np.float16).T, "dense and C-contiguous"),
-            (np.zeros((96, 128), np.float16)[:, ::2], "dense and C-contiguous"),
-        ],
-    )
-    def test_what_the_kernel_would_misread(self, array: np.ndarray, message: str) -> None:
-        with pytest.raises(ValueError, match=message):
-            self.check(array)
-
-    def test_alignment(self) -> None:
-        with pytest.raises(ValueError, match="multiple of 16 bytes"):
-            self.check(np.zeros((96, 64), np.float16), 4096 + 8)
+class TestLookUp:
+    def test_without_a_gpu(self, tmp_path: Path, no_gpu: None) -> None:
+        database = written(tmp_path, small(SMALL))
+        answer = database.look_up(SMALL)
+        assert answer.kernel == generate(SMALL, small(SMALL).schedule, H200)
+        assert database.look_up(SMALL, "H200").provenance == answer.provenance
+        with pytest.raises(NoSchedule, match=r"has no usable record of this problem on h100: .* recorded h200"):
+            database.look_up(SMALL, "h100", exact=True)
+        with pytest.raises(NoSchedule, match="for any device: name the device"):
+            database.look_up(NEAR)
 
 
 @pytest.mark.gpu

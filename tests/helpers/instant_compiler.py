@@ -14,7 +14,7 @@ SECONDS = float(os.environ.get("AUTOSCHED_TEST_COMPILE", "0"))
 def handle(request):
     time.sleep(SECONDS)
     log = ""
-    for entry in re.findall(r"__global__ void (\w+)\(", request["source"]):
+    for entry in dict.fromkeys([*re.findall(r"__global__ void (\w+)\(", request["source"]), request["entry"]]):
         log += (
             f"ptxas info    : Compiling entry function '{entry}' for 'sm_90a'\n"
             f"ptxas info    : Function properties for {entry}\n"

@@ -1,0 +1,104 @@
+"""Where a kernel that a program calls comes from: which record or model chose it, and what speaks against it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from search_spaces.spaces.schedule import Schedule
+
+
+class Kind(StrEnum):
+    EXACT = "exact"  # tuned for this problem on this device
+    NEAREST = "nearest"  # tuned for another size, or another device of the family
+    MODEL = "model"  # chosen by the time model; nothing that was tuned could be used
+    LIBRARY = "library"  # the vendor's library won when this was tuned
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The record that a kernel comes from. ``time`` says where its ``seconds`` come from: measured, replayed or
+    estimated; ``created`` is in ISO 8601. ``record`` is the row in its database, for people only: what a record means
+    is in its problem, device and schedule."""
+
+    record: int | None
+    problem: str
+    device: str
+    time: str
+    seconds: float
+    created: str
+    autosched_version: str
+    toolchain: str
+    driver: str
+
+
+@dataclass(frozen=True)
+class KernelProvenance:
+    """What ``kernel`` of a database found. ``origin`` is None where the model chose.
+
+    ``distance`` is in doublings (``key_distance``), ``differences`` say what was asked for and what is recorded; of the
+    nearest record that there is, where the model chose. ``stale`` says what has changed since the record was timed.
+    ``refused`` says why records at least as near were not taken. ``predicted_seconds`` and ``default_seconds`` are the
+    model's times of this kernel and of its own choice, None where it was not asked.
+    """
+
+    kind: Kind
+    problem: str
+    device: str
+    database: str
+    schedule: Schedule
+    origin: Origin | None = None
+    distance: float = 0.0
+    differences: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    predicted_seconds: float | None = None
+    default_seconds: float | None = None
+
+    @property
+    def tuned(self) -> bool:
+        """Whether this very problem was tuned on this very device."""
+        return self.origin is not None and not self.differences
+
+    @property
+    def warning(self) -> str:
+        """One line on what a user of the kernel should know; "" where there is nothing."""
+        asked = json.loads(self.problem)
+        sizes = " ".join(f"{k}={v}" for k, v in asked.items() if type(v) is int and v != 1)
+        what = f"{asked['operator']} {sizes} on {self.device}"
+        parts = []
+        if not self.tuned:
+            used = {
+                Kind.NEAREST: "the nearest tuned schedule is used",
+                Kind.LIBRARY: "the vendor's library is used, which won the nearest tuned problem",
+            }.get(self.kind, "the time model's own choice is used")
+            parts.append(f"{self.database} has no usable record of {what}: {used}")
+            if self.differences:
+                parts.append(f"nearest record: {', '.join(self.differences)}")
+        if self.refused:
+            parts.append(f"not used: {'; '.join(self.refused)}")
+        if self.stale:
+            of = f"{what} of {self.database} " if self.tuned else ""
+            parts.append(f"{of}changed since it was timed: {', '.join(self.stale)}")
+        return f"{'; '.join(parts)}; tune it" if parts else ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "schedule": [self.schedule.template, self.schedule.to_json()]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError and ValueError for what ``to_json`` does not give."""
+        template, items = data["schedule"]
+        return cls(
+            **{
+                **data,
+                "kind": Kind(data["kind"]),
+                "schedule": Schedule.from_json(template, items),
+                "origin": None if data["origin"] is None else Origin(**data["origin"]),
+                **{name: tuple(data[name]) for name in ("differences", "stale", "refused")},
+            }
+        )

@@ -1,4 +1,7 @@
-"""Checks every element against the float64 reference, within the problem's own bound; NaN always fails."""
+"""Checks every element against the float64 reference, within the problem's own bound.
+
+NaN must be NaN, an infinity that infinity, and what rounds to infinity in the output's type may be one.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ _CHUNK = 1 << 20  # elements compared at a time: the float64 temporaries stay in
 
 @dataclass(frozen=True)
 class Check:
-    """``worst`` is the largest error over its tolerance (at most 1 where ``ok``, infinite for NaN); ``reason`` says
-    what is wrong, "" where nothing is."""
+    """``worst`` is the largest error over its tolerance (at most 1 where ``ok``, infinite for a NaN that should be a
+    number); ``reason`` says what is wrong, "" where nothing is."""
 
     ok: bool
     worst: float
@@ -69,9 +72,14 @@ def compare(name: str, dtype: DType, found: Array, reference: FloatArray, tolera
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            error = np.abs(dtype.load(flat[part]) - wanted[part])
-            bad = ~(error <= allowed[part])  # not (error > allowed): NaN must be bad
-            ratio = np.where(error == 0, 0.0, error / allowed[part])
+            values, may = dtype.load(flat[part]), np.where(np.isfinite(allowed[part]), allowed[part], 0.0)
+            error = np.abs(values - wanted[part])
+            bad = ~(error <= may)  # not (error > may): NaN must be bad
+            ratio = np.where(error == 0, 0.0, error / may)
+            suspects = np.flatnonzero(bad)
+            if suspects.size:
+                same = suspects[_same(dtype, values[suspects], wanted[part][suspects], may[suspects])]
+                bad[same], ratio[same] = False, 0.0
         worst = max(worst, math.inf if np.isnan(ratio).any() else float(ratio.max(initial=0.0)))
         count = int(bad.sum())
         if count and first < 0:
@@ -84,6 +92,20 @@ def compare(name: str, dtype: DType, found: Array, reference: FloatArray, tolera
     return Check(
         False, worst, error_text(name, where, value, float(wanted[first]), float(allowed[first]), wrong, flat.size)
     )
+
+
+def _same(
+    dtype: DType, found: FloatArray, wanted: FloatArray, allowed: FloatArray
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Where both are NaN, the same infinity, or beyond the largest number of ``dtype``."""
+    if dtype.mantissa_bits + 1 >= dtype.bits:  # integers
+        return np.zeros(found.shape, dtype=np.bool_)
+    least, most = (dtype.load(dtype.store(wanted + sign * allowed)) for sign in (-1.0, 1.0))
+    overflown = np.isfinite(wanted) & np.isinf(found) & ((found == least) | (found == most))
+    result: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = (
+        (np.isnan(found) & np.isnan(wanted)) | (found == wanted) | overflown
+    )
+    return result
 
 
 def error_text(

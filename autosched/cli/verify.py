@@ -3,7 +3,8 @@
 ``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``seconds`` (of the whole run), ``interrupted``
 (by Ctrl-C), and ``candidates``, each with
 ``problem``, ``emulated_problem``, ``schedule``, ``ok``, ``status``, ``reason``, ``error_over_tolerance``,
-``max_abs_error`` (both null where the kernel did not finish), ``findings``, ``shared_sites``, ``global_sites`` (as in
+``max_abs_error`` (both null where the kernel did not finish), ``runs`` (the kinds of inputs, and what came of each),
+``findings``, ``shared_sites``, ``global_sites`` (as in
 ``measurements.emulator``) and ``seconds``. No time in it is a kernel's.
 """
 
@@ -11,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -143,7 +144,8 @@ def verify(
 
 verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conflicts.
 
-Each is run without a GPU and compared with a float64 reference, every element within the problem's error bound. Races,
+Each is run without a GPU and compared with a float64 reference, every element within the problem's error bound: on
+random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not. Races,
 accesses out of bounds and bank conflicts are found too. A problem too large to emulate is cut to a few tiles with the
 same remainders. {DEVICE_NOTE}
 Exit status 1 if one fails.
@@ -179,10 +181,10 @@ def _emulate(
     workers: int | None,
     results: list[Verification],
 ) -> None:
-    """Fills ``results``; what the kernels computed is dropped, as thousands of outputs fill the memory."""
+    """Fills ``results``."""
     with Progress(stderr_console(), "emulated", len(schedules)) as progress:
         for result in emulate_all(TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers):
-            results.append(replace(result, emulation=replace(result.emulation, outputs={})))
+            results.append(result)
             failed = sum(not r.ok for r in results)
             progress.advance(f"{failed} failed" if failed else "")
 
@@ -242,6 +244,9 @@ def _to_json(problem: Problem, v: Verification) -> dict[str, Any]:
         "reason": v.reason,
         "error_over_tolerance": v.worst,
         "max_abs_error": v.max_abs_error,
+        "runs": [
+            {"problem": r.problem.to_json(), "cases": list(r.cases), "seed": r.seed, "status": r.status} for r in v.runs
+        ],
         "findings": [asdict(f) for f in v.findings],
         "shared_sites": [{**asdict(s), "conflict_degree": s.conflict_degree} for s in v.shared_sites],
         "global_sites": [{**asdict(s), "sectors_per_request": s.sectors_per_request} for s in v.global_sites],

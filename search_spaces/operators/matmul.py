@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import erf
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, SMALLEST, DType, dtype
+from search_spaces.operators import input_cases as cases
 from search_spaces.operators.problem import Array, Operand, Problem, option, sum_growth
 
 ORDERS = ("row", "col")
@@ -130,6 +132,29 @@ class Matmul(Problem):
             return ()
         return (Operand("reduced", "output", F32, (self.batch, self.m if self.reduced_axis == -1 else self.n)),)
 
+    def input_cases(self) -> tuple[cases.InputCase, ...]:
+        """Lines of a, or of b for a reduction of columns; the other matrix is positive integers, so that they arrive in
+        all of a row, or of a column, of out."""
+        lines = (cases.INTEGERS, cases.NEGATIVE, cases.MINUS_INFINITY, cases.NAN, cases.INFINITY, cases.ZERO)
+        rounded = self.multiplied_as == "tf32" and self.precision == "tf32"  # to multiples of 2^-136
+        return (*lines, cases.HUGE, *(() if rounded else (cases.SUBNORMAL,)))
+
+    def provoking_inputs(self, seed: int) -> Iterator[cases.ProvokingInputs]:
+        rng = np.random.default_rng((seed, 1))
+        dtype, columns = self.input_dtype, self.reduced_axis == -2
+        kept, other = (self.n, self.m) if columns else (self.m, self.n)
+        for names, lines in cases.mixed(self.input_cases(), rng, self.batch * kept, self.k, dtype):
+            lines = lines.reshape(self.batch, kept, self.k)
+            counts = rng.integers(1, 4, (self.batch, other, self.k)).astype(np.float64)
+            a, b = (counts, lines) if columns else (lines, counts)  # both with k last
+            stored = {
+                "a": dtype.store(a if self.order_a == "row" else a.swapaxes(1, 2)),
+                "b": dtype.store(b.swapaxes(1, 2) if self.order_b == "row" else b),
+            }
+            if self.has_bias:
+                stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
+            yield cases.ProvokingInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
+
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray]:
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
         a = a if self.order_a == "row" else a.swapaxes(-1, -2)
@@ -139,11 +164,12 @@ class Matmul(Problem):
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         a, b, bias = self._values(inputs)
-        result = _activate(self.activation, a @ b + bias)
-        if self.reduced_axis is None:
-            return {"out": result}
-        reduce = np.sum if self.reduction.endswith("sum") else np.max
-        return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
+        with np.errstate(invalid="ignore"):  # infinities of both signs are NaN
+            result = _activate(self.activation, a @ b + bias)
+            if self.reduced_axis is None:
+                return {"out": result}
+            reduce = np.sum if self.reduction.endswith("sum") else np.max
+            return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Rounding-error bound per element of each output.
@@ -151,24 +177,34 @@ class Matmul(Problem):
         With s = sqrt(sum_k a^2 b^2), the size of the sum's random walk, no partial sum of random inputs exceeds
         P = 6 s + 2 |a @ b|. Each of k additions in f32 adds at most 2^-24 P (round to nearest) or, on tensor cores,
         which truncate but add 8 or more products at a time, 2^-23 P per step: together (k / 2 + 16) 2^-23 P. tf32
-        inputs are off by at most 2^-11 each, at random: 4 s 2^-10. The activation amplifies errors by at most 1.13,
-        and rounding to the output adds its unit roundoff.
+        inputs are off by at most 2^-11 each, at random: 4 s 2^-10. Sums of integers up to 2^24 are exact. The
+        activation amplifies errors by at most 1.13; 1 + erf loses 2^-22 where erf is near -1, and silu vanishes where
+        its exponential overflows. Rounding to the output adds its unit roundoff.
 
         A maximum is off by at most the largest of these errors. Most errors of a sum are random, 4 sqrt(sum e^2);
         truncation has the sign of its element: with one k / 8 truncations of 2^-24 of a partial sum of about s / 2,
         under e / 24 for each element. The sum itself adds ``sum_growth`` roundings of partial sums, which for
         random terms do not exceed 4 sqrt(sum x^2) + |sum x|.
         """
-        a, b, bias = self._values(inputs)
+        with np.errstate(invalid="ignore"):
+            return self._tolerance(*self._values(inputs))
+
+    def _tolerance(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> dict[str, FloatArray]:
         s = np.sqrt(np.square(a) @ np.square(b))
         product = a @ b
         partial = 6.0 * s + 2.0 * np.abs(product) + np.abs(bias)
         bound = (self.k / 2 + 16) * 2.0**-23 * partial
         if self.multiplied_as == "tf32" and self.precision == "tf32":
             bound += 4.0 * 2.0**-10 * s
+        exact = self._exact(a, b, bias)
+        bound[exact] = 0.0
         finished = _activate(self.activation, product + bias)
         result = np.abs(finished)
-        bound = 1.13 * bound + 2.0**-20 * result  # f32 arithmetic of the activation itself
+        if self.activation in ("gelu", "silu"):
+            bound = 1.13 * bound + 2.0**-20 * result  # f32 arithmetic of the activation itself
+            bound += 2.0**-22 * np.abs(product + bias) if self.activation == "gelu" else 2.0**-120
+        else:
+            bound = bound + 2.0**-20 * np.where(exact, 0.0, result)
         roundoff = self.out_dtype.unit_roundoff
         allowed = {"out": bound + roundoff * (result + bound) + SMALLEST[self.out]}
         axis = self.reduced_axis
@@ -178,15 +214,28 @@ class Matmul(Problem):
             random, one_sided = 4.0 * np.sqrt(np.square(bound).sum(axis=axis)), bound.sum(axis=axis) / 24.0
             partial = 4.0 * np.sqrt(np.square(finished).sum(axis=axis)) + np.abs(finished.sum(axis=axis))
             growth = sum_growth(finished.shape[axis]) * FLOAT_DTYPES["f32"].unit_roundoff
-            allowed["reduced"] = random + one_sided + growth * partial
+            whole = self.activation in ("none", "relu") and exact.all(axis=axis) & (
+                result.sum(axis=axis) <= cases.EXACT
+            )
+            allowed["reduced"] = np.where(whole, 0.0, random + one_sided + growth * partial)
         return allowed
+
+    def _exact(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> npt.NDArray[np.bool_]:
+        """Which elements of out are sums of integers that f32, and tf32 for the factors, hold exactly."""
+        rows, columns = cases.whole_lines(a)[..., :, None], cases.whole_lines(b.swapaxes(-1, -2))[..., None, :]
+        exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))
+        if exact.any():
+            exact &= np.abs(a) @ np.abs(b) + np.abs(bias) <= cases.EXACT
+        if self.multiplied_as == "tf32":
+            exact &= (np.abs(a).max(-1) <= 2.0**11)[..., :, None] & (np.abs(b).max(-2) <= 2.0**11)[..., None, :]
+        return exact
 
 
 def _activate(kind: str, x: FloatArray) -> FloatArray:
     if kind == "relu":
         return np.maximum(x, 0.0)
     if kind == "gelu":
-        erf_x: FloatArray = _ERF(x / np.sqrt(2.0)).astype(np.float64)
+        erf_x: FloatArray = np.asarray(_ERF(x / np.sqrt(2.0)), dtype=np.float64)
         return 0.5 * x * (1.0 + erf_x)
     if kind == "silu":
         with np.errstate(over="ignore"):

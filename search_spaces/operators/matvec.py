@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, DType, dtype
+from search_spaces.operators import input_cases as cases
 from search_spaces.operators.problem import Array, Operand, Problem, option
 
 INPUTS = ("f16", "bf16")
@@ -68,6 +69,18 @@ class Matvec(Problem):
             Operand("out", "output", self.out_dtype, (self.m, self.n)),
         )
 
+    def input_cases(self) -> tuple[cases.InputCase, ...]:
+        """Lines of w; x is positive integers, so that they arrive in every row of out."""
+        lines = (cases.INTEGERS, cases.NAN, cases.MINUS_INFINITY, cases.INFINITY, cases.ZERO, cases.HUGE)
+        return (*lines, cases.SUBNORMAL)
+
+    def provoking_inputs(self, seed: int) -> Iterator[cases.ProvokingInputs]:
+        rng = np.random.default_rng((seed, 1))
+        for names, lines in cases.mixed(self.input_cases(), rng, self.n, self.k, self.input_dtype):
+            x = rng.integers(1, 4, (self.m, self.k)).astype(np.float64)
+            stored = {"x": self.input_dtype.store(x), "w": self.input_dtype.store(lines)}
+            yield cases.ProvokingInputs(names, stored)
+
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray]:
         return self.input_dtype.load(inputs["x"]), self.input_dtype.load(inputs["w"])
 
@@ -83,12 +96,14 @@ class Matvec(Problem):
         walk, no partial sum of random inputs exceeds P = 6 s + 2 |x @ w|, so each addition rounds by at most 2^-24 P;
         k of them, in whatever order, by at most k 2^-24 P, and, their signs being random, by no more than
         10 sqrt(k) 2^-24 P (Higham and Mary, 2019, theorem 2.4: exceeded with probability e^-50). Sums of splits and
-        subgroups are a few additions more. Rounding to the output adds its unit roundoff.
+        subgroups are a few additions more. Sums of integers up to 2^24 are exact. Rounding to the output adds its unit
+        roundoff.
         """
         x, w = self._values(inputs)
         with np.errstate(invalid="ignore"):
             result = np.abs(x @ w.T)
             partial = 6.0 * np.sqrt(np.square(x) @ np.square(w).T) + 2.0 * result
-        bound = (min(self.k, 10.0 * self.k**0.5) + 16.0) * 2.0**-24 * partial
+            exact = cases.whole_lines(x)[:, None] & cases.whole_lines(w) & (np.abs(x) @ np.abs(w).T <= cases.EXACT)
+        bound = np.where(exact, 0.0, (min(self.k, 10.0 * self.k**0.5) + 16.0) * 2.0**-24 * partial)
         roundoff = self.out_dtype.unit_roundoff
         return {"out": bound + roundoff * (result + bound) + SMALLEST[self.out]}

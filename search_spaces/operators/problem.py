@@ -7,7 +7,7 @@ import json
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
+from search_spaces.operators.input_cases import InputCase, ProvokingInputs
 
 Array = npt.NDArray[np.generic]
 
@@ -122,6 +123,14 @@ class Problem(ABC):
         """Standard normal inputs, stored in the operands' types."""
         rng = np.random.default_rng(seed)
         return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role == "input"}
+
+    def input_cases(self) -> tuple[InputCase, ...]:
+        """What a kernel must answer besides random inputs, the likeliest faults first."""
+        return ()
+
+    def provoking_inputs(self, seed: int) -> Iterator[ProvokingInputs]:
+        """Inputs in which each of ``input_cases`` occurs, several of them at a time."""
+        return iter(())
 
     def to_json(self) -> dict[str, Any]:
         return {"operator": self.operator, **dataclasses.asdict(self)}

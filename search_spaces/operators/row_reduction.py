@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, U32, DType, dtype
+from search_spaces.operators import input_cases as cases
 from search_spaces.operators.problem import Array, Operand, Problem, option, standard_normal, sum_growth
 
 KINDS = ("sum", "max", "mean", "sumsq", "argmax")
@@ -128,6 +129,17 @@ class RowProblem(Problem):
             *extra,
             Operand("out", "output", self.out_dtype, (self.rows, self.columns)),
         )
+
+    def provoking_inputs(self, seed: int) -> Iterator[cases.ProvokingInputs]:
+        rng = np.random.default_rng((seed, 1))
+        count = self.rows * self.columns // self.length
+        others = {o.name: o for o in self.operands() if o.role == "input" and o.name != "x"}
+        for names, lines in cases.mixed(self.input_cases(), rng, count, self.length, self.input_dtype):
+            x = np.ascontiguousarray(lines.reshape(self.outer, -1, self.length).swapaxes(1, 2))
+            x = lines if self.reduces_contiguous else x
+            stored = {"x": self.input_dtype.store(x).reshape(self.rows, self.columns)}
+            stored |= {name: standard_normal(rng, o.shape, o.dtype) for name, o in others.items()}
+            yield cases.ProvokingInputs(names, stored)
 
     def _load(self, inputs: Mapping[str, Array], name: str) -> FloatArray:
         return self.input_dtype.load(inputs[name])
@@ -242,6 +254,12 @@ class Reduce(RowProblem):
         rng = np.random.default_rng(seed)
         return {"x": standard_normal(rng, (self.rows, self.columns), self.input_dtype, scale)}
 
+    def input_cases(self) -> tuple[cases.InputCase, ...]:
+        if self.kind in ("max", "argmax"):
+            first = (cases.NEGATIVE, cases.TIES, cases.MINUS_INFINITY, cases.ONE_FINITE, cases.NAN, cases.LARGEST)
+            return (*first, cases.INFINITY, cases.ZERO, cases.SUBNORMAL)
+        return (cases.INTEGERS, cases.NAN, cases.INFINITY, cases.HUGE, cases.NEGATIVE, cases.ZERO, cases.SUBNORMAL)
+
     def _view(self, inputs: Mapping[str, Array]) -> FloatArray:
         """x in float64, (outer, length, inner) with the reduced axis moved to the end."""
         x = self._load(inputs, "x")
@@ -266,7 +284,7 @@ class Reduce(RowProblem):
 
         Maxima are exact but for rounding to the output type, argmax is exact. With s = sqrt(sum x^2), no partial sum of
         random inputs exceeds P = 4 s + |sum x|; ``sum_growth`` roundings of 2^-24 P add up (of the sum itself for a
-        sum of squares, whose partial sums never exceed it).
+        sum of squares, whose partial sums never exceed it). Sums of integers up to 2^24 are exact.
         """
         if self.kind == "argmax":
             return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self._out_shape)}
@@ -280,9 +298,12 @@ class Reduce(RowProblem):
                 same = self.out == self.dtype or self.out == "f32"
                 allowed = bound if same else self._rounded(bound, result)
             elif self.kind == "sumsq":
-                allowed = self._rounded(growth * squares, result)
+                exact = cases.whole_lines(x) & (squares <= cases.EXACT)
+                allowed = self._rounded(np.where(exact, 0.0, growth * squares), result)
             else:
-                bound = growth * (4.0 * np.sqrt(squares) + np.abs(x.sum(-1)))
+                exact = cases.whole_lines(x) & (np.abs(x).sum(-1) <= cases.EXACT)
+                least = _UNIT * np.abs(x.sum(-1)) if self.kind == "mean" else 0.0  # the division rounds
+                bound = np.where(exact, least, growth * (4.0 * np.sqrt(squares) + np.abs(x.sum(-1))))
                 allowed = self._rounded(bound / (self.length if self.kind == "mean" else 1.0), result)
         return {"out": allowed.reshape(self._out_shape)}
 
@@ -301,6 +322,10 @@ class Softmax(RowProblem):
 
     def state_words(self, passes: str) -> tuple[int, ...]:
         return (2,) if passes == "one" else (1, 1)
+
+    def input_cases(self) -> tuple[cases.InputCase, ...]:
+        first = (cases.SHIFTED, cases.MINUS_INFINITY, cases.ONE_FINITE, cases.RISING, cases.NAN, cases.LARGEST)
+        return (*first, cases.INFINITY, cases.HUGE, cases.ZERO)
 
     @property
     def flops_per_element(self) -> float:
@@ -346,6 +371,12 @@ class _Norm(RowProblem):
     @property
     def epsilon(self) -> float:
         return self.eps
+
+    def input_cases(self) -> tuple[cases.InputCase, ...]:
+        first = (cases.FAR, cases.NAN, cases.HUGE, cases.INTEGERS, cases.INFINITY)
+        if self.eps == 0.0:  # without it, a constant line has no answer
+            return first
+        return (cases.around_eps(self.eps), *first, cases.ZERO, cases.SUBNORMAL)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from kernels import generate
 
-from measurements.emulator import emulate
-from measurements.verification import check
+from autosched.verify import prove
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
@@ -26,8 +25,9 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 @dataclass(frozen=True)
 class Mutation:
     """Replace ``old``, which occurs once in ``header`` (below include/autosched), by ``new``, and run ``case``, a
-    golden case whose schedule reaches the edited line. An edit that does not compile proves nothing about the emulator,
-    so only one that ``breaks_a_type`` on purpose may be refused by the compiler."""
+    golden case whose schedule reaches the edited line, on its problem with some ``fields`` replaced. An edit that does
+    not compile proves nothing about the emulator, so only one that ``breaks_a_type`` on purpose may be refused by the
+    compiler."""
 
     name: str
     case: str
@@ -35,21 +35,19 @@ class Mutation:
     old: str
     new: str
     breaks_a_type: bool = False
+    fields: tuple[tuple[str, str | int | float], ...] = ()
 
 
-def found_in(case: str, include: str | None = None) -> str:
-    """ "ok", or what was found when the golden case ``case`` was emulated, with the headers of ``include``."""
+def found_in(case: str, include: str | None = None, **fields: str | int | float) -> str:
+    """ "ok", or what was found when the golden case ``case`` was emulated, with the headers of ``include`` and some
+    ``fields`` of its problem replaced."""
     data = json.loads((GOLDEN / f"{case}.json").read_text())
-    problem = problem_from_json(data["problem"])
+    problem = dataclasses.replace(problem_from_json(data["problem"]), **fields)
     kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))
     if include is not None:
         kernel = dataclasses.replace(kernel, headers=Headers.from_folder(include))
-    inputs = problem.random_inputs(3)
-    result = emulate(kernel, inputs, time_limit=30)
-    if result.status != "ok":
-        return f"{result.status}: {result.reason}"
-    outcome = check(problem, inputs, result.outputs)
-    return "ok" if outcome.ok else f"wrong_result: {outcome.reason}"
+    *_, last = prove(problem, kernel, seed=3, time_limit=30)
+    return "ok" if last.status == "ok" else f"{last.status}: {last.reason}"
 
 
 def found_with(mutation: Mutation, folder: Path) -> str:
@@ -60,7 +58,7 @@ def found_with(mutation: Mutation, folder: Path) -> str:
     text = header.read_text()
     assert text.count(mutation.old) == 1, f"the edit must fit one place of {mutation.header}"
     header.write_text(text.replace(mutation.old, mutation.new))
-    return found_in(mutation.case, str(include))
+    return found_in(mutation.case, str(include), **dict(mutation.fields))
 
 
 def mutation_tests(
@@ -68,9 +66,11 @@ def mutation_tests(
 ) -> tuple[Callable[[str], None], Callable[[Mutation, Path], None]]:
     """Two tests: the cases are clean as long as nothing is broken (``more_cases`` too), and each mutation is found."""
 
-    @pytest.mark.parametrize("case", sorted({m.case for m in mutations} | set(more_cases)))
-    def unbroken(case: str) -> None:
-        found = found_in(case)
+    cases = {(m.case, m.fields) for m in mutations} | {(case, ()) for case in more_cases}
+
+    @pytest.mark.parametrize(("case", "fields"), sorted(cases), ids=lambda x: "" if isinstance(x, tuple) else x)
+    def unbroken(case: str, fields: tuple[tuple[str, str | int | float], ...]) -> None:
+        found = found_in(case, **dict(fields))
         assert found == "ok", found
 
     @pytest.mark.parametrize("mutation", mutations, ids=lambda m: m.name)

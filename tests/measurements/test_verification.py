@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from measurements.verification import Check, check, compare
 from search_spaces.hardware.dtypes import BF16, F16, F32
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, Softmax
 
 PROBLEM = Matmul(m=17, n=33, k=20, batch=2, out="f32")
 INPUTS = PROBLEM.random_inputs(7)
@@ -86,3 +88,58 @@ def test_reference_and_tolerance_may_be_given():
     zeros = {"out": np.zeros((2, 17, 33))}
     outputs = {"out": np.full((2, 17, 33), 0.5, np.float32)}
     assert check(PROBLEM, INPUTS, outputs, reference=zeros, tolerance={"out": np.full((2, 17, 33), 0.5)}).worst == 1.0
+
+
+def test_what_is_not_finite_must_be_the_same():
+    wanted, allowed = np.array([np.nan, np.inf, -np.inf, 0.0]), np.array([np.nan, np.inf, np.nan, np.inf])
+    assert compare("x", F32, np.float32([np.nan, np.inf, -np.inf, 0]), wanted, allowed) == Check(True, 0.0)
+    for place, value in ((0, 1.0), (0, np.inf), (1, -np.inf), (1, 3e38), (2, np.nan), (3, 1e-30)):
+        stored = np.float32([np.nan, np.inf, -np.inf, 0])
+        stored[place] = value
+        found = compare("x", F32, stored, wanted, allowed)
+        assert not found.ok and found.reason.startswith(f"x[{place}] is "), (place, value)
+
+
+def test_what_rounds_to_infinity_may_be_one():
+    wanted = np.array([70000.0, -1e30, 65500.0])
+    assert compare("x", F16, np.float16([np.inf, -np.inf, 65504]), wanted, np.full(3, 8.0)).ok
+    assert not compare("x", F16, np.float16([np.inf, -np.inf, np.inf]), wanted, np.full(3, 8.0)).ok
+    assert not compare("x", F16, np.float16([-np.inf, -np.inf, 65504]), wanted, np.full(3, 8.0)).ok
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Matmul(m=17, n=33, k=20, epilogue="bias+silu", reduction="row_max", out="bf16"),
+        Reduce(5, 90, kind="sumsq"),
+        Reduce(5, 90, kind="mean", dtype="f32", out="bf16"),
+        Softmax(3, 90),
+        LayerNorm(3, 90),
+        Matvec(2, 10, 50),
+    ],
+    ids=lambda p: p.operator,
+)
+def test_the_rounded_reference_passes_on_provoking_inputs(problem):
+    for given_inputs in problem.provoking_inputs(1):
+        reference = problem.reference(given_inputs.inputs)
+        with np.errstate(over="ignore"):
+            outputs = {o.name: o.dtype.store(reference[o.name]) for o in problem.operands() if o.role == "output"}
+        assert check(problem, given_inputs.inputs, outputs).ok
+
+
+@pytest.mark.parametrize(
+    ("problem", "operand", "term"),
+    [
+        (Matmul(m=40, n=20, k=300, out="f32"), "a", -1),
+        (Reduce(40, 3000, dtype="f32"), "x", -1),
+        (Matvec(2, 40, 3000, out="f32"), "w", 0),
+    ],
+    ids=lambda p: getattr(p, "operator", ""),
+)
+def test_a_missing_term_of_a_sum_of_integers_shows(problem, operand, term):
+    """By one part in thousands, which the rounding errors of as many random terms would hide."""
+    full = next(iter(problem.provoking_inputs(0))).inputs
+    cut = {name: array.copy() for name, array in full.items()}
+    cut[operand][..., term] = 0
+    outputs = {"out": problem.out_dtype.store(problem.reference(cut)["out"])}
+    assert not check(problem, full, outputs).ok

@@ -1,0 +1,205 @@
+"""Inputs that provoke: what a kernel must answer besides random numbers, and why.
+
+Random inputs are near zero, finite, of both signs and all different: a wrong identity of a maximum, a NaN that is lost
+or a variance that cancels changes nothing for them. Each case here is one kind of *line*: the elements that one
+reduction sees, such as a row of a softmax or of the left matrix of a product. Operators name those they must answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import DType
+
+Lines = Callable[[np.random.Generator, int, int, DType], FloatArray]
+
+EXACT = 2.0**24  # integers up to here are f32 numbers, so that sums of them that stay below are exact in any order
+_EDGES = (
+    0,
+    1,
+    3,
+    4,
+    7,
+    8,
+    15,
+    16,
+    31,
+    32,
+    63,
+    64,
+    127,
+    128,
+    255,
+    256,
+    1023,
+    1024,
+)  # of vectors, lanes, warps and tiles
+_LARGEST = {"f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127")}
+_SUBNORMAL = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}  # the smallest one
+_HUGE = {"f16": 60000.0, "bf16": 2.0**50, "f32": 2.0**50}  # squares of it still add up in f32
+
+
+@dataclass(frozen=True)
+class InputCase:
+    """``lines(rng, count, length, dtype)`` makes that many lines of real values, which ``dtype`` holds exactly or
+    rounds; ``reason`` says what they provoke."""
+
+    name: str
+    reason: str
+    lines: Lines
+
+
+@dataclass(frozen=True, eq=False)
+class ProvokingInputs:
+    """Stored inputs of a problem in which the lines of several cases stand side by side."""
+
+    cases: tuple[str, ...]
+    inputs: Mapping[str, npt.NDArray[np.generic]]
+
+
+def places(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.int64]:
+    """``count`` places along a line: its ends, and both sides of the edges of vectors, lanes, warps and tiles."""
+    near = [p for edge in _EDGES for p in (edge, length - 1 - edge) if 0 <= p < length]
+    chosen = np.array(list(dict.fromkeys(near)), dtype=np.int64)
+    return np.resize(rng.permutation(chosen), count)
+
+
+def mixed(
+    cases: Sequence[InputCase], rng: np.random.Generator, count: int, length: int, dtype: DType
+) -> Iterator[tuple[tuple[str, ...], FloatArray]]:
+    """Sets of ``count`` lines in which each case has a line; as many sets as that takes."""
+    for first in range(0, len(cases), count):
+        here = cases[first : first + count]
+        of_line = rng.permutation(np.resize(np.arange(len(here)), count))
+        lines = np.empty((count, length))
+        for i, case in enumerate(here):
+            chosen = np.flatnonzero(of_line == i)
+            lines[chosen] = case.lines(rng, chosen.size, length, dtype)
+        yield tuple(case.name for case in here), lines
+
+
+def whole_lines(lines: FloatArray) -> npt.NDArray[np.bool_]:
+    """Which lines (along the last axis) hold nothing but integers; with products and sums up to EXACT, their
+    reductions are exact, in whatever order."""
+    with np.errstate(invalid="ignore"):
+        whole: npt.NDArray[np.bool_] = (np.isfinite(lines) & (lines == np.rint(lines))).all(-1)
+    return whole
+
+
+def _normal(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
+    return rng.standard_normal((count, length))
+
+
+def _put(lines: FloatArray, at: npt.NDArray[np.int64], value: float | FloatArray) -> FloatArray:
+    lines[np.arange(len(lines)), at] = value
+    return lines
+
+
+def _alternating(rng: np.random.Generator, count: int) -> npt.NDArray[np.bool_]:
+    return np.asarray((np.arange(count) + rng.integers(2)) % 2 == 0)
+
+
+def _integers(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
+    values = rng.integers(1, 9, (count, length)) * rng.choice((-1, 1), (count, length))
+    return np.asarray(values, dtype=np.float64)
+
+
+def _negative(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
+    return np.asarray(-rng.integers(1, 9, (count, length)), dtype=np.float64)
+
+
+def _minus_infinity(_: np.random.Generator, count: int, length: int, __: DType) -> FloatArray:
+    return np.full((count, length), -np.inf)
+
+
+def _one_finite(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
+    return _put(np.full((count, length), -np.inf), places(rng, count, length), -_LARGEST[dtype.name])
+
+
+def _nan(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
+    lines = _put(_integers(rng, count, length, dtype), places(rng, count, length), np.inf)
+    lines = _put(lines, places(rng, count, length), np.nan)
+    return _put(lines, places(rng, count, length), np.nan)
+
+
+def _infinity(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
+    lines = _put(_integers(rng, count, length, dtype), places(rng, count, length), np.inf)
+    both = np.where(_alternating(rng, count), np.inf, -np.inf)
+    return _put(lines, places(rng, count, length), both)
+
+
+def _ties(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
+    lines = rng.integers(0, 2, (count, length)).astype(np.float64)
+    lines[::3] = 1.0  # some lines are one tie throughout
+    return lines
+
+
+def _zero(_: np.random.Generator, count: int, length: int, __: DType) -> FloatArray:
+    return np.zeros((count, length))
+
+
+def _huge(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
+    sign = rng.choice((-1.0, 1.0), count)
+    return _put(_normal(rng, count, length, dtype), places(rng, count, length), sign * _HUGE[dtype.name])
+
+
+def _largest(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
+    lines = np.where(rng.integers(0, 2, (count, length)) == 0, -_LARGEST[dtype.name], -1.0)
+    positive = np.where(_alternating(rng, count), _LARGEST[dtype.name], -_LARGEST[dtype.name])
+    return _put(lines, places(rng, count, length), positive)
+
+
+def _subnormal(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
+    return np.asarray(_integers(rng, count, length, dtype) * _SUBNORMAL[dtype.name], dtype=np.float64)
+
+
+def _far(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
+    # One unit in the last place above the base, in few elements: the mean is thousands of deviations from zero.
+    base = 2.0 ** (dtype.mantissa_bits + 1) if dtype.bits == 16 else 2.0**14
+    above = rng.random((count, length)) < 0.03
+    lines = np.asarray(base + 2.0 * above, dtype=np.float64)
+    return _put(lines, places(rng, count, length), base + 2.0)
+
+
+def _shifted(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
+    sign = np.where(_alternating(rng, count), 1.0, -1.0)[:, None]
+    near = np.round(2.0 * rng.standard_normal((count, length)))
+    return np.asarray(sign * 200.0 + near * (1.0 if dtype.bits == 16 else 0.5), dtype=np.float64)
+
+
+def _rising(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
+    sign = np.where(_alternating(rng, count), 0.5, -0.5)[:, None]
+    rising = sign * np.minimum(np.arange(length), 2.0**11) + 0.25 * rng.integers(0, 2, (count, length))
+    return np.asarray(rising, dtype=np.float64)
+
+
+INTEGERS = InputCase("integers", "sums are exact: one missing or doubled term shows bit by bit", _integers)
+NEGATIVE = InputCase("negative", "a maximum that starts at zero is too large", _negative)
+MINUS_INFINITY = InputCase("minus infinity", "only -infinity is the identity of a maximum", _minus_infinity)
+ONE_FINITE = InputCase(
+    "one finite", "parts that have seen nothing but -infinity are merged with one that has seen more", _one_finite
+)
+NAN = InputCase("nan", "NaN stays in every sum and wins every maximum, argmax is the first one, as in numpy", _nan)
+INFINITY = InputCase("infinity", "infinities of both signs add up to NaN", _infinity)
+TIES = InputCase("ties", "argmax is the first of equal maxima", _ties)
+ZERO = InputCase("zero", "what divides by a sum or a deviation must have added eps", _zero)
+HUGE = InputCase("one huge element", "a sum held in too narrow a type, or a term that is lost, shows", _huge)
+LARGEST = InputCase("largest finite", "finite is not infinite, and lowest finite is not the identity", _largest)
+SUBNORMAL = InputCase("subnormal", "conversions keep what lies below the normal numbers", _subnormal)
+FAR = InputCase("far from zero", "a variance as the difference of two large squares cancels", _far)
+SHIFTED = InputCase("shifted", "exponentials overflow, or all vanish, unless the maximum is subtracted", _shifted)
+RISING = InputCase("rising", "every element is a new maximum, or none is: what was added up is rescaled", _rising)
+
+
+def around_eps(eps: float) -> InputCase:
+    """Lines whose mean square is about ``eps``."""
+    return InputCase(
+        "around eps",
+        "eps is half of the sum: left out, or added elsewhere, it shows",
+        lambda rng, count, length, dtype: np.sqrt(eps) * _normal(rng, count, length, dtype),
+    )

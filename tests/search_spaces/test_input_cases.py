@@ -1,0 +1,82 @@
+"""Provoking inputs: each case occurs, is what it says, and the rounded reference answers all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import BF16, F16, F32, FLOAT_DTYPES, DType
+from search_spaces.operators import input_cases as cases
+from search_spaces.operators.input_cases import ProvokingInputs, mixed, places
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+
+PROBLEMS = (
+    *(Reduce(3, 70, kind=kind, dtype="bf16") for kind in ("sum", "max", "mean", "sumsq", "argmax")),
+    Reduce(24, 10, kind="max", axis="column", dtype="f32", reduction_size=8),
+    *(Softmax(2, 300, dtype=dtype) for dtype in FLOAT_DTYPES),
+    *(RmsNorm(30, 70, dtype=dtype) for dtype in FLOAT_DTYPES),
+    *(LayerNorm(30, 70, dtype=dtype) for dtype in FLOAT_DTYPES),
+    LayerNorm(5, 33, eps=0.0),
+    Matvec(3, 20, 65, out="f32"),
+    *(Matmul(9, 12, 40, epilogue=f"bias+{a}", a="bf16", order_b="col") for a in ("relu", "gelu", "silu")),
+    *(Matmul(9, 12, 40, batch=2, a="f32", reduction=r) for r in ("row_max", "row_sum", "column_max", "column_sum")),
+)
+
+
+def sets_of(problem: Problem) -> list[ProvokingInputs]:
+    return list(problem.provoking_inputs(4))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_every_case_of_an_operator_occurs_in_inputs_of_its_form(problem: Problem) -> None:
+    sets = sets_of(problem)
+    assert [name for given in sets for name in given.cases] == [case.name for case in problem.input_cases()]
+    for given in sets:
+        for operand in (o for o in problem.operands() if o.role == "input"):
+            array = given.inputs[operand.name]
+            assert array.shape == operand.shape and array.dtype == np.dtype(operand.dtype.storage)
+
+
+def test_the_same_seed_gives_the_same_inputs() -> None:
+    first, again, other = (next(Softmax(9, 40).provoking_inputs(seed)).inputs["x"] for seed in (1, 1, 2))
+    assert first.tobytes() == again.tobytes() != other.tobytes()
+
+
+def lines_of(case: cases.InputCase, dtype: DType = F32, length: int = 200) -> FloatArray:
+    return case.lines(np.random.default_rng(0), 6, length, dtype)
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, F32], ids=lambda d: d.name)
+def test_cases_are_what_their_names_say(dtype: DType) -> None:
+    assert (lines_of(cases.NEGATIVE, dtype) < 0).all()
+    assert cases.whole_lines(lines_of(cases.INTEGERS, dtype)).all()
+    assert np.isnan(lines_of(cases.NAN, dtype)).any(-1).all()
+    assert np.isinf(lines_of(cases.INFINITY, dtype)).any(-1).all()
+    one = lines_of(cases.ONE_FINITE, dtype)
+    assert (np.isfinite(one).sum(-1) == 1).all() and (one[~np.isfinite(one)] == -np.inf).all()
+    for case in (cases.LARGEST, cases.SUBNORMAL, cases.FAR, cases.HUGE, cases.SHIFTED):
+        assert np.isfinite(dtype.load(dtype.store(lines_of(case, dtype)))).all(), case.name
+    stored = dtype.load(dtype.store(lines_of(cases.SUBNORMAL, dtype)))
+    assert (stored == lines_of(cases.SUBNORMAL, dtype)).all() and (stored != 0).all()
+    far = dtype.load(dtype.store(lines_of(cases.FAR, dtype)))
+    assert (far == lines_of(cases.FAR, dtype)).all()
+    assert (far.std(-1) > 0).all() and (np.abs(far.mean(-1)) > 500 * far.std(-1)).all()
+
+
+@pytest.mark.parametrize(("count", "length"), [(1, 1), (2, 5), (7, 100), (40, 2000)])
+def test_places_are_in_the_line_and_at_its_edges(count: int, length: int) -> None:
+    found = places(np.random.default_rng(0), count, length)
+    assert found.shape == (count,) and found.min() >= 0 and found.max() < length
+    assert set(places(np.random.default_rng(0), 100, length)) >= {0, length - 1, min(31, length - 1)}
+
+
+def test_cases_that_do_not_fit_into_one_set_come_in_several() -> None:
+    three = (cases.ZERO, cases.NEGATIVE, cases.NAN)
+    sets = list(mixed(three, np.random.default_rng(0), 2, 8, F16))
+    assert [names for names, _ in sets] == [("zero", "negative"), ("nan",)]
+    assert {bool((line == 0).all()) for line in sets[0][1]} == {True, False}
+    assert np.isnan(sets[1][1]).any(-1).all()

@@ -15,6 +15,7 @@ from autosched.version import VERSION
 
 if TYPE_CHECKING:
     from autosched.database import Database
+    from autosched.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.kernel_files.user_kernel import Kernel
     from autosched.tuner import tune
     from search_spaces.operators.copy import Copy
@@ -36,7 +37,15 @@ __all__ = [
     "Softmax",
     "Transpose",
     "__version__",
+    "layernorm",
+    "matmul",
+    "matvec",
+    "reduce",
+    "rmsnorm",
+    "softmax",
+    "transpose",
     "tune",
+    "use",
 ]
 
 _HOMES = {
@@ -51,6 +60,9 @@ _HOMES = {
     "Softmax": "search_spaces.operators.row_reduction",
     "Transpose": "search_spaces.operators.transpose",
     "tune": "autosched.tuner",
+    **dict.fromkeys(
+        ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"), "autosched.functions"
+    ),
 }
 
 

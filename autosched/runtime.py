@@ -71,12 +71,22 @@ class LoadedKernel(ABC):
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Launch. Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or alignment."""
         at, outs, torch, first = self._checked(arrays, out, named)
+        self._launch_for(at, torch, first)
+        return outs if len(outs) > 1 else outs[0]
+
+    def launch_at(self, at: Mapping[str, int], first: Any) -> None:
+        """Launch for arrays that begin at these addresses, by the names of inputs and outputs. Nothing is checked.
+
+        It runs on the current stream of the library that ``first``, a cupy array or a tensor, belongs to.
+        """
+        self._launch_for(at, None if first.__class__ is self._ndarray else torch_of(first), first)
+
+    def _launch_for(self, at: Mapping[str, int], torch: Any, first: Any) -> None:
         if self._is_current(torch, first):
             self._launch(at)
         else:
             with self._context(torch, first):
                 self._launch(at)
-        return outs if len(outs) > 1 else outs[0]
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> BoundKernel:
         """The kernel with its arrays: a function without arguments that launches it on them and gives the result.
@@ -108,7 +118,7 @@ class LoadedKernel(ABC):
             given = arguments(self.inputs, arrays, named)
             arrays = [given[o.name] for o in self.inputs]
         first = arrays[0]
-        torch = None if first.__class__ is self._ndarray else _torch_of(first)
+        torch = None if first.__class__ is self._ndarray else torch_of(first)
         at = {e.name: self._address(e, array) for e, array in zip(self._expected, arrays, strict=True)}
         if not self.outputs:
             if out is not None:
@@ -149,8 +159,8 @@ class LoadedKernel(ABC):
         """Where a checked array begins. Raises ValueError for one that the kernel would misread."""
         torch = None
         if array.__class__ is not self._ndarray:
-            torch = _torch_of(array)
-            array = array if torch is not None and array.is_cuda else self._foreign(expected.name, array)
+            torch = torch_of(array)
+            array = as_gpu_array(self._cupy, expected.name, array)
         if torch is not None:
             kind, gpu, address = str(array.dtype).removeprefix("torch."), array.device.index, int(array.data_ptr())
             dense = array.is_contiguous()
@@ -173,19 +183,6 @@ class LoadedKernel(ABC):
         name = kind if isinstance(kind, str) else kind.name
         check_array(expected.operand, tuple(shape), name, dense, int(address))
         return int(address)
-
-    def _foreign(self, name: str, array: Any) -> Any:
-        """Another library's array as a cupy array, on its own GPU: cupy would copy what is not on the current one."""
-        cp = self._cupy
-        if isinstance(array, self._ndarray):  # of a subclass
-            return array
-        if _torch_of(array) is None and hasattr(array, "__cuda_array_interface__"):
-            gpu = cp.cuda.runtime.pointerGetAttributes(array.__cuda_array_interface__["data"][0]).device
-            with cp.cuda.Device(max(gpu, 0)):  # negative where there is no memory: an array without elements
-                return cp.asarray(array)
-        if _torch_of(array) is None and hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] == _CUDA:
-            return cp.from_dlpack(array)
-        raise ValueError(f"{name} must be an array on the GPU (cupy or torch), not {type(array).__name__}")
 
     def _check_apart(self, at: Mapping[str, int]) -> None:
         sizes = {o.name: o.bytes for o in (*self.inputs, *self.outputs)}
@@ -295,6 +292,23 @@ class _Expected:
         return cls(operand, operand.name, operand.shape, short, types)
 
 
+def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
+    """``array`` itself if it is cupy's or a tensor on a GPU, else a cupy array over its memory, on its own GPU.
+
+    Raises ValueError for what is on no GPU. cupy alone would copy what is not on the current one.
+    """
+    torch = torch_of(array)
+    if isinstance(array, cp.ndarray) or (torch is not None and array.is_cuda):
+        return array
+    if torch is None and hasattr(array, "__cuda_array_interface__"):
+        gpu = cp.cuda.runtime.pointerGetAttributes(array.__cuda_array_interface__["data"][0]).device
+        with cp.cuda.Device(max(gpu, 0)):  # negative where there is no memory: an array without elements
+            return cp.asarray(array)
+    if torch is None and hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] == _CUDA:
+        return cp.from_dlpack(array)
+    raise ValueError(f"{name} must be an array on the GPU (cupy or torch), not {type(array).__name__}")
+
+
 def check_apart(places: Mapping[str, tuple[int, int]], output: str) -> None:
     """Raises ValueError where the output shares memory with another array: kernels read inputs as if nothing wrote
     them. ``places`` are addresses and bytes."""
@@ -349,6 +363,9 @@ def _torch_type(dtype: DType) -> str:
 
 def cupy_module() -> Any:
     """cupy, imported where it is needed. Raises RuntimeUnavailable."""
+    known = sys.modules.get("cupy")
+    if known is not None:
+        return known
     try:
         return importlib.import_module("cupy")
     except ImportError as error:
@@ -357,7 +374,7 @@ def cupy_module() -> Any:
         ) from error
 
 
-def _torch_of(array: Any) -> Any:
+def torch_of(array: Any) -> Any:
     """The torch module if ``array`` is a tensor; torch is never imported here."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(array, torch.Tensor) else None

@@ -1,0 +1,237 @@
+"""Which problem a call on arrays is, from their shapes, strides and types alone: pure functions, nothing is touched.
+
+A plan is made once for each set of shapes, strides and types, and kept with its kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from search_spaces.hardware.dtypes import FLOAT_DTYPES
+from search_spaces.operators.matmul import ACTIVATIONS, Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
+
+TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "uint32": "u32"}  # ours of numpy's and torch's
+
+
+@dataclass(frozen=True)
+class Facts:
+    """An array: ``strides`` in elements, ``type`` as numpy and torch call it, ``itemsize`` in bytes."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    type: str
+    itemsize: int
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def is_dense(self, shape: Sequence[int], order: str = "row") -> bool:
+        """Whether it lies like a dense array of ``shape``, its last two axes exchanged where ``order`` is "col"."""
+        wanted, step = {}, 1
+        axes = list(range(len(shape)))[::-1]
+        if order == "col":
+            axes[0], axes[1] = axes[1], axes[0]
+        for axis in axes:
+            wanted[axis] = step
+            step *= shape[axis]
+        return all(shape[i] == 1 or self.strides[i] == wanted[i] for i in wanted)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``operands`` names the problem's operands in the order of the given arrays; ``out_shape`` and ``out_type`` (as
+    in TYPES, or the element of x itself for ``None``) are the result's."""
+
+    problem: Problem
+    operands: tuple[str, ...]
+    out_shape: tuple[int, ...]
+    out_type: str | None
+
+
+def matmul_plan(
+    a: Facts,
+    b: Facts,
+    bias: Facts | None = None,
+    *,
+    out: Facts | None,
+    activation: str,
+    precision: str,
+    dtype: str | None,
+) -> Plan:
+    """``activation(a @ b + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a."""
+    if a.ndim < 2 or b.ndim < 2:
+        raise ValueError(f"matmul takes matrices, not {_shapes(a, b)}: use matvec for vectors")
+    *lead, m, k = a.shape
+    *lead_b, k_b, n = b.shape
+    if k != k_b or (lead_b and lead_b != lead):
+        raise ValueError(
+            f"a and b do not fit together: {_shapes(a, b)}; give a (..., m, k) and b (k, n) or (..., k, n)"
+        )
+    batch = math.prod(lead) if lead_b else 1
+    if lead and not lead_b:  # one b for all: the rows of all matrices of a are those of one
+        if not a.is_dense(a.shape):
+            raise ValueError("a must be dense and row-major where b is one matrix: copy it")
+        m, order_a = math.prod(lead) * m, "row"
+    else:
+        order_a = _order("a", a)
+    if activation not in ("none", *ACTIVATIONS):
+        raise ValueError(f"unknown activation {activation!r}: use one of none, {', '.join(ACTIVATIONS)}")
+    parts = [*(["bias"] if bias is not None else []), *([activation] if activation != "none" else [])]
+    problem = Matmul(
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
+        a=_type("a", a),
+        b=_type("b", b),
+        out=_out_type(out, dtype, _type("a", a)),
+        order_a=order_a,
+        order_b=_order("b", b),
+        epilogue="+".join(parts) or "none",
+        precision=precision if a.type == "float32" else "tf32",
+    )
+    shape = (*a.shape[:-1], n)
+    operands = ["a", "b"]
+    if bias is not None:
+        _vector("bias", bias, n, problem.out)
+        operands.append("bias")
+    return _plan(problem, operands, shape, problem.out, out)
+
+
+def matvec_plan(x: Facts, w: Facts, *, out: Facts | None, dtype: str | None) -> Plan:
+    """``x @ w.T``: x (k,) or (m, k) with m up to 16, w (n, k)."""
+    if x.ndim not in (1, 2) or w.ndim != 2 or x.shape[-1] != w.shape[1]:
+        raise ValueError(f"matvec takes x (k,) or (m, k) and w (n, k), not {_shapes(x, w)}")
+    _dense("x", x)
+    _dense("w", w)
+    if x.type != w.type:
+        raise ValueError(f"x and w must have the same type, not {x.type} and {w.type}")
+    m = x.shape[0] if x.ndim == 2 else 1
+    kind = _type("x", x)
+    problem = Matvec(m=m, n=w.shape[0], k=x.shape[-1], x=kind, out=_out_type(out, dtype, kind))
+    return _plan(problem, ["x", "w"], (*x.shape[:-1], w.shape[0]), problem.out, out)
+
+
+def softmax_plan(x: Facts, *, out: Facts | None, dtype: str | None) -> Plan:
+    """Along the last axis."""
+    rows, columns, kind = _rows("softmax", x)
+    problem = Softmax(rows=rows, columns=columns, dtype=kind, out=_out_type(out, dtype, kind))
+    return _plan(problem, ["x"], x.shape, problem.out, out)
+
+
+def rmsnorm_plan(x: Facts, weight: Facts, *, out: Facts | None, eps: float, dtype: str | None) -> Plan:
+    """Along the last axis."""
+    rows, columns, kind = _rows("rmsnorm", x)
+    _vector("weight", weight, columns, kind)
+    problem = RmsNorm(rows=rows, columns=columns, dtype=kind, out=_out_type(out, dtype, kind), eps=eps)
+    return _plan(problem, ["x", "weight"], x.shape, problem.out, out)
+
+
+def layernorm_plan(x: Facts, weight: Facts, bias: Facts, *, out: Facts | None, eps: float, dtype: str | None) -> Plan:
+    """Along the last axis."""
+    rows, columns, kind = _rows("layernorm", x)
+    _vector("weight", weight, columns, kind)
+    _vector("bias", bias, columns, kind)
+    problem = LayerNorm(rows=rows, columns=columns, dtype=kind, out=_out_type(out, dtype, kind), eps=eps)
+    return _plan(problem, ["x", "weight", "bias"], x.shape, problem.out, out)
+
+
+def reduce_plan(x: Facts, *, out: Facts | None, kind: str, axis: int, dtype: str | None) -> Plan:
+    """Along the last axis, or along the first."""
+    if axis not in (-1, 0, x.ndim - 1):
+        raise ValueError(f"reduce works along the first axis or the last, not along axis {axis} of {x.shape}")
+    first = axis == 0 and x.ndim > 1
+    rows, columns, of = _rows("reduce", x)
+    if first:
+        rows, columns = x.shape[0], math.prod(x.shape[1:])
+    usual = "u32" if kind == "argmax" else of
+    problem = Reduce(
+        rows=rows,
+        columns=columns,
+        dtype=of,
+        out=_out_type(out, dtype, usual),
+        kind=kind,
+        axis="column" if first else "row",
+    )
+    return _plan(problem, ["x"], x.shape[1:] if first else x.shape[:-1], problem.out, out)
+
+
+def transpose_plan(x: Facts, *, out: Facts | None) -> Plan:
+    """The last two axes exchanged; elements of 1 to 16 bytes, whatever they mean."""
+    if x.ndim < 2:
+        raise ValueError(f"transpose takes matrices, not {_shapes(x)}")
+    _dense("x", x)
+    *lead, rows, columns = x.shape
+    size = 8 * x.itemsize
+    problem = Transpose(rows=rows, columns=columns, batch=math.prod(lead), dtype=f"u{size}")
+    if out is not None and out.type != x.type:
+        raise ValueError(f"out must hold {x.type} as x does, not {out.type}")
+    return _plan(problem, ["x"], (*lead, columns, rows), None, out)
+
+
+def _plan(
+    problem: Problem, operands: Sequence[str], shape: tuple[int, ...], kind: str | None, out: Facts | None
+) -> Plan:
+    if out is not None:
+        if out.shape != shape:
+            raise ValueError(f"out must have the shape {shape}, not {out.shape}")
+        _dense("out", out)
+    return Plan(problem, tuple(operands), shape, kind)
+
+
+def _order(name: str, matrix: Facts) -> str:
+    for order in ("row", "col"):
+        if matrix.is_dense(matrix.shape, order):
+            return order
+    raise ValueError(f"{name} must be dense, row-major or column-major, and has strides {matrix.strides}: copy it")
+
+
+def _dense(name: str, array: Facts) -> None:
+    if not array.is_dense(array.shape):
+        raise ValueError(f"{name} must be dense and C-contiguous, and has strides {array.strides}: copy it")
+
+
+def _rows(operator: str, x: Facts) -> tuple[int, int, str]:
+    """All axes but the last as rows, the last as columns, and the type."""
+    if x.ndim < 1:
+        raise ValueError(f"{operator} takes an array of at least one axis")
+    _dense("x", x)
+    return math.prod(x.shape[:-1]), x.shape[-1], _type("x", x)
+
+
+def _vector(name: str, array: Facts, length: int, kind: str) -> None:
+    if array.shape != (length,) or TYPES.get(array.type) != kind:
+        raise ValueError(f"{name} must have the shape ({length},) and hold {kind}, not {array.shape} of {array.type}")
+    _dense(name, array)
+
+
+def _type(name: str, array: Facts) -> str:
+    kind = TYPES.get(array.type, "")
+    if kind not in FLOAT_DTYPES:
+        raise ValueError(f"{name} holds {array.type}, which kernels do not compute with: use one of {_known()}")
+    return kind
+
+
+def _out_type(out: Facts | None, dtype: str | None, usual: str) -> str:
+    """That of ``out``, the one asked for, or ``usual``. Raises ValueError where the first two differ."""
+    if dtype is not None and dtype not in TYPES.values():
+        dtype = TYPES.get(dtype, dtype)
+    given = None if out is None else TYPES.get(out.type, out.type)
+    if given is not None and dtype is not None and given != dtype:
+        raise ValueError(f"out holds {given}, and dtype asks for {dtype}: leave one out")
+    return given or dtype or usual
+
+
+def _known() -> str:
+    return ", ".join(name for name, ours in TYPES.items() if ours in FLOAT_DTYPES)
+
+
+def _shapes(*arrays: Facts) -> str:
+    return " and ".join(str(array.shape) for array in arrays)

@@ -157,6 +157,18 @@ class GaussianPosterior:
         return Prediction(mean, np.sqrt(variance) * self._scale.deviation)
 
 
+@dataclass(frozen=True)
+class Trend:
+    """A guess of every value, made before any was known: ``observed`` [count] and at the ``places``, both scaled to mean
+    0 and deviation 1 over the observations. The values follow it with a slope that is learned with them; before that
+    it is ``slope`` give or take ``deviation``. A guess that misleads gets the slope 0."""
+
+    observed: FloatArray
+    places: FloatArray
+    slope: float = 0.5
+    deviation: float = 0.5
+
+
 class GrowingPosterior:
     """The posterior at fixed places of a pool, for which every further observation costs little: O(places x n).
 
@@ -210,14 +222,32 @@ class GrowingPosterior:
         self._solved[:n, positions] = solved
         self._explained[positions] = (solved**2).sum(axis=0)
 
-    def predict(self, values: FloatArray) -> Prediction:
+    def predict(self, values: FloatArray, trend: Trend | None = None) -> Prediction:
         """At every place, given the ``values`` [count] of the observations; NaN where one is not known yet."""
-        n = self._n
-        whole = self.believed(values)
-        weights = solve_triangular(self._factor[:n, :n], whole, lower=True).astype(np.float32)
-        mean = (weights @ self._solved[:n]).astype(np.float64)
-        variance = np.maximum(self.hyperparameters.variance - self._explained.astype(np.float64), 1e-12)
-        return Prediction(mean, np.sqrt(variance))
+        n, factor = self._n, self._factor[: self._n, : self._n]
+        variance = self.hyperparameters.variance - self._explained.astype(np.float64)
+        if trend is None:
+            weights = solve_triangular(factor, self.believed(values), lower=True).astype(np.float32)
+            mean = (weights @ self._solved[:n]).astype(np.float64)
+        else:
+            slope, precision = self._slope(values, trend)
+            rest = self.believed(values - slope * trend.observed)
+            weights = solve_triangular(factor, np.stack([rest, trend.observed], axis=1), lower=True)
+            parts = (weights.T.astype(np.float32) @ self._solved[:n]).astype(np.float64)
+            mean = slope * trend.places + parts[0]
+            variance = variance + (trend.places - parts[1]) ** 2 / precision
+        return Prediction(mean, np.sqrt(np.maximum(variance, 1e-12)))
+
+    def _slope(self, values: FloatArray, trend: Trend) -> tuple[float, float]:
+        """The mean and the precision of the slope, given the known values (generalised least squares)."""
+        known = ~np.isnan(values)
+        factor = self._factor[: self._n, : self._n]
+        if not known.all():
+            factor = _cholesky((factor @ factor.T)[np.ix_(known, known)], 0.0)
+        both = np.stack([trend.observed[known], values[known]], axis=1)
+        guess, value = solve_triangular(factor, both, lower=True).T if known.any() else np.zeros((2, 0))
+        precision = float(guess @ guess) + trend.deviation**-2
+        return (float(guess @ value) + trend.slope * trend.deviation**-2) / precision, precision
 
     def believed(self, values: FloatArray) -> FloatArray:
         """``values`` with the posterior's mean in place of NaN."""

@@ -18,6 +18,12 @@ ENTRY_POINTS = "autosched.samplers"
 Factory = Callable[..., Sampler]
 
 
+def _bayes(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+    from autosched.search.bayes import BayesSampler  # imports scipy
+
+    return BayesSampler(space, seed, prior=prior)
+
+
 def _evolution(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
     from autosched.search.evolution import EvolutionSampler, boosted_trees
 
@@ -36,7 +42,7 @@ def _tpe(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) ->
     return OptunaSampler(space, seed)
 
 
-_OURS: dict[str, Factory] = {"evolution": _evolution, "random": _random, "tpe": _tpe}
+_OURS: dict[str, Factory] = {"bayes": _bayes, "evolution": _evolution, "random": _random, "tpe": _tpe}
 
 
 @cache

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autosched.search import Sampler, sampler, samplers
+from autosched.search import Sampler, bayes, sampler, samplers
 from autosched.search.base import Matrix, Unseen
+from autosched.search.bayes import BayesSampler
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.search.prior import AnalyticPrior
 from autosched.search.tpe import OptunaSampler
@@ -109,9 +110,13 @@ class Nearest:
         return np.log(self.times[distances.argmin(axis=1)])
 
 
+LIVING = bayes.Settings(whole=0, living=32)
 QUICK = Settings(warmup=6, population=24, generations=2)
 Make = Callable[[SearchSpace, int], Sampler]
 MAKERS: dict[str, Make] = {
+    "bayes": lambda space, seed: sampler("bayes", space, seed=seed),
+    "bayes_guided": lambda space, seed: sampler("bayes", space, seed=seed, prior=ToyGuide(space)),
+    "bayes_of_a_living_pool": lambda space, seed: BayesSampler(space, seed, settings=LIVING),
     "random": lambda space, seed: sampler("random", space, seed=seed),
     "tpe": lambda space, seed: sampler("tpe", space, seed=seed),
     "optuna_random": lambda space, seed: OptunaSampler(space, seed, optuna.samplers.RandomSampler(seed=seed)),
@@ -126,7 +131,10 @@ MAKERS: dict[str, Make] = {
 }
 CASES: dict[str, tuple[Make, SearchSpace]] = {
     **{name: (make, TOY) for name, make in MAKERS.items()},
-    **{f"{name}_of_a_union": (MAKERS[name], BOTH) for name in ("random", "tpe", "evolution", "evolution_guided")},
+    **{
+        f"{name}_of_a_union": (MAKERS[name], BOTH)
+        for name in ("random", "tpe", "bayes", "bayes_guided", "evolution", "evolution_guided")
+    },
 }
 
 

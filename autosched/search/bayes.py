@@ -1,0 +1,248 @@
+"""Bayesian optimisation: the next trial is where a Gaussian process expects the largest improvement.
+
+The value of a schedule is the best time so far over its time, so the best has 1 and a failure 0: what is far from the
+best differs little, and a model of it spends itself on the fast end. After a few random trials every proposal maximises
+the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions,
+1998), over the whole space where it is small, else over a pool that follows the search. A trial that is proposed and
+not yet told counts as observed with the value that the model expects, so that the proposals of a batch differ.
+
+Where a prior guesses times, the Gaussian process models what the guess leaves over; how far the guess is followed is
+learned with every trial (``Trend``).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from autosched.search.acquisition import expected_improvement
+from autosched.search.base import Prior, Unseen
+from autosched.search.coordinates import Coordinates
+from autosched.search.pool import Pool
+from cost_models import gaussian_process
+from cost_models.gaussian_process import GrowingPosterior, Hyperparameters, Scale, Trend, coordinates
+from measurements.measurement import Measurement
+from search_spaces.arrays import FloatArray, IntArray
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``first`` trials are random, or the best guesses of a prior among ``guessed`` random schedules. Hyper-parameters
+    are fitted again with ``growth`` times the results of the last time. The model holds at most ``most`` observations:
+    the fastest half of them, and the newest others. A space of up to ``whole`` schedules is looked at as a whole, else a
+    living pool of ``living``, of which each proposal replaces the worst by ``moves``
+    neighbours of the best ``elite`` schedules and as many mutants and random ones, and by those of its own maximum in
+    ``rounds`` steps."""
+
+    first: int = 5
+    guessed: int = 512
+    growth: float = 1.15
+    most: int = 512
+    whole: int = 24576
+    living: int = 2048
+    elite: int = 4
+    moves: int = 24
+    rounds: int = 2
+    model: gaussian_process.Settings = gaussian_process.Settings(starts=1)
+
+
+class BayesSampler:
+    """``prior`` may guess times; its features are not used."""
+
+    name = "bayes"
+
+    def __init__(
+        self, space: SearchSpace, seed: int, *, prior: Prior | None = None, settings: Settings | None = None
+    ) -> None:
+        self._space = space
+        self._seed = seed
+        self._settings = settings or Settings()
+        self._prior = prior if prior is not None and prior.log_seconds(()) is not None else None
+        self._unseen = Unseen(space, seed)
+        self._columns = Coordinates(space)
+        self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while it is not told
+        self._told: list[Schedule] = []
+        self._pool: Pool | None = None
+        self._guesses = np.zeros(0)  # of the pool
+        self._level = 0.0  # a guess counts relative to this logarithm of a time
+        self._grown: GrowingPosterior | None = None
+        self._observed: list[Schedule] = []  # by _grown
+        self._count = 0  # how many of the schedules seen it was offered
+        self._fitted = 0
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._unseen.remove(schedule)
+        times = self._times.get(schedule)
+        if times is None:
+            times = self._times[schedule] = []
+            self._told.append(schedule)
+            if self._pool is not None:
+                self._pool.see([schedule])
+        if measurement.timing is not None:
+            times.append(measurement.timing.median)
+
+    def ask(self, n: int) -> list[Schedule]:
+        self._unseen.check(n)
+        rng = np.random.default_rng([self._seed, self._unseen.seen])
+        proposals: list[Schedule] = []
+        while len(proposals) < n:
+            proposal = self._proposed(rng)
+            if proposal is None:
+                break
+            self._unseen.remove(proposal)
+            self._times.setdefault(proposal, None)
+            if self._pool is not None:
+                self._pool.see([proposal])
+            proposals.append(proposal)
+        return proposals
+
+    def _proposed(self, rng: np.random.Generator) -> Schedule | None:
+        """The next trial; None where there is none left."""
+        if self._unseen.seen < self._settings.first or not any(self._times.values()):
+            return self._guessed() or next(iter(self._unseen.draw(1)), None)
+        pool = self._made_pool()
+        self._update(pool)
+        if not pool.whole:
+            self._refresh(pool, self._fresh(rng))
+        worth = self._worth(pool)
+        for _ in range(0 if pool.whole else self._settings.rounds):
+            chosen = pool.schedules[int(worth.argmax())]
+            self._refresh(pool, self._space.neighbours(chosen, self._settings.moves), worth)
+            worth = self._worth(pool)
+        best = int(worth.argmax())
+        if worth[best] == -math.inf:  # all seen, which a living pool may be while the space is not
+            return next(iter(self._unseen.draw(1)), None)
+        return pool.schedules[best]
+
+    # -- the model -----------------------------------------------------------------------------------------------
+
+    def _made_pool(self) -> Pool:
+        if self._pool is None:
+            self._pool = pool = Pool(
+                self._space, self._columns, self._seed, self._settings.whole, self._settings.living
+            )
+            pool.see(self._times)
+            if self._prior is not None:
+                guesses = self._prior.log_seconds(pool.schedules)
+                assert guesses is not None
+                self._level = float(guesses.min()) if np.isfinite(guesses).any() else 0.0
+                self._guesses = np.exp(self._level - guesses)
+        return self._pool
+
+    def _update(self, pool: Pool) -> None:
+        """Fit hyper-parameters where enough has been told since the last time, and observe what is new."""
+        size = step = self._settings.first
+        while step <= len(self._told):
+            size, step = step, max(step + 1, math.ceil(step * self._settings.growth))
+        refitted = size != self._fitted or self._grown is None
+        if refitted:
+            given = self._hyperparameters(self._told[:size])
+            self._grown, self._observed, self._fitted = GrowingPosterior(pool.places, given), [], size
+        assert self._grown is not None
+        new = self._remembered() if refitted else list(islice(self._times, self._count, None))
+        if not refitted and len(self._observed) + len(new) > self._settings.most * 5 // 4:
+            self._grown = GrowingPosterior(pool.places, self._grown.hyperparameters)
+            self._observed, new = [], self._remembered()
+        self._count = len(self._times)
+        self._observed += new
+        if new:
+            self._grown.observe(coordinates(self._columns.of(new)))
+
+    def _remembered(self) -> list[Schedule]:
+        """What the model observes: everything, or the fastest half of ``most`` and the newest others."""
+        most = self._settings.most
+        if len(self._times) <= most:
+            return list(self._times)
+        value = dict(zip(self._times, np.nan_to_num(self._values(list(self._times)), nan=math.inf), strict=True))
+        kept = set(sorted(value, key=lambda s: -value[s])[: most // 2])
+        for schedule in reversed(self._times):
+            if len(kept) == most:
+                break
+            kept.add(schedule)
+        return [schedule for schedule in self._times if schedule in kept]
+
+    def _hyperparameters(self, told: Sequence[Schedule]) -> Hyperparameters:
+        told = [schedule for schedule in told if not np.isnan(self._values([schedule])[0])] or list(told[:1])
+        values = np.nan_to_num(self._values(told))
+        scaled = Scale.of(values).down(values)
+        if self._prior is not None:
+            guesses = self._guessed_values(told)
+            guesses = Scale.of(guesses).down(guesses)
+            scaled = scaled - guesses * float(guesses @ scaled + 2.0) / (float(guesses @ guesses) + 4.0)
+        return gaussian_process.hyperparameters(coordinates(self._columns.of(told)), scaled, self._settings.model)
+
+    def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
+        """Best time over time; 0 for failures, NaN for what is not told yet."""
+        medians = [
+            None if t is None else statistics.median(t) if t else math.inf for t in map(self._times.get, schedules)
+        ]
+        best = self._best_seconds()
+        return np.array([math.nan if m is None else best / m for m in medians], dtype=np.float64)
+
+    def _best_seconds(self) -> float:
+        return min((statistics.median(t) for t in self._times.values() if t), default=1.0)
+
+    def _worth(self, pool: Pool) -> FloatArray:
+        """The acquisition at every place of the pool, minus infinity where it is seen."""
+        assert self._grown is not None
+        values = self._values(self._observed)
+        known = values[~np.isnan(values)]
+        scale = Scale.of(known)
+        trend = None
+        if self._prior is not None:
+            observed = self._guessed_values(self._observed)
+            of_guesses = Scale.of(observed)
+            trend = Trend(of_guesses.down(observed), of_guesses.down(self._guesses))
+        predicted = self._grown.predict(scale.down(values), trend)
+        worth = expected_improvement(predicted, float(scale.down(known).max()))
+        worth[pool.seen] = -math.inf
+        return worth
+
+    # -- guesses of the prior ------------------------------------------------------------------------------------
+
+    def _guessed(self) -> Schedule | None:
+        """The unseen schedule with the best guess among random ones; None without a prior that guesses."""
+        if self._prior is None:
+            return None
+        random = [s for s in self._space.sample(self._settings.guessed, self._seed) if s in self._unseen]
+        guesses = self._prior.log_seconds(random)
+        if guesses is None or not np.isfinite(guesses).any():
+            return None
+        return random[int(guesses.argmin())]
+
+    def _guessed_values(self, schedules: Sequence[Schedule]) -> FloatArray:
+        assert self._prior is not None
+        guesses = self._prior.log_seconds(schedules)
+        assert guesses is not None
+        found: FloatArray = np.exp(self._level - guesses)
+        return found
+
+    # -- a living pool -------------------------------------------------------------------------------------------
+
+    def _fresh(self, rng: np.random.Generator) -> list[Schedule]:
+        """Neighbours and mutants of the fastest, and random schedules."""
+        medians = {s: statistics.median(t) for s, t in self._times.items() if t}
+        fastest = sorted(medians, key=lambda s: medians[s])[: self._settings.elite]
+        parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.moves)]
+        near = self._space.neighbours(parents[0], self._settings.moves)
+        random = self._space.sample(self._settings.moves, int(rng.integers(2**62)))
+        return [*near, *self._space.mutate(parents, rng), *random]
+
+    def _refresh(self, pool: Pool, schedules: Sequence[Schedule], worth: FloatArray | None = None) -> None:
+        """Let schedules into the pool, in place of the worst."""
+        assert self._grown is not None
+        new = pool.missing(s for s in schedules if s in self._unseen)
+        if not new:
+            return
+        worth = self._worth(pool) if worth is None else worth
+        positions: IntArray = np.argsort(worth, kind="stable")[: len(new)].astype(np.int64)
+        self._grown.replace(positions, pool.put(positions, new))
+        if self._prior is not None:
+            self._guesses[positions] = self._guessed_values(new)

@@ -1,0 +1,198 @@
+"""Kernel Tuner's files: caches (every configuration that a run tried) and results in the FAIR "T4" format.
+
+A cache is appended to while a run goes on, so a run that was killed leaves a file without its end; such a file is read
+up to its last whole configuration. Times are milliseconds in both.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.tables.table import Row, Table, TableError, table_of
+
+_NO_TIME = 1e19  # older caches write 1e20 for a failure
+_FAILURES = {  # what a failed configuration has in place of a time, by a part of it in lower case
+    "compil": Status.COMPILE_ERROR,
+    "timeout": Status.TIMEOUT,
+    "correctness": Status.WRONG_RESULT,
+    "verif": Status.WRONG_RESULT,
+    "invalid": Status.OUT_OF_RESOURCES,
+    "constraint": Status.OUT_OF_RESOURCES,
+}
+
+
+def text_of(path: str | Path) -> tuple[str, bool]:
+    """The text of a file, gzip or not, and whether all of it was there. Raises TableError, and OSError."""
+    content = Path(path).read_bytes()
+    whole = True
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            whole = False
+            content = _readable_part(content)
+    try:
+        return content.decode(), whole
+    except UnicodeDecodeError as error:
+        if whole or error.end < len(content):
+            raise TableError(f"{path} is no text: give a recording") from None
+        return content[: error.start].decode(), whole
+
+
+def _readable_part(content: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=31).decompress(content)
+    except zlib.error:
+        return b""
+
+
+def read_cache(path: str | Path, text: str) -> Table:
+    """The table of a cache file with this ``text``. Raises TableError for one that is none."""
+    document, cut = _document(text)
+    cache = document.get("cache")
+    if not isinstance(cache, dict):
+        raise TableError(f"{path} is no cache of Kernel Tuner: it has no configurations")
+    keys = document.get("tune_params_keys")
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+        raise TableError(f"{path} is no cache of Kernel Tuner: tune_params_keys does not name its parameters")
+    kernel = _named(document, "kernel_name", "kernel")
+    rows = []
+    for place, entry in cache.items():
+        if not isinstance(entry, dict) or any(key not in entry for key in keys):
+            raise TableError(f"{path}: the configuration {place!r} does not give every parameter a value")
+        rows.append(Row(kernel, _configuration(path, {key: entry[key] for key in keys}), _cached(entry)))
+    notes = (f"{path} is cut short: {len(rows)} whole configurations were read",) if cut else ()
+    return _table(path, _named(document, "device_name", "unknown device"), rows, notes)
+
+
+def read_t4(path: str | Path, text: str) -> Table:
+    """The table of a T4 file with this ``text``. Raises TableError for one that is none."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{path} is no JSON: {error}") from None
+    results = document.get("results") if isinstance(document, dict) else None
+    if not isinstance(results, list) or not results:
+        raise TableError(f"{path} is no T4 file: it has no results")
+    rows = []
+    for number, result in enumerate(results, 1):
+        configuration = result.get("configuration") if isinstance(result, dict) else None
+        if not isinstance(configuration, dict):
+            raise TableError(f"{path}: result {number} has no configuration")
+        rows.append(Row("kernel", _configuration(path, configuration), _result(result)))
+    metadata = document.get("metadata")
+    device = _named(metadata, "device", "unknown device") if isinstance(metadata, dict) else "unknown device"
+    return _table(path, device, rows, ())
+
+
+def to_t4(rows: Sequence[tuple[Mapping[str, Any], Measurement, str]], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Measured configurations, each with its measurement and the moment it was made (ISO 8601), as a T4 document."""
+    return {
+        "schema_version": "1.0.0",
+        "metadata": dict(metadata),
+        "results": [_as_result(configuration, measured, when) for configuration, measured, when in rows],
+    }
+
+
+def _document(text: str) -> tuple[dict[str, Any], bool]:
+    """The JSON object of a cache, and whether its end had to be added. Empty for what is no such object."""
+    candidates = [text, text.rstrip().rstrip(",") + "}}"]
+    end = text.rfind("}")
+    while end > 0 and len(candidates) < 6:
+        candidates.append(text[: end + 1] + "}}")
+        end = text.rfind("}", 0, end)
+    for number, candidate in enumerate(candidates):
+        try:
+            document = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        return (document, number > 0) if isinstance(document, dict) else ({}, False)
+    return {}, False
+
+
+def _named(document: Mapping[str, Any], key: str, otherwise: str) -> str:
+    value = document.get(key)
+    return value if isinstance(value, str) and value else otherwise
+
+
+def _configuration(path: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in given.items():
+        if not isinstance(value, (bool, int, float, str)) or (isinstance(value, float) and not math.isfinite(value)):
+            raise TableError(f"{path}: the parameter {name} cannot be {value!r}: use a number or a text")
+    return dict(given)
+
+
+def _cached(entry: Mapping[str, Any]) -> Measurement:
+    return _measured(entry.get("time"), entry.get("times"), str(entry.get("time")), 1e-3)
+
+
+def _measured(time: Any, times: Any, reason: str, unit: float) -> Measurement:
+    number = isinstance(time, (int, float)) and not isinstance(time, bool)
+    if not number or not 0 < time < _NO_TIME:
+        status = next((s for part, s in _FAILURES.items() if part in reason.lower()), Status.LAUNCH_ERROR)
+        return Measurement(status, Provenance.REPLAYED, reason or "it failed")
+    seconds = float(time) * unit
+    timing = Timing(seconds, seconds, seconds, 1)
+    raw = [t * unit for t in times if isinstance(t, (int, float))] if isinstance(times, list) else []
+    if raw:  # what was optimised is what the file says, usually a mean
+        raw.sort()
+        timing = Timing(seconds, raw[len(raw) // 4], raw[3 * len(raw) // 4], len(raw))
+    return Measurement(Status.OK, Provenance.REPLAYED, timing=timing)
+
+
+_UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+def _result(result: Mapping[str, Any]) -> Measurement:
+    wanted = result.get("objectives")
+    objective = wanted[0] if isinstance(wanted, list) and wanted else "time"
+    measured = [m for m in result.get("measurements") or [] if isinstance(m, dict)]
+    found = next((m for m in measured if m.get("name") == objective), {})
+    invalidity = result.get("invalidity", "correct")
+    times = result.get("times")
+    runtimes = times.get("runtimes") if isinstance(times, dict) else None
+    value = found.get("value") if invalidity == "correct" else None
+    return _measured(value, runtimes, str(invalidity), _UNITS.get(str(found.get("unit") or "ms"), 1e-3))
+
+
+_INVALIDITY = {
+    Status.COMPILE_ERROR: "compile",
+    Status.COMPILE_TIMEOUT: "timeout",
+    Status.TIMEOUT: "timeout",
+    Status.WRONG_RESULT: "correctness",
+    Status.OUT_OF_RESOURCES: "constraints",
+}
+
+
+def _as_result(configuration: Mapping[str, Any], measured: Measurement, when: str) -> dict[str, Any]:
+    timing = measured.timing
+    milliseconds = [] if timing is None else [1e3 * timing.median]
+    return {
+        "timestamp": when,
+        "configuration": dict(configuration),
+        "objectives": ["time"],
+        "times": {
+            "compilation_time": 1e3 * (measured.compile_seconds or 0.0),
+            "framework": 0,
+            "search_algorithm": 0,
+            "validation": 0,
+            "runtimes": milliseconds,
+        },
+        "invalidity": "correct" if timing is not None else _INVALIDITY.get(measured.status, "runtime"),
+        "correctness": 0 if measured.status is Status.WRONG_RESULT else 1,
+        "measurements": [{"name": "time", "value": value, "unit": "ms"} for value in milliseconds],
+    }
+
+
+def _table(path: str | Path, device: str, rows: Sequence[Row], notes: Sequence[str]) -> Table:
+    try:
+        return table_of(device, rows, notes)
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from None

@@ -1,0 +1,51 @@
+"""Any file of measurements as a table: a cache of Kernel Tuner, a T4 file, or a recording of autosched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from measurements.recording import RecordingError, read
+from measurements.tables.kernel_tuner import read_cache, read_t4, text_of
+from measurements.tables.table import Row, Table, TableError, table_of
+
+
+def read_table(path: str | Path) -> Table:
+    """The table of a file, gzip or not. A file that is cut short is read as far as it goes, where its format allows it.
+
+    Raises TableError, in one line, for a file that is none of these, or holds no time; and for one that is not there.
+    """
+    path = Path(path)
+    try:
+        text, whole = text_of(path)
+    except OSError as error:
+        raise TableError(f"{path} cannot be read ({error.strerror})") from None
+    first = text.lstrip()[:1]
+    if first != "{":
+        raise TableError(f"{path} is no recording: give a Kernel Tuner cache, a T4 file or a recording of autosched")
+    if text.lstrip().startswith('{"recording"'):
+        return _recording(path)
+    if '"results"' in text and '"cache"' not in text:
+        return read_t4(path, text)
+    table = read_cache(path, text)
+    if not whole and not table.notes:
+        raise TableError(f"{path} is damaged: it is no whole gzip file")
+    return table
+
+
+def _recording(path: Path) -> Table:
+    try:
+        recordings = read(path)
+    except RecordingError as error:
+        raise TableError(str(error)) from None
+    origins = {(r.problem_key, r.device) for r in recordings}
+    if len(origins) > 1:
+        raise TableError(f"{path} holds recordings of {len(origins)} problems or devices: give them one by one")
+    records = [record for recording in recordings for record in recording.records]
+    rows = [Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records]
+    operator = json.loads(recordings[0].problem_key).get("operator", "problem")
+    try:
+        table = table_of(recordings[0].device, rows)
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from None
+    return Table(str(operator), table.device, table.parameters, table.measurements, table.notes)

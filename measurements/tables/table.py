@@ -1,0 +1,111 @@
+"""A table: configurations of one kernel on one device, and what came of each when it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from measurements.measurement import Measurement
+from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.spaces.recorded_space import RecordedSpace
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.spaces.union_space import UnionSpace
+
+Given = Value | float | bool
+
+
+class TableError(ValueError):
+    """A file that is no table of measurements, or one that cannot be used. The message is one line."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One configuration of a kernel, as its file spells it, and its result."""
+
+    kernel: str
+    configuration: Mapping[str, Given]
+    measurement: Measurement
+
+
+@dataclass(frozen=True)
+class Table:
+    """``measurements`` holds every recorded schedule once, in the order of the file; ``notes`` are for people: what of
+    the file was left out. Raises TableError where nothing was recorded, or nothing that was recorded has a time.
+    """
+
+    kernel: str
+    device: str
+    parameters: Mapping[str, tuple[Parameter, ...]]
+    measurements: Mapping[Schedule, Measurement]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.measurements:
+            raise TableError("no configuration is recorded here")
+        if not any(m.ok for m in self.measurements.values()):
+            raise TableError(f"all {len(self.measurements)} recorded configurations failed: there is nothing to find")
+
+    @cached_property
+    def best_seconds(self) -> float:
+        """The shortest time recorded."""
+        return min(m.timing.median for m in self.measurements.values() if m.timing is not None)
+
+    def space(self, rules: Sequence[Rule] = ()) -> UnionSpace:
+        """The recorded configurations that satisfy ``rules``, as a space to search. Raises EmptySpace for none."""
+        kernels = self.parameters.items()
+        return UnionSpace(
+            RecordedSpace(Space(name, parameters, (), rules), [s for s in self.measurements if s.template == name])
+            for name, parameters in kernels
+        )
+
+    def only(self, kept: Sequence[Schedule], note: str) -> Table:
+        """The same table with these of its schedules. Raises TableError as the constructor does."""
+        wanted = set(kept)
+        measurements = {s: m for s, m in self.measurements.items() if s in wanted}
+        return Table(self.kernel, self.device, self.parameters, measurements, (*self.notes, note))
+
+
+def table_of(device: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
+    """The table of ``rows``. The parameters of each kernel are those of its first row, their values those that occur: a
+    number is ordinal, any other value categorical. Of a configuration that is there twice the last row counts.
+
+    Raises TableError for rows of one kernel with different parameters, and as ``Table`` does.
+    """
+    kernels: dict[str, list[Row]] = {}
+    for row in rows:
+        kernels.setdefault(row.kernel, []).append(row)
+    parameters = {name: _parameters(name, own) for name, own in kernels.items()}
+    measurements: dict[Schedule, Measurement] = {}
+    for row in rows:
+        items = tuple((p.name, _value(row.configuration[p.name], p)) for p in parameters[row.kernel])
+        measurements[Schedule(row.kernel, items)] = row.measurement
+    return Table(", ".join(kernels), device, parameters, measurements, tuple(notes))
+
+
+def _parameters(kernel: str, rows: Sequence[Row]) -> tuple[Parameter, ...]:
+    names = tuple(rows[0].configuration)
+    if not names:
+        raise TableError(f"a configuration of {kernel} has no parameters")
+    for row in rows:
+        if row.configuration.keys() != rows[0].configuration.keys():
+            other = sorted(set(names) ^ set(row.configuration))
+            raise TableError(f"the configurations of {kernel} differ in their parameters: some lack {', '.join(other)}")
+    return tuple(_parameter(name, [row.configuration[name] for row in rows]) for name in names)
+
+
+def _parameter(name: str, given: Sequence[Given]) -> Parameter:
+    values = list(dict.fromkeys(given))
+    if all(isinstance(v, (bool, int)) or (isinstance(v, float) and v.is_integer()) for v in values):
+        return Parameter(name, tuple(sorted({int(v) for v in values})))
+    if all(isinstance(v, (bool, int, float)) for v in values):
+        return Parameter(name, tuple(repr(float(v)) for v in sorted({float(v) for v in values})))
+    return Parameter(name, tuple(dict.fromkeys(str(v) for v in values)), kind="categorical")
+
+
+def _value(given: Given, parameter: Parameter) -> Value:
+    if not parameter.is_text:
+        return int(given)
+    return repr(float(given)) if parameter.kind == "ordinal" else str(given)

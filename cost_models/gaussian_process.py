@@ -159,9 +159,12 @@ class GaussianPosterior:
 
 @dataclass(frozen=True)
 class Trend:
-    """A guess of every value, made before any was known: ``observed`` [count] and at the ``places``, both scaled to mean
-    0 and deviation 1 over the observations. The values follow it with a slope that is learned with them; before that
-    it is ``slope`` give or take ``deviation``. A guess that misleads gets the slope 0."""
+    """A guess of every value, made before any was known: ``observed`` [count] and at the ``places``, both scaled so that
+    the observed ones have mean 0 and deviation 1.
+
+    The values follow it with a slope that is learned with them; before that the slope is ``slope`` give or take
+    ``deviation``. A guess that misleads gets the slope 0.
+    """
 
     observed: FloatArray
     places: FloatArray

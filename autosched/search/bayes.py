@@ -32,14 +32,19 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 
+_MODEL = gaussian_process.Settings(starts=1)
+
+
 @dataclass(frozen=True)
 class Settings:
-    """``first`` trials are random, or the best guesses of a prior among ``guessed`` random schedules. Hyper-parameters
-    are fitted again with ``growth`` times the results of the last time. The model holds at most ``most`` observations:
-    the fastest half of them, and the newest others. A space of up to ``whole`` schedules is looked at as a whole, else a
-    living pool of ``living``, of which each proposal replaces the worst by ``moves``
-    neighbours of the best ``elite`` schedules and as many mutants and random ones, and by those of its own maximum in
-    ``rounds`` steps."""
+    """``first`` trials are random, or the best guesses of a prior among ``guessed`` random schedules.
+
+    Hyper-parameters are fitted again with ``growth`` times the results of the last time. The model holds at most
+    ``most`` observations: the fastest half of them, and the newest others. A space of up to ``whole`` schedules is
+    looked at as a whole, else a living pool of ``living``. There each proposal replaces the worst by ``moves``
+    neighbours of one of the best ``elite`` schedules, as many mutants of these, and as many random ones; and then by
+    the neighbours of its own maximum, in ``rounds`` steps.
+    """
 
     first: int = 5
     guessed: int = 512
@@ -50,7 +55,7 @@ class Settings:
     elite: int = 4
     moves: int = 24
     rounds: int = 2
-    model: gaussian_process.Settings = gaussian_process.Settings(starts=1)
+    model: gaussian_process.Settings = _MODEL
 
 
 class BayesSampler:
@@ -70,6 +75,7 @@ class BayesSampler:
         self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while it is not told
         self._told: list[Schedule] = []
         self._pool: Pool | None = None
+        self._by_guess: list[Schedule] | None = None  # random ones, the best guess last
         self._guesses = np.zeros(0)  # of the pool
         self._level = 0.0  # a guess counts relative to this logarithm of a time
         self._grown: GrowingPosterior | None = None
@@ -180,9 +186,8 @@ class BayesSampler:
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
         """Best time over time; 0 for failures, NaN for what is not told yet."""
-        medians = [
-            None if t is None else statistics.median(t) if t else math.inf for t in map(self._times.get, schedules)
-        ]
+        times = map(self._times.get, schedules)
+        medians = [None if t is None else statistics.median(t) if t else math.inf for t in times]
         best = self._best_seconds()
         return np.array([math.nan if m is None else best / m for m in medians], dtype=np.float64)
 
@@ -211,11 +216,16 @@ class BayesSampler:
         """The unseen schedule with the best guess among random ones; None without a prior that guesses."""
         if self._prior is None:
             return None
-        random = [s for s in self._space.sample(self._settings.guessed, self._seed) if s in self._unseen]
-        guesses = self._prior.log_seconds(random)
-        if guesses is None or not np.isfinite(guesses).any():
-            return None
-        return random[int(guesses.argmin())]
+        if self._by_guess is None:
+            random = self._space.sample(self._settings.guessed, self._seed)
+            guesses = self._prior.log_seconds(random)
+            assert guesses is not None
+            order = [i for i in np.argsort(-guesses, kind="stable").tolist() if math.isfinite(guesses[i])]
+            self._by_guess = [random[i] for i in order]
+        while self._by_guess:
+            if (best := self._by_guess.pop()) in self._unseen:
+                return best
+        return None
 
     def _guessed_values(self, schedules: Sequence[Schedule]) -> FloatArray:
         assert self._prior is not None

@@ -16,7 +16,8 @@ from search_spaces.spaces.search_space import SearchSpace
 
 
 class Pool:
-    """All schedules of a space that has no more than ``whole``, or ``living`` random ones whose worst make way for others.
+    """All schedules of a space that has no more than ``whole``; else ``living`` random ones, whose worst make way for
+    others.
 
     ``places`` are their coordinates, float32 [d, n]; ``seen`` says which need not be proposed any more.
     """

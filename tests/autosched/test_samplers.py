@@ -133,7 +133,7 @@ CASES: dict[str, tuple[Make, SearchSpace]] = {
     **{name: (make, TOY) for name, make in MAKERS.items()},
     **{
         f"{name}_of_a_union": (MAKERS[name], BOTH)
-        for name in ("random", "tpe", "bayes", "bayes_guided", "evolution", "evolution_guided")
+        for name in ("random", "tpe", "bayes_guided", "evolution", "evolution_guided")
     },
 }
 

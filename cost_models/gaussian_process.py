@@ -159,8 +159,8 @@ class GaussianPosterior:
 
 @dataclass(frozen=True)
 class Trend:
-    """A guess of every value, made before any was known: ``observed`` [count] and at the ``places``, both scaled so that
-    the observed ones have mean 0 and deviation 1.
+    """A guess of every value, made before any was known: ``observed`` [count] and at the ``places``, both scaled so
+    that the observed ones have mean 0 and deviation 1.
 
     The values follow it with a slope that is learned with them; before that the slope is ``slope`` give or take
     ``deviation``. A guess that misleads gets the slope 0.
@@ -240,6 +240,16 @@ class GrowingPosterior:
             mean = slope * trend.places + parts[0]
             variance = variance + (trend.places - parts[1]) ** 2 / precision
         return Prediction(mean, np.sqrt(np.maximum(variance, 1e-12)))
+
+    def fitted(self, values: FloatArray, trend: Trend | None = None) -> FloatArray:
+        """The mean at the observations, [count]: what their values would be without noise."""
+        slope = 0.0 if trend is None else self._slope(values, trend)[0]
+        line = np.zeros(self._n) if trend is None else slope * trend.observed
+        rest = self.believed(values - line)
+        factor = self._factor[: self._n, : self._n]
+        noise = self.hyperparameters.noise * lapack.dpotrs(factor, rest, lower=1)[0]
+        fitted: FloatArray = line + rest - noise
+        return fitted
 
     def _slope(self, values: FloatArray, trend: Trend) -> tuple[float, float]:
         """The mean and the precision of the slope, given the known values (generalised least squares)."""

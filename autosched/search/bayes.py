@@ -31,7 +31,6 @@ from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-
 _MODEL = gaussian_process.Settings(starts=1)
 
 
@@ -206,7 +205,7 @@ class BayesSampler:
             of_guesses = Scale.of(observed)
             trend = Trend(of_guesses.down(observed), of_guesses.down(self._guesses))
         predicted = self._grown.predict(scale.down(values), trend)
-        worth = expected_improvement(predicted, float(scale.down(known).max()))
+        worth = expected_improvement(predicted, float(self._grown.fitted(scale.down(values), trend).max()))
         worth[pool.seen] = -math.inf
         return worth
 

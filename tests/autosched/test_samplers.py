@@ -20,6 +20,7 @@ from autosched.search.bayes import BayesSampler
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.search.prior import AnalyticPrior
 from autosched.search.tpe import OptunaSampler
+from cost_models import gaussian_process
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.arrays import FloatArray
 from search_spaces.catalogue import template
@@ -110,12 +111,14 @@ class Nearest:
         return np.log(self.times[distances.argmin(axis=1)])
 
 
-LIVING = bayes.Settings(whole=0, living=32)
+FEW = gaussian_process.Settings(starts=1, iterations=5)
+LIVING = bayes.Settings(whole=0, living=32, moves=8, rounds=1, growth=1.5, model=FEW)
+WHOLE = bayes.Settings(growth=1.5, model=FEW)
 QUICK = Settings(warmup=6, population=24, generations=2)
 Make = Callable[[SearchSpace, int], Sampler]
 MAKERS: dict[str, Make] = {
-    "bayes": lambda space, seed: sampler("bayes", space, seed=seed),
-    "bayes_guided": lambda space, seed: sampler("bayes", space, seed=seed, prior=ToyGuide(space)),
+    "bayes": lambda space, seed: BayesSampler(space, seed, settings=WHOLE),
+    "bayes_guided": lambda space, seed: BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE),
     "bayes_of_a_living_pool": lambda space, seed: BayesSampler(space, seed, settings=LIVING),
     "random": lambda space, seed: sampler("random", space, seed=seed),
     "tpe": lambda space, seed: sampler("tpe", space, seed=seed),

@@ -23,7 +23,7 @@ from autosched import backends, remeasurement
 from autosched.search import Sampler, check
 from autosched.search import sampler as make_sampler
 from autosched.search.prior import prior_of
-from autosched.verify import verify_one
+from autosched.verify import CONDEMNING, verify_one
 from autosched.version import VERSION
 from measurements.emulator import HostCompilerMissing, HostFailure, check_host
 from measurements.measurement import Measurement, Provenance, Status, Timing
@@ -39,8 +39,6 @@ from search_spaces.templates.template import KernelTemplate
 
 BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
 BATCH_PER_GPU = 8  # at least: the last ones of a batch leave the other GPUs waiting
-
-CONDEMNING = ("wrong_result", "findings", "crashed")  # what an emulation says of a kernel; all else is no verdict
 
 Generate = Callable[[Problem, Schedule, Device], Kernel]
 

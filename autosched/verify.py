@@ -25,6 +25,7 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 # A problem up to these sizes is emulated as it is, a larger one is cut to a few tiles.
 EMULATED_FLOPS = 2.0 * 256**3
 EMULATED_BYTES = 4 * 2**20  # of its operands
+CONDEMNING = ("wrong_result", "findings", "crashed")  # what an emulation says of a kernel; all else is no verdict
 TIME_LIMIT = 60.0  # seconds that the emulation of one candidate may take
 
 

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from autosched.cli import kernel_option
 from autosched.cli.best import best
+from autosched.cli.check import check
 from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
 from autosched.cli.output import waiting_told
@@ -77,6 +78,7 @@ def build() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)
+    app.command("check")(check)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
     return app

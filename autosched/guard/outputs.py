@@ -11,6 +11,7 @@ from typing import Any
 
 from autosched import formatting
 from autosched.guard.report import Finding, Report, Verdict, worst_first
+from measurements.foreign_text import harmless
 
 _ICONS = {Verdict.SLOWER: "🔴", Verdict.WRONG: "🔴", Verdict.BROKEN: "🔴", Verdict.FASTER: "🟢", Verdict.SAME: "🟢"}
 _SUMMARY_ROWS = 200  # GitHub shows no summary of more than 1 MiB; failures come first
@@ -169,13 +170,13 @@ def _xml(text: str) -> str:
 
 def _md(text: str) -> str:
     """Text that is no Markdown and no HTML, in one cell of a table."""
-    escaped = re.sub(r"([\\`*_{}\[\]<>#|~$@])", r"\\\1", " ".join(text.split()))
+    escaped = re.sub(r"([\\`*_{}\[\]<>#|~$@])", r"\\\1", " ".join(harmless(text).split()))
     return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
 def _data(text: str) -> str:
     """The message of a workflow command, where only these three have a meaning."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return harmless(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -44,6 +44,7 @@ _EXAMPLES = {
     "space": f"autosched space {_PROBLEM} --device a100 --sample 2",
     "tune": f"autosched tune {_PROBLEM} --db best.db",
     "best": f"autosched best {_PROBLEM} --db best.db",
+    "check": "autosched check --db best.db --static --junit check.xml",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
 }
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -78,9 +79,9 @@ def build() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)
-    app.command("check")(check)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
+    app.command("check", epilog=f"Example: {_EXAMPLES['check']}")(check)
     return app
 
 

@@ -43,11 +43,11 @@ class LoadedLaunch:
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
         """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
-        self.launch_with(self.parameters({name: int(array.data.ptr) for name, array in arrays.items()}))
+        self.launch_with(self.parameters(arrays))
 
-    def parameters(self, at: Mapping[str, int]) -> tuple[Any, ...]:
-        """The function's parameters, as cupy takes them, for arrays that begin at these addresses on the GPU."""
-        return tuple([self._parameter(argument, at) for argument in self.launch.arguments])
+    def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The function's parameters, as cupy takes them; ``arrays`` are cupy's, or addresses on the GPU."""
+        return tuple([self._parameter(argument, arrays) for argument in self.launch.arguments])
 
     def launch_with(self, parameters: tuple[Any, ...]) -> None:
         """Launch on cupy's current stream, without waiting."""
@@ -55,12 +55,13 @@ class LoadedLaunch:
         for _ in range(launch.launches):
             self._function(launch.grid, launch.block, parameters, shared_mem=launch.dynamic_shared_bytes)
 
-    def _parameter(self, argument: Argument, at: Mapping[str, int]) -> Any:
+    def _parameter(self, argument: Argument, arrays: Mapping[str, Any]) -> Any:
         if isinstance(argument, Operand):
-            return at[argument.name]  # cupy passes a whole number as 8 bytes, which a pointer is
+            return arrays[argument.name]  # cupy passes a whole number as 8 bytes, which a pointer is
         if isinstance(argument, Scalar):
             return self._scalars[argument.name]  # cupy passes the bits of an array of one element
-        address = at[argument.operand.name]
+        array = arrays[argument.operand.name]
+        address = array if isinstance(array, int) else int(array.data.ptr)
         known = self._maps.get((argument.name, address))
         if known is None:
             if len(self._maps) >= _KEPT_MAPS:

@@ -67,6 +67,13 @@ def driver(monkeypatch):
     return asked
 
 
+def test_addresses_stand_for_arrays(driver):
+    program, function = loaded()
+    program.launch_with(program.parameters({"out": 4096, "a": 8192}))
+    out, a_map, _ = function.calls[0][2]
+    assert (out, a_map.tobytes(), driver[0][2]) == (4096, b"\x01" * 128, 8192)
+
+
 def test_parameters_are_pointers_maps_and_values_in_the_kernels_order(driver):
     program, function = loaded()
     arrays = {"out": array(4096), "a": array(8192)}
@@ -75,7 +82,7 @@ def test_parameters_are_pointers_maps_and_values_in_the_kernels_order(driver):
     assert len(function.calls) == 2
     for grid, block, (out, a_map, n), shared in function.calls:
         assert (grid, block, shared) == ((4, 2, 1), (64, 1, 1), 70_000)
-        assert out == arrays["out"].data.ptr
+        assert out is arrays["out"]
         assert (a_map.size, a_map.nbytes, a_map.tobytes()) == (1, 128, b"\x01" * 128)
         assert (n.size, n.dtype, int(n[0])) == (1, np.int64, -3)
 

@@ -16,6 +16,7 @@ from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
 from autosched.cli.output import waiting_told
 from autosched.cli.problem_options import for_operator
+from autosched.cli.replay import replay
 from autosched.cli.space import space
 from autosched.cli.tune import tune
 from autosched.cli.verify import verify
@@ -79,6 +80,7 @@ def build() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)
+    app.command("replay", context_settings=_SETTINGS)(replay)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
     app.command("check", epilog=f"Example: {_EXAMPLES['check']}")(check)

@@ -194,5 +194,5 @@ def _as_result(configuration: Mapping[str, Any], measured: Measurement, when: st
 def _table(path: str | Path, device: str, rows: Sequence[Row], notes: Sequence[str]) -> Table:
     try:
         return table_of(device, rows, notes)
-    except TableError as error:
+    except ValueError as error:  # of a table, or of a parameter
         raise TableError(f"{path}: {error}") from None

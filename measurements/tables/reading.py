@@ -46,6 +46,6 @@ def _recording(path: Path) -> Table:
     operator = json.loads(recordings[0].problem_key).get("operator", "problem")
     try:
         table = table_of(recordings[0].device, rows)
-    except TableError as error:
+    except ValueError as error:  # of a table, or of a parameter
         raise TableError(f"{path}: {error}") from None
     return Table(str(operator), table.device, table.parameters, table.measurements, table.notes)

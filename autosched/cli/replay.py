@@ -1,0 +1,176 @@
+"""``autosched replay``: how fast a sampler finds the best of what was recorded.
+
+``--json``: ``file``, ``kernel``, ``device``, ``configurations``, ``valid``, ``best_seconds``, ``notes``, and
+``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (by quality: the median over the repeats, null where
+half of them never got there), ``quality_after`` (by evaluations: lower quartile, median, upper quartile),
+``seconds_per_proposal`` and ``searches`` (``seed`` and ``quality`` after each evaluation).
+"""
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autosched import formatting
+from autosched import replay as replaying
+from autosched.cli.errors import MOST_SEED, InputError, bad_input, within
+from autosched.cli.output import print_json, show, stdout_console
+from autosched.replay import Searches
+from measurements.tables.table import Table
+
+QUALITIES = (0.9, 0.95, 0.99)
+BUDGETS = (25, 50, 100, 200, 400, 800)
+_MOST_BUDGET = 100_000
+_MOST_REPEATS = 1_000
+
+
+def replay(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A Kernel Tuner cache, a T4 file or a recording, gzip or not.")
+    ],
+    sampler: Annotated[
+        list[str] | None, typer.Option("--sampler", metavar="S", help="Sampler; may be repeated.  [default: bayes]")
+    ] = None,
+    budget: Annotated[int, typer.Option("--budget", metavar="B", help="Evaluations of one search.")] = 200,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="R", help="Searches, each with its own seed.")] = 20,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the first search.")] = 0,
+    batch: Annotated[int, typer.Option("--batch", metavar="N", help="Evaluations proposed at a time.")] = 1,
+    restriction: Annotated[
+        list[str] | None,
+        typer.Option("--restriction", metavar="EXPR", help="Search only where this holds; may be repeated."),
+    ] = None,
+    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Draw the curves (.svg or .png).")] = None,
+    to_t4: Annotated[
+        str | None, typer.Option("--to-t4", metavar="FILE", help="Write the recording as T4 JSON, and search nothing.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """How fast samplers find the best of a recording: one evaluation is the first visit of a configuration."""
+    within("--budget", budget, 1, _MOST_BUDGET)
+    within("--repeats", repeats, 1, _MOST_REPEATS)
+    within("--batch", batch, 1, _MOST_BUDGET)
+    within("--seed", seed, 0, MOST_SEED - repeats)
+    names = list(dict.fromkeys(sampler or ["bayes"]))
+    from autosched.search import check
+    from autosched.search import sampler as make_sampler
+    from measurements.tables.reading import read_table
+
+    with bad_input():
+        for name in names:
+            check(name, seed)
+        if plot is not None and Path(plot).suffix not in (".svg", ".png"):
+            raise InputError(f"--plot draws .svg or .png, not {plot}")
+        table = read_table(file)
+        if restriction:
+            table = replaying.restricted(table, restriction)
+    if to_t4 is not None:
+        return _write_t4(table, to_t4)
+
+    def maker(name: str) -> replaying.Make:
+        return lambda space, number: make_sampler(name, space, seed=number)
+
+    found = [
+        replaying.searches(
+            table,
+            name,
+            maker(name),
+            budget=budget,
+            repeats=repeats,
+            first_seed=seed,
+            batch=batch,
+        )
+        for name in names
+    ]
+    if plot is not None:
+        _draw(f"{table.kernel} on {table.device}", found, plot)
+    if json:
+        print_json(_to_json(file, table, found))
+    else:
+        _show(file, table, found)
+        if plot is not None:
+            print(f"\nthe curves are in {plot}")
+    return 0
+
+
+def _draw(title: str, found: Sequence[Searches], plot: str) -> None:
+    from autosched.search_curves import draw_curves
+
+    try:
+        draw_curves([(title, found)], plot)
+    except ImportError:
+        raise InputError("--plot needs matplotlib: pip install 'autosched[pictures]'") from None
+
+
+def _write_t4(table: Table, path: str) -> int:
+    import json
+    from datetime import UTC, datetime
+
+    from measurements.tables.kernel_tuner import to_t4
+
+    now = datetime.now(UTC).isoformat()
+    rows = [(schedule.to_json(), measured, now) for schedule, measured in table.measurements.items()]
+    document = to_t4(rows, {"kernel": table.kernel, "device": table.device})
+    Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(f"{formatting.count(len(rows))} configurations written to {path}")
+    return 0
+
+
+def _budgets(budget: int) -> list[int]:
+    return [*(n for n in BUDGETS if n < budget), budget]
+
+
+def _show(file: str, table: Table, found: Sequence[Searches]) -> None:
+    console = stdout_console()
+    valid = sum(m.ok for m in table.measurements.values())
+    facts = [
+        ("recording", f"{table.kernel} on {table.device} ({file})"),
+        ("configurations", f"{formatting.count(len(table.measurements))}, of which {formatting.count(valid)} ran"),
+        ("optimum", formatting.time(table.best_seconds)),
+        *(("note", note) for note in table.notes),
+    ]
+    show(console, formatting.facts(facts))
+    console.print()
+    to = [f"to {100 * q:.0f}%" for q in QUALITIES]
+    after = [f"after {n}" for n in _budgets(found[0].budget)]
+    answer = formatting.table("sampler", "searches", *to, *after, "ms/proposal", right=[*to, *after, "ms/proposal"])
+    for searches in found:
+        medians = [searches.median_evaluations_to(q) for q in QUALITIES]
+        answer.add_row(
+            searches.sampler,
+            str(len(searches.searches)),
+            *(f"over {searches.budget}" if m is None else f"{m:g}" for m in medians),
+            *(f"{searches.quartiles(n)[1]:.3f}" for n in _budgets(searches.budget)),
+            f"{1e3 * statistics.mean(s.seconds_per_proposal for s in searches.searches):.1f}",
+        )
+    show(console, answer)
+    console.print()
+    console.print(
+        "medians: evaluations until a share of the optimum is reached, and the share after so many evaluations"
+    )
+
+
+def _to_json(file: str, table: Table, found: Sequence[Searches]) -> dict[str, Any]:
+    return {
+        "file": file,
+        "kernel": table.kernel,
+        "device": table.device,
+        "configurations": len(table.measurements),
+        "valid": sum(m.ok for m in table.measurements.values()),
+        "best_seconds": table.best_seconds,
+        "notes": list(table.notes),
+        "samplers": [searches_json(searches) for searches in found],
+    }
+
+
+def searches_json(searches: Searches) -> dict[str, Any]:
+    """Repeated searches of one sampler as JSON values."""
+    return {
+        "sampler": searches.sampler,
+        "budget": searches.budget,
+        "evaluations_to": {str(q): searches.median_evaluations_to(q) for q in QUALITIES},
+        "quality_after": {str(n): list(searches.quartiles(n)) for n in _budgets(searches.budget)},
+        "seconds_per_proposal": statistics.mean(s.seconds_per_proposal for s in searches.searches),
+        "searches": [{"seed": s.seed, "quality": list(s.quality)} for s in searches.searches],
+    }

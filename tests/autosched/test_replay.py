@@ -1,0 +1,150 @@
+"""Searches in recorded tables, and ``autosched replay``."""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from autosched.cli import main
+from autosched.replay import Search, Searches, restricted, search, searches
+from autosched.search import sampler
+from autosched.search_curves import draw_curves
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.tables.table import Row, Table, TableError, table_of
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def measured(x: int, y: int, z: int) -> Measurement:
+    """Fastest at x = 16, y = 4, z = 1: 1 ms; x = 1 fails."""
+    if x == 1:
+        return Measurement(Status.LAUNCH_ERROR, Provenance.REPLAYED, "too small")
+    seconds = 1e-3 * (1 + abs(x - 16) / 16 + abs(y - 4) / 8 + 0.3 * (z != 1))
+    return Measurement(Status.OK, Provenance.REPLAYED, timing=Timing(seconds, seconds, seconds, 3))
+
+
+XYZ = tuple(product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (0, 1, 2)))
+TABLE = table_of("A GPU", [Row("k", {"x": x, "y": y, "z": z}, measured(x, y, z)) for x, y, z in XYZ])
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    entries = {}
+    for x, y, z in XYZ:
+        timing = measured(x, y, z).timing
+        entries[f"{x},{y},{z}"] = {"x": x, "y": y, "z": z, "time": timing.median * 1e3 if timing else "failed"}
+    document = {"device_name": "A GPU", "kernel_name": "k", "tune_params_keys": ["x", "y", "z"], "cache": entries}
+    (tmp_path / "cache.json").write_text(json.dumps(document))
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(["replay", *arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return command
+
+
+def test_an_evaluation_is_the_first_visit_of_a_configuration() -> None:
+    space = TABLE.space()
+    found = search(TABLE, space, sampler("random", space, seed=3), budget=200, seed=3, batch=7)
+    assert len(found.quality) == len(XYZ)  # every one once, the failed ones too
+    assert list(found.quality) == sorted(found.quality)
+    assert found.quality[-1] == 1.0 and found.evaluations_to(1.0) is not None
+
+
+def test_bayes_finds_the_optimum_in_far_fewer_evaluations_than_random() -> None:
+    def median(name: str) -> float:
+        made = searches(
+            TABLE, name, lambda s, seed: sampler(name, s, seed=seed), budget=90 if name == "random" else 50, repeats=5
+        )
+        found = made.median_evaluations_to(1.0)
+        assert found is not None
+        return found
+
+    assert median("bayes") < 0.6 * median("random")
+
+
+def test_medians_and_quartiles() -> None:
+    runs = Searches("s", 3, tuple(Search(i, q, 0.0) for i, q in enumerate([(0.5, 1.0, 1.0), (0.2, 0.4, 0.6), (0.9,)])))
+    assert runs.median_evaluations_to(0.9) == 2
+    assert runs.median_evaluations_to(0.95) is None
+    assert runs.quartiles(3) == pytest.approx((0.75, 0.9, 0.95))
+
+
+class TestRestrictions:
+    def test_leave_configurations_out(self) -> None:
+        table = restricted(TABLE, ["x * y <= 16", "z == 0 or y > 1"])
+        assert len(table.measurements) == sum(x * y <= 16 and (z == 0 or y > 1) for x, y, z in XYZ)
+        assert "satisfy" in table.notes[0]
+
+    @pytest.mark.parametrize("text", ["x +", "w < 2", "__import__('os')", "1 < 2", "x > 100", "x.real"])
+    def test_that_are_none_are_refused_in_one_line(self, text: str) -> None:
+        with pytest.raises(TableError, match=r"^[^\n]+$"):
+            restricted(TABLE, [text])
+
+
+class TestCommand:
+    def test_prints_a_table(self, run: Run) -> None:
+        status, out, err = run("cache.json", "--budget", "40", "--repeats", "3", "--sampler", "random")
+        assert (status, err) == (0, "")
+        assert "k on A GPU" in out and "90, of which 75 ran" in out and "random" in out and "after 40" in out
+
+    def test_json(self, run: Run) -> None:
+        given = ("--budget", "30", "--repeats", "2", "--seed", "5", "--restriction", "z == 1", "--json")
+        status, out, _ = run("cache.json", *given)
+        document = json.loads(out)
+        assert status == 0 and document["configurations"] == 30
+        (made,) = document["samplers"]
+        assert made["sampler"] == "bayes" and [s["seed"] for s in made["searches"]] == [5, 6]
+        assert all(len(s["quality"]) == 30 and s["quality"][-1] == 1.0 for s in made["searches"])
+        assert json.loads(run("cache.json", *given)[1])["samplers"][0]["searches"] == made["searches"]
+
+    def test_draws(self, run: Run, tmp_path: Path) -> None:
+        pytest.importorskip("matplotlib")
+        status, out, _ = run("cache.json", "--budget", "5", "--repeats", "2", "--sampler", "random", "--plot", "c.svg")
+        assert status == 0 and "c.svg" in out
+        assert (tmp_path / "c.svg").read_text().count("<path") > 5
+
+    def test_writes_t4_that_it_reads(self, run: Run) -> None:
+        assert run("cache.json", "--to-t4", "t4.json")[0] == 0
+        status, out, _ = run("t4.json", "--budget", "5", "--repeats", "1", "--sampler", "random")
+        assert status == 0 and "90, of which 75 ran" in out
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("none.json",),
+            ("cache.json", "--sampler", "best"),
+            ("cache.json", "--budget", "0"),
+            ("cache.json", "--repeats", "0"),
+            ("cache.json", "--batch", "0"),
+            ("cache.json", "--seed", "-1"),
+            ("cache.json", "--restriction", "x <"),
+            ("cache.json", "--restriction", "x > 99"),
+            ("cache.json", "--plot", "curves.txt"),
+            (),
+        ],
+    )
+    def test_bad_input_is_one_line(self, run: Run, arguments: Sequence[str]) -> None:
+        status, out, err = run(*arguments)
+        assert (status, out) == (2, "")
+        assert err.count("\n") == 1 and err.startswith("autosched: ")
+
+
+def test_a_picture_has_a_suffix_that_says_how(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\.svg or \.png"):
+        draw_curves([("t", [])], tmp_path / "x")
+
+
+def test_a_table_of_failures_alone_is_refused() -> None:
+    with pytest.raises(TableError, match="all 1 recorded"):
+        table_of("d", [Row("k", {"x": 1}, measured(1, 1, 1))])
+
+
+def test_an_emptied_table_is_refused() -> None:
+    with pytest.raises(TableError):
+        Table("k", "d", TABLE.parameters, {})

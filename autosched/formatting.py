@@ -7,6 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Resources
 from measurements.record import Record
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
@@ -172,11 +173,13 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     if timing.count > 1:
         rows.append(("quartiles", f"{time(timing.p25)} to {time(timing.p75)} over {count(timing.count)} repeats"))
     error = record.measurement.error
+    if is_library(record.schedule):
+        rows[0] = ("winner", "the vendor's library: no schedule tried was as fast")
     rows.append(("numbers", "not checked" if error is None else f"right: largest error {error:.2g} of its tolerance"))
     if resources is not None:
         rows.append(("resources", _resources(resources)))
     tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)
-    rows.append(("compiled by", tools or "unknown"))
+    rows.append(("compiled by" if not is_library(record.schedule) else "version", tools or "unknown"))
     when = record.created.strftime("%Y-%m-%d %H:%M UTC")
     rows.append(("found", f"{when}, record {record.id}, {record.sampler} sampler, seed {record.seed}"))
     return rows

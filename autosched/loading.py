@@ -9,6 +9,7 @@ import tempfile
 from functools import cache
 from typing import Any
 
+from autosched.library_kernel import LibraryKernel, usable_library
 from autosched.lookup import look_up
 from autosched.runtime import CompiledKernel, LoadedKernel, RuntimeUnavailable
 from autosched.staleness import Environment
@@ -39,9 +40,11 @@ def load(cp: Any, gpu: GpuHere, store: Store, problem: Problem, *, exact: bool) 
                 return over_limits(kernel, result.resources, gpu.device)
 
             here = Environment(pool.toolchain, gpu.driver, gpu.cuda)
-            answer = look_up(store, problem, gpu.device, here, exact=exact, usable=usable)
+            answer = look_up(store, problem, gpu.device, here, exact=exact, usable=usable, library=usable_library)
     except NvrtcMissing as error:
         raise RuntimeUnavailable(str(error)) from error
+    if answer.kernel is None:
+        return LibraryKernel(cp, problem, answer.provenance)
     program = compiled[answer.kernel.digest]
     launch = dataclasses.replace(answer.kernel, entry=program.entry)
     return CompiledKernel(cp, launch, str(program.path), answer.provenance)

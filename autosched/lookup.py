@@ -1,7 +1,7 @@
 """Which kernel a database gives for a problem on a device: the exact record's, the nearest one's, or the model's own.
 
-1. The best record of exactly this problem and device, whatever its time says: it was tuned for it. Where the vendor's
-   library won, that is the answer.
+1. The best record of exactly this problem and device, whatever the model says: it was tuned for it. Where the vendor's
+   library won, that is the answer; so it is where it won the nearest problem.
 2. Otherwise the nearest record by ``key_distance``, if its schedule is valid for the problem as asked and the time
    model does not put it behind the default choice (``default_choice``). The nearest MOST_TRIED are asked.
 3. Otherwise the default choice.
@@ -12,6 +12,7 @@ says why. Nothing here needs a GPU.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from autosched.default_choice import DefaultChoice, default_choice, predicted_se
 from autosched.kernel_provenance import KernelProvenance, Kind, Origin
 from autosched.key_distance import KeyDistance, device_distance, key_distance
 from autosched.staleness import UNKNOWN, Environment, stale_reasons
+from measurements.library_choice import is_library
 from measurements.record import Record
 from measurements.store import Store
 from search_spaces.catalogue import problem_from_json, template, templates_for
@@ -37,6 +39,7 @@ MOST_TRIED = 8
 BEHIND = 1.03
 
 Usable = Callable[[Kernel], str | None]
+Library = Callable[[Problem], str]
 
 
 class NoSchedule(LookupError):
@@ -45,9 +48,9 @@ class NoSchedule(LookupError):
 
 @dataclass(frozen=True)
 class Answer:
-    """``kernel`` is generated, not compiled."""
+    """``kernel`` is generated, not compiled; None where the vendor's library is to be called."""
 
-    kernel: Kernel
+    kernel: Kernel | None
     provenance: KernelProvenance
 
 
@@ -68,13 +71,15 @@ def look_up(
     *,
     exact: bool = False,
     usable: Usable = lambda kernel: None,
+    library: Library = lambda problem: "",
 ) -> Answer:
-    """The answer of ``store``. ``usable`` says why a kernel cannot be used here, or None: it may compile it.
+    """The answer of ``store``. ``usable`` says why a kernel cannot be used here, or None: it may compile it;
+    ``library`` gives the version of the vendor's library, and raises ValueError where a problem cannot be given to it.
 
     With ``exact``, nothing but the record of this problem on this device. Raises NoSchedule where there is none, or
     nothing can be used at all.
     """
-    search = _LookUp(store, problem, device, here, usable)
+    search = _LookUp(store, problem, device, here, usable, library)
     record = store.best(problem, device.name)
     answer = None if record is None else search.exact(record)
     if answer is not None:
@@ -99,15 +104,26 @@ def look_up(
 class _LookUp:
     """One look-up: what it is for, and why records were passed over so far."""
 
-    def __init__(self, store: Store, problem: Problem, device: Device, here: Environment, usable: Usable) -> None:
+    def __init__(
+        self,
+        store: Store,
+        problem: Problem,
+        device: Device,
+        here: Environment,
+        usable: Usable,
+        library: Library,
+    ) -> None:
         self._store = store
         self._problem = problem
         self._device = device
         self._here = here
         self._usable = usable
+        self._vendor = library
         self._refused: list[str] = []
 
     def exact(self, record: Record) -> Answer | None:
+        if is_library(record.schedule):
+            return self._library(record, KeyDistance(0.0, ()))
         try:
             its = template(record.schedule.template)
             kernel = its.kernel(self._problem, record.schedule, self._device)
@@ -125,6 +141,8 @@ class _LookUp:
         record = self._record(neighbour)
         if record is None:
             return None
+        if is_library(record.schedule):
+            return self._library(record, neighbour.distance)
         predicted, why = None, None
         try:
             its = templates.of(record.schedule)
@@ -151,6 +169,24 @@ class _LookUp:
             default_seconds=None if default is None else default.seconds,
         )
         return Answer(kernel, provenance)
+
+    def _library(self, record: Record, distance: KeyDistance) -> Answer | None:
+        """No time model knows the library; it was the fastest there, and serves every size."""
+        try:
+            version = self._vendor(self._problem)
+        except ValueError as error:
+            self._refused.append(f"the vendor's library, which won: {error}")
+            return None
+        here = dataclasses.replace(self._here, library=version)
+        provenance = self._provenance(
+            Kind.LIBRARY,
+            record.schedule,
+            origin=_origin(record),
+            distance=distance.doublings,
+            differences=distance.differences,
+            stale=stale_reasons(record, self._device, here, None, None),
+        )
+        return Answer(None, provenance)
 
     def model(self, neighbours: Sequence[Neighbour], templates: TemplateSet, default: DefaultChoice) -> Answer:
         kernel = templates.kernel(self._problem, default.schedule, self._device)

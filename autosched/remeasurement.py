@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from measurements.measurement import Status
 from measurements.runners.base import Candidate, Comparing, Entrant
-from measurements.timing import Ratio, choose
+from measurements.timing import Ratio, Verdict, choose, verdict
 
 MOST_ENTRANTS = 6
 WITHIN = 1.5  # times the fastest of screening: screening errors are smaller
@@ -38,6 +38,7 @@ class Remeasurement:
 
     ``clear``: every other one is shown to be slower than the winner, or as fast and less simple. ``library`` is the
     winner's time over that of the vendor's library; None where there is none to compare with, and ``why_not`` says so.
+    ``vendor`` is how the library itself did, with its times in ``vendor_seconds``.
     """
 
     standings: tuple[Standing, ...]
@@ -46,6 +47,13 @@ class Remeasurement:
     rounds: int
     library: Ratio | None
     why_not: str = ""
+    vendor: Entrant | None = None
+    vendor_seconds: tuple[float, ...] = ()
+
+    @property
+    def library_won(self) -> bool:
+        """Whether the library is shown to be faster than every entrant: within TIE, one of ours wins."""
+        return self.library is not None and verdict(self.library, TIE) is Verdict.SLOWER
 
 
 def remeasure(
@@ -67,6 +75,7 @@ def remeasure(
     failed: dict[int, Entrant] = {}
     library: list[float] = []
     why_not = ""
+    vendor: Entrant | None = None
     with_library = True
     held = 0
     began = time.monotonic()
@@ -100,6 +109,7 @@ def remeasure(
         for i, entrant in ok.items():
             times[i] += entrant.seconds
         for other in others:
+            vendor = other
             library += other.seconds
             why_not = other.reason if other.status is not Status.OK else why_not
         held += rounds
@@ -115,4 +125,5 @@ def remeasure(
     behind = sorted((i for i in order if i != winner), key=lambda i: choice.ratios[order.index(i)].median)
     compared = Ratio.paired(times[winner], library) if len(library) == held and not why_not else None
     placed = tuple(Standing(i, entrants[i], tuple(times[i])) for i in (winner, *behind))
-    return Remeasurement(placed, losers, choice.clear, held, compared, why_not)
+    seconds_of_it = tuple(library) if compared is not None else ()
+    return Remeasurement(placed, losers, choice.clear, held, compared, why_not, vendor, seconds_of_it)

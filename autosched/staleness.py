@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from measurements.library_choice import is_library
 from measurements.measurement import Provenance
 from measurements.record import Record
 from search_spaces.hardware.devices import Device
@@ -19,6 +20,7 @@ class Environment:
     toolchain: str = ""
     driver: str = ""
     cuda: str = ""
+    library: str = ""
 
 
 UNKNOWN = Environment()
@@ -37,7 +39,10 @@ def stale_reasons(
         changed.append(f"the kernel's code (timed by autosched {record.autosched_version})")
     elif template is not None and record.template_version != template.version:
         changed.append(f"the template {template.name}")
-    pairs = [("compiler", record.toolchain, here.toolchain)]
+    if is_library(record.schedule):
+        pairs = [("library", record.toolchain, here.library)]
+    else:
+        pairs = [("compiler", record.toolchain, here.toolchain)]
     if record.provenance is not Provenance.ESTIMATED:
         pairs += [("driver", record.driver, here.driver), ("CUDA", str(told.get("cuda", "")), here.cuda)]
     if record.device == device.name:

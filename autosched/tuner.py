@@ -20,15 +20,17 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from autosched import backends, remeasurement
+from autosched.default_choice import default_choice
 from autosched.search import Sampler, check
 from autosched.search import sampler as make_sampler
 from autosched.search.prior import prior_of
 from autosched.verify import CONDEMNING, verify_one
 from autosched.version import VERSION
 from measurements.emulator import HostCompilerMissing, HostFailure, check_host
+from measurements.library_choice import LIBRARY_SCHEDULE, is_library
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Budget, Record, canonical_json
-from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
+from measurements.runners.base import Candidate, Comparing, Entrant, Preparing, Runner, RunnerStopped
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.recorded_space import recorded_union
@@ -61,6 +63,7 @@ class VerifyOutcome(Protocol):
 
 Verifier = Callable[[Problem, Schedule], VerifyOutcome]
 Complexity = Callable[[Schedule], float]
+Default = Callable[[], Schedule | None]
 _Proposal = tuple[Schedule, Candidate | Measurement]  # the latter where no kernel could be generated
 
 
@@ -218,6 +221,7 @@ def tune(
                 space_versions={name: member.fingerprint for name, member in space.members.items()},
                 verifier=verifier,
                 complexity=simplicity(space),
+                default=lambda: _default_schedule(problem, chosen),
                 lines=tuple(line for line in (chosen.headline, chosen.line, note, _unranked(chosen)) if line),
                 observer=progress,
                 batch=max(BATCH, BATCH_PER_GPU * chosen.gpus),
@@ -231,7 +235,8 @@ class Tuner:
     ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
     ``space_versions`` are those of the kernel templates and of their spaces, by name. ``verifier`` judges each new
     best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
-    between entrants that are as fast as each other.
+    between entrants that are as fast as each other. ``default`` is what is used where nothing is tuned: it takes part
+    in every re-measurement.
     """
 
     def __init__(
@@ -248,6 +253,7 @@ class Tuner:
         versions: Mapping[str, str] | None = None,
         verifier: Verifier | None = None,
         complexity: Complexity = lambda schedule: 0.0,
+        default: Default = lambda: None,
         lines: Sequence[str] = (),
         observer: Observer | None = None,
         batch: int = BATCH,
@@ -263,6 +269,7 @@ class Tuner:
         self._versions = dict(versions or {})
         self._verifier = verifier
         self._complexity = complexity
+        self._default = default
         self._lines = tuple(lines)
         self._observer = observer
         self._batch = batch
@@ -287,7 +294,8 @@ class Tuner:
         provenance = self._runner.provenance
         earlier = self._store.trials(self._problem, self._device.name, provenance)
         self._best = self._store.best(self._problem, self._device.name, provenance)
-        tried = len({record.schedule for record in earlier})  # re-measuring is no trial
+        # neither re-measuring nor the library is a trial
+        tried = len({record.schedule for record in earlier if not is_library(record.schedule)})
         there = f"{tried} {_plural(tried, 'trial')} of this problem on {self._device.name} ({provenance})"
         lines = (*self._lines, f"{self._store.name} holds {there}; {trials} more to go")
         if self._observer is not None:
@@ -380,23 +388,32 @@ class Tuner:
         return asked < self._wanted
 
     def _entrants(self) -> tuple[Candidate, ...]:
-        """The best, the winner of the last re-measurement, and the fastest others, each kernel once."""
+        """The best, the winner of the last re-measurement, the default, and the fastest others, each kernel once."""
         if self._best is None or self._best.seconds is None:
             return ()
-        fingerprint, bar = canonical_json(self._fingerprint), remeasurement.WITHIN * self._best.seconds
+        fingerprint = canonical_json(self._fingerprint)
         trials = self._store.trials(self._problem, self._device.name, self._runner.provenance)
+        trials = [r for r in trials if not is_library(r.schedule)]  # it takes part anyway
         newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
+        times = [r.seconds for r in newest.values() if r.seconds]
+        if not times:
+            return ()
+        bar = remeasurement.WITHIN * (min(times) if is_library(self._best.schedule) else self._best.seconds)
         fast = sorted((r.seconds, i, r) for i, r in enumerate(newest.values()) if r.seconds and r.seconds <= bar)
         found: dict[str, Candidate] = {}
-        winners = [r.schedule for r in trials if r.rank == 1][-1:]
-        for schedule in dict.fromkeys([self._best.schedule, *winners, *(record.schedule for _, _, record in fast)]):
+        winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the last word of the last re-measurement
+        default = [schedule for schedule in [self._default()] if schedule is not None]
+        fastest = [record.schedule for _, _, record in fast]
+        best = [] if is_library(self._best.schedule) else [self._best.schedule]
+        for schedule in dict.fromkeys([*best, *winners, *default, *fastest]):
             if len(found) == remeasurement.MOST_ENTRANTS:
                 break
             try:
                 kernel = self._generate(self._problem, schedule, self._device)
             except ValueError:
                 continue
-            if schedule in newest and newest[schedule].kernel_digest == kernel.digest:
+            screened = schedule in newest and newest[schedule].kernel_digest == kernel.digest
+            if screened or schedule in default:
                 found.setdefault(kernel.digest, Candidate(self._problem, schedule, kernel))
         return tuple(found.values())
 
@@ -408,7 +425,8 @@ class Tuner:
         remeasured = remeasurement.remeasure(runner, entrants, complexity, seconds=seconds)
         provenance = self._runner.provenance
         rows: list[tuple[remeasurement.Standing, int | None]] = [(place, None) for place in remeasured.failed]
-        rows += reversed([(place, rank) for rank, place in enumerate(remeasured.standings, 1)])
+        first = 2 if remeasured.library_won else 1
+        rows += reversed([(place, rank) for rank, place in enumerate(remeasured.standings, first)])
         for place, rank in rows:
             candidate, entrant = entrants[place.position], place.entrant
             known = self._known.get(candidate.kernel.digest)
@@ -423,8 +441,21 @@ class Tuner:
                 code=None if known is None else known.code,
             )
             self._store.append(self._record(candidate.schedule, candidate.kernel.digest, measurement, rank))
+        if remeasured.library_won and remeasured.vendor is not None:
+            self._store.append(self._library_record(remeasured.vendor, remeasured.vendor_seconds))
         self._best = self._store.best(self._problem, self._device.name, provenance)
         return remeasured
+
+    def _library_record(self, vendor: Entrant, seconds: Sequence[float]) -> Record:
+        measurement = Measurement(
+            Status.OK,
+            self._runner.provenance,
+            timing=Timing.of(seconds),
+            error=vendor.error,
+            clock_mhz=vendor.clock_mhz,
+        )
+        record = self._record(LIBRARY_SCHEDULE, None, measurement, 1)
+        return dataclasses.replace(record, toolchain=vendor.version)
 
     def _proposal(self, schedule: Schedule) -> _Proposal:
         try:
@@ -532,6 +563,11 @@ def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:
     except HostFailure as error:
         raise ValueError(f"new bests cannot be proven here: {error}; or give --no-verify") from error
     return lambda problem, schedule: verify_one(chosen.templates.of(schedule), problem, schedule, chosen.device), ""
+
+
+def _default_schedule(problem: Problem, chosen: backends.Backend) -> Schedule | None:
+    choice = default_choice(problem, chosen.device, chosen.templates)
+    return None if choice is None else choice.schedule
 
 
 def _unranked(chosen: backends.Backend) -> str:

@@ -25,6 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
+from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Status
 from measurements.record import Record, canonical_json
 from search_spaces.operators.problem import Problem
@@ -69,7 +70,7 @@ class Recording:
         """The recordings that ``records`` make, in the order of their first trials; only measured ones are taken."""
         groups: list[tuple[dict[str, str], dict[str, str], list[Record]]] = []
         for record in records:
-            if record.provenance is not Provenance.MEASURED:
+            if record.provenance is not Provenance.MEASURED or is_library(record.schedule):
                 continue
             origin, template, version = _origin(record), record.schedule.template, record.space_version
             fitting = (g for g in groups if g[0] == origin and g[1].get(template, version) == version)

@@ -28,7 +28,8 @@ class Candidate:
 class Entrant:
     """One entrant of a comparison: its time in each round, or why it has none. ``label`` names it.
 
-    ``error`` is its largest error over its tolerance; ``clock_mhz`` the GPU's clock after the last round.
+    ``error`` is its largest error over its tolerance; ``clock_mhz`` the GPU's clock after the last round; ``version``
+    that of the vendor's library, "" for all others.
     """
 
     label: str
@@ -37,6 +38,7 @@ class Entrant:
     seconds: tuple[float, ...]
     error: float | None = None
     clock_mhz: float | None = None
+    version: str = ""
 
 
 class RunnerStopped(RuntimeError):

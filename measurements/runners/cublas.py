@@ -21,6 +21,7 @@ _TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
 _COMPUTE_F32, _COMPUTE_TF32 = 68, 77  # cublasComputeType_t
 _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
 _DEFAULT_ALGORITHM = -1
+_VERSION_PARTS = (0, 1, 2)  # libraryPropertyType: major, minor, patch
 
 
 class CublasError(RuntimeError):
@@ -92,19 +93,32 @@ def _library() -> ctypes.CDLL:
     raise CublasError(f"cuBLAS was not found ({' or '.join(_SONAMES)}): {_INSTALL}")
 
 
-_handles: dict[int, tuple[ctypes.c_void_p, Any]] = {}  # by stream, each with the workspace that it uses
+@cache
+def library_version() -> str:
+    """For example "cublas 13.2.0". Raises CublasError where it cannot be loaded."""
+    parts = []
+    for part in _VERSION_PARTS:
+        number = ctypes.c_int()
+        _check(_library().cublasGetProperty(part, ctypes.byref(number)))
+        parts.append(str(number.value))
+    return f"cublas {'.'.join(parts)}"
+
+
+# By GPU and stream, each with the workspace that it uses: every GPU has a default stream of the same address.
+_handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}
 
 
 def _handle(cp: Any, stream: Any) -> ctypes.c_void_p:
-    """One handle for each stream, for as long as the process lives."""
+    """One handle for each stream of each GPU, for as long as the process lives."""
     address = int(stream.ptr)
-    if address not in _handles:
+    place = int(cp.cuda.runtime.getDevice()), address
+    if place not in _handles:
         library, handle, workspace = _library(), ctypes.c_void_p(), cp.cuda.alloc(_WORKSPACE)
         _check(library.cublasCreate_v2(ctypes.byref(handle)))
         _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(address)))
         _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(int(workspace.ptr)), ctypes.c_size_t(_WORKSPACE)))
-        _handles[address] = handle, workspace
-    return _handles[address][0]
+        _handles[place] = handle, workspace
+    return _handles[place][0]
 
 
 def _check(status: int) -> None:

@@ -453,4 +453,5 @@ def _entrant(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome:
         tuple(float(t) for t in seconds),
         error=None if error is None else float(error),
         clock_mhz=None if clock is None else float(clock),
+        version=one_line(str(entrant.get("version", ""))),
     )

@@ -52,7 +52,20 @@ def baseline_call(
 # ---- the vendor's library: cuBLAS ----
 
 
-def _library_call(cp: Any, stream: Any, problem: Any, copies: Sequence[Arrays]) -> Call:
+def _library_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays]) -> Call:
+    gemm, names = library_product(problem)
+    multiply = multiplier(cp, stream, gemm)
+    addresses = [tuple(int(arrays[name].data.ptr) for name in names) for arrays in copies]
+
+    def call(copy: int) -> None:
+        multiply(*addresses[copy])
+
+    call(0)
+    return call
+
+
+def library_product(problem: Any) -> tuple[Gemm, tuple[str, str, str]]:
+    """``problem`` as the library's product, and the names of its two factors and its result. Raises Unable."""
     if problem.operator == "matmul":
         names = ("a", "b", "out")
         gemm = Gemm(
@@ -67,14 +80,7 @@ def _library_call(cp: Any, stream: Any, problem: Any, copies: Sequence[Arrays]) 
     else:
         raise Unable(f"no library computes {problem.operator}")
     _plain_product("the library", problem)
-    multiply = multiplier(cp, stream, gemm)
-    addresses = [tuple(int(arrays[name].data.ptr) for name in names) for arrays in copies]
-
-    def call(copy: int) -> None:
-        multiply(*addresses[copy])
-
-    call(0)
-    return call
+    return gemm, names
 
 
 # ---- torch, and Triton on torch's tensors ----

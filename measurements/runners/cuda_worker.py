@@ -26,7 +26,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from measurements.foreign_text import first_line, one_line
 from measurements.launch import LaunchRefused, LoadedLaunch
 from measurements.measurement import Status
 from measurements.messages import Buffer, Message
+from measurements.runners.cublas import CublasError, library_version
 from measurements.runners.cuda_library import TOLERANCES, baseline_call
 from measurements.runners.gpu_checks import (
     GUARD,
@@ -298,6 +299,9 @@ class GpuWorker:
         if isinstance(call, str):
             raise _Unable(call)
         self._timer.wait(limit)
+        if name == "library":
+            with suppress(CublasError):
+                entrant["version"] = library_version()
         if name != "copy":
             entrant["error"] = max(self._error(slot, data)[0] for slot in outputs)
             if not entrant["error"] <= TOLERANCES:

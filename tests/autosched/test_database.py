@@ -12,14 +12,16 @@ from kernels import generate
 from pretended_cupy import PretendedCupy
 
 from autosched import database as database_module
-from autosched import loading
+from autosched import library_kernel, loading
 from autosched.database import Database, NoSchedule, NotTuned, StaleSchedule
 from autosched.kernel_files.user_kernel import Kernel as UserKernel
 from autosched.runtime import LoadedKernel, RuntimeUnavailable
 from measurements.compile import CompileFailure, CompilePool
+from measurements.library_choice import LIBRARY_SCHEDULE
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.runners import cuda
+from measurements.runners.cublas import Gemm
 from measurements.store import Store, StoreError
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -216,6 +218,32 @@ class TestKernel:
         before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")}
         database.kernel(SMALL)
         assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")} == before
+
+    def test_the_library_where_it_won(
+        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[tuple[Any, ...]] = []
+
+        def multiplier(cp: Any, stream: Any, gemm: Any) -> Any:
+            return lambda *addresses: calls.append((stream.ptr, gemm, *addresses))
+
+        monkeypatch.setattr(library_kernel, "library_version", lambda: "cublas 13.2.0")
+        monkeypatch.setattr(library_kernel, "multiplier", multiplier)
+        problem = Matmul(m=8, n=16, k=32, order_b="col")
+        won = dataclasses.replace(
+            record(1e-6), problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain=""
+        )
+        kernel = written(tmp_path, won).kernel(problem)
+        assert (kernel.provenance.kind, kernel.provenance.warning) == ("library", "")
+        a, b, out = (cupy.zeros(shape, "f2") for shape in ((8, 32), (16, 32), (8, 16)))
+        assert kernel(a, b, out=out) is out
+        with cupy.cuda.Stream(9):
+            assert kernel.bind(a, b, out)() is out
+        gemm = Gemm(8, 16, 32, 1, "f16", "f16", b_turned=True)
+        addresses = (a.data.ptr, b.data.ptr, out.data.ptr)
+        assert calls == [(0, gemm, *addresses), (9, gemm, *addresses)]
+        with pytest.raises(ValueError, match="a must hold f16, not float32"):
+            kernel(cupy.zeros((8, 32), "f4"), b)
 
     def test_a_users_kernel(self, tmp_path: Path, cupy: PretendedCupy) -> None:
         """In the order of its entry function, c among them, with its own scalar."""

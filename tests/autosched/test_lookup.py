@@ -15,6 +15,7 @@ from autosched.kernel_provenance import KernelProvenance, Kind
 from autosched.key_distance import FARTHEST, OTHER_DEVICE, UNKNOWN_DEVICE, device_distance, key_distance
 from autosched.lookup import BEHIND, NoSchedule, look_up
 from autosched.staleness import Environment
+from measurements.library_choice import LIBRARY_SCHEDULE
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
@@ -205,6 +206,40 @@ class TestChoice:
             store.append(record(Softmax(rows, 1024), slow))
         store.append(record(Softmax(512, 1024), default.schedule))
         assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
+
+
+class TestLibrary:
+    PROBLEM = Matmul(64, 64, 64)
+
+    def won(self, problem: Problem) -> Record:
+        made = record(NEAR, SAMPLES[0])
+        return dataclasses.replace(
+            made, problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain="cublas 13.2.0"
+        )
+
+    def test_it_is_the_answer_where_it_won(self, store: Store) -> None:
+        store.append(self.won(self.PROBLEM))
+        answer = look_up(store, self.PROBLEM, H200, library=lambda problem: "cublas 13.2.0")
+        found = answer.provenance
+        assert (answer.kernel, found.kind, found.tuned, found.stale, found.warning) == (None, "library", True, (), "")
+        assert look_up(store, self.PROBLEM, H200, library=lambda problem: "cublas 14.0.0").provenance.stale == (
+            "library cublas 13.2.0 to cublas 14.0.0",
+        )
+
+    def test_and_where_it_won_the_nearest_problem(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(lookup, "default_choice", lambda *_: DefaultChoice(SAMPLES[0], 1e-6))
+        store.append(self.won(Matmul(128, 64, 64)))
+        found = look_up(store, self.PROBLEM, H200).provenance
+        assert (found.kind, found.distance) == (Kind.LIBRARY, 1.0)
+        assert "the vendor's library is used, which won the nearest tuned problem" in found.warning
+
+    def test_where_it_is_missing_it_is_passed_over(self, store: Store) -> None:
+        def missing(problem: Problem) -> str:
+            raise ValueError("cuBLAS was not found")
+
+        store.append(self.won(self.PROBLEM))
+        with pytest.raises(NoSchedule, match="the vendor's library, which won: cuBLAS was not found; tune it first"):
+            look_up(store, self.PROBLEM, H200, library=missing, exact=True)
 
 
 class TestStale:

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 from autosched import remeasurement
+from autosched.cli.stored import refuse_unusable
+from autosched.formatting import record_facts
 from autosched.search import sampler
 from autosched.tuner import Tuner, TuneResult, simplicity
+from measurements.library_choice import is_library
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
+from measurements.recording import Recording
 from measurements.runners.base import Candidate, Entrant
 from measurements.store import Store
 from search_spaces.hardware.devices import device
@@ -29,6 +33,8 @@ SPACE = Space("toy", (ordinal("x", tuple(range(40))),))
 
 
 def generate(problem: Problem, schedule: Schedule, device: object) -> Kernel:
+    if "x" not in schedule.values:
+        raise ValueError("there is no such schedule")
     return Kernel(entry="k", source=f"{schedule['x']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
 
 
@@ -97,7 +103,8 @@ class Turns:
             return (*entrants, Entrant("library", Status.CRASHED, "the worker died", ()))
         if self.library is None:
             return (*entrants, Entrant("library", Status.LAUNCH_ERROR, "there is none", ()))
-        return (*entrants, Entrant("library", Status.OK, "", tuple(self.library * shared)))
+        times = tuple(self.library * shared)
+        return (*entrants, Entrant("library", Status.OK, "", times, 0.5, 1980.0, "cublas 13.2.0"))
 
 
 @pytest.fixture
@@ -106,7 +113,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def tuned(store: Store, runner: Turns, trials: int = 40, complexity: Callable[[Schedule], float] | None = None):
+def tuned(
+    store: Store,
+    runner: Turns,
+    trials: int = 40,
+    complexity: Callable[[Schedule], float] | None = None,
+    default: Schedule | None = None,
+):
     parts = Tuner(
         PROBLEM,
         H200,
@@ -117,6 +130,7 @@ def tuned(store: Store, runner: Turns, trials: int = 40, complexity: Callable[[S
         space_versions={"toy": "s"},
         generate=generate,
         complexity=complexity or (lambda schedule: 0.0),
+        default=lambda: default,
     )
     return parts.run(trials)
 
@@ -236,7 +250,7 @@ def test_without_a_library_it_says_why(store: Store) -> None:
 
 
 def test_what_is_tried_later_must_beat_the_winner_and_goes_to_the_next_final(store: Store) -> None:
-    upside_down = Turns(lambda x: 1e-6 * (3.0 - x / 20))
+    upside_down = Turns(lambda x: 1e-6 * (3.0 - x / 20), library=5e-6)
     first = tuned(store, upside_down, 20)
     assert first.best is not None
     second = tuned(store, upside_down, 20)
@@ -319,3 +333,53 @@ def test_warm_and_cold_times_do_not_mix(store: Store) -> None:
     estimated = [dataclasses.replace(r, measurement=dataclasses.replace(r.measurement, provenance=Provenance.ESTIMATED))
                  for r in store.trials(PROBLEM)]  # fmt: skip
     _refuse_other_cache(store.name, estimated, warm=True)
+
+
+def test_a_library_that_is_faster_is_the_winner_and_recorded(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library=0.8e-6))
+    assert result.best is not None and is_library(result.best.schedule) and store.best(PROBLEM, "h200") == result.best
+    assert (result.best.toolchain, result.best.kernel_digest, result.best.rank) == ("cublas 13.2.0", None, 1)
+    assert result.best.seconds == pytest.approx(0.8e-6, rel=0.06) and result.best.measurement.error == 0.5
+    assert [r.rank for r in store.trials(PROBLEM) if r.rank] == [7, 6, 5, 4, 3, 2, 1]
+    assert result.remeasured is not None and result.remeasured.library_won
+    again = tuned(store, Turns(time_of, library=0.8e-6))
+    assert again.earlier == 40 and again.best is not None and is_library(again.best.schedule)
+    assert order(again) == order(result), "those that the library beat are let in again"
+
+
+def test_within_a_tie_a_schedule_wins_and_takes_the_place_of_a_library(store: Store) -> None:
+    tuned(store, Turns(time_of, library=0.8e-6))
+    for library in (0.995e-6, 1.2e-6):
+        result = tuned(store, Turns(time_of, library=library))
+        assert result.remeasured is not None and not result.remeasured.library_won
+        assert result.best is not None and result.best.schedule["x"] == 0 and store.best(PROBLEM, "h200") == result.best
+
+
+def test_a_recording_leaves_the_library_out(store: Store) -> None:
+    tuned(store, Turns(time_of, library=0.8e-6))
+    (recording,) = Recording.of(store.trials())
+    assert set(recording.spaces) == {"toy"}
+
+
+def test_the_default_takes_part_whatever_screening_said_of_it(store: Store) -> None:
+    default = Schedule("toy", (("x", 33),))
+    runner = Turns(lambda x: 0.5e-6 if x == 33 else time_of(x), lambda x: 1e-6 * 1.4**x)
+    result = tuned(store, runner, default=default)
+    assert order(result) == [33, 0, 1]
+    assert result.best is not None and result.best.schedule == default
+    again = tuned(store, runner, default=Schedule("toy", (("y", 1),)))
+    assert again.best is not None and again.best.schedule == default, "one that has no kernel is left out"
+
+
+def test_also_one_that_was_not_screened(store: Store) -> None:
+    default = Schedule("toy", (("x", 33),))
+    result = tuned(store, Turns(time_of), trials=3, default=default)
+    assert 33 in order(result)
+
+
+def test_best_shows_that_the_library_won(store: Store) -> None:
+    best = tuned(store, Turns(time_of, library=0.8e-6)).best
+    facts = dict(record_facts(PROBLEM, best))
+    assert facts["winner"] == "the vendor's library: no schedule tried was as fast"
+    assert facts["version"] == "cublas 13.2.0"
+    refuse_unusable("best.db", PROBLEM, best, H200)

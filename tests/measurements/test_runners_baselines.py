@@ -51,7 +51,7 @@ def operands(problem, copies=2):
 
 
 CUPY = SimpleNamespace(
-    cuda=SimpleNamespace(alloc=lambda size: SimpleNamespace(ptr=4096)),
+    cuda=SimpleNamespace(alloc=lambda size: SimpleNamespace(ptr=4096), runtime=SimpleNamespace(getDevice=lambda: 0)),
     **{name: getattr(np, name) for name in ("sum", "mean", "amax", "subtract", "exp", "divide", "copyto")},
 )
 
@@ -75,6 +75,7 @@ CUBLAS = r"""
 #include <stdint.h>
 #include <string.h>
 static char handle; static void* stream; static size_t workspace;
+int cublasGetProperty(int part, int* value) { *value = 13 - 5 * part; return part < 3 ? 0 : 7; }
 int cublasCreate_v2(void** h) { *h = &handle; return 0; }
 int cublasSetStream_v2(void* h, void* s) { stream = s; workspace = 0; return h == &handle ? 0 : 1; }
 int cublasSetWorkspace_v2(void* h, void* w, size_t size) { workspace = size; return w == (void*)4096 ? 0 : 1; }
@@ -139,8 +140,10 @@ def a_cublas(cublas_file, monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", found)
     monkeypatch.setattr(cublas, "_handles", {})
     cublas._library.cache_clear()
+    cublas.library_version.cache_clear()
     yield
     cublas._library.cache_clear()
+    cublas.library_version.cache_clear()
 
 
 @pytest.fixture
@@ -148,8 +151,10 @@ def no_cublas(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
     monkeypatch.setattr(cublas, "_SONAMES", ("libno-such-cublas.so.1",))
     cublas._library.cache_clear()
+    cublas.library_version.cache_clear()
     yield
     cublas._library.cache_clear()
+    cublas.library_version.cache_clear()
 
 
 @pytest.mark.usefixtures("a_cublas")
@@ -189,6 +194,22 @@ def test_what_cublas_refuses_has_a_reason():
     assert call("library", refused)[2] == "library cannot be called: CublasError: cuBLAS refuses with status 15"
     assert call("library", Matmul(m=4, n=4, k=4, epilogue="bias"))[2] == "the library has no epilogue to compare with"
     assert call("library", Softmax(4, 8))[2] == "no library computes softmax"
+
+
+@pytest.mark.usefixtures("a_cublas")
+def test_the_version_of_cublas():
+    assert cublas.library_version() == "cublas 13.8.3"
+
+
+@pytest.mark.usefixtures("a_cublas")
+def test_each_gpu_has_a_handle_of_its_own_for_the_default_stream():
+    gemm = cublas.Gemm(2, 2, 2, 1, "f32", "f32")
+    for gpu in (0, 1, 0):
+        cp = SimpleNamespace(
+            cuda=SimpleNamespace(alloc=CUPY.cuda.alloc, runtime=SimpleNamespace(getDevice=lambda gpu=gpu: gpu))
+        )
+        cublas.multiplier(cp, Stream(), gemm)
+    assert list(cublas._handles) == [(0, 7), (1, 7)]
 
 
 @pytest.mark.usefixtures("no_cublas")

@@ -8,14 +8,15 @@ The model, in SM cycles. One block runs ``iterations`` steps; a step has four co
 - load: bytes from L2 over the smaller of the SM's port and its fair share of the L2 bandwidth.
 
 Pipes overlap the better, the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
-``e = 1 / (1 + 2 * warps per scheduler)``, as if each warp kept two instructions in flight.
+``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
+an asynchronous unit runs beside everything else however few the warps are.
 
 ``r`` blocks live on an SM together (``devices.occupancy``), each in turn waiting and using the pipes:
 
 - busy: ``b = mix(math, issue, shared, load)`` cycles of the pipes for a step of one block;
-- waiting: ``z`` = barriers, plus with one stage all of ``latency + load``, as nothing overlaps inside the block; with s
-  stages, s - 1 loads are in flight (Little's law) and only ``(latency + load) / (s - 1) - mix(math, issue, shared)``
-  is waited for, if positive.
+- waiting: ``z`` = barriers, behind each of which the pipes of shared memory and arithmetic fill anew (REFILL), plus
+  with one stage all of ``latency + load``, as nothing overlaps inside the block; with s stages, s - 1 loads are in
+  flight (Little's law) and only ``(latency + load) / (s - 1) - mix(math, issue, shared)`` is waited for, if positive.
 
 A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job
 bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
@@ -24,9 +25,17 @@ its minimum. The latency grows from that of L2 to that of DRAM with the bytes of
 
 An SM processes ``ceil(blocks / sm_count)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and
 tail. Every group of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully
-exposed. What a last block does alone (``alone_bytes``) is added. DRAM is a floor for the whole launch that overlaps
-almost fully with the rest; each launch itself costs a constant. All terms grow with the counts, so more conflicts,
-bytes, instructions or spills are never predicted faster.
+exposed. What a last block does alone (``alone_bytes``) is added.
+
+DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY`` less what two things cost: too few bytes in
+flight (by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The
+time of the SMs and that of DRAM overlap, the less the closer they are: ``(sm^2 + dram^2)^(1/2)``. Each launch itself
+costs a constant. All terms grow with the counts, so more conflicts, bytes, instructions or spills are never predicted
+faster.
+
+REFILL, OVERLAP, SINGLE_LAUNCH_SECONDS and the way SM and DRAM time add up were fitted on recorded Triton matmuls
+(AutoHeuristic, A100 and H100, the files ``a100_mm`` and ``h100_mm``) and judged on the others:
+``benchmarks/model_against_measured.py``.
 """
 
 from __future__ import annotations
@@ -46,10 +55,17 @@ L2_LATENCY = 270.0  # cycles, about what published pointer chases on Ampere to H
 DRAM_LATENCY = 700.0  # cycles; pointer chases find about 500, a loaded memory system is slower: an assumption
 MISSED_BYTES = 1024.0  # of a step, at which half the steps wait for DRAM: a step waits for its slowest sector
 DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
-DRAM_EXPOSED = 0.1  # part of the shorter of SM time and DRAM time that does not overlap
+DRAM_SECONDS = 0.42e-6  # latency of an unloaded DRAM: 13 KiB in flight on each SM of an H200 for 4.3 TB/s
+RUN_BYTES = 8.0  # of DRAM time lost with every contiguous run: an assumption
 BARRIER = 20.0  # cycles that a block-wide barrier stalls, plus one per warp of the block
+REFILL = 150.0  # cycles behind a barrier until loads from shared memory have arrived and the arithmetic is busy again
+OVERLAP = 4.0  # instructions that a warp keeps in flight
+ASYNC_WARPS = 8  # as many warps overlap with the arithmetic of an asynchronous unit at least
 BLOCK_START = 700.0  # cycles to launch a block and set up its addresses, and to retire it
-LAUNCH_SECONDS = 2e-6  # an empty kernel: an assumption, as are the three constants above
+LAUNCH_SECONDS = 2e-6  # an empty kernel among others in a stream or graph: an assumption, as is the constant above
+SINGLE_LAUNCH_SECONDS = (
+    6e-6  # an empty kernel between two events: 6.2 us on H100, 7.8 us on A100 are the least recorded
+)
 SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
 
 
@@ -123,14 +139,15 @@ def analyse(
     store = w.store_bytes / port
     missed = w.dram_bytes / w.blocks / w.iterations
     latency = L2_LATENCY + (DRAM_LATENCY - L2_LATENCY) * missed / (missed + MISSED_BYTES)
-    barriers = w.barriers * (BARRIER + warps)
+    barriers = w.barriers * (BARRIER + warps + np.where(w.shared_wavefronts > 0, REFILL, 0.0))
+    overlapping = np.where(w.asynchronous, np.maximum(warps, ASYNC_WARPS), warps) / device.schedulers_per_sm
 
     def step(together: IntArray) -> FloatArray:
         """Cycles in which ``together`` blocks on an SM each make one step."""
         n = w.iterations
         pipes = np.stack([math / n, issue / n, shared / n, load / n])
-        busy = _mix(pipes, together * warps / device.schedulers_per_sm)
-        alone = _mix(pipes[:3], warps / device.schedulers_per_sm)
+        busy = _mix(pipes, together * overlapping)
+        alone = _mix(pipes[:3], overlapping)
         arrival = latency + load / n
         late = np.maximum(arrival / np.maximum(w.stages - 1, 1) - alone, 0.0)
         wait = np.where(w.stages == 1, arrival, late) + barriers
@@ -147,11 +164,15 @@ def analyse(
     full_step = step(resident)
     cycles = full * (w.iterations * full_step + resident * store) + fill * (1.0 + (full - 1) / resident)
     cycles += np.where(rest > 0, w.iterations * step(np.maximum(rest, 1)) + rest * store + fill / resident, 0.0)
-    cycles += w.alone_bytes / SM_PORT_BYTES
     sm_seconds = cycles / clock
-    dram_seconds = w.dram_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
-    slower, faster = np.maximum(sm_seconds, dram_seconds), np.minimum(sm_seconds, dram_seconds)
-    seconds = slower + DRAM_EXPOSED * faster + LAUNCH_SECONDS * w.launches
+    in_flight = resident * active * np.maximum(w.stages - 1, 1) * missed
+    scarce = device.dram_bandwidth * DRAM_SECONDS / np.maximum(in_flight, 1.0)
+    served = (
+        device.dram_bandwidth * DRAM_EFFICIENCY / np.sqrt(1.0 + scarce**2) * w.run_bytes / (w.run_bytes + RUN_BYTES)
+    )
+    dram_seconds = w.dram_bytes / served
+    alone_seconds = w.alone_bytes / SM_PORT_BYTES / clock
+    seconds = np.hypot(sm_seconds, dram_seconds) + alone_seconds + LAUNCH_SECONDS * w.launches
     waves = w.blocks / (device.sm_count * resident)
     return Analysis(resident, waves, math, issue, shared, load, full_step, sm_seconds, dram_seconds, seconds)
 
@@ -165,22 +186,25 @@ class _Counts:
                 (
                     *(w.blocks, w.threads, w.shared_bytes, w.registers, w.iterations, w.stages),
                     *(w.flops, w.instructions, w.shared_wavefronts, w.load_bytes, w.store_bytes, w.dram_bytes),
-                    *(w.barriers_per_iteration, w.launches, w.alone_bytes),
+                    *(w.barriers_per_iteration, w.launches, w.alone_bytes, w.run_bytes),
                 )
                 for w in works
             ],
             dtype=np.float64,
-        ).reshape(len(works), 15)
+        ).reshape(len(works), 16)
         if not (np.isfinite(table) & (table >= 0)).all():
             raise ValueError("every count of a CostCounts must be finite and not negative")
-        if (table[:, [0, 1, 4, 5, 13]] < 1).any():
-            raise ValueError("a CostCounts needs at least one block, thread, iteration, stage and launch")
+        if (table[:, [0, 1, 4, 5, 13, 15]] < 1).any():
+            raise ValueError(
+                "a CostCounts needs at least one block, thread, iteration, stage, launch and byte of a run"
+            )
         integers = table[:, :6].astype(np.int64)
         self.blocks, self.threads, self.shared_bytes, self.registers, self.iterations, self.stages = integers.T
         self.flops, self.instructions, self.shared_wavefronts = table[:, 6], table[:, 7], table[:, 8]
         self.load_bytes, self.store_bytes, self.dram_bytes = table[:, 9], table[:, 10], table[:, 11]
-        self.barriers, self.launches, self.alone_bytes = table[:, 12], table[:, 13], table[:, 14]
+        self.barriers, self.launches, self.alone_bytes, self.run_bytes = table[:, 12:].T
         self.tensor = np.array([unit(w.unit).tensor for w in works], dtype=np.bool_)
+        self.asynchronous = np.array([unit(w.unit).asynchronous for w in works], dtype=np.bool_)
 
 
 def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
@@ -199,6 +223,6 @@ def _largest_registers(device: Device, warps: IntArray) -> IntArray:
 
 def _mix(pipes: FloatArray, warps_per_scheduler: FloatArray) -> FloatArray:
     """Cycles of pipes [p, n] that overlap the better, the more warps there are."""
-    exposed = 1.0 / (1.0 + 2.0 * warps_per_scheduler)
+    exposed = 1.0 / (1.0 + OVERLAP * warps_per_scheduler)
     mixed: FloatArray = (1.0 - exposed) * pipes.max(axis=0) + exposed * pipes.sum(axis=0)
     return mixed

@@ -36,7 +36,7 @@ from search_spaces.templates.template import TemplateSet
 
 Matrix = npt.NDArray[np.float32]
 
-FEATURE_VERSION = 2
+FEATURE_VERSION = 3
 
 
 class FeatureMismatch(ValueError):

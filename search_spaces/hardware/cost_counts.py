@@ -10,8 +10,9 @@ class CostCounts:
     """Counts for one run of one schedule; none of them is a time.
 
     Per-block numbers include the waste of partial tiles: a block computes its whole tile. ``shared_wavefronts`` are
-    cycles of the 128-byte-wide shared memory, conflicts included. ``load_bytes`` and ``store_bytes`` go between L2
-    and the SM in 32-byte sectors, ``dram_bytes`` between DRAM and L2 for the whole launch.
+    cycles of the 128-byte-wide L1, of which shared memory is a part: conflicts included, and for global memory the
+    lines that each request touches. ``load_bytes`` and ``store_bytes`` go between L2 and the SM in 32-byte sectors,
+    ``dram_bytes`` between DRAM and L2 for the whole launch.
     """
 
     blocks: int
@@ -31,3 +32,6 @@ class CostCounts:
     barriers_per_iteration: int
     launches: int = 1  # of the kernel, one after another; the counts above are those of all of them
     alone_bytes: float = 0.0  # moved by a last block after all others are done
+    run_bytes: float = (
+        128.0  # of DRAM that neighbouring threads of a block read or write in one piece, the shorter of both
+    )

@@ -107,6 +107,13 @@ class CopyPlan:
         return self.region.lines * self.region.line // (self.vector * WARP)
 
     @property
+    def tags(self) -> int:
+        """Lines of 128 bytes that the requests touch, each as often as a request does: cycles of L1's tag stage."""
+        columns = min(self.columns, WARP)
+        lines = -(-columns * self.vector * self.region.element_bytes // PHASE_BYTES)
+        return self.requests * (WARP // columns) * lines
+
+    @property
     def sectors_per_request(self) -> float:
         return self.sectors / self.requests
 

@@ -10,13 +10,15 @@ from search_spaces.hardware.devices import Device
 class Unit:
     """``tensor``: it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate for the operand
     type (``Device.tensor_rate``); otherwise on CUDA cores. ``opaque``: the instruction does not say which lane holds
-    which element. ``doc`` completes "1 where ... the arithmetic"."""
+    which element. ``asynchronous``: it multiplies while its warps go on. ``doc`` completes "1 where ... the
+    arithmetic"."""
 
     name: str
     doc: str
     tensor: bool
     share: Callable[[Device], float] = lambda device: 1.0
     opaque: bool = False
+    asynchronous: bool = False
 
     def flops_per_cycle(self, device: Device, operand: str) -> float:
         """Flops per cycle that one SM reaches with operands of type ``operand``, accumulating in f32. Raises ValueError
@@ -40,6 +42,7 @@ UNITS: dict[str, Unit] = {
         Unit("fma", "CUDA cores do", tensor=False),
         Unit("wmma", "wmma does", True, lambda device: device.mma_sync_fraction * WMMA_FRACTION, opaque=True),
         Unit("mma", "mma.sync does", True, lambda device: device.mma_sync_fraction),
+        Unit("wgmma", "wgmma does", True, asynchronous=True),
     )
 }
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from search_spaces.hardware.bank_conflicts import PHASE_BYTES
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.data_movement import SECTOR_BYTES
-from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import Device, occupancy
+from search_spaces.hardware.fragments import WARP
 from search_spaces.operators.row_reduction import RowProblem
 from search_spaces.spaces.config import Config
+from search_spaces.templates.common.compiled_registers import compiled_registers
 
 L2_SHARE = 0.5  # of L2 that rows read again can count on: others' rows and what is written pass through it too
+REGISTER_SCALE = 1.6  # compiled over estimated: 14 sampled softmax kernels for sm_90a, NVRTC 13.5, 2026-11-22
 INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
 
 
@@ -29,7 +33,7 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     passes = len(state_words) + (1 if writes else 0)
     reads = passes if staging == "reload" else 1
     vectors = elements / vector / device.warp_size
-    load_sectors = _sector_bytes(problem, element)
+    load_sectors, lines = _sector_bytes(problem, element, tile), _lines(problem, config)
 
     shuffles = states * sum(state_words) * 5.0 * warps
     combined = combine_bytes / device.shared_bytes_per_cycle
@@ -46,37 +50,48 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
         blocks=blocks,
         threads=threads,
         shared_bytes=config.integer("shared_bytes"),
-        registers=config.integer("registers"),
+        registers=compiled_registers(config, device, scale=REGISTER_SCALE),
         unit="fma",
         operand_dtype="f32",
         flops=problem.flops_per_element * elements,
         instructions=arithmetic + by_element + 4.0 * vectors * passes + shuffles + 4.0 * states * warps,
-        shared_wavefronts=2.0 * combined + 2.0 * staged + shuffles,
+        shared_wavefronts=2.0 * combined + 2.0 * staged + shuffles + vectors * reads * lines,
         load_bytes=elements * element * reads * load_sectors + weights + partial_bytes,
         store_bytes=float(stored + partial_bytes),
-        dram_bytes=_dram_bytes(problem, reads, blocks * partial_bytes * 2.0, device),
+        dram_bytes=_dram_bytes(problem, config, reads, blocks * partial_bytes * 2.0, device),
         iterations=steps * reads if staging == "reload" else 1,
         stages=1,
         barriers_per_iteration=1 if combine_bytes or split > 1 else 0,
         launches=2 if second_launch else 1,
         alone_bytes=float(tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
+        run_bytes=float((chunk if problem.reduces_contiguous else tile) * element),
     )
 
 
-def _sector_bytes(problem: RowProblem, element: int) -> float:
-    """Bytes fetched for each byte used: lines that start off a sector touch one more."""
+def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
+    """Bytes fetched for each byte used: lines that start off a sector touch one more, and a block whose columns are
+    narrower than a sector fetches it all the same."""
     line = problem.contiguous * element
-    if line % SECTOR_BYTES == 0:
-        return 1.0
-    return 1.0 + min(1.0, SECTOR_BYTES / line)
+    narrow = 1.0 if problem.reduces_contiguous else max(1.0, SECTOR_BYTES / (tile * element))
+    return narrow * (1.0 if line % SECTOR_BYTES == 0 else 1.0 + min(1.0, SECTOR_BYTES / line))
 
 
-def _dram_bytes(problem: RowProblem, reads: int, partial_bytes: float, device: Device) -> float:
+def _lines(problem: RowProblem, config: Config) -> int:
+    """Lines of 128 bytes that a warp's load touches, each a cycle of L1: lanes along the reduced axis share one where
+    that is contiguous, the others where it is not."""
+    lanes, vector = config.integers("lanes", "vector")
+    together = lanes if problem.reduces_contiguous else WARP // lanes
+    return WARP // together * -(-together * vector * problem.input_dtype.bytes // PHASE_BYTES)
+
+
+def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: float, device: Device) -> float:
     """Each operand once, and x again for every further read that L2 cannot serve."""
     x = float(problem.rows * problem.columns * problem.input_dtype.bytes)
     again = 0.0
-    # Rows in flight are those of the resident blocks: at least one row on each SM.
-    in_flight = min(x, float(problem.length * problem.input_dtype.bytes * device.sm_count))
+    threads, registers, shared = config.integers("threads", "registers", "shared_bytes")
+    tile, chunk = config.integers("parallel_tile", "chunk")
+    resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared))
+    in_flight = min(x, float(resident * device.sm_count * tile * chunk * problem.input_dtype.bytes))
     if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
         again = (reads - 1) * x
     return problem.min_bytes + again + partial_bytes

@@ -1,0 +1,18 @@
+"""Registers that a compiled kernel is expected to take, before it is compiled.
+
+The attribute ``registers`` of a config is what its arrays need, a lower estimate; the compiler adds addresses, loop
+counters and what it loads early, as far as it may.
+"""
+
+from __future__ import annotations
+
+from search_spaces.hardware.devices import Device
+from search_spaces.spaces.config import Config
+
+
+def compiled_registers(config: Config, device: Device, scale: float = 1.0, more: int = 0) -> int:
+    """``scale`` times the lower estimate and ``more``, up to what the block and ``min_blocks`` leave to a thread."""
+    least, threads, blocks = config.integers("registers", "threads", "min_blocks")
+    unit = device.register_allocation_unit
+    share = device.registers_per_sm // (threads // device.warp_size * blocks) // unit * unit // device.warp_size
+    return max(least, min(int(scale * least) + more, share, device.max_registers_per_thread))

@@ -1,56 +1,77 @@
-"""Offline training: many problems' measurements in, one model and its held-out quality out."""
+"""Offline training: many problems' times in, one model per operator and its held-out quality out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from cost_models.boosted import BoostedModel, Settings, held_out_rows
-from cost_models.evaluation import Quality, evaluate
-from cost_models.features import FeatureTable, align, common_names
+from cost_models.boosted import BoostedModel, Settings
+from cost_models.features import FeatureTable, align, common_names, features
+from cost_models.held_out import Rows, cross_validated
+from cost_models.observations import Observations, merged, shape_family
+from cost_models.trained_model import CORRECTED, OperatorModel
+
+FEWEST = 10  # rows
+TRAINING = Settings(rounds=300, members=3)
 
 
-@dataclass(frozen=True)
-class TrainingTable:
-    """The measurements of one problem on one device: ``seconds`` [n] for the n rows of ``features``.
+def train(observations: Sequence[Observations], settings: Settings | None = None) -> tuple[OperatorModel, ...]:
+    """A model for each operator, by name, each with its quality on what it did not learn from.
 
-    ``group`` names the problem and the device; tables with the same group are one problem.
+    The same times and settings give the same models, whatever order they come in. Rows that today's kernel templates
+    cannot make or state no costs for must be gone (``Observations.usable``). Raises ValueError where an operator has
+    fewer than ten rows, and without observations.
     """
-
-    features: FeatureTable
-    seconds: npt.NDArray[np.float64]
-    group: str
-
-    def __post_init__(self) -> None:
-        if len(self.features) != len(self.seconds):
-            raise ValueError(
-                f"table {self.group!r} has {len(self.features)} rows of features and {len(self.seconds)} times"
-            )
+    chosen = settings or TRAINING
+    by_operator: dict[str, list[Observations]] = {}
+    for one in merged(observations):
+        by_operator.setdefault(one.problem.operator, []).append(one)
+    if not by_operator:
+        raise ValueError("there is nothing to learn from")
+    return tuple(_operator_model(name, by_operator[name], chosen) for name in sorted(by_operator))
 
 
-def train(tables: Sequence[TrainingTable], settings: Settings | None = None) -> tuple[BoostedModel, Quality]:
-    """A model of all tables, and its quality on problems that a first model did not see.
-
-    With five groups or more, a fifth of the groups is held out, with fewer a fifth of the rows; the first model learns
-    from the rest and is judged on them, and the model that is returned learns from everything. Raises ValueError for
-    fewer than ten rows, or for tables whose features do not belong to one operator.
-    """
-    settings = settings or Settings()
-    rows = sum(len(t.features) for t in tables)
-    if rows < 10:
-        raise ValueError(f"training needs at least ten measurements, not {rows}: tune more, or give more databases")
-    names = common_names([t.features for t in tables])
-    matrix = np.concatenate([align(t.features, names) for t in tables])
-    seconds = np.concatenate([t.seconds for t in tables])
-    groups = np.array([t.group for t in tables for _ in t.seconds])
-    codes = np.unique(groups, return_inverse=True)[1]
-    test = held_out_rows(codes, settings.held_out, settings.seed + 1)
-    # not the model's own seed, so that the two models stop on different held-out rows
-    judged = BoostedModel.fit(
-        matrix[~test], seconds[~test], groups[~test], names=names, settings=replace(settings, seed=settings.seed + 2)
+def _operator_model(operator: str, observations: Sequence[Observations], settings: Settings) -> OperatorModel:
+    total = sum(map(len, observations))
+    if total < FEWEST:
+        raise ValueError(f"{operator} has {total} usable times, and training needs {FEWEST}: tune more")
+    rows = _rows(observations)
+    held_out, noise = cross_validated(rows, replace(settings, seed=settings.seed + 1), CORRECTED)
+    boosted = BoostedModel.fit(
+        rows.matrix, rows.seconds, rows.groups, names=rows.names, settings=settings, corrects=CORRECTED
     )
-    quality = evaluate(judged.predict(matrix[test]), seconds[test], groups[test])
-    return BoostedModel.fit(matrix, seconds, groups, names=names, settings=settings), quality
+    versions = {t.name: t.version for one in observations for t in one.templates()}
+    used = sorted({schedule.template for one in observations for schedule in one.schedules})
+    return OperatorModel(
+        operator=operator,
+        boosted=boosted,
+        noise=noise,
+        templates=tuple((name, versions[name]) for name in used),
+        held_out=held_out,
+        observations=tuple(observations),
+    )
+
+
+def table(one: Observations) -> FeatureTable:
+    """The features of the schedules, as they are computed for a search over all templates of the problem."""
+    return features(one.templates(), one.problem, one.schedules, one.device)
+
+
+def _rows(observations: Sequence[Observations]) -> Rows:
+    tables = [table(one) for one in observations]
+    names = common_names(tables)
+
+    def of_each(values: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+        return np.array([value for value, one in zip(values, observations, strict=True) for _ in one.seconds])
+
+    return Rows(
+        names=names,
+        matrix=np.concatenate([align(t, names) for t in tables]),
+        seconds=np.concatenate([np.array(one.seconds, dtype=np.float64) for one in observations]),
+        groups=np.repeat(np.arange(len(observations)), [len(one) for one in observations]),
+        problems=of_each([one.problem.key() for one in observations]),
+        families=of_each([shape_family(one.problem) for one in observations]),
+        devices=of_each([one.device.name for one in observations]),
+    )

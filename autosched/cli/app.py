@@ -18,6 +18,7 @@ from autosched.cli.output import waiting_told
 from autosched.cli.problem_options import for_operator
 from autosched.cli.replay import replay
 from autosched.cli.space import space
+from autosched.cli.train import train
 from autosched.cli.tune import tune
 from autosched.cli.verify import verify
 from autosched.version import VERSION
@@ -46,6 +47,7 @@ _EXAMPLES = {
     "tune": f"autosched tune {_PROBLEM} --db best.db",
     "best": f"autosched best {_PROBLEM} --db best.db",
     "check": "autosched check --db best.db --static --junit check.xml",
+    "train": "autosched train --db best.db --out model.json",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
 }
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -81,6 +83,7 @@ def build() -> typer.Typer:
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)
     app.command("replay", context_settings=_SETTINGS)(replay)
+    app.command("train", context_settings=_SETTINGS, epilog=f"Example: {_EXAMPLES['train']}")(train)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
     app.command("check", epilog=f"Example: {_EXAMPLES['check']}")(check)

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
+from autosched.training_data import gather, usable
 from autosched.version import VERSION
 from benchmarks import gpu, simulated_gpu
 from benchmarks.gpu import Benchmark, Plan
 from benchmarks.gpu_problems import matmuls, others
-from cost_models.features import features
-from cost_models.training import TrainingTable, train
+from cost_models.boosted import Settings
+from cost_models.training import train
 from measurements import recording
 from measurements.compile import CompileCache, CompilePool
 from measurements.emulator import HostCompilerMissing, host_compiler
@@ -30,7 +31,7 @@ from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.runners.base import Entrant
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available
 from measurements.runners.supervisor import Limits
-from search_spaces.catalogue import operators, templates, templates_for
+from search_spaces.catalogue import operators, templates
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -128,14 +129,11 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     assert recording.find(SHAPES[1][1], "h200", tmp_path / "recorded") == recordings[1]
 
     # and trained on
-    tables = []
-    for recorded in recordings:
-        timed = [r for r in recorded.records if r.ok]
-        table = features(templates_for(recorded.problem, H200), recorded.problem, [r.schedule for r in timed], H200)
-        tables.append(TrainingTable(table, np.array([r.seconds for r in timed]), recorded.problem_key))
-    model, quality = train(tables)
-    assert quality.rows > 0
-    assert np.isfinite(model.predict(tables[0].features.values)).all()
+    data = usable(gather([], [out / "recordings-0.jsonl.gz"], "measured"))
+    assert data.rows == sum(recorded.ok for recorded in recordings)
+    for model in train(data.observations, Settings(rounds=10)):
+        assert all(figures.rows for figures in model.held_out)
+        assert np.isfinite(model.predict(table(model.observations[0]))).all()
 
 
 def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no_tests, capsys):

@@ -1,9 +1,6 @@
 """The boosted model learns, repeats itself, and refuses what it cannot use."""
 
 import dataclasses
-import json
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +8,6 @@ import pytest
 
 from cost_models.boosted import BoostedModel, ModelMismatch, Settings, held_out_rows
 from cost_models.evaluation import pairwise_accuracy, rank_correlation, top_k_recall
-from cost_models.features import FEATURE_VERSION
 
 Matrix = npt.NDArray[np.float32]
 Times = npt.NDArray[np.float64]
@@ -43,7 +39,7 @@ def test_noise_stops_the_trees_early() -> None:
     noise = BoostedModel.fit(x, np.exp(rng.standard_normal(200)), settings=QUICK)
     y, seconds = kernels(200, seed=4)
     signal = BoostedModel.fit(y, seconds, settings=QUICK)
-    assert noise.rounds[0] < 30 < signal.rounds[0]
+    assert len(noise.members[0].sizes) < 30 < len(signal.members[0].sizes)
 
 
 def test_the_same_seed_gives_the_same_model() -> None:
@@ -51,7 +47,7 @@ def test_the_same_seed_gives_the_same_model() -> None:
     first, second = (BoostedModel.fit(x, seconds, settings=QUICK) for _ in range(2))
     assert first == second
     other = BoostedModel.fit(x, seconds, settings=dataclasses.replace(QUICK, seed=1))
-    assert other.trees != first.trees
+    assert other.members != first.members
 
 
 def test_the_unit_of_time_does_not_matter_to_the_order() -> None:
@@ -85,8 +81,7 @@ def test_members_disagree_most_where_nothing_was_measured() -> None:
     assert spread.max() > 0
     alone = BoostedModel.fit(x[seen], seconds[seen], settings=QUICK)
     assert (alone.spread(x) == 0).all()
-    assert len(model.trees) == 4
-    assert len(set(model.trees)) == 4
+    assert len(set(model.members)) == 4
 
 
 def test_few_rows_and_equal_times_are_enough() -> None:
@@ -97,65 +92,33 @@ def test_few_rows_and_equal_times_are_enough() -> None:
     assert same.predict(np.zeros((0, 6), dtype=np.float32)).shape == (0,)
 
 
-def test_save_and_load_round_trip(tmp_path: Path) -> None:
-    x, seconds = kernels(100, seed=12)
-    model = BoostedModel.fit(x, seconds, names=[f"f{i}" for i in range(6)], settings=QUICK)
-    path = tmp_path / "model.json"
-    model.save(path)
-    model.save(path)  # replaces the file
-    assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
-    back = BoostedModel.load(path)
-    assert back == model
-    np.testing.assert_array_equal(back.predict(x), model.predict(x))
+def test_a_guess_is_corrected_and_times_come_out() -> None:
+    """Times over three decades that a column guesses up to an effect of another one: new sizes are predicted too."""
+    rng = np.random.default_rng(18)
+    guess = rng.uniform(-20.0, -10.0, 300)
+    effect = rng.integers(0, 3, 300)
+    seconds = 2.0**guess * np.array([0.7, 1.0, 3.0])[effect]
+    x = np.stack([guess, effect], axis=1).astype(np.float32)
+    groups = list(range(100)) * 3
+    model = BoostedModel.fit(x, seconds, groups, names=["guess", "effect"], settings=QUICK, corrects="guess")
+    beyond = np.array([[-5.0, 0.0], [-5.0, 2.0]], dtype=np.float32)
+    np.testing.assert_allclose(np.exp(model.predict(beyond)), [2.0**-5 * 0.7, 2.0**-5 * 3.0], rtol=0.2)
+    assert BoostedModel.from_json(model.to_json()) == model
+    with pytest.raises(ValueError, match="nothing is not among the features"):
+        BoostedModel.fit(x, seconds, settings=QUICK, corrects="nothing")
 
 
-def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
-    x, seconds = kernels(30, seed=13)
-    data = BoostedModel.fit(x, seconds, settings=QUICK).to_json()
-    path = tmp_path / "model.json"
-    cases = [
-        ({"feature_version": FEATURE_VERSION + 1}, f"version {FEATURE_VERSION + 1}, this autosched computes"),
-        ({"feature_version": None}, "version None"),
-        ({"format_version": 99}, "format version 99"),
-        ({"format": "something else"}, "not a cost model"),
-        ({"rounds": ["many"]}, "damaged"),
-        ({"log_best": "fast"}, "damaged"),
-        ({"settings": {**data["settings"], "rounds": 0}}, "damaged"),
-        ({"trees": [{"learner": 1}]}, "damaged"),
-        ({"trees": []}, "damaged"),
-        ({"names": ["f0", "f0"]}, "damaged"),
-    ]
-    for change, complaint in cases:
-        path.write_text(json.dumps({**data, **change}))
-        with pytest.raises(ModelMismatch, match=complaint) as error:
-            BoostedModel.load(path)
-        assert "\n" not in str(error.value)
-    for broken in ("", "[]", '{"format": "autosched boosted cost model", "format_version": 1, "feature_version": 1}'):
-        path.write_text(broken)
-        with pytest.raises(ModelMismatch):
-            BoostedModel.load(path)
-    with pytest.raises(OSError, match="absent"):
-        BoostedModel.load(tmp_path / "absent")
-
-
-def test_a_saved_model_may_be_read_by_whoever_may_read_other_files(tmp_path: Path) -> None:
-    x, seconds = kernels(30, seed=14)
-    (tmp_path / "other").touch()
-    BoostedModel.fit(x, seconds, settings=QUICK).save(tmp_path / "model.json")
-    assert (tmp_path / "model.json").stat().st_mode == (tmp_path / "other").stat().st_mode
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
-    x, seconds = kernels(30, seed=14)
-    model = BoostedModel.fit(x, seconds, settings=QUICK)
-    path = tmp_path / "model.json"
-    model.save(path)
-    before = path.read_bytes()
-    damaged = dataclasses.replace(model, trees=("not json",))
-    with pytest.raises(ValueError, match="Expecting value"):
-        damaged.save(path)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
+def test_contributions_add_up_to_the_prediction() -> None:
+    x, seconds = kernels(200, seed=19)
+    model = BoostedModel.fit(x, seconds, settings=dataclasses.replace(QUICK, members=2))
+    shares = model.contributions(x)
+    rest = model.predict(x) - shares.sum(axis=1)
+    np.testing.assert_allclose(rest, rest[0], atol=1e-4)
+    decides = np.abs(shares).mean(axis=0)
+    assert set(decides.argsort()[-2:]) == {0, 3}  # the steepest slope, and the cliff
+    assert decides.argmin() == 5  # what no time depends on
+    assert model.gain()[5] < 0.1 < model.gain()[3]
+    assert model.gain().sum() == pytest.approx(1.0)
 
 
 def test_rows_of_another_width_are_refused() -> None:
@@ -227,12 +190,3 @@ def test_whole_problems_are_held_out_once_there_are_five() -> None:
     few = held_out_rows(np.repeat(np.arange(2), 10), 0.2, seed=1)
     assert few.sum() == 4
     assert (held_out_rows(codes, 0.2, seed=1) == mask).all()
-
-
-def test_threads_that_save_at_a_time_leave_one_whole_model(tmp_path: Path) -> None:
-    x, seconds = kernels(60, 1)
-    model = BoostedModel.fit(x, seconds, settings=QUICK)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: model.save(tmp_path / "model.json"), range(80)))
-    assert BoostedModel.load(tmp_path / "model.json") == model
-    assert [path.name for path in tmp_path.iterdir()] == ["model.json"]

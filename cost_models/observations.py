@@ -1,0 +1,144 @@
+"""What a model learns from: the times of one problem on one device, compact enough to travel in the model's file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from search_spaces.catalogue import problem_from_json, templates_for
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
+
+MOST_SECONDS = 1e6
+_FAR = 4  # times: a size that differs that much from all others makes a shape long or short
+
+
+@dataclass(frozen=True)
+class Observations:
+    """``seconds`` of each of ``schedules``, all different, of ``problem`` on ``device``. Raises ValueError for times
+    that are none, for columns that do not fit, and for no rows."""
+
+    problem: Problem
+    device: Device
+    schedules: tuple[Schedule, ...]
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.schedules or len(self.schedules) != len(self.seconds):
+            raise ValueError(f"{len(self.schedules)} schedules do not fit {len(self.seconds)} times")
+        if len(set(self.schedules)) != len(self.schedules):
+            raise ValueError("a schedule is observed twice")
+        if not all(0 < s < MOST_SECONDS for s in self.seconds):
+            raise ValueError("a time must be a positive number of seconds")
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from others: the problem and the device."""
+        return self.problem.key(), self.device.name
+
+    def updated(self, newer: Self) -> Self:
+        """With the times of ``newer``, which replace those of the same schedules."""
+        times = dict(zip(self.schedules, self.seconds, strict=True))
+        times.update(zip(newer.schedules, newer.seconds, strict=True))
+        return dataclasses.replace(self, schedules=tuple(times), seconds=tuple(times.values()))
+
+    def usable(self) -> tuple[Self | None, int]:
+        """Itself without the schedules that today's kernel templates cannot make or state no costs for, None where
+        none is left; and how many those are."""
+        templates = self.templates()
+        kept = {}
+        for schedule, seconds in zip(self.schedules, self.seconds, strict=True):
+            try:
+                template = templates.of(schedule)
+                config = template.config(self.problem, schedule, self.device)
+                if template.counts is not None:
+                    template.counts(self.problem, config, self.device)
+                    kept[schedule] = seconds
+            except ValueError:
+                continue
+        if not kept:
+            return None, len(self)
+        found = dataclasses.replace(self, schedules=tuple(kept), seconds=tuple(kept.values()))
+        return found, len(self) - len(found)
+
+    def templates(self) -> TemplateSet:
+        """The kernel templates that can compute the problem and state their costs; none where there are none."""
+        try:
+            usable = templates_for(self.problem, self.device)
+        except ValueError:
+            return TemplateSet(())
+        return TemplateSet([t for t in usable if t.counts is not None])
+
+    def to_json(self) -> dict[str, Any]:
+        """One table per kernel template, a row a schedule."""
+        tables: dict[tuple[str, tuple[str, ...]], tuple[list[list[Any]], list[float]]] = {}
+        for schedule, seconds in zip(self.schedules, self.seconds, strict=True):
+            names = tuple(name for name, _ in schedule.items)
+            rows, times = tables.setdefault((schedule.template, names), ([], []))
+            rows.append([value for _, value in schedule.items])
+            times.append(seconds)
+        return {
+            "problem": self.problem.to_json(),
+            "device": self.device.name,
+            "tables": [
+                {"template": template, "parameters": list(names), "rows": rows, "seconds": times}
+                for (template, names), (rows, times) in tables.items()
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """The observations whose ``to_json()`` was ``data``. Raises ValueError in one line."""
+        try:
+            schedules: list[Schedule] = []
+            seconds: list[float] = []
+            for table in data["tables"]:
+                names = table["parameters"]
+                for row, time in zip(table["rows"], table["seconds"], strict=True):
+                    if type(time) not in (int, float):
+                        raise ValueError(f"{time!r:.40} is no time")
+                    schedules.append(Schedule.from_json(table["template"], dict(zip(names, row, strict=True))))
+                    seconds.append(float(time))
+            problem = problem_from_json(data["problem"])
+            return cls(problem, device_row(data["device"]), tuple(schedules), tuple(seconds))
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"these are no observations: {type(error).__name__} {error}") from error
+
+
+def shape_family(problem: Problem) -> str:
+    """Operator and shape in words: "matmul, short m", "softmax, long rows", "matmul, balanced".
+
+    A required size is long where it is at least four times every other one, and, of three or more, short where it is
+    at most a quarter of every other one.
+    """
+    values = problem.to_json()
+    required = [f.name for f in dataclasses.fields(problem) if f.default is dataclasses.MISSING]
+    sizes = sorted((values[n], n) for n in required if isinstance(values.get(n), int))
+    words = []
+    if len(sizes) > 1 and sizes[-1][0] >= _FAR * sizes[-2][0]:
+        words.append(f"long {sizes[-1][1]}")
+    if len(sizes) > 2 and sizes[0][0] * _FAR <= sizes[1][0]:
+        words.append(f"short {sizes[0][1]}")
+    return f"{problem.operator}, {' and '.join(words) or 'balanced'}"
+
+
+def merged(observations: Sequence[Observations]) -> tuple[Observations, ...]:
+    """One for each problem and device, later times in place of earlier ones of the same schedule, in a fixed order."""
+    by_key: dict[tuple[str, str], Observations] = {}
+    for one in observations:
+        by_key[one.key] = by_key[one.key].updated(one) if one.key in by_key else one
+    return tuple(_sorted(by_key[key]) for key in sorted(by_key))
+
+
+def _sorted(one: Observations) -> Observations:
+    """The schedules in the order of their keys, so that a model does not depend on the order of its sources."""
+    rows = sorted(zip(one.schedules, one.seconds, strict=True), key=lambda row: row[0].key())
+    return dataclasses.replace(one, schedules=tuple(s for s, _ in rows), seconds=tuple(t for _, t in rows))

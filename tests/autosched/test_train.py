@@ -1,0 +1,176 @@
+"""``autosched train``: what it learns from, what it says, and what it refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from observed import QUICK, observations, records, store
+
+from autosched.cli import main
+from autosched.training_data import gather
+from cost_models import training
+from cost_models.observations import Observations
+from cost_models.trained_model import TrainedModel
+from measurements import recording
+from measurements.measurement import Provenance, Status
+from measurements.recording import Recording
+from search_spaces.operators.copy import Copy
+
+Run = Callable[..., tuple[int, str, str]]
+
+PROBLEMS = (Copy(2048, 2048), Copy(9000, 300))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line in a folder with ``best.db``, which trains quickly: (status, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training, "TRAINING", QUICK)
+    store(tmp_path / "best.db", *(r for p in PROBLEMS for r in records(observations(p, rows=16))))
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        out = capsys.readouterr()
+        return status, out.out, out.err
+
+    return command
+
+
+def test_it_learns_from_a_database_and_says_how_well(run: Run, tmp_path: Path) -> None:
+    status, out, err = run("train", "--db", "best.db", "--out", "model.json")
+    assert (status, err) == (0, "")
+    assert "copy: 32 measured times of 2 problems on h200" in out
+    for split in ("schedules", "problems", "families"):
+        assert f"held out by {split}: " in out
+    assert "devices" not in out  # there is only one
+    assert "copy rows=9000 columns=300" in out
+    assert "copy, balanced" not in out.split("held out by families")[0]
+    assert "written: model.json" in out
+    model = TrainedModel.load(tmp_path / "model.json")
+    assert (model.provenance, model.operators[0].rows) == ("measured", 32)
+    first = (tmp_path / "model.json").read_bytes()
+    assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
+    assert (tmp_path / "model.json").read_bytes() == first
+
+
+def test_one_document_with_json(run: Run) -> None:
+    status, out, _ = run("train", "--db", "best.db", "--out", "model.json", "--json")
+    document = json.loads(out)
+    assert status == 0
+    assert (document["out"], document["rows"], document["provenance"]) == ("model.json", 32, "measured")
+    (part,) = document["operators"]
+    assert part["devices"] == ["h200"]
+    assert {figures["split"] for figures in part["held_out"]} == {"schedules", "problems", "families"}
+
+
+def test_recordings_and_several_databases_are_learned_together(run: Run, tmp_path: Path) -> None:
+    other = observations(Copy(4096, 1000), "a100", rows=12)
+    store(tmp_path / "other.db", *records(other))
+    recording.write(tmp_path / "r.jsonl.gz", Recording.of(records(observations(Copy(100, 9000), rows=10))))
+    command = ("train", "--db", "best.db", "--db", "other.db", "--recording", "r.jsonl.gz", "--out", "model.json")
+    status, out, _ = run(*command)
+    assert status == 0
+    assert "copy: 54 measured times of 4 problems on a100 and h200" in out
+    assert "held out by devices" in out
+
+
+def test_an_update_adds_new_times_to_those_of_the_model(run: Run, tmp_path: Path) -> None:
+    """Learning one database after the other gives what learning both at a time gives, and the same one twice adds
+    nothing."""
+    store(tmp_path / "new.db", *records(observations(Copy(4096, 1000), rows=12)))
+    assert run("train", "--db", "best.db", "--out", "old.json")[0] == 0
+    assert run("train", "--update", "old.json", "--db", "new.db", "--out", "both.json")[0] == 0
+    assert run("train", "--db", "new.db", "--db", "best.db", "--out", "once.json")[0] == 0
+    assert (tmp_path / "both.json").read_bytes() == (tmp_path / "once.json").read_bytes()
+    assert run("train", "--update", "both.json", "--db", "new.db", "--out", "both.json")[0] == 0
+    assert (tmp_path / "both.json").read_bytes() == (tmp_path / "once.json").read_bytes()
+
+
+def test_a_model_of_other_features_is_made_anew_from_its_own_times(run: Run, tmp_path: Path) -> None:
+    assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
+    data = json.loads((tmp_path / "model.json").read_text())
+    (tmp_path / "old.json").write_text(json.dumps({**data, "feature_version": 0}))
+    assert run("train", "--update", "old.json", "--out", "new.json")[0] == 0
+    assert (tmp_path / "new.json").read_bytes() == (tmp_path / "model.json").read_bytes()
+
+
+def test_estimated_times_are_learned_only_when_asked_for(run: Run, tmp_path: Path) -> None:
+    store(tmp_path / "e.db", *records(observations(PROBLEMS[0], rows=14), provenance=Provenance.ESTIMATED))
+    status, _, err = run("train", "--db", "e.db", "--out", "model.json")
+    assert status == 2
+    assert err == (
+        "autosched: there are no measured times to learn from, but 14 estimated ones: give --estimated to learn from "
+        "these\n"
+    )
+    assert not (tmp_path / "model.json").exists()
+    status, out, err = run("train", "--db", "e.db", "--out", "model.json", "--estimated")
+    assert status == 0
+    assert "copy: 14 estimated times" in out
+    assert "ESTIMATED" in err
+    assert TrainedModel.load(tmp_path / "model.json").provenance == "estimated"
+    status, _, err = run("train", "--update", "model.json", "--db", "best.db", "--out", "model.json")
+    assert status == 2
+    assert "trained on estimated times, which measured ones are never mixed with" in err
+
+
+def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path) -> None:
+    one = observations(PROBLEMS[0], rows=16)
+    half = Observations(one.problem, one.device, one.schedules[:4], one.seconds[:4])
+    mixed = [
+        *records(one),
+        *records(half, status=Status.TIMEOUT, reason="slow", timing=None),  # the newest word on four of them
+        *records(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
+        *records(observations(Copy(64, 65), rows=6), device="gtx970"),
+        *records(observations(Copy(64, 66), rows=7), problem_key='{"operator":"fft"}'),
+        *records(observations(Copy(64, 67), rows=3), provenance=Provenance.ESTIMATED),
+    ]
+    data = gather([store(tmp_path / "m.db", *mixed)], [], "measured")
+    assert data.rows == 12
+    assert data.others == 3
+    assert data.left_out == {
+        "timed from a warm L2": 5,
+        "of gtx970, which is not among the devices": 6,
+        "of operators that are not known here": 7,
+    }
+
+
+def test_repeated_times_count_once(tmp_path: Path) -> None:
+    one = observations(PROBLEMS[0], rows=3)
+    faster = Observations(one.problem, one.device, one.schedules, tuple(s / 2 for s in one.seconds))
+    ranked = records(faster, rank=1)[:1]
+    (found,) = gather([store(tmp_path / "m.db", *records(one), *records(faster), *ranked)], [], "measured").observations
+    times = dict(zip(found.schedules, found.seconds, strict=True))
+    assert times[one.schedules[0]] == one.seconds[0] / 2  # re-measured
+    assert times[one.schedules[1]] == pytest.approx(one.seconds[1] * 0.75)  # the median of both
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--db", "best.db"], "train needs --out"),
+        (["--out", "m.json"], "give --db, --recording or --update"),
+        (["--db", "best.db", "--out", "no/m.json"], "no/m.json cannot be written: name a file in a folder that exists"),
+        (["--db", "best.db", "--out", "."], "cannot be written"),
+        (["--db", "no.db", "--out", "m.json"], "no.db"),
+        (["--db", "junk", "--out", "m.json"], "junk"),
+        (["--recording", "junk", "--out", "m.json"], "junk is not a whole gzip file"),
+        (["--recording", "none", "--out", "m.json"], "none cannot be read"),
+        (["--update", "junk", "--out", "m.json"], "the cost model junk cannot be used"),
+        (["--update", "none", "--out", "m.json"], "none cannot be read (No such file or directory)"),
+        (["--db", "few.db", "--out", "m.json"], "copy has 4 usable times, and training needs 10"),
+        (["--db", "empty.db", "--out", "m.json"], "there are no measured times to learn from: tune first"),
+        (["--db", "best.db", "--out", "m.json", "--seed", "-1"], "--seed must be at least 0"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    (tmp_path / "junk").write_text("junk")
+    store(tmp_path / "few.db", *records(observations(PROBLEMS[0], rows=4)))
+    store(tmp_path / "empty.db")
+    status, out, err = run("train", *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("autosched: ")
+    assert err.count("\n") == 1
+    assert complaint in err
+    assert not (tmp_path / "m.json").exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cost_models.observations import Observations, merged
 from measurements import recording
+from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Status
 from measurements.record import Record
 from measurements.store import Store
@@ -50,7 +51,7 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
     found: list[Observations] = []
     others = 0
     for records in sources:
-        mine = [r for r in records if r.provenance in KINDS[kind]]
+        mine = [r for r in records if r.provenance in KINDS[kind] and not is_library(r.schedule)]
         others += sum(r.ok for r in records if r.provenance not in KINDS[kind])
         found += _observations(mine, left_out)
     return TrainingData(merged(found), dict(left_out), others)

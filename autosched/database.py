@@ -117,12 +117,12 @@ def device_name(store: Store, device: str | Device) -> str:
     """
     if isinstance(device, Device):
         return device.name
-    stored = sorted({summary.device for summary in store.problems()})
-    if device in stored:
+    if store.has_device(device):
         return device
     try:
         return device_row(device).name
     except UnknownDevice as error:
+        stored = sorted({summary.device for summary in store.problems()})
         here = f"; {store.name} holds {', '.join(stored)}" if stored else ""
         raise UnknownDevice(f"{error}{here}") from error
 

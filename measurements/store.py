@@ -10,29 +10,37 @@ read-only folder. Where write-ahead mode is unavailable (some network file syste
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import sqlite3
-import statistics
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
-from typing import Any, Self
+from types import TracebackType
+from typing import Self
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from measurements import store_file, store_migrations, store_schema
+from measurements import store_entries, store_file, store_migrations, store_schema
 from measurements.foreign_text import first_line, one_line
-from measurements.measurement import Provenance, Status, Timing
+from measurements.measurement import Provenance, Status
 from measurements.record import Record
-from measurements.store_schema import GUARDS, SCHEMA_VERSION, TRIALS, Guard, StoreError, unreadable
+from measurements.store_entries import Winner
+from measurements.store_schema import (
+    ENTRIES,
+    GUARDS,
+    SCHEMA_VERSION,
+    TRIALS,
+    Guard,
+    StoreError,
+    digest_of,
+    unreadable,
+)
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
 
@@ -63,6 +71,7 @@ class Store:
         self._identity = None if file is None else store_file.identity(file)
         self._unwritten = file is not None
         self._lock = threading.Lock()
+        self._grown: set[tuple[str, str]] = set()  # entries that got trials
         self._close = weakref.finalize(self, _let_go, engine, None)
         self.name = name
 
@@ -73,7 +82,25 @@ class Store:
 
     def close(self) -> None:
         """Release the database; done at exit, too. Safe to call twice."""
+        if self._close.alive:
+            with suppress(StoreError):  # what is not ranked now is ranked when it is asked for
+                self.rank()
         self._close()
+
+    def rank(self) -> None:
+        """Find the winners of the entries that were written to here, so that no reader has to. Raises StoreError."""
+        with self._lock:
+            grown, self._grown = sorted(self._grown), set()
+        for problem_digest, device in grown:
+            for kind in _RANKING:
+                key = {"problem_digest": problem_digest, "device": device, "provenance": kind.value}
+                with self._transaction() as connection:
+                    entry = store_entries.kept(connection, key)
+                    if entry is None or entry.ranked:
+                        continue
+                    winner = store_entries.rank(connection, key, self.name)
+                with self._transaction(write=True) as connection:
+                    store_entries.keep(connection, key, entry.newest_id, winner)
 
     def __enter__(self) -> Self:
         return self
@@ -155,11 +182,14 @@ class Store:
         """Store a record and commit; returns it with its ``id``. Raises StoreError where the database refuses, and
         where its file is no longer the one that was opened."""
         self._enter_write_ahead()
+        row = store_schema.to_row(record)
         with self._transaction(write=True) as connection:
-            key = connection.execute(TRIALS.insert(), store_schema.to_row(record)).inserted_primary_key
-            if key is None:
+            made = store_entries.insert(connection, row)
+            if made is None:
                 raise StoreError(f"the database {self.name} assigns no ids to new rows: use another one")
-        return replace(record, id=int(key[0]))
+        with self._lock:
+            self._grown.add((row["problem_digest"], row["device"]))
+        return replace(record, id=made)
 
     def trials(
         self,
@@ -185,19 +215,16 @@ class Store:
     def problems(self, operator: str | None = None) -> list[ProblemSummary]:
         """What the store holds, or only of one operator: one summary per problem, device and provenance, in the order
         they first came."""
-        c = TRIALS.c
-        keys = (c.operator, c.problem, c.device, c.provenance)
-        schedules = sa.func.count(c.schedule_key.distinct())
-        with_time = sa.func.count(sa.case((c.median.is_not(None), c.schedule_key)).distinct())
-        query = sa.select(sa.func.min(c.id).label("id"), *keys, schedules.label("trials"), with_time.label("ok"))
+        columns = {name: ENTRIES.c[name] for name in ("operator", "problem", "device", "provenance", "trials", "ok")}
+        query = sa.select(ENTRIES.c.first_id.label("id"), *columns.values()).order_by(ENTRIES.c.first_id)
         if operator is not None:
-            query = query.where(c.operator == operator)
+            query = query.where(ENTRIES.c.operator == operator)
         summaries = []
         with self._transaction() as connection:
-            for row in connection.execute(query.group_by(*keys).order_by(sa.func.min(c.id))).mappings():
-                cells = store_schema.read_cells(row, keys, self.name)
+            for row in connection.execute(query).mappings():
+                cells = store_schema.read_cells(row, columns.values(), self.name)
                 cells["problem_key"] = cells.pop("problem")
-                summaries.append(ProblemSummary(row["id"], **cells, trials=row["trials"], ok=row["ok"]))
+                summaries.append(ProblemSummary(row["id"], **cells))
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:
@@ -214,14 +241,21 @@ class Store:
 
     def devices(self, problem: Problem) -> tuple[str, ...]:
         """Names of the devices that have an ok trial of the problem, sorted."""
-        query = sa.select(TRIALS.c.device).distinct().where(*_where(problem, status=Status.OK))
+        c = ENTRIES.c
+        query = sa.select(c.device).distinct().where(c.problem_digest == digest_of(problem.key()), c.ok > 0)
         with self._transaction() as connection:
             return tuple(sorted(connection.execute(query).scalars()))
+
+    def has_device(self, device: str) -> bool:
+        """Whether there is any trial on exactly this device."""
+        with self._transaction() as connection:
+            query = sa.select(ENTRIES.c.device).where(ENTRIES.c.device == device).limit(1)
+            return connection.execute(query).first() is not None
 
     def guard(self, problem: Problem, device: str) -> Guard | None:
         """What CI holds this entry to; None where nothing was said about it."""
         c = GUARDS.c
-        query = sa.select(GUARDS).where(c.problem_digest == _digest(problem), c.device == device)
+        query = sa.select(GUARDS).where(c.problem_digest == digest_of(problem.key()), c.device == device)
         with self._transaction() as connection:
             row = connection.execute(query).mappings().one_or_none()
         if row is None:
@@ -236,7 +270,7 @@ class Store:
 
     def set_guard(self, problem: Problem, device: str, guard: Guard | None) -> None:
         """Hold this entry to ``guard`` from now on; None forgets what was said. Raises StoreError as ``append``."""
-        key = {"problem_digest": _digest(problem), "device": device}
+        key = {"problem_digest": digest_of(problem.key()), "device": device}
         c = GUARDS.c
         self._enter_write_ahead()
         with self._transaction(write=True) as connection:
@@ -255,37 +289,29 @@ class Store:
         The winner of the newest paired re-measurement ranks before everything tried until then; only schedules tried
         since can beat it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
         """
-        c = TRIALS.c
-        tried = sa.select(
-            c.id,
-            c.schedule_key,
-            c.kernel_digest,
-            c.provenance,
-            c.status,
-            c.median,
-            c.p25,
-            c.p75,
-            c.repeats,
-            c.final_rank,
-        )
-        tried = tried.where(*_where(problem, device, provenance)).order_by(c.id)
-        wrong = (
-            sa.select(c.schedule_key, c.kernel_digest).where(*_where(problem, status=Status.WRONG_RESULT)).distinct()
-        )
-        with self._transaction() as connection:
-            columns = tried.selected_columns
-            rows = [
-                SimpleNamespace(**store_schema.read_cells(row, columns, self.name))
-                for row in connection.execute(tried).mappings()
-            ]
-            ranked = _ranked(rows, {(key, digest) for key, digest in connection.execute(wrong)})
-            for kind in _RANKING:
-                if kind.value in ranked:
-                    row_id, timing = ranked[kind.value]
-                    whole = connection.execute(sa.select(TRIALS).where(c.id == row_id)).mappings().one()
-                    record = store_schema.from_row(whole, self.name)
-                    return replace(record, measurement=replace(record.measurement, timing=timing))
+        key = {"problem_digest": digest_of(problem.key()), "device": device}
+        for kind in _RANKING if provenance is None else (provenance,):
+            with self._transaction() as connection:
+                found = self._winner(connection, {**key, "provenance": kind.value})
+                if found is not None:
+                    return self._record(connection, found, problem, device, kind)
         return None
+
+    def _record(
+        self, connection: Connection, winner: Winner, problem: Problem, device: str, provenance: Provenance
+    ) -> Record:
+        row = connection.execute(sa.select(TRIALS).where(TRIALS.c.id == winner.id)).mappings().one()
+        record = store_schema.from_row(row, self.name)
+        if (record.problem_key, record.device, record.provenance) != (problem.key(), device, provenance):
+            raise unreadable(self.name, record.id, "it is filed under another problem or device")
+        return replace(record, measurement=replace(record.measurement, timing=winner.timing))
+
+    def _winner(self, connection: Connection, key: Mapping[str, str]) -> Winner | None:
+        """That of an entry: as it was kept, where it still is that of all trials, else by the trials themselves."""
+        entry = store_entries.kept(connection, key)
+        if entry is None:
+            return None
+        return entry.winner if entry.ranked else store_entries.rank(connection, key, self.name)
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[Connection]:
@@ -331,10 +357,6 @@ class Store:
                 store_migrations.migrate(connection, self.name)
 
 
-def _digest(problem: Problem) -> str:
-    return hashlib.sha256(problem.key().encode()).hexdigest()
-
-
 def _let_go(engine: Engine, written_file: Path | None) -> None:
     """Close the connections; the last writer turns an SQLite database back into one file."""
     engine.dispose()
@@ -350,53 +372,12 @@ def _where(
 ) -> list[sa.ColumnElement[bool]]:
     c = TRIALS.c
     wanted = (
-        (c.problem, problem.key() if problem is not None else None),
+        (c.problem_digest, digest_of(problem.key()) if problem is not None else None),
         (c.device, device),
         (c.provenance, provenance.value if provenance is not None else None),
         (c.status, status.value if status is not None else None),
     )
     return [column == value for column, value in wanted if value is not None]
-
-
-def _ranked(rows: Sequence[Any], wrong: set[tuple[str, str | None]]) -> dict[str, tuple[int, Timing]]:
-    """Per provenance, the row and the pooled timing of its fastest schedule; ``rows`` in the order of ids."""
-    tried: dict[tuple[str, str], list[Any]] = {}
-    for row in rows:
-        tried.setdefault((row.provenance, row.schedule_key), []).append(row)
-    usable: dict[str, list[_Ranked]] = {}
-    for (provenance, key), all_of_schedule in tried.items():
-        newest = all_of_schedule[-1]
-        if newest.status == Status.UNPROVEN.value:
-            continue
-        digest = newest.kernel_digest
-        same = [row for row in all_of_schedule if row.kernel_digest == digest and row.status == Status.OK.value]
-        if not same or (key, digest) in wrong:
-            continue
-        remeasured = [row for row in same if row.final_rank is not None]
-        same = remeasured[-1:] or same
-        median, p25, p75 = (statistics.median(getattr(row, name) for row in same) for name in ("median", "p25", "p75"))
-        timing = Timing(median, p25, p75, sum(row.repeats for row in same))
-        won = same[-1].id if remeasured and remeasured[-1].final_rank == 1 else 0
-        alone = max((row.id for row in all_of_schedule if row.final_rank is None), default=0)
-        usable.setdefault(provenance, []).append(_Ranked(same[-1].id, timing, won, alone))
-    best: dict[str, tuple[int, Timing]] = {}
-    for provenance, schedules in usable.items():
-        winner = max(schedules, key=lambda s: s.won)  # the first one where nobody has won
-        if winner.won:
-            schedules = [winner, *(s for s in schedules if s.tried_alone > winner.won)]
-        fastest = min(schedules, key=lambda s: s.timing.median)
-        best[provenance] = fastest.id, fastest.timing
-    return best
-
-
-@dataclass(frozen=True)
-class _Ranked:
-    """A schedule that may be the best. ``won`` and ``tried_alone`` are its newest such rows, 0 where there is none."""
-
-    id: int
-    timing: Timing
-    won: int
-    tried_alone: int
 
 
 __all__ = ["SCHEMA_VERSION", "Guard", "ProblemSummary", "Store", "StoreError", "unreadable"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from measurements import store_entries
 from measurements.store_schema import META, SCHEMA_VERSION, unreadable
 
 SCRIPTS = Path(__file__).resolve().parent / "migrations"
@@ -42,4 +43,5 @@ def migrate(connection: Connection, name: str) -> None:
         command.upgrade(config, str(SCHEMA_VERSION))
     except UnreadableTrial as error:
         raise unreadable(name, error.trial, error.why) from error
+    store_entries.rebuild(connection, name)
     connection.execute(META.update().where(META.c.key == "schema_version").values(value=str(SCHEMA_VERSION)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -19,7 +20,7 @@ from measurements.measurement import MachineCode, Measurement, Provenance, Resou
 from measurements.record import Budget, Record, canonical_json
 from search_spaces.spaces.schedule import Schedule
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
 APPLICATION = "autosched"
 SINCE = "since"  # in the info of a table or a column: the schema that brought it
@@ -38,6 +39,7 @@ META = sa.Table(
     sa.Column("key", sa.String(64), primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
+_WRONG = sa.text("status = 'wrong_result'")
 TRIALS = sa.Table(
     "trials",
     _METADATA,
@@ -75,6 +77,8 @@ TRIALS = sa.Table(
     sa.Column("sass_bytes", sa.Integer, info={SINCE: 4}),
     sa.Column("budget", sa.Text, info={SINCE: 4}),  # JSON, as the next
     sa.Column("proof", sa.Text, info={SINCE: 4}),
+    sa.Column("problem_digest", sa.String(64), nullable=False, info={SINCE: 5}),
+    sa.Column("schedule_digest", sa.String(64), nullable=False, info={SINCE: 5}),
     sa.CheckConstraint("(status = 'ok') = (median IS NOT NULL)", name="time_exactly_when_ok"),
     sa.CheckConstraint("median > 0 AND p25 > 0 AND p75 > 0", name="time_is_positive"),
     sa.CheckConstraint(
@@ -82,11 +86,34 @@ TRIALS = sa.Table(
         "AND (repeats IS NULL) = (median IS NULL)",
         name="time_is_whole",
     ),
-    sa.Index("trials_by_problem", "problem", "device", "provenance", "status"),
+    sa.Index("trials_in_order", "problem_digest", "device", "provenance", "id"),
+    sa.Index("trials_by_schedule", "problem_digest", "device", "provenance", "schedule_digest"),
+    sa.Index("trials_wrong", "problem_digest", sqlite_where=_WRONG, postgresql_where=_WRONG),
     sqlite_autoincrement=True,
 )
 
 
+ENTRIES = sa.Table(
+    "entries",
+    _METADATA,
+    sa.Column("problem_digest", sa.String(64), primary_key=True),
+    sa.Column("device", sa.Text, primary_key=True),
+    sa.Column("provenance", sa.Text, primary_key=True),
+    sa.Column("operator", sa.Text, nullable=False),
+    sa.Column("problem", sa.Text, nullable=False),
+    sa.Column("trials", sa.Integer, nullable=False),  # different schedules, as ok
+    sa.Column("ok", sa.Integer, nullable=False),
+    sa.Column("first_id", sa.Integer, nullable=False),
+    sa.Column("newest_id", sa.Integer, nullable=False),
+    sa.Column("ranked_id", sa.Integer),  # the newest trial when the winner was found
+    sa.Column("winner_id", sa.Integer),
+    sa.Column("median", sa.Float(53)),  # of the winner, pooled, as the next
+    sa.Column("p25", sa.Float(53)),
+    sa.Column("p75", sa.Float(53)),
+    sa.Column("repeats", sa.Integer),
+    sa.Index("entries_by_device", "device"),
+    info={SINCE: 5},
+)
 GUARDS = sa.Table(
     "guards",
     _METADATA,
@@ -194,7 +221,7 @@ def _foreign(name: str, tables: set[str]) -> StoreError:
 def to_row(record: Record) -> dict[str, Any]:
     """The columns of a record, but for its id."""
     m = record.measurement
-    timing, resources = m.timing, m.resources
+    timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
     return {
         "operator": str(json.loads(record.problem_key).get("operator", "")),
         "problem": record.problem_key,
@@ -205,7 +232,7 @@ def to_row(record: Record) -> dict[str, Any]:
         "space_version": record.space_version,
         "kernel_digest": record.kernel_digest,
         "schedule": json.dumps(record.schedule.to_json(), separators=(",", ":")),
-        "schedule_key": record.schedule.key(),
+        "schedule_key": schedule_key,
         "provenance": m.provenance.value,
         "status": m.status.value,
         "reason": m.reason,
@@ -227,7 +254,14 @@ def to_row(record: Record) -> dict[str, Any]:
         **{name: None if m.code is None else getattr(m.code, name) for name in _CODE},
         "budget": None if record.budget is None else canonical_json(dataclasses.asdict(record.budget)),
         "proof": record.proof,
+        "problem_digest": digest_of(record.problem_key),
+        "schedule_digest": digest_of(schedule_key),
     }
+
+
+def digest_of(text: str) -> str:
+    """The SHA-256 that problems and schedules are found by, of ``Problem.key()`` and ``Schedule.key()``."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def from_row(row: Mapping[Any, Any], name: str) -> Record:
@@ -277,7 +311,7 @@ def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) ->
     return kind(**there) if there else None
 
 
-def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.ColumnElement[Any]], name: str) -> dict[str, Any]:
+def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], name: str) -> dict[str, Any]:
     """The cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
 
     Raises StoreError that names the trial and the cell, for one that autosched cannot have stored.
@@ -286,7 +320,7 @@ def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.ColumnElement[Any]],
     for column in columns:
         key = str(column.key)
         try:
-            cells[key] = _read(TRIALS.columns[key], row[key])
+            cells[key] = _read(column, row[key])
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
             shown = repr(row[key])
             shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

@@ -247,17 +247,38 @@ class TestCells:
             Store.open(path, create=False).trials()
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
-    @pytest.mark.parametrize(
-        ("cell", "value"), [("provenance", "'guessed'"), ("median", "'fast'"), ("repeats", "NULL")]
-    )
-    def test_the_best_is_not_sought_among_what_cannot_be_read(self, tmp_path: Path, cell: str, value: str) -> None:
+    @pytest.mark.parametrize(("cell", "value"), [("median", "'fast'"), ("repeats", "NULL"), ("status", "'guessed'")])
+    @pytest.mark.parametrize("trial", [1, 2])
+    def test_the_best_is_not_sought_among_what_cannot_be_read(
+        self, tmp_path: Path, cell: str, value: str, trial: int
+    ) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
             raw.execute("PRAGMA ignore_check_constraints = ON")
-            raw.execute(f"UPDATE trials SET {cell} = {value} WHERE id = 2")
+            raw.execute(f"UPDATE trials SET {cell} = {value} WHERE id = {trial}")
+            if trial == 2:  # not the winner: it is only read where the entry has to be ranked
+                raw.execute("UPDATE entries SET ranked_id = NULL")
             raw.commit()
-        with pytest.raises(StoreError, match=f"trial 2 .*{cell}"):
+        with pytest.raises(StoreError, match=f"trial {trial} .*{cell}"):
             Store.open(path, create=False).best(PROBLEM, "h200")
+
+    def test_a_winner_of_something_else_is_refused(self, tmp_path: Path) -> None:
+        path = database(tmp_path / "a.db")
+        with Store.open(path) as store:
+            other = store.append(dataclasses.replace(record(1), device="a100"))
+        with closing(sqlite3.connect(path)) as raw:
+            raw.execute(f"UPDATE entries SET winner_id = {other.id} WHERE device = 'h200'")
+            raw.commit()
+        with pytest.raises(StoreError, match=f"trial {other.id} of .* filed under another problem or device"):
+            Store.open(path, create=False).best(PROBLEM, "h200")
+
+    def test_trials_that_nobody_told_of_are_seen(self, tmp_path: Path) -> None:
+        path = database(tmp_path / "a.db")
+        with closing(sqlite3.connect(path)) as raw:
+            raw.execute("DELETE FROM trials WHERE id IN (1, 3)")
+            raw.commit()
+        best = Store.open(path, create=False).best(PROBLEM, "h200")
+        assert best is not None and best.id == 2
 
     def test_a_problem_of_another_form(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:

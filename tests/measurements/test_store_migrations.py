@@ -12,7 +12,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from measurements import store_schema
-from measurements.store import SCHEMA_VERSION, Store, StoreError
+from measurements.record import Budget
+from measurements.store import SCHEMA_VERSION, Guard, Store, StoreError
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -49,14 +50,15 @@ def test_every_trial_is_kept_under_its_operator_and_template(older: Path, create
         assert {r.schedule.template for r in softmax} == {"row_reduction"}
         assert {r.schedule.template for r in matmul} == {"matmul"}
         assert {r.template_version == "" for r in (*softmax, *matmul)} == {schema_of < 3}
-        assert {(r.budget, r.proof, r.measurement.code) for r in (*softmax, *matmul)} == {(None, None, None)}
+        code = {r.measurement.code is None for r in (*softmax, *matmul)}
+        assert code == {schema_of < 4} and {r.budget for r in matmul} == {Budget(2) if schema_of >= 4 else None}
         assert [s.operator for s in store.problems()] == ["softmax", "matmul"]
         assert store.problem(store.problems("softmax")[0]) == SOFTMAX
         for problem, records in ((SOFTMAX, softmax), (MATMUL, matmul)):
             for record in records:
                 template(record.schedule.template).config(problem, record.schedule, device("h200"))  # is valid
         assert store.best(MATMUL, "h200") is not None
-        assert store.guard(MATMUL, "h200") is None
+        assert store.guard(MATMUL, "h200") == (Guard(0.05, 1e-6, None, "by hand") if schema_of >= 4 else None)
     assert schema(older) == SCHEMA_VERSION
     with Store.open(older) as again:
         assert again.trials(SOFTMAX) == softmax

@@ -117,11 +117,12 @@ def device_name(store: Store, device: str | Device) -> str:
     """
     if isinstance(device, Device):
         return device.name
-    if store.has_device(device):
-        return device
     try:
-        return device_row(device).name
+        row = device_row(device).name
+        return device if device != row and store.has_device(device) else row
     except UnknownDevice as error:
+        if store.has_device(device):
+            return device
         stored = sorted({summary.device for summary in store.problems()})
         here = f"; {store.name} holds {', '.join(stored)}" if stored else ""
         raise UnknownDevice(f"{error}{here}") from error

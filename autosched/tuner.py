@@ -226,7 +226,7 @@ def tune(
                 observer=progress,
                 batch=max(BATCH, BATCH_PER_GPU * chosen.gpus),
             )
-            return tuner.run(trials)
+            return tuner.run(trials, earlier=earlier)
 
 
 class Tuner:
@@ -275,6 +275,7 @@ class Tuner:
         self._batch = batch
         self._fingerprint: dict[str, str] = {}
         self._known: dict[str, Measurement] = {}  # by the digest of the kernel
+        self._stored: list[Record] = []  # all of this problem, device and provenance
         self._records: list[Record] = []
         self._failures: Counter[str] = Counter()
         self._best: Record | None = None
@@ -282,9 +283,18 @@ class Tuner:
         self._wanted = 0
         self._started = 0.0
 
-    def run(self, trials: int, seconds: float = math.inf, final_seconds: float = math.inf) -> TuneResult:
+    def run(
+        self,
+        trials: int,
+        seconds: float = math.inf,
+        final_seconds: float = math.inf,
+        *,
+        earlier: Sequence[Record] | None = None,
+    ) -> TuneResult:
         """Try ``trials`` more schedules, asking for none after ``seconds``, then re-measure the fastest where
         the backend can, adding no rounds after ``final_seconds``.
+
+        ``earlier`` are the trials that the store holds of this problem, device and provenance; read where not given.
 
         Raises StoreError where the database refuses a record.
         """
@@ -292,7 +302,9 @@ class Tuner:
         self._budget = Budget(trials, seconds if math.isfinite(seconds) else None)
         self._records, self._failures = [], Counter()
         provenance = self._runner.provenance
-        earlier = self._store.trials(self._problem, self._device.name, provenance)
+        if earlier is None:
+            earlier = self._store.trials(self._problem, self._device.name, provenance)
+        self._stored = list(earlier)
         self._best = self._store.best(self._problem, self._device.name, provenance)
         # neither re-measuring nor the library is a trial
         tried = len({record.schedule for record in earlier if not is_library(record.schedule)})
@@ -353,7 +365,7 @@ class Tuner:
                 break
             # stored like a trial, though none of this run: from now on the database does not call it best either
             digest = self._best.kernel_digest
-            self._store.append(self._record(self._best.schedule, digest, found))
+            self._append(self._record(self._best.schedule, digest, found))
             if digest is not None:
                 self._known[digest] = found
             self._best = self._store.best(self._problem, self._device.name, self._runner.provenance)
@@ -392,8 +404,7 @@ class Tuner:
         if self._best is None or self._best.seconds is None:
             return ()
         fingerprint = canonical_json(self._fingerprint)
-        trials = self._store.trials(self._problem, self._device.name, self._runner.provenance)
-        trials = [r for r in trials if not is_library(r.schedule)]  # it takes part anyway
+        trials = [r for r in self._stored if not is_library(r.schedule)]  # it takes part anyway
         newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
         times = [r.seconds for r in newest.values() if r.seconds]
         if not times:
@@ -440,9 +451,9 @@ class Tuner:
                 clock_mhz=entrant.clock_mhz,
                 code=None if known is None else known.code,
             )
-            self._store.append(self._record(candidate.schedule, candidate.kernel.digest, measurement, rank))
+            self._append(self._record(candidate.schedule, candidate.kernel.digest, measurement, rank))
         if remeasured.library_won and remeasured.vendor is not None:
-            self._store.append(self._library_record(remeasured.vendor, remeasured.vendor_seconds))
+            self._append(self._library_record(remeasured.vendor, remeasured.vendor_seconds))
         self._best = self._store.best(self._problem, self._device.name, provenance)
         return remeasured
 
@@ -494,7 +505,7 @@ class Tuner:
         return [(schedule, results[schedule]) for schedule, _ in proposals if schedule in results]
 
     def _finish(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
-        record = self._store.append(self._record(schedule, digest, measurement))
+        record = self._append(self._record(schedule, digest, measurement))
         self._records.append(record)
         if self._is_better(measurement):
             self._best = record
@@ -504,6 +515,11 @@ class Tuner:
             done, seconds = len(self._records), time.monotonic() - self._started
             progress = Progress(record, self._best, done, self._wanted, dict(self._failures), seconds)
             self._observer.trial(progress)
+
+    def _append(self, record: Record) -> Record:
+        stored = self._store.append(record)
+        self._stored.append(stored)
+        return stored
 
     def _record(
         self, schedule: Schedule, digest: str | None, measurement: Measurement, rank: int | None = None

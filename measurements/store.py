@@ -14,7 +14,7 @@ import json
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,15 +22,14 @@ from types import TracebackType
 from typing import Self
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine, RowMapping, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from measurements import store_entries, store_file, store_migrations, store_schema
+from measurements import store_entries, store_file, store_migrations, store_rows, store_schema
 from measurements.foreign_text import first_line, one_line
-from measurements.measurement import Provenance, Status
+from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
-from measurements.store_entries import Winner
 from measurements.store_schema import (
     ENTRIES,
     GUARDS,
@@ -45,6 +44,8 @@ from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
 
 _IN_MEMORY = (None, "", ":memory:")
+_MOST_ANSWERS = 10_000  # of ``best`` that are remembered
+_Asked = tuple[str, str, Provenance | None]
 _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 
 
@@ -66,11 +67,12 @@ class Store:
     """The trials in one database, for any number of threads. Make one with ``Store.open``, end it with ``close``."""
 
     def __init__(self, engine: Engine, name: str, file: Path | None = None) -> None:
-        self._engine = engine
+        self._engines = _read_and_write(engine)
         self._file = file
         self._identity = None if file is None else store_file.identity(file)
         self._unwritten = file is not None
         self._lock = threading.Lock()
+        self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Record | None]] = None, {}  # of ``best``, for a state
         self._grown: set[tuple[str, str]] = set()  # entries that got trials
         self._close = weakref.finalize(self, _let_go, engine, None)
         self.name = name
@@ -78,7 +80,7 @@ class Store:
     @property
     def in_memory(self) -> bool:
         """Whether the data end with this object."""
-        return self._engine.dialect.name == "sqlite" and self._file is None
+        return self._engines[False].dialect.name == "sqlite" and self._file is None
 
     def close(self) -> None:
         """Release the database; done at exit, too. Safe to call twice."""
@@ -182,7 +184,7 @@ class Store:
         """Store a record and commit; returns it with its ``id``. Raises StoreError where the database refuses, and
         where its file is no longer the one that was opened."""
         self._enter_write_ahead()
-        row = store_schema.to_row(record)
+        row = store_rows.to_row(record)
         with self._transaction(write=True) as connection:
             made = store_entries.insert(connection, row)
             if made is None:
@@ -200,9 +202,11 @@ class Store:
         status: Status | None = None,
     ) -> list[Record]:
         """The records that match everything given, in the order they were stored."""
-        query = sa.select(TRIALS).where(*_where(problem, device, provenance, status)).order_by(TRIALS.c.id)
+        columns = store_rows.COLUMNS
+        query = sa.select(*columns).where(*_where(problem, device, provenance, status)).order_by(TRIALS.c.id)
+        reader = store_rows.Reader(self.name)
         with self._transaction() as connection:
-            return [store_schema.from_row(row, self.name) for row in connection.execute(query).mappings()]
+            return [reader.record(row) for row in connection.execute(query)]
 
     def count(
         self, problem: Problem | None = None, device: str | None = None, provenance: Provenance | None = None
@@ -222,7 +226,7 @@ class Store:
         summaries = []
         with self._transaction() as connection:
             for row in connection.execute(query).mappings():
-                cells = store_schema.read_cells(row, columns.values(), self.name)
+                cells = store_rows.read_cells(row, columns.values(), self.name)
                 cells["problem_key"] = cells.pop("problem")
                 summaries.append(ProblemSummary(row["id"], **cells))
         return summaries
@@ -289,36 +293,54 @@ class Store:
         The winner of the newest paired re-measurement ranks before everything tried until then; only schedules tried
         since can beat it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
         """
-        key = {"problem_digest": digest_of(problem.key()), "device": device}
-        for kind in _RANKING if provenance is None else (provenance,):
-            with self._transaction() as connection:
-                found = self._winner(connection, {**key, "provenance": kind.value})
-                if found is not None:
-                    return self._record(connection, found, problem, device, kind)
+        self._refuse_closed()
+        problem_key = problem.key()
+        asked = problem_key, device, provenance
+        state = None if self._file is None else store_file.settled_state(self._file)
+        known, answers = self._answers
+        if state is not None and state == known and asked in answers:
+            return answers[asked]
+        answer = self._best(problem_key, device, provenance)
+        if state is not None:
+            if state != known or len(answers) == _MOST_ANSWERS:
+                self._answers = state, answers = state, {}
+            answers[asked] = answer
+        return answer
+
+    def _best(self, problem_key: str, device: str, provenance: Provenance | None) -> Record | None:
+        digest = digest_of(problem_key)
+        with self._transaction() as connection:
+            entries = store_entries.kept_of(connection, digest, device)
+            for kind in _RANKING if provenance is None else (provenance,):
+                if kind.value not in entries:
+                    continue
+                entry, row = entries[kind.value]
+                winner = entry.winner
+                if not entry.ranked:
+                    key = {"problem_digest": digest, "device": device, "provenance": kind.value}
+                    winner = store_entries.rank(connection, key, self.name)
+                    if winner is not None:
+                        whole = sa.select(*store_rows.COLUMNS).where(TRIALS.c.id == winner.id)
+                        row = connection.execute(whole).mappings().one()
+                if winner is not None:
+                    return self._won(row, winner.timing, (problem_key, device, kind))
         return None
 
-    def _record(
-        self, connection: Connection, winner: Winner, problem: Problem, device: str, provenance: Provenance
-    ) -> Record:
-        row = connection.execute(sa.select(TRIALS).where(TRIALS.c.id == winner.id)).mappings().one()
-        record = store_schema.from_row(row, self.name)
-        if (record.problem_key, record.device, record.provenance) != (problem.key(), device, provenance):
+    def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance]) -> Record:
+        record = store_rows.from_row(row, self.name)
+        if (record.problem_key, record.device, record.provenance) != key:
             raise unreadable(self.name, record.id, "it is filed under another problem or device")
-        return replace(record, measurement=replace(record.measurement, timing=winner.timing))
+        return replace(record, measurement=replace(record.measurement, timing=timing))
 
-    def _winner(self, connection: Connection, key: Mapping[str, str]) -> Winner | None:
-        """That of an entry: as it was kept, where it still is that of all trials, else by the trials themselves."""
-        entry = store_entries.kept(connection, key)
-        if entry is None:
-            return None
-        return entry.winner if entry.ranked else store_entries.rank(connection, key, self.name)
+    def _refuse_closed(self) -> None:
+        if not self._close.alive:
+            raise StoreError(f"the database {self.name} has been closed: open it again")
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        if not self._close.alive:
-            raise StoreError(f"the database {self.name} has been closed: open it again")
+        self._refuse_closed()
         try:
-            with self._engine.execution_options(autosched_write=write).begin() as connection:
+            with self._engines[write].begin() as connection:
                 yield connection
         except IntegrityError as error:
             raise StoreError(
@@ -342,8 +364,9 @@ class Store:
             raise StoreError(f"the database {self.name} was removed or replaced while it was in use: start again")
         with self._lock:
             if self._unwritten and self._close.detach() is not None:
-                self._engine = store_file.writing_engine(self._file)
-                self._close = weakref.finalize(self, _let_go, self._engine, self._file)
+                engine = store_file.writing_engine(self._file)
+                self._engines = _read_and_write(engine)
+                self._close = weakref.finalize(self, _let_go, engine, self._file)
                 self._unwritten = False
 
     def _prepare(self, create: bool) -> None:
@@ -355,6 +378,11 @@ class Store:
         if schema < SCHEMA_VERSION:
             with self._transaction(write=True) as connection:
                 store_migrations.migrate(connection, self.name)
+
+
+def _read_and_write(engine: Engine) -> dict[bool, Engine]:
+    """The engine as it is used for reading and, under True, for writing."""
+    return {write: engine.execution_options(autosched_write=write) for write in (False, True)}
 
 
 def _let_go(engine: Engine, written_file: Path | None) -> None:

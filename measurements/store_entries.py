@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
-from measurements import store_schema
 from measurements.measurement import Status, Timing
+from measurements.store_rows import COLUMNS, read_cells
 from measurements.store_schema import ENTRIES, TRIALS, digest_of
 
 _KEY = ("problem_digest", "device", "provenance")
@@ -33,6 +33,22 @@ _RANKED_BY = (
     TRIALS.c.p75,
     TRIALS.c.repeats,
     TRIALS.c.final_rank,
+)
+_NEWEST = (
+    sa.select(sa.func.max(TRIALS.c.id))
+    .where(*(TRIALS.c[name] == ENTRIES.c[name] for name in _KEY))
+    .correlate(ENTRIES)
+    .scalar_subquery()
+)
+_ENTRY = tuple(ENTRIES.c[name] for name in ("newest_id", "ranked_id", "winner_id", "median", "p25", "p75", "repeats"))
+_ENTRY_CELLS = (_NEWEST.label("newest"), *(column.label(f"entry_{column.name}") for column in _ENTRY))
+_CELLS = len(_ENTRY_CELLS)
+_KEPT = sa.select(*_ENTRY_CELLS).where(*(ENTRIES.c[name] == sa.bindparam(name) for name in _KEY))
+_WINNERS = TRIALS.alias("winners")
+_KEPT_OF = (
+    sa.select(*_ENTRY_CELLS, ENTRIES.c.provenance.label("entry_provenance"), *(_WINNERS.c[c.name] for c in COLUMNS))
+    .join_from(ENTRIES, _WINNERS, _WINNERS.c.id == ENTRIES.c.winner_id, isouter=True)
+    .where(*(ENTRIES.c[name] == sa.bindparam(name) for name in _KEY[:2]))
 )
 _STATUSES = frozenset(status.value for status in Status)
 _OK, _UNPROVEN = Status.OK.value, Status.UNPROVEN.value
@@ -58,17 +74,23 @@ class Entry:
 
 def kept(connection: Connection, key: Mapping[str, Any]) -> Entry | None:
     """The entry of a key; None where there is none."""
-    e = ENTRIES.c
-    newest = sa.select(sa.func.max(TRIALS.c.id)).where(*_matches(TRIALS, key)).scalar_subquery()
-    cells = (e.newest_id, e.ranked_id, e.winner_id, e.median, e.p25, e.p75, e.repeats)
-    row = connection.execute(sa.select(newest.label("newest"), *cells).where(*_matches(ENTRIES, key))).one_or_none()
-    if row is None:
-        return None
-    ranked = row.newest == row.newest_id == row.ranked_id
-    times = (row.median, row.p25, row.p75, row.repeats)
-    if not ranked or row.winner_id is None or not _are_times(times):
-        return Entry(row.newest_id, ranked and row.winner_id is None, None)
-    return Entry(row.newest_id, True, Winner(row.winner_id, Timing(*times)))
+    row = connection.execute(_KEPT, {name: key[name] for name in _KEY}).one_or_none()
+    return None if row is None else _entry(row)
+
+
+def kept_of(connection: Connection, problem_digest: str, device: str) -> dict[str, tuple[Entry, RowMapping]]:
+    """The entries of a problem on a device, by provenance, each with the whole row of its winner (of NULLs where there
+    is none)."""
+    rows = connection.execute(_KEPT_OF, {"problem_digest": problem_digest, "device": device})
+    return {row.entry_provenance: (_entry(row), row._mapping) for row in rows}
+
+
+def _entry(row: Any) -> Entry:
+    newest, newest_id, ranked_id, winner_id, *times = row[:_CELLS]
+    ranked = newest == newest_id == ranked_id
+    if not ranked or winner_id is None or not _are_times(times):
+        return Entry(newest_id, ranked and winner_id is None, None)
+    return Entry(newest_id, True, Winner(winner_id, Timing(*times)))
 
 
 def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
@@ -247,10 +269,10 @@ def _check(row: Any, name: str) -> None:
     """Raises StoreError for what autosched cannot have stored."""
     times = (row.median, row.p25, row.p75, row.repeats)
     if row.status not in _STATUSES or not (_are_times(times) if row.status == _OK else times == _NO_TIMES):
-        store_schema.read_cells(row._mapping, _RANKED_BY, name)
+        read_cells(row._mapping, _RANKED_BY, name)
 
 
-def _are_times(cells: tuple[Any, ...]) -> bool:
+def _are_times(cells: Sequence[Any]) -> bool:
     return tuple(map(type, cells)) == (float, float, float, int) and 0 < cells[1] <= cells[0] <= cells[2] < math.inf
 
 
@@ -270,4 +292,4 @@ class _Ranked:
     tried_alone: int
 
 
-__all__ = ["Entry", "Winner", "digest_of", "insert", "keep", "kept", "rank", "rebuild"]
+__all__ = ["Entry", "Winner", "digest_of", "insert", "keep", "kept", "kept_of", "rank", "rebuild"]

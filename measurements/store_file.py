@@ -30,6 +30,7 @@ DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
 
 _MAGIC = b"SQLite format 3\0"
 _LONGEST = 500  # bytes of a path; SQLite takes 512 with the ending of its journal
+_TOLD_APART = 2_000_000_000  # ns between two times of a file, at the worst
 _LEAST_FREE = 2**16  # bytes: SQLite's shared memory file alone takes half of that
 
 _ADVICE = {
@@ -124,6 +125,25 @@ def identity(path: Path) -> tuple[int, int] | None:
         found = os.stat(path)
         return found.st_dev, found.st_ino
     return None
+
+
+def settled_state(path: Path) -> tuple[int, ...] | None:
+    """What differs after any commit to the file at ``path``; None where a commit may have been too recent for that.
+
+    A commit changes the size or the time of the file, or of the write-ahead log next to it. Times are told apart by
+    two seconds at the worst (FAT).
+    """
+    state: list[int] = []
+    for name in (path, f"{path}-wal"):
+        try:
+            found = os.stat(name)
+        except OSError:
+            state.append(0)
+            continue
+        state += (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        if time.time_ns() - found.st_mtime_ns < _TOLD_APART:
+            return None
+    return tuple(state)
 
 
 def plain_engine(path: Path) -> Engine:

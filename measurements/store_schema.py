@@ -1,24 +1,17 @@
-"""The tables of a record store, how a record becomes a row and back, and whether a database is one of ours."""
+"""The tables of a record store, and whether a database is one of ours."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.record import Budget, Record, canonical_json
-from search_spaces.spaces.schedule import Schedule
+from measurements.measurement import Resources
 
 SCHEMA_VERSION = 5
 OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
@@ -26,11 +19,7 @@ APPLICATION = "autosched"
 SINCE = "since"  # in the info of a table or a column: the schema that brought it
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
-_CODE = tuple(MachineCode.__dataclass_fields__)
-_TIMES = ("median", "p25", "p75", "repeats")
-_SHOWN = 60  # characters of a cell that cannot be read
 
-_Part = TypeVar("_Part")
 
 _METADATA = sa.MetaData()
 META = sa.Table(
@@ -218,161 +207,9 @@ def _foreign(name: str, tables: set[str]) -> StoreError:
     return StoreError(f"{name} is not a database of autosched (tables: {listed}): choose another path")
 
 
-def to_row(record: Record) -> dict[str, Any]:
-    """The columns of a record, but for its id."""
-    m = record.measurement
-    timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
-    return {
-        "operator": str(json.loads(record.problem_key).get("operator", "")),
-        "problem": record.problem_key,
-        "device": record.device,
-        "fingerprint": record.fingerprint,
-        "template": record.schedule.template,
-        "template_version": record.template_version,
-        "space_version": record.space_version,
-        "kernel_digest": record.kernel_digest,
-        "schedule": json.dumps(record.schedule.to_json(), separators=(",", ":")),
-        "schedule_key": schedule_key,
-        "provenance": m.provenance.value,
-        "status": m.status.value,
-        "reason": m.reason,
-        "median": None if timing is None else timing.median,
-        "p25": None if timing is None else timing.p25,
-        "p75": None if timing is None else timing.p75,
-        "repeats": None if timing is None else timing.count,
-        "error": m.error,
-        **{name: None if resources is None else getattr(resources, name) for name in _RESOURCES},
-        "compile_seconds": m.compile_seconds,
-        "clock_mhz": m.clock_mhz,
-        "toolchain": record.toolchain,
-        "driver": record.driver,
-        "autosched_version": record.autosched_version,
-        "created": record.created.isoformat(timespec="microseconds"),
-        "sampler": record.sampler,
-        "seed": record.seed,
-        "final_rank": record.rank,
-        **{name: None if m.code is None else getattr(m.code, name) for name in _CODE},
-        "budget": None if record.budget is None else canonical_json(dataclasses.asdict(record.budget)),
-        "proof": record.proof,
-        "problem_digest": digest_of(record.problem_key),
-        "schedule_digest": digest_of(schedule_key),
-    }
-
-
 def digest_of(text: str) -> str:
     """The SHA-256 that problems and schedules are found by, of ``Problem.key()`` and ``Schedule.key()``."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def from_row(row: Mapping[Any, Any], name: str) -> Record:
-    """The record of a whole row of the database ``name``. Raises StoreError that names the trial and its bad cell."""
-    cells = read_cells(row, TRIALS.columns, name)
-    timed = cells["median"] is not None
-    try:
-        return Record(
-            problem_key=cells["problem"],
-            schedule=Schedule.from_json(cells["template"], cells["schedule"]),
-            device=cells["device"],
-            fingerprint=cells["fingerprint"],
-            template_version=cells["template_version"],
-            space_version=cells["space_version"],
-            kernel_digest=cells["kernel_digest"],
-            measurement=Measurement(
-                status=cells["status"],
-                provenance=cells["provenance"],
-                reason=cells["reason"],
-                timing=Timing(cells["median"], cells["p25"], cells["p75"], cells["repeats"]) if timed else None,
-                error=cells["error"],
-                resources=_whole(Resources, cells, _RESOURCES),
-                compile_seconds=cells["compile_seconds"],
-                clock_mhz=cells["clock_mhz"],
-                code=_whole(MachineCode, cells, _CODE),
-            ),
-            toolchain=cells["toolchain"],
-            driver=cells["driver"],
-            autosched_version=cells["autosched_version"],
-            created=cells["created"],
-            sampler=cells["sampler"],
-            seed=cells["seed"],
-            rank=cells["final_rank"],
-            budget=cells["budget"],
-            proof=cells["proof"],
-            id=cells["id"],
-        )
-    except (ValueError, TypeError) as error:  # such as a median outside its quartiles, or a time without them
-        raise unreadable(name, cells["id"], str(error)) from error
-
-
-def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
-    """What several cells make together; None where all are empty. Raises ValueError where only some are."""
-    there = {name: cells[name] for name in names if cells[name] is not None}
-    if there and len(there) != len(names):
-        raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(there)}")
-    return kind(**there) if there else None
-
-
-def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], name: str) -> dict[str, Any]:
-    """The cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
-
-    Raises StoreError that names the trial and the cell, for one that autosched cannot have stored.
-    """
-    cells = {}
-    for column in columns:
-        key = str(column.key)
-        try:
-            cells[key] = _read(column, row[key])
-        except (ValueError, TypeError, RecursionError, OverflowError) as error:
-            shown = repr(row[key])
-            shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-            raise unreadable(name, row["id"], f"{key} is {shown}") from error
-    if cells.get("status") is Status.OK:
-        missing = [key for key in _TIMES if key in cells and cells[key] is None]
-        if missing:
-            raise unreadable(name, row["id"], f"it is ok, but has no {' and no '.join(missing)}")
-    return cells
-
-
-def _read(column: sa.Column[Any], value: Any) -> Any:
-    if value is None and column.nullable:
-        return None
-    kind = column.type.python_type
-    if not isinstance(value, (int, float) if kind is float else kind):
-        raise TypeError
-    return _READERS.get(column.key, _as_it_is)(value)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise TypeError
-    return value
-
-
-def _in_utc(when: datetime) -> datetime:
-    if when.tzinfo is None:
-        raise ValueError
-    return when.astimezone(UTC)
-
-
-def _checked_object(text: str) -> str:
-    _json_object(text)
-    return text
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "problem": _checked_object,
-    "fingerprint": _checked_object,
-    "schedule": _json_object,
-    "provenance": Provenance,
-    "status": Status,
-    "budget": lambda text: Budget.from_json(_json_object(text)),
-    "proof": _checked_object,
-    "created": lambda text: _in_utc(datetime.fromisoformat(text)),
-}
 
 
 def unreadable(name: str, trial: int | None, why: str) -> StoreError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from store_records import record
 from measurements import store_entries
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
-from measurements.store import Store
+from measurements.store import Store, StoreError
 from measurements.store_schema import ENTRIES
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
@@ -44,7 +45,7 @@ trials = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(trials, max_size=14))
 def test_the_kept_winner_is_that_of_the_trials(appended: list[Record]) -> None:
     with Store.open("sqlite://") as store:
@@ -101,3 +102,26 @@ def test_one_that_was_tried_again_is_ranked_at_the_end(tmp_path: Path, close: bo
         assert kept is not None and kept.ranked == close
     best = Store.open(tmp_path / "a.db", create=False).best(PROBLEM, "h200")
     assert best is not None and best.seconds == pytest.approx(6e-6)
+
+
+def test_an_answer_is_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.db"
+    with Store.open(path) as writer:
+        writer.append(trial(1, Status.OK, 5, "h200", "d", None, Provenance.MEASURED))
+    os.utime(path, (1e9, 1e9))
+    reader, read = Store.open(path, create=False), []
+    rank = store_entries.kept_of
+    monkeypatch.setattr(store_entries, "kept_of", lambda *a: read.append(a) or rank(*a))
+    first = reader.best(PROBLEM, "h200")
+    assert first is not None and first.seconds == pytest.approx(5e-6)
+    assert reader.best(PROBLEM, "h200") is reader.best(PROBLEM, "h200") is first and len(read) == 1
+    with Store.open(path) as writer:
+        writer.append(trial(2, Status.OK, 3, "h200", "d", None, Provenance.MEASURED))
+        newer = reader.best(PROBLEM, "h200")
+        assert newer is not None and newer.seconds == pytest.approx(3e-6), "from the log, before it is folded into the file"
+        writer.append(trial(3, Status.OK, 2, "h200", "d", None, Provenance.MEASURED))
+        newer = reader.best(PROBLEM, "h200")
+        assert newer is not None and newer.seconds == pytest.approx(2e-6), "however soon"
+    reader.close()
+    with pytest.raises(StoreError, match="has been closed"):
+        reader.best(PROBLEM, "h200")

@@ -197,7 +197,7 @@ class TestStrangers:
     def test_what_only_looks_like_ours_is_foreign_and_left_alone(self, tmp_path: Path, statement: str) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
-            raw.executescript("DROP INDEX trials_by_problem;" + statement)
+            raw.executescript("DROP INDEX trials_in_order; DROP INDEX trials_by_schedule; DROP INDEX trials_wrong;" + statement)
         for create in (True, False):
             assert "is not a database of autosched" in refused(path, tmp_path, create=create)
 

@@ -118,7 +118,7 @@ def test_an_answer_is_remembered_until_the_file_changes(tmp_path: Path, monkeypa
     with Store.open(path) as writer:
         writer.append(trial(2, Status.OK, 3, "h200", "d", None, Provenance.MEASURED))
         newer = reader.best(PROBLEM, "h200")
-        assert newer is not None and newer.seconds == pytest.approx(3e-6), "from the log, before it is folded into the file"
+        assert newer is not None and newer.seconds == pytest.approx(3e-6), "from the log next to it"
         writer.append(trial(3, Status.OK, 2, "h200", "d", None, Provenance.MEASURED))
         newer = reader.best(PROBLEM, "h200")
         assert newer is not None and newer.seconds == pytest.approx(2e-6), "however soon"

@@ -25,6 +25,7 @@ from search_spaces.spaces.schedule import Schedule
 
 PROBLEM = Matmul(m=64, n=48, k=32)
 PAGE = 4096
+WITHOUT_INDEXES = "DROP INDEX trials_in_order; DROP INDEX trials_by_schedule; DROP INDEX trials_wrong"
 
 
 def record(tile: int) -> Record:
@@ -197,7 +198,7 @@ class TestStrangers:
     def test_what_only_looks_like_ours_is_foreign_and_left_alone(self, tmp_path: Path, statement: str) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
-            raw.executescript("DROP INDEX trials_in_order; DROP INDEX trials_by_schedule; DROP INDEX trials_wrong;" + statement)
+            raw.executescript(f"{WITHOUT_INDEXES}; {statement}")
         for create in (True, False):
             assert "is not a database of autosched" in refused(path, tmp_path, create=create)
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autosched.kernel_provenance import KernelProvenance
-from autosched.lookup import Answer, NoSchedule, look_up
+from autosched.kernel_provenance import KernelProvenance, NoSchedule
+from autosched.resolved_cache import ResolvedCache
 from measurements.foreign_text import first_line
 from measurements.measurement import Provenance
-from measurements.record import Record
-from measurements.store import Store
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what takes long to import is imported where the database itself is asked
+    from autosched.lookup import Answer
     from autosched.runtime import LoadedKernel
+    from measurements.record import Record
+    from measurements.store import Store
 
 __all__ = ["Database", "NoSchedule", "NotTuned", "StaleSchedule", "device_name"]
 
@@ -33,12 +35,29 @@ class NotTuned(UserWarning):
 class Database:
     """What has been tuned into a database (a path or SQLAlchemy URL), for reading. It must exist.
 
-    Raises StoreError, a ValueError, as ``Store.open`` does.
+    It may be read-only, in a read-only folder, and in use by others. Any number of threads may ask. Raises StoreError,
+    a ValueError, as ``Store.open`` does.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._store = Store.open(path, create=False)
+        self._path = path
+        self._lock = threading.Lock()
+        self._opened: Store | None = None
         self._warned: set[str] = set()  # problems
+        if not ResolvedCache(path).known:
+            self._open()
+
+    def _open(self) -> Store:
+        from measurements.store import Store
+
+        with self._lock:
+            if self._opened is None:
+                self._opened = Store.open(self._path, create=False)
+            return self._opened
+
+    @property
+    def _store(self) -> Store:
+        return self._opened or self._open()
 
     def best(
         self, problem: Problem, device: str | Device | None = None, provenance: Provenance | str | None = None
@@ -64,6 +83,8 @@ class Database:
         Needs no GPU, and compiles nothing. Without ``device`` as in ``best``. With ``exact``, only what was
         tuned for this problem on this device. Raises NoSchedule, and ValueError for an invalid problem or device.
         """
+        from autosched.lookup import look_up
+
         Problem.check(problem)
         if device is None:
             device = _gpu_row() or self._only_device(problem)
@@ -80,8 +101,7 @@ class Database:
         ``exact``, only what was tuned for this very problem and GPU. Raises NoSchedule where nothing can be used,
         RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is no problem.
         """
-        from autosched.loading import load
-        from autosched.runtime import RuntimeUnavailable, cupy_module
+        from autosched.runtime import CompiledKernel, RuntimeUnavailable, cupy_module
         from measurements.runners.cuda_device import gpu_here
 
         Problem.check(problem)
@@ -93,7 +113,19 @@ class Database:
         except Exception as error:  # whatever cupy raises where there is no driver or no GPU
             why = f"{type(error).__name__}: {first_line(error)}"
             raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}") from error
-        kernel = load(cp, gpu, self._store, problem, exact=exact)
+        cache = ResolvedCache(self._path)
+        resolved = cache.load(problem, gpu)
+        if resolved is None or (exact and not resolved.provenance.tuned):
+            from autosched.loading import resolve
+
+            resolved = resolve(gpu, self._store, problem, exact=exact, cache=cache)
+        kernel: LoadedKernel
+        if resolved.launch is None or resolved.cubin is None:
+            from autosched.library_kernel import LibraryKernel
+
+            kernel = LibraryKernel(cp, problem, resolved.provenance)
+        else:
+            kernel = CompiledKernel(cp, resolved.launch, resolved.cubin, resolved.provenance)
         self._warn(kernel.provenance)
         return kernel
 

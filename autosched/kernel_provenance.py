@@ -12,6 +12,10 @@ from typing import Any, Self
 from search_spaces.spaces.schedule import Schedule
 
 
+class NoSchedule(LookupError):
+    """Nothing can be used for this problem on this device. The message is one sentence that says what to do."""
+
+
 class Kind(StrEnum):
     EXACT = "exact"  # tuned for this problem on this device
     NEAREST = "nearest"  # tuned for another size, or another device of the family

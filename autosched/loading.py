@@ -1,4 +1,4 @@
-"""From a database's answer to a kernel on the GPU: looked up, compiled unless the cache has it, loaded."""
+"""From a database's answer to a program that can be loaded: looked up, and compiled unless the cache has it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import dataclasses
 import shutil
 import tempfile
 from functools import cache
-from typing import Any
 
-from autosched.library_kernel import LibraryKernel, usable_library
+from autosched.library_kernel import usable_library
 from autosched.lookup import look_up
-from autosched.runtime import CompiledKernel, LoadedKernel, RuntimeUnavailable
+from autosched.resolved_cache import Resolved, ResolvedCache
+from autosched.runtime import RuntimeUnavailable
 from autosched.staleness import Environment
 from measurements.cache_folder import CacheUnusable
 from measurements.compile import CompileCache, CompileFailure, CompilePool, NvrtcMissing, over_limits
 from measurements.compile_cache import Compiled
 from measurements.runners.cuda_device import GpuHere
 from measurements.store import Store
+from search_spaces.catalogue import template
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.kernel import Kernel
 
 
-def load(cp: Any, gpu: GpuHere, store: Store, problem: Problem, *, exact: bool) -> LoadedKernel:
-    """The kernel that ``store`` gives for ``problem`` on ``gpu``, which is cupy's current one; ``cp`` is cupy.
+def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache: ResolvedCache) -> Resolved:
+    """What ``store`` gives for ``problem`` on ``gpu``, compiled, and kept in ``cache``.
 
-    Raises NoSchedule and RuntimeUnavailable.
+    Raises NoSchedule, and RuntimeUnavailable where there is no compiler.
     """
     compiled: dict[str, Compiled] = {}
     try:
@@ -44,10 +45,14 @@ def load(cp: Any, gpu: GpuHere, store: Store, problem: Problem, *, exact: bool) 
     except NvrtcMissing as error:
         raise RuntimeUnavailable(str(error)) from error
     if answer.kernel is None:
-        return LibraryKernel(cp, problem, answer.provenance)
-    program = compiled[answer.kernel.digest]
-    launch = dataclasses.replace(answer.kernel, entry=program.entry)
-    return CompiledKernel(cp, launch, str(program.path), answer.provenance)
+        resolved, module = Resolved(None, None, answer.provenance), ""
+    else:
+        program = compiled[answer.kernel.digest]
+        launch = dataclasses.replace(answer.kernel, entry=program.entry)
+        resolved = Resolved(launch, str(program.path), answer.provenance)
+        module = template(answer.provenance.schedule.template).space.__module__
+    cache.store(problem, gpu, resolved, module)
+    return resolved
 
 
 def _compile_cache() -> CompileCache:

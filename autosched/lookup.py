@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.default_choice import DefaultChoice, default_choice, predicted_seconds
-from autosched.kernel_provenance import KernelProvenance, Kind, Origin
+from autosched.kernel_provenance import KernelProvenance, Kind, NoSchedule, Origin
 from autosched.key_distance import KeyDistance, device_distance, key_distance
 from autosched.staleness import UNKNOWN, Environment, stale_reasons
 from measurements.library_choice import is_library
@@ -40,10 +40,6 @@ BEHIND = 1.03
 
 Usable = Callable[[Kernel], str | None]
 Library = Callable[[Problem], str]
-
-
-class NoSchedule(LookupError):
-    """Nothing can be used for this problem on this device. The message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True)

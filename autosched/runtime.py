@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -163,17 +164,17 @@ class LoadedKernel(ABC):
             array = as_gpu_array(self._cupy, expected.name, array)
         if torch is not None:
             kind, gpu, address = str(array.dtype).removeprefix("torch."), array.device.index, int(array.data_ptr())
-            dense = array.is_contiguous()
+            strides, (whole, short) = array.stride(), expected.elements
         else:
             pointer = array.data
             kind, gpu, address = array.dtype, pointer.device_id, pointer.ptr
-            dense = array.flags.c_contiguous
+            strides, (whole, short) = array.strides, expected.bytes
         shape = array.shape
-        # What is right is seen at once; only what is not is looked at in detail.
+        # What is right is seen at once; only what is not is looked at in detail. Strides are faster to compare than
+        # flags are to get.
         if (
-            (shape == expected.shape or shape == expected.short)
+            ((shape == expected.shape and strides == whole) or (shape == expected.short and strides == short))
             and kind in expected.types
-            and dense
             and gpu == self._gpu
             and not address % ALIGNMENT
         ):
@@ -181,6 +182,7 @@ class LoadedKernel(ABC):
         if gpu != self._gpu:
             raise ValueError(f"{expected.name} is on GPU {gpu}, and the kernel on GPU {self._gpu}: move one")
         name = kind if isinstance(kind, str) else kind.name
+        dense = array.is_contiguous() if torch is not None else array.flags.c_contiguous
         check_array(expected.operand, tuple(shape), name, dense, int(address))
         return int(address)
 
@@ -277,19 +279,26 @@ class CompiledKernel(LoadedKernel):
 @dataclass(frozen=True)
 class _Expected:
     """An operand as its arrays look. ``short`` is the shape without a first dimension of 1, ``types`` what numpy and
-    torch call its type."""
+    torch call its type; the strides of dense arrays of both shapes in ``bytes``, as cupy has them, and in
+    ``elements``, as torch has."""
 
     operand: Operand
     name: str
     shape: tuple[int, ...]
     short: tuple[int, ...]
     types: tuple[Any, ...]
+    bytes: tuple[tuple[int, ...], tuple[int, ...]]
+    elements: tuple[tuple[int, ...], tuple[int, ...]]
 
     @classmethod
     def of(cls, operand: Operand) -> _Expected:
-        short = operand.shape[1:] if operand.shape[:1] == (1,) else operand.shape
+        shape = operand.shape
+        short = shape[1:] if shape[:1] == (1,) else shape
         types = (np.dtype(operand.dtype.storage), _torch_type(operand.dtype))
-        return cls(operand, operand.name, operand.shape, short, types)
+        whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+        elements = whole, whole[len(shape) - len(short) :]
+        in_bytes = [tuple(stride * operand.dtype.bytes for stride in strides) for strides in elements]
+        return cls(operand, operand.name, shape, short, types, (in_bytes[0], in_bytes[1]), elements)
 
 
 def as_gpu_array(cp: Any, name: str, array: Any) -> Any:

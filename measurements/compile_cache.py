@@ -77,7 +77,7 @@ class CompileCache:
         """The entry of ``key``; None where it is missing or damaged."""
         try:
             entry = json.loads((self._entries / f"{key}.json").read_bytes())
-            path = self._cubin_path(entry["digest"])
+            path = self.cubin_path(entry["digest"])
             cubin = path.read_bytes()
             if hashlib.sha256(cubin).hexdigest() != entry["digest"]:
                 return None
@@ -115,8 +115,8 @@ class CompileCache:
         if not self._cubins.is_dir():  # the one that ``prepare`` makes last
             self.prepare()
         digest = hashlib.sha256(cubin).hexdigest()
-        path = self._cubin_path(digest)
-        _publish(path, cubin)
+        path = self.cubin_path(digest)
+        publish(path, cubin)
         document = {
             "digest": digest,
             "entry": entry,
@@ -126,11 +126,12 @@ class CompileCache:
             "arch": arch,
             "toolchain": toolchain,
         }
-        _publish(self._entries / f"{key}.json", json.dumps(document, indent=1).encode())
+        publish(self._entries / f"{key}.json", json.dumps(document, indent=1).encode())
         code = machine_code(cubin)
         return Compiled(path, digest, entry, resources, compile_seconds, log, arch, toolchain, cached=False, code=code)
 
-    def _cubin_path(self, digest: str) -> Path:
+    def cubin_path(self, digest: str) -> Path:
+        """Where the cubin of this SHA-256 is, if it is here."""
         return self._cubins / f"{digest}.cubin"
 
 
@@ -146,7 +147,8 @@ def _resources(data: dict[str, int]) -> Resources:
     return resources
 
 
-def _publish(path: Path, content: bytes) -> None:
+def publish(path: Path, content: bytes) -> None:
+    """Write a file that readers see whole or not at all. Raises OSError."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(descriptor, "wb") as file:

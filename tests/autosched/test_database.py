@@ -1,4 +1,6 @@
 import dataclasses
+import json
+import subprocess
 import sys
 from datetime import UTC, datetime
 from functools import partial
@@ -265,6 +267,104 @@ class TestKernel:
             assert (launch.parameters[3].dtype, launch.parameters[3].tolist()) == (np.int32, [1000])
         with pytest.raises(ValueError, match=r"b must have the shape \(1000,\) in memory, not \(999,\)"):
             kernel(a, b[:999])
+
+
+class TestNextProcess:
+    """What a process finds that another one has looked up before."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path, cupy: PretendedCupy) -> Path:
+        written(tmp_path, small(SMALL)).kernel(SMALL)
+        return tmp_path / "best.db"
+
+    @pytest.fixture
+    def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neither databases nor compilers can be used."""
+        monkeypatch.setattr(Store, "open", lambda *_, **__: pytest.fail("the database was opened"))
+        monkeypatch.setattr(loading, "CompilePool", lambda *_, **__: pytest.fail("a compiler was started"))
+
+    def test_it_opens_no_database_and_starts_no_compiler(self, path: Path, cupy: PretendedCupy, offline: None) -> None:
+        kernel = Database(path).kernel(SMALL)
+        kernel(cupy.zeros((4, 64), "f2"))
+        expected = generate(SMALL, small(SMALL).schedule, H200)
+        (launch,) = cupy.launches
+        assert (launch.cubin.decode(), launch.grid, launch.block) == (expected.source, expected.grid, expected.block)
+        assert (kernel.provenance.kind, kernel.provenance.database) == ("exact", str(path))
+
+    def test_the_library_too(
+        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> None:
+        monkeypatch.setattr(library_kernel, "library_version", lambda: "cublas 13.2.0")
+        problem = Matmul(m=8, n=16, k=32)
+        won = dataclasses.replace(
+            record(1e-6), problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain=""
+        )
+        first = written(tmp_path, won).kernel(problem)
+        request.getfixturevalue("offline")
+        assert Database(tmp_path / "best.db").kernel(problem).provenance == first.provenance
+
+    def test_another_record_is_seen(self, path: Path, cupy: PretendedCupy) -> None:
+        other = template("row_reduction").space(SMALL, H200).sample(2, 9)[1]
+        with Store.open(path) as store:
+            faster = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-9]))
+            digest = generate(SMALL, other, H200).digest
+            store.append(small(SMALL, schedule=other, kernel_digest=digest, measurement=faster))
+            open_elsewhere = Database(path).kernel(SMALL).provenance
+        assert open_elsewhere.schedule == Database(path).kernel(SMALL).provenance.schedule == other
+
+    def test_so_is_another_driver(self, path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[str] = []
+        opened = Store.open
+        monkeypatch.setattr(Store, "open", lambda *a, **k: (asked.append("again"), opened(*a, **k))[1])
+        Database(path).kernel(SMALL)
+        assert asked == []
+        monkeypatch.setitem(sys.modules, "cupy", PretendedCupy(runtime=13010))
+        Database(path).kernel(SMALL)
+        assert asked == ["again"]
+
+    @pytest.mark.parametrize("damage", [b"", b"{}", b'{"provenance": {}, "launch": null}', b"[1]", b"\xff"])
+    def test_a_damaged_entry_is_as_if_there_were_none(
+        self, path: Path, tmp_path: Path, cupy: PretendedCupy, damage: bytes
+    ) -> None:
+        (entry,) = (tmp_path / "cache" / "resolved").glob("*/*.json")
+        good = entry.read_bytes()
+        entry.write_bytes(damage)
+        assert Database(path).kernel(SMALL).provenance.kind == "exact"
+        assert entry.read_bytes() == good
+
+    def test_a_damaged_or_missing_cubin_is_made_again(self, path: Path, tmp_path: Path, cupy: PretendedCupy) -> None:
+        (cubin,) = (tmp_path / "cache" / "cubin" / "cubins").glob("*.cubin")
+        good = cubin.read_bytes()
+        for spoil in (lambda: cubin.write_bytes(b"other"), cubin.unlink):
+            spoil()
+            Database(path).kernel(SMALL)
+            assert cubin.read_bytes() == good
+
+    def test_a_users_kernel_may_have_changed_and_is_looked_up_again(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        problem = UserKernel.from_file(EXAMPLES / "vector_add" / "vector_add.toml").problem(n=1000)
+        with pytest.warns(NotTuned):
+            written(tmp_path).kernel(problem)
+        assert not list((tmp_path / "cache").glob("resolved/*/*.json"))
+
+    def test_processes_at_once_with_a_database_inside_a_package(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        """None of them imports what takes long, and none of them writes to the package."""
+        package = tmp_path / "site" / "tuned_for_us"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        written(tmp_path, small(SMALL))
+        (tmp_path / "best.db").rename(package / "best.db")
+        first = Database(package / "best.db").kernel(SMALL)
+        before = {path: path.stat().st_mtime_ns for path in package.rglob("*")}
+        for path in (package / "best.db", package):
+            path.chmod(path.stat().st_mode & 0o555)
+        script = Path(instant_compiler.HERE) / "kernel_process.py"
+        command = [sys.executable, "-B", str(script), package.name, str(package.parent)]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        told = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+        assert told[0] == told[1] == told[2]
+        assert told[0]["imported"] == []
+        assert told[0]["provenance"] == json.loads(json.dumps(first.provenance.to_json()))
+        assert {path: path.stat().st_mtime_ns for path in package.rglob("*")} == before
 
 
 class TestLookUp:

@@ -289,6 +289,9 @@ class Tensor:
         self.device = SimpleNamespace(index=array.gpu)
         self.shape = array.shape
 
+    def stride(self) -> tuple[int, ...]:
+        return tuple(s // self.array.dtype.itemsize for s in self.array.strides)
+
     def is_contiguous(self) -> bool:
         return bool(self.array.flags.c_contiguous)
 
@@ -337,6 +340,15 @@ class TestTensors:
         assert kernel(a, b).dtype == "torch.bfloat16"
         with pytest.raises(ValueError, match="b must hold bf16, not float16"):
             kernel(a, Tensor(b.array, "float16"))
+
+    def test_strides_are_not_taken_for_those_of_cupy(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+        """Every fourth float of a tensor has the strides in elements that a dense array has in bytes."""
+        kernel = loaded(cupy, cubin)
+        _, b, _ = (Tensor(array, "float32") for array in arrays(cupy))
+        sparse = Tensor(cupy.zeros((4, 64), "f4")[:, ::4], "float32")
+        assert (sparse.shape, sparse.stride()) == ((4, 16), (64, 4))
+        with pytest.raises(ValueError, match="a must be dense"):
+            kernel(sparse, b)
 
     def test_a_tensor_of_the_host_is_refused(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
         a, b, _ = (Tensor(array, "float32") for array in arrays(cupy))

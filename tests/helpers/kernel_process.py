@@ -1,0 +1,45 @@
+"""A program that uses a database inside an installed package: what its kernel launches, and what it had to import.
+
+PACKAGE HOLDER: the package's name and the folder that it is in. Prints one JSON document. There is no GPU: cupy is the
+pretended one.
+"""
+
+import importlib.resources
+import json
+import sys
+
+import numpy as np
+from pretended_cupy import PretendedCupy
+
+SLOW = ("sqlalchemy", "optuna", "xgboost", "search_spaces.catalogue", "cost_models", "cuda.bindings")
+
+
+def main() -> None:
+    package, holder = sys.argv[1:]
+    sys.path.insert(0, holder)
+    sys.modules["cupy"] = cupy = PretendedCupy()
+    before = set(sys.modules)
+
+    import autosched
+
+    with importlib.resources.as_file(importlib.resources.files(package) / "best.db") as path:
+        kernel = autosched.Database(path).kernel(autosched.Softmax(rows=4, columns=64))
+    kernel(cupy.zeros((4, 64), np.float16))
+    (launch,) = cupy.launches
+    imported = [name for name in SLOW if name in set(sys.modules) - before]
+    print(
+        json.dumps(
+            {
+                "provenance": kernel.provenance.to_json(),
+                "grid": launch.grid,
+                "block": launch.block,
+                "entry": launch.entry,
+                "cubin": len(launch.cubin),
+                "imported": imported,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from autosched.database import Database
     from autosched.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.kernel_files.user_kernel import Kernel
+    from autosched.optuna_sampler import StudySampler
     from autosched.tuner import tune
     from search_spaces.operators.copy import Copy
     from search_spaces.operators.matmul import Matmul
@@ -35,6 +36,7 @@ __all__ = [
     "Reduce",
     "RmsNorm",
     "Softmax",
+    "StudySampler",
     "Transpose",
     "__version__",
     "layernorm",
@@ -59,6 +61,7 @@ _HOMES = {
     "RmsNorm": "search_spaces.operators.row_reduction",
     "Softmax": "search_spaces.operators.row_reduction",
     "Transpose": "search_spaces.operators.transpose",
+    "StudySampler": "autosched.optuna_sampler",
     "tune": "autosched.tuner",
     **dict.fromkeys(
         ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"), "autosched.functions"

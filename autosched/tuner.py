@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +22,8 @@ from typing import Protocol, runtime_checkable
 
 from autosched import backends, remeasurement
 from autosched.default_choice import default_choice
-from autosched.search import Sampler, check
+from autosched.pace import Pace
+from autosched.search import DEFAULT, Sampler, check
 from autosched.search import sampler as make_sampler
 from autosched.search.prior import prior_of
 from autosched.verify import CONDEMNING, verify_one
@@ -38,9 +40,6 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate
-
-BATCH = 16  # schedules asked at a time: enough to keep compilers busy, few enough to learn in between
-BATCH_PER_GPU = 8  # at least: the last ones of a batch leave the other GPUs waiting
 
 Generate = Callable[[Problem, Schedule, Device], Kernel]
 
@@ -163,7 +162,7 @@ def tune(
     database: str | Path,
     device: str | Device | None = None,
     backend: str = "auto",
-    sampler: str = "evolution",
+    sampler: str = DEFAULT,
     seed: int = 0,
     workers: int | None = None,
     verify: bool = True,
@@ -224,7 +223,7 @@ def tune(
                 default=lambda: _default_schedule(problem, chosen),
                 lines=tuple(line for line in (chosen.headline, chosen.line, note, _unranked(chosen)) if line),
                 observer=progress,
-                batch=max(BATCH, BATCH_PER_GPU * chosen.gpus),
+                pace=_pace(chosen, workers),
             )
             return tuner.run(trials, earlier=earlier)
 
@@ -237,6 +236,7 @@ class Tuner:
     best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
     between entrants that are as fast as each other. ``default`` is what is used where nothing is tuned: it takes part
     in every re-measurement.
+    ``pace`` says how many schedules are out at a time.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class Tuner:
         default: Default = lambda: None,
         lines: Sequence[str] = (),
         observer: Observer | None = None,
-        batch: int = BATCH,
+        pace: Pace | None = None,
     ) -> None:
         self._problem = problem
         self._device = device
@@ -272,7 +272,8 @@ class Tuner:
         self._default = default
         self._lines = tuple(lines)
         self._observer = observer
-        self._batch = batch
+        self._pace = Pace() if pace is None else pace
+        self._told = 0
         self._fingerprint: dict[str, str] = {}
         self._known: dict[str, Measurement] = {}  # by the digest of the kernel
         self._stored: list[Record] = []  # all of this problem, device and provenance
@@ -357,6 +358,7 @@ class Tuner:
             versions = self._space_versions.get(template), self._versions.get(template, "")
             if (record.space_version, record.template_version) == versions:  # else it is tried again
                 self._sampler.tell(record.schedule, record.measurement)
+                self._told += 1
             if record.kernel_digest is not None and record.fingerprint == fingerprint:
                 self._known[record.kernel_digest] = record.measurement
         while self._verifier is not None and self._best is not None and self._best.measurement.error is None:
@@ -376,7 +378,10 @@ class Tuner:
 
         def proposals() -> list[_Proposal]:
             nonlocal asked
-            schedules = self._sampler.ask(min(self._batch, self._wanted - asked))
+            began = time.monotonic()
+            schedules = self._sampler.ask(min(self._pace.size(self._told), self._wanted - asked))
+            if schedules:
+                self._pace.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
             asked += len(schedules)
             made = [self._proposal(schedule) for schedule in schedules]
             if isinstance(self._runner, Preparing):
@@ -384,19 +389,23 @@ class Tuner:
                 self._runner.prepare(new)
             return made
 
-        # While one batch is measured, the next one is proposed and compiled, so that nothing waits for the sampler. It
-        # is told of a whole batch at a time, in the order of proposals: what is proposed depends on no clock.
+        # Once enough is known (see Pace), the next batch is proposed and compiled while one is measured. The sampler is
+        # told of a whole batch at a time, in the order of proposals: in which order results came in decides nothing.
         with ThreadPoolExecutor(1, thread_name_prefix="propose") as proposing:
             batch = proposals()
             while batch:
                 more = asked < self._wanted and time.monotonic() - self._started < seconds
-                coming = proposing.submit(proposals) if more else None
+                ahead = more and self._pace.overlaps(len(batch), self._told)
+                coming = proposing.submit(proposals) if ahead else None
                 told = self._try(batch)
                 batch = coming.result() if coming is not None else []
                 for schedule, measurement in told:
                     self._sampler.tell(schedule, measurement)
+                self._told += len(told)
                 if time.monotonic() - self._started >= seconds:
                     return False
+                if more and not ahead:
+                    batch = proposals()
         return asked < self._wanted
 
     def _entrants(self) -> tuple[Candidate, ...]:
@@ -493,7 +502,11 @@ class Tuner:
             else:
                 same.setdefault(kernel.digest, []).append(candidate)
         digests = list(same)
+        before = time.monotonic()
         for position, measured in self._runner.measure([same[digest][0] for digest in digests]):
+            self._pace.note("measure", [time.monotonic() - before])
+            if measured.compile_seconds is not None:
+                self._pace.note("compile", [measured.compile_seconds])
             digest = digests[position]
             first, *others = same[digest]
             judged = self._is_better(measured) or measured.status is Status.UNRANKED
@@ -502,6 +515,7 @@ class Tuner:
             for candidate in (first, *others):
                 self._finish(candidate.schedule, digest, measurement)
                 results[candidate.schedule] = measurement
+            before = time.monotonic()
         return [(schedule, results[schedule]) for schedule, _ in proposals if schedule in results]
 
     def _finish(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
@@ -584,6 +598,13 @@ def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:
 def _default_schedule(problem: Problem, chosen: backends.Backend) -> Schedule | None:
     choice = default_choice(problem, chosen.device, chosen.templates)
     return None if choice is None else choice.schedule
+
+
+def _pace(chosen: backends.Backend, workers: int | None) -> Pace:
+    """On a GPU, what costs ask for. Elsewhere there is no hurry, and the same seed tries the same on every machine."""
+    if chosen.runner.provenance is not Provenance.MEASURED:
+        return Pace()
+    return Pace(gpus=chosen.gpus, compilers=workers or os.cpu_count() or 1)
 
 
 def _unranked(chosen: backends.Backend) -> str:

@@ -43,6 +43,7 @@ from typing import Any
 import numpy as np
 
 from autosched.kernel_files.user_kernel import Kernel
+from autosched.pace import FixedPace
 from autosched.search import Sampler
 from autosched.search.evolution import EvolutionSampler, boosted_trees
 from autosched.search.prior import prior_of
@@ -329,7 +330,7 @@ class Benchmark:
             generate=self._generate,
             versions={t.name: t.version for t in templates},
             complexity=simplicity(space),
-            batch=max(16, 2 * (os.cpu_count() or 1)),
+            pace=FixedPace(max(16, 2 * (os.cpu_count() or 1))),
         )
         return tuner.run(self.plan.trials, seconds * (1.0 - FINAL_SHARE), seconds * FINAL_SHARE / 2)
 

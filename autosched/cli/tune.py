@@ -26,7 +26,7 @@ from autosched.cli.output import print_json, show, stderr_console, stdout_consol
 from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
 from autosched.cli.templates import TemplateOption
-from autosched.search import samplers
+from autosched.search import DEFAULT, samplers
 from measurements.store import StoreError
 from search_spaces.operators.operator import Operator
 from search_spaces.spaces.schedule import Schedule
@@ -58,7 +58,7 @@ def tune(
         typer.Option(
             "--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes schedules."
         ),
-    ] = "evolution",
+    ] = DEFAULT,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
     workers: Annotated[
         int | None,

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autosched.pace import FixedPace
 from autosched.search import Sampler, sampler
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.tuner import Observer, Progress, Start, Tuner, TuneResult
@@ -145,7 +146,7 @@ def tuned(
         seed=1,
         space_versions={"toy": space_version},
         generate=generate,
-        batch=4,
+        pace=FixedPace(4),
         **arguments,  # type: ignore[arg-type]
     )
     return parts.run(trials)

@@ -1,0 +1,73 @@
+"""How many schedules are out at a time: asked for, and not yet told.
+
+More of them keep compilers and GPUs busy; fewer let a sampler learn from each before it proposes the next, which
+matters most at the start. So a quarter of what has been told may be out, and no more than what keeps the machine busy:
+where a GPU measures faster than one compiler compiles, as many as there are compilers, but no more of these than the
+GPU and the sampler keep up with. Once twice a batch may be out, the next one is proposed and compiled while the last
+one is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+
+LEAST = 4  # out at the start; on recorded spaces this costs no evaluations
+MOST = 16  # where costs are not known
+PER_GPU = 8  # of several GPUs, at least: the last ones of a batch leave the others waiting
+TOLD_FOR_EACH = 4  # one more is out for so many told
+_REMEMBERED = 32  # costs of each kind
+
+
+class Pace:
+    """``most`` and ``gpus`` bound a batch where nothing is known of costs, which makes what is proposed independent of
+    clocks. With ``compilers`` the costs that are noted decide."""
+
+    def __init__(self, *, most: int = MOST, gpus: int = 1, compilers: int | None = None) -> None:
+        self._most = most
+        self._gpus = max(gpus, 1)
+        self._compilers = compilers
+        self._seconds: dict[str, deque[float]] = {
+            kind: deque(maxlen=_REMEMBERED) for kind in ("compile", "measure", "propose")
+        }
+
+    def size(self, told: int) -> int:
+        """How many schedules to ask for, after so many have been told."""
+        return max(min(self._busy(), max(LEAST * self._gpus, told // TOLD_FOR_EACH)), 1)
+
+    def overlaps(self, size: int, told: int) -> bool:
+        """Whether the next batch is proposed while one of ``size`` is measured."""
+        return told // TOLD_FOR_EACH >= 2 * size
+
+    def note(self, kind: str, seconds: Sequence[float]) -> None:
+        """What compiling, measuring or proposing of single candidates cost."""
+        self._seconds[kind].extend(seconds)
+
+    def _busy(self) -> int:
+        """How many at a time keep everything busy."""
+        several = PER_GPU * self._gpus if self._gpus > 1 else 1
+        if self._compilers is None:
+            return max(self._most, several)
+        compiling, behind = self._cost("compile"), max(self._cost("measure") / self._gpus, self._cost("propose"))
+        wanted = self._compilers if behind <= 0 else min(self._compilers, math.ceil(compiling / behind))
+        return max(wanted, several)
+
+    def _cost(self, kind: str) -> float:
+        """The lower quartile of the latest ones: waiting for something else makes others long."""
+        ordered = sorted(self._seconds[kind])
+        return ordered[len(ordered) // 4] if ordered else 0.0
+
+
+class FixedPace(Pace):
+    """``size`` schedules a batch, and always the next one under way."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._fixed = size
+
+    def size(self, told: int) -> int:
+        return self._fixed
+
+    def overlaps(self, size: int, told: int) -> bool:
+        return True

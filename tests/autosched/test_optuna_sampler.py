@@ -1,0 +1,108 @@
+"""``StudySampler``: the sampler bayes in any Optuna study."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import optuna
+import pytest
+
+import autosched
+from autosched.optuna_sampler import StudySampler
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+TILES = [8, 16, 32, 64, 128, 256]
+
+
+def seconds(params: Mapping[str, Any]) -> float:
+    """1 at tile 64, 4 warps, layout xor, rate 0.3."""
+    away = abs(TILES.index(params["tile"]) - 3) + abs(params["warps"] - 4) / 2
+    return float(1 + 0.4 * away + (params["layout"] != "xor") + abs(params["rate"] - 0.3))
+
+
+def seconds_of(trial: optuna.Trial) -> float:
+    params = {
+        "tile": trial.suggest_categorical("tile", TILES),
+        "warps": trial.suggest_int("warps", 1, 16),
+        "layout": trial.suggest_categorical("layout", ["row", "xor", "pad", "column"]),
+        "rate": trial.suggest_float("rate", 0.01, 1.0, log=True),
+    }
+    if params["tile"] == 256 and params["warps"] > 8:
+        return float("nan")
+    return seconds(params)
+
+
+def objective(trial: optuna.Trial) -> float:
+    found = seconds_of(trial)
+    if found != found:
+        raise optuna.TrialPruned
+    return found
+
+
+def best_of(sampler: optuna.samplers.BaseSampler, trials: int = 30) -> float:
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(objective, n_trials=trials)
+    return study.best_value
+
+
+def test_finds_better_values_than_random() -> None:
+    ours = [best_of(StudySampler(seed=seed)) for seed in range(2)]
+    random = [best_of(optuna.samplers.RandomSampler(seed=seed)) for seed in range(2)]
+    assert sum(ours) < sum(random) - 0.3 and max(ours) < 1.6
+
+
+def test_the_same_seed_gives_the_same_trials() -> None:
+    def params() -> list[dict[str, Any]]:
+        study = optuna.create_study(sampler=autosched.StudySampler(seed=3))
+        study.optimize(objective, n_trials=12)
+        return [t.params for t in study.trials]
+
+    assert params() == params()
+
+
+def test_goes_on_from_a_storage() -> None:
+    storage = optuna.storages.InMemoryStorage()
+    optuna.create_study(storage=storage, study_name="s", sampler=StudySampler(seed=1)).optimize(objective, n_trials=8)
+    study = optuna.load_study(storage=storage, study_name="s", sampler=StudySampler(seed=2))
+    study.optimize(objective, n_trials=6)
+    assert len(study.trials) == 14
+
+
+def test_trials_that_run_are_not_proposed_again() -> None:
+    study = optuna.create_study(sampler=StudySampler(seed=0))
+    study.optimize(objective, n_trials=10)
+    chosen = []
+    for _ in range(4):
+        trial = study.ask()
+        seconds_of(trial)
+        chosen.append(tuple(trial.params.values()))
+    assert len(set(chosen)) == 4
+
+
+def test_proposes_what_is_legal() -> None:
+    def legal(params: Mapping[str, Any]) -> bool:
+        return bool(params["tile"] * params["warps"] <= 128)
+
+    study = optuna.create_study(sampler=StudySampler(seed=0, legal=legal))
+    study.optimize(objective, n_trials=15)
+    assert all(legal(t.params) for t in study.trials[1:])  # of the first, nobody knows the parameters
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_negative_objectives_and_failures(direction: str) -> None:
+    sign = 1 if direction == "maximize" else -1
+    study = optuna.create_study(direction=direction, sampler=StudySampler(seed=0))
+
+    def parabola(trial: optuna.Trial) -> float:
+        x = trial.suggest_float("x", -4, 4)
+        if x < -3:
+            raise RuntimeError("too far left")
+        return -sign * (x - 1) ** 2
+
+    study.optimize(parabola, n_trials=20, catch=RuntimeError)
+    assert abs(study.best_params["x"] - 1) < 0.3
+
+
+def test_refuses_several_objectives() -> None:
+    study = optuna.create_study(directions=["minimize", "minimize"], sampler=StudySampler(seed=0))
+    with pytest.raises(ValueError, match="one objective"):
+        study.optimize(lambda t: (t.suggest_float("x", 0, 1), 1.0), n_trials=2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from search_spaces.templates.headers import Headers
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
 OPTIONS = ("-std=c++17", "--ptxas-options=-v")
+PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
 
 
 class NvrtcMissing(RuntimeError):
@@ -63,6 +66,48 @@ def compile_source(
         cubin = bytearray(_call(nvrtc, "nvrtcGetCUBINSize", program))
         _call(nvrtc, "nvrtcGetCUBIN", program, cubin)
         return CompilerOutput(bytes(cubin), lowered, log, seconds)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+@dataclass(frozen=True)
+class PtxOutput:
+    """``text`` is None when the compilation failed. Files are named as the includes name them, the source by
+    PROGRAM_NAME; ``entry`` is the entry function's name in it."""
+
+    text: str | None
+    entry: str
+    log: str
+    seconds: float
+
+
+def compile_to_ptx(
+    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str] = PTX_OPTIONS
+) -> PtxOutput:
+    """Compile CUDA C++ to PTX for ``arch`` ("compute_80"), with the line of the source that each instruction is of.
+
+    As ``compile_source`` otherwise; ``entry`` may be empty, for a source whose kernels are ``extern "C"``.
+    """
+    nvrtc = _nvrtc()
+    arguments = [f"--gpu-architecture={arch}", *options]
+    names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
+    started = time.perf_counter()
+    program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), len(names), texts, names)
+    try:
+        if entry:
+            _call(nvrtc, "nvrtcAddNameExpression", program, entry.encode())
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
+        seconds = time.perf_counter() - started
+        log = _text(nvrtc, program)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            return PtxOutput(None, entry, log or f"nvrtc: error: {status.name}", seconds)
+        lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode() if entry else ""
+        ptx = bytearray(_call(nvrtc, "nvrtcGetPTXSize", program))
+        _call(nvrtc, "nvrtcGetPTX", program, ptx)
+        # NVRTC names the files of .loc below the working folder, whatever that is.
+        folder = re.escape(os.getcwd().rstrip("/") + "/")
+        text = re.sub(rf'(\.file\s+\d+\s+"){folder}', r"\1", ptx.rstrip(b"\0").decode(errors="replace"))
+        return PtxOutput(text, lowered, log, seconds)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

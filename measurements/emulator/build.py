@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,18 +49,22 @@ _DYNAMIC_SHARED = re.compile(
     r"(?:\bextern\b(?P<more>[^;(){}\"]*?)\b__shared__|\b__shared__\s+extern)\b"
     r"(?P<type>(?:[^;=(){}]|\([^;=(){}]*\))*?)\b(?P<name>[A-Za-z_]\w*)\s*\[\s*\](?P<inner>[^;=(){}]*);"
 )
-RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-rdynamic")
+RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off")
+LINK_FLAGS = ("-rdynamic",)  # kernels compiled for the host call the runner's functions
 
 
 class KernelCompileError(Exception):
-    """The host compiler rejected a kernel (status compile_error), or did not finish (timeout).
+    """The compiler rejected a kernel (status compile_error), did not finish (timeout), or the emulator lacks what the
+    kernel needs (unsupported).
 
     ``reason`` is one line with the failing line, ``log`` all that the compiler printed.
     """
 
-    def __init__(self, status: Literal["compile_error", "timeout"], reason: str, log: str, seconds: float) -> None:
+    def __init__(
+        self, status: Literal["compile_error", "timeout", "unsupported"], reason: str, log: str, seconds: float
+    ) -> None:
         super().__init__(reason)
-        self.status: Literal["compile_error", "timeout"] = status
+        self.status: Literal["compile_error", "timeout", "unsupported"] = status
         self.reason = reason
         self.log = log
         self.seconds = seconds
@@ -105,19 +110,37 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
             return path
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as folder:
             built = Path(folder) / "runner"
-            arguments = [*flags, f"-I{INCLUDE}", *map(str, sorted(RUNTIME.glob("*.cpp"))), "-ldl"]
-            try:
-                log: str | None = compile_to(built, compiler, arguments, COMPILE_SECONDS)
-            except subprocess.TimeoutExpired:
-                log = f"not done within {COMPILE_SECONDS:.0f} s"
-            if log is not None:
-                raise HostFailure(
-                    f"{compiler.path} cannot compile the emulator ({main_complaint(log)}), which needs C++20 "
-                    f"(g++ 11, clang++ 16 or newer) and room in {path.parent}"
-                )
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                sources = sorted(RUNTIME.glob("*.cpp"))
+                objects = list(pool.map(lambda source: _runtime_object(compiler, source, flags, Path(folder)), sources))
+            _compile_runtime(compiler, built, [*flags, *LINK_FLAGS, *map(str, objects), "-ldl"])
             _check_runs(built, compiler)
             os.replace(built, path)
     return path
+
+
+def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...], folder: Path) -> Path:
+    """One file of the runtime, compiled; kept, as most of them stay when one of them changes."""
+    headers = "".join(header.read_text() for header in sorted(RUNTIME.glob("*.hpp")))
+    digest = _digest(compiler, flags, source.read_text(), headers, Headers.from_folder(INCLUDE).digest)
+    path = cache_folder() / f"{source.stem}-{digest}.o"
+    if not path.exists():
+        built = folder / f"{source.stem}.o"
+        _compile_runtime(compiler, built, [*flags, f"-I{INCLUDE}", "-c", str(source)])
+        os.replace(built, path)
+    return path
+
+
+def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) -> None:
+    try:
+        log: str | None = compile_to(built, compiler, arguments, COMPILE_SECONDS)
+    except subprocess.TimeoutExpired:
+        log = f"not done within {COMPILE_SECONDS:.0f} s"
+    if log is not None:
+        raise HostFailure(
+            f"{compiler.path} cannot compile the emulator ({main_complaint(log)}), which needs C++20 "
+            f"(g++ 11, clang++ 16 or newer) and room in {built.parent.parent}"
+        )
 
 
 def _check_runs(program: Path, compiler: HostCompiler) -> None:
@@ -232,7 +255,7 @@ def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:
 def _prune(folder: Path) -> None:
     """Deletes the objects used longest ago while there are more than CACHE_BYTES."""
     entries = []
-    for path in folder.glob("*.so"):
+    for path in (*folder.glob("*.so"), *folder.glob("*.program"), *folder.glob("*.o")):
         try:
             status = path.stat()
         except FileNotFoundError:

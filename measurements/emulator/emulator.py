@@ -17,17 +17,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from measurements.emulator.build import CompiledKernel, KernelCompileError, compile_kernel, runner
 from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
+from measurements.emulator.ptx.build import SUFFIX as PTX_SUFFIX
+from measurements.emulator.ptx.build import Place, compile_to_program, read_places
 from measurements.foreign_text import harmless, one_line
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Kernel, Scalar
+from search_spaces.templates.kernel import Kernel, Launch, Scalar
 from search_spaces.templates.tensor_map import TensorMap
+
+Engine = Literal["ptx", "host"]
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
@@ -42,10 +46,22 @@ class EmulationJob:
     inputs: Mapping[str, Array]
     time_limit: float = 60.0
     check: bool = True
+    engine: Engine = "host"
 
 
-def emulate(kernel: Kernel, inputs: Mapping[str, Array], *, time_limit: float = 60.0, check: bool = True) -> Emulation:
-    """Compile ``kernel`` for the host and run its launch once.
+def emulate(
+    kernel: Kernel,
+    inputs: Mapping[str, Array],
+    *,
+    time_limit: float = 60.0,
+    check: bool = True,
+    engine: Engine = "host",
+    perturb: bool = False,
+) -> Emulation:
+    """Compile ``kernel`` and run its launch once on the CPU.
+
+    ``engine`` "ptx" executes the PTX that NVRTC makes of it; "host" compiles its C++ for this machine. ``perturb``: the
+    approximate functions of PTX err as much as the PTX ISA allows.
 
     ``inputs`` holds an array for each operand of role input, in its storage type and shape. Outputs, and workspaces
     that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the wall-clock seconds of the launch,
@@ -61,9 +77,9 @@ def emulate(kernel: Kernel, inputs: Mapping[str, Array], *, time_limit: float = 
         lacking = _lacking(kernel)
         if lacking:
             return Emulation("unsupported", {}, (), (), (), reason=lacking)
-        compiled = compile_kernel(kernel)
+        compiled = compile_kernel(kernel) if engine == "host" else compile_to_program(kernel)
         with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
-            return _run(kernel, arrays, compiled, Path(folder), time_limit, check)
+            return run_launch(kernel, arrays, compiled, Path(folder), time_limit, check, perturb)
     except KernelCompileError as error:
         return Emulation(
             error.status, {}, (), (), (), reason=error.reason, log=error.log, compile_seconds=error.seconds
@@ -86,7 +102,7 @@ def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulati
     with ThreadPoolExecutor(workers, thread_name_prefix="emulator") as pool:
         try:
             for job in jobs:
-                running.append(pool.submit(emulate, job.kernel, job.inputs, time_limit=job.time_limit, check=job.check))
+                running.append(pool.submit(_emulate_job, job))
                 if len(running) > 2 * workers:
                     yield running.popleft().result()
             while running:
@@ -96,7 +112,11 @@ def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulati
                 future.cancel()
 
 
-def _check(kernel: Kernel, inputs: Mapping[str, Array], time_limit: float) -> dict[str, Array]:
+def _emulate_job(job: EmulationJob) -> Emulation:
+    return emulate(job.kernel, job.inputs, time_limit=job.time_limit, check=job.check, engine=job.engine)
+
+
+def _check(kernel: Launch, inputs: Mapping[str, Array], time_limit: float) -> dict[str, Array]:
     expected = {o.name: o for o in kernel.operands if o.role == "input"}
     if set(inputs) != set(expected):
         raise ValueError(f"inputs must be {sorted(expected)}, not {sorted(inputs)}")
@@ -135,7 +155,7 @@ def _offsets(operands: tuple[Operand, ...]) -> dict[str, int]:
     return offsets
 
 
-def _job_text(kernel: Kernel, offsets: Mapping[str, int], time_limit: float, check: bool) -> str:
+def _job_text(kernel: Launch, offsets: Mapping[str, int], time_limit: float, check: bool, perturb: bool) -> str:
     def numbers(values: tuple[int, int, int]) -> str:
         return " ".join(map(str, values))
 
@@ -146,6 +166,7 @@ def _job_text(kernel: Kernel, offsets: Mapping[str, int], time_limit: float, che
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
         f"time_limit {time_limit!r}",
         f"check {int(check)}",
+        f"perturb {int(perturb)}",
     ]
     for argument in kernel.arguments:
         if isinstance(argument, Scalar):
@@ -157,7 +178,7 @@ def _job_text(kernel: Kernel, offsets: Mapping[str, int], time_limit: float, che
     return "\n".join(lines) + "\n"
 
 
-def _write_data(path: Path, kernel: Kernel, arrays: Mapping[str, Array], offsets: Mapping[str, int]) -> None:
+def _write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], offsets: Mapping[str, int]) -> None:
     with path.open("wb") as file:
         for operand in kernel.operands:
             file.seek(offsets[operand.name])
@@ -167,7 +188,7 @@ def _write_data(path: Path, kernel: Kernel, arrays: Mapping[str, Array], offsets
                 file.write((b"\0" if operand.zeroed else b"\xff") * operand.bytes)
 
 
-def _read_outputs(path: Path, kernel: Kernel, offsets: Mapping[str, int]) -> dict[str, Array]:
+def _read_outputs(path: Path, kernel: Launch, offsets: Mapping[str, int]) -> dict[str, Array]:
     outputs: dict[str, Array] = {}
     for operand in kernel.operands:
         if operand.role == "output":
@@ -177,18 +198,20 @@ def _read_outputs(path: Path, kernel: Kernel, offsets: Mapping[str, int]) -> dic
     return outputs
 
 
-def _run(
-    kernel: Kernel,
+def run_launch(
+    kernel: Launch,
     arrays: Mapping[str, Array],
     compiled: CompiledKernel,
     folder: Path,
     time_limit: float,
     check: bool,
+    perturb: bool,
 ) -> Emulation:
+    """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``. Raises HostFailure, OSError."""
     program = runner()
     offsets = _offsets(kernel.operands)
     job, data, report = folder / "job", folder / "data", folder / "report"
-    job.write_text(_job_text(kernel, offsets, time_limit, check))
+    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb))
     _write_data(data, kernel, arrays, offsets)
     report.touch()
     started = time.monotonic()
@@ -215,7 +238,10 @@ def _run(
             )
         compiled.path.unlink(missing_ok=True)  # compiled again next time
         raise HostFailure(f"a compiled kernel cannot be loaded ({last_line(said)}): try again, or repair the compiler")
-    events = _Events(report.read_text(errors="replace"))
+    is_ptx = compiled.path.suffix == PTX_SUFFIX
+    if code == 5:
+        return _refused(compiled, said)
+    events = _Events(report.read_text(errors="replace"), read_places(compiled.path) if is_ptx else None)
     if events.end is None and not killed and -code not in _CRASHES:  # 0, 2: the report is cut short
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(said)}" if said.strip() else ""
@@ -234,10 +260,25 @@ def _run(
     )
 
 
-class _Events:
-    """The runner's report: JSON lines, of which the last may be cut short by a kill."""
+def _refused(compiled: CompiledKernel, said: str) -> Emulation:
+    """The runner's answer to a program that it cannot execute, or whose parameters are not the arguments."""
+    what, _, detail = last_line(said).partition(": ")
+    if what == "arguments":
+        return Emulation("compile_error", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
+    _, places = read_places(compiled.path)
+    place = places.get(int(detail)) if detail.isdigit() else None
+    reason = f"not supported: {place.ptx if place else said}"
+    return Emulation("unsupported", {}, (), (), (), reason=reason, compile_seconds=compiled.seconds)
 
-    def __init__(self, text: str) -> None:
+
+class _Events:
+    """The runner's report: JSON lines, of which the last may be cut short by a kill.
+
+    Of a PTX program, sites are numbers of its instructions; the lines of the source that they are of come with them.
+    """
+
+    def __init__(self, text: str, program: tuple[str, Mapping[int, Place]] | None = None) -> None:
+        entry, places = program or ("", {})
         self.findings: list[Finding] = []
         self.shared_sites: dict[tuple[object, ...], SharedSite] = {}
         self.global_sites: dict[tuple[object, ...], GlobalSite] = {}
@@ -251,19 +292,25 @@ class _Events:
             match event.pop("event"):
                 case "finding":
                     kind = FindingKind(event["kind"])
-                    self.findings.append(Finding(kind, event["message"], event["file"], event["line"]))
+                    place = places.get(int(event["function"] or -1)) if program else None
+                    more = {"instruction": place.ptx, "callers": place.callers} if place else {}
+                    self.findings.append(Finding(kind, event["message"], event["file"], event["line"], **more))
                     ids.append(event["id"])
                 case "count":
                     counts[event["id"]] = event["count"]
                 case "shared":
+                    event["function"] = entry or event["function"]
                     self._add_shared(SharedSite(**event))
                 case "global":
+                    event["function"] = entry or event["function"]
                     self._add_global(GlobalSite(**event))
                 case "end":
                     self.end = event
         self.findings = [
             dataclasses.replace(f, count=counts.get(i, 1)) for i, f in zip(ids, self.findings, strict=True)
         ]
+        if program:
+            self.findings = _merged(self.findings)
 
     # Instructions of one kind on one line are one site, in the order of their first visits.
     def _add_shared(self, s: SharedSite) -> None:
@@ -300,3 +347,13 @@ class _Events:
             more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
             return "findings", f"{self.findings[0]}{more}"
         return "ok", ""
+
+
+def _merged(findings: list[Finding]) -> list[Finding]:
+    """Findings of one kind at one line as one: unrolled loops have many instructions there."""
+    merged: dict[tuple[object, ...], Finding] = {}
+    for f in findings:
+        key = (f.kind, f.file, f.line)
+        known = merged.get(key)
+        merged[key] = f if known is None else dataclasses.replace(known, count=known.count + f.count)
+    return list(merged.values())

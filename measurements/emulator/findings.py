@@ -28,6 +28,10 @@ class FindingKind(StrEnum):
     UNWRITTEN_OUTPUT = "unwritten_output"
     WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a zeroed workspace is zero again after a launch
     INVALID_ARGUMENT = "invalid_argument"  # of an instruction, such as a thread count that is not a multiple of 32
+    UNDEFINED_REGISTER = "undefined_register"  # read before it is written, on the path taken
+    WRONG_STATE_SPACE = "wrong_state_space"  # a pointer to shared memory used as one to global memory, and so on
+    OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # of a thread's own arrays, or of the parameters
+    TRAP = "trap"  # a trap, a failed assertion; ends the launch
     UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction that is not a tf32 value
     CRASH = "crash"
     TIMEOUT = "timeout"
@@ -37,7 +41,9 @@ class FindingKind(StrEnum):
 class Finding:
     """A fault at a line of the kernel's source. ``message`` describes its first occurrence.
 
-    ``file`` is relative to the include folder; it is empty, and ``line`` 0, where no line can be named.
+    ``file`` is relative to the include folder; it is empty, and ``line`` 0, where no line can be named. Where PTX was
+    executed, ``instruction`` is its text and ``callers`` are the lines into which the line is inlined, the nearest
+    first.
     """
 
     kind: FindingKind
@@ -45,11 +51,15 @@ class Finding:
     file: str
     line: int
     count: int = 1
+    instruction: str = ""
+    callers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}: " if self.file else ""
         times = f" ({self.count} times)" if self.count > 1 else ""
-        return f"{where}{self.kind}: {self.message}{times}"
+        ptx = f" [{self.instruction}]" if self.instruction else ""
+        called = f", inlined at {', '.join(self.callers)}" if self.callers else ""
+        return f"{where}{self.kind}: {self.message}{times}{ptx}{called}"
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,22 @@ void count_shared_warp(SiteIndex site, const char* instruction, int bytes, const
   add_shared(shared_counter.of(site, instruction, bytes), request);
 }
 
+void count_shared_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+                          const std::uint64_t* addresses) {
+  Request request;
+  request.mask = lanes;
+  std::copy_n(addresses, warp_size, request.address);
+  add_shared(shared_counter.of(site, instruction, bytes), request);
+}
+
+void count_global_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+                          const std::uint64_t* addresses) {
+  Request request;
+  request.mask = lanes;
+  std::copy_n(addresses, warp_size, request.address);
+  add_global(global_counter.of(site, instruction, bytes), request);
+}
+
 void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases) {
   Totals& totals = shared_counter.of(site, instruction, bytes);
   ++totals.requests;

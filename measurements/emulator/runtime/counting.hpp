@@ -13,6 +13,11 @@ void count_shared(SiteIndex site, const char* instruction, int bytes, unsigned a
 void count_global(SiteIndex site, const char* instruction, int bytes, const void* address);
 // A request of a whole warp, of `bytes` at addresses[lane].
 void count_shared_warp(SiteIndex site, const char* instruction, int bytes, const unsigned* addresses);
+// A request of some lanes of a warp, of `bytes` at addresses[lane].
+void count_shared_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+                          const std::uint64_t* addresses);
+void count_global_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+                          const std::uint64_t* addresses);
 // One warp-wide request of 8-row phases of 16 bytes a row (ldmatrix, wmma): `phases` times 8 row addresses.
 void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases);
 

@@ -241,15 +241,22 @@ ReleasePointer current_release() {
   return latest_release.release;
 }
 
-void synchronize(unsigned* address) {
-  std::vector<ReleasePointer>& here = released_at[reinterpret_cast<std::uintptr_t>(address)];
-  for (const ReleasePointer& release : here) {
+// Takes over what others have published at this address.
+void acquire_from(const void* address) {
+  const auto found = released_at.find(reinterpret_cast<std::uintptr_t>(address));
+  if (found == released_at.end()) return;
+  for (const ReleasePointer& release : found->second) {
     if (release->block == block_index) continue;
     const bool known = std::any_of(acquires.begin(), acquires.end(),
                                    [&](const Acquire& a) { return a.release == release && a.who == self->who; });
     if (known) continue;
     acquires.push_back({release, self->who, clocks.now[self->warp], {}, std::vector<bool>(threads.size())});
   }
+}
+
+void synchronize(void* address) {
+  acquire_from(address);
+  std::vector<ReleasePointer>& here = released_at[reinterpret_cast<std::uintptr_t>(address)];
   auto publish = [&](const ReleasePointer& release) {
     if (std::find(here.begin(), here.end(), release) == here.end()) here.push_back(release);
   };
@@ -348,29 +355,39 @@ void load_global(void* to, const void* address, int bytes, GlobalLoad how, Site 
     yield();
     self->site = here;
   }
+  read_global(to, address, bytes, instruction, read_only, !read_only);
+}
+
+void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed) {
   Buffer* b = check_access(address, bytes, instruction);
   if (b == nullptr) {
     std::memset(to, 0xff, static_cast<std::size_t>(bytes));
     return;
   }
   check_alignment(*b, address, bytes, instruction);
-  shadow_read(*b, address, bytes, read_only, !read_only);
+  shadow_read(*b, address, bytes, read_only, relaxed);
+  if (relaxed && launch.check) acquire_from(address);
   std::memcpy(to, address, static_cast<std::size_t>(bytes));
 }
 
 void store_global(void* address, const void* from, int bytes, Site site) {
   self->site = site_index(site);
   count_global(self->site, "st.global", bytes, address);
-  Buffer* b = check_access(address, bytes, "st.global");
+  write_global(address, from, bytes, "st.global", false);
+}
+
+void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed) {
+  Buffer* b = check_access(address, bytes, instruction);
   if (b == nullptr) return;
   if (!b->writable()) {
     FINDING(write_to_input, self->site, "%s writes %s, which is an input", describe_self().c_str(),
             element(*b, address).c_str());
     return;
   }
-  check_alignment(*b, address, bytes, "st.global");
-  shadow_write(*b, address, bytes, false);
+  check_alignment(*b, address, bytes, instruction);
+  shadow_write(*b, address, bytes, relaxed);
   released_at.erase(reinterpret_cast<std::uintptr_t>(address));
+  if (relaxed && launch.check) synchronize(address);
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
 
@@ -380,23 +397,7 @@ unsigned atomic_add_u32(unsigned* address, unsigned value, Site site) {
   const SiteIndex here = self->site;
   yield();
   self->site = here;
-  Buffer* b = check_access(address, 4, "atom.global.add");
-  if (b == nullptr) return ~0u;
-  if (!b->writable()) {
-    FINDING(write_to_input, self->site, "%s adds to %s, which is an input", describe_self().c_str(),
-            element(*b, address).c_str());
-    return ~0u;
-  }
-  check_alignment(*b, address, 4, "atom.global.add");
-  if (launch.check) {
-    const Cell& cell = *cells_of(*b, address, 4).begin;
-    if (cell.write.epoch == 0 && !b->spec.zeroed) {
-      FINDING(uninitialized_global_read, self->site, "%s adds to %s, which nobody has written", describe_self().c_str(),
-              element(*b, address).c_str());
-    }
-    shadow_write(*b, address, 4, true);
-    synchronize(address);
-  }
+  if (update_global(address, 4, "atom.global.add") == nullptr) return ~0u;
   unsigned old;
   std::memcpy(&old, address, 4);
   const unsigned sum = old + value;
@@ -404,8 +405,33 @@ unsigned atomic_add_u32(unsigned* address, unsigned value, Site site) {
   return old;
 }
 
+unsigned char* update_global(void* address, int bytes, const char* instruction) {
+  Buffer* b = check_access(address, bytes, instruction);
+  if (b == nullptr) return nullptr;
+  if (!b->writable()) {
+    FINDING(write_to_input, self->site, "%s updates %s, which is an input", describe_self().c_str(),
+            element(*b, address).c_str());
+    return nullptr;
+  }
+  check_alignment(*b, address, bytes, instruction);
+  if (launch.check) {
+    const Cell& cell = *cells_of(*b, address, bytes).begin;
+    if (cell.write.epoch == 0 && !b->spec.zeroed) {
+      FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
+              describe_self().c_str(), element(*b, address).c_str());
+    }
+    shadow_write(*b, address, bytes, true);
+    synchronize(address);
+  }
+  return static_cast<unsigned char*>(address);
+}
+
 void fence_gpu(Site site) {
   self->site = site_index(site);
+  fence_device();
+}
+
+void fence_device() {
   ++fences_in_block;
   ++self->fences;
   self->last_fences[1] = self->last_fences[0];

@@ -99,6 +99,12 @@ void gather_lanes(const Collective& collective, unsigned mask, Site site, void* 
 // Lets others run before this thread goes on: for instructions by which a thread may wait for another.
 void yield();
 
+// A whole warp has reached a barrier. False where its arguments are invalid; `completed` lists the warps that go on.
+bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
+// Executes the runnable lanes of a warp in place of fibers, where the kernel is a program of instructions.
+extern void (*run_warp_of_program)(unsigned w);
+extern void (*start_block_of_program)();
+
 // Runs the whole grid. Returns false where the launch was ended by a deadlock.
 bool run_grid(void (*entry)(void** arguments), void** arguments, const Stacks& stacks);
 
@@ -112,6 +118,18 @@ void reserve_shared(char* static_begin, std::size_t static_bytes);
 void start_block_shared();
 void end_block_shared();
 void start_block_counts();
+// Accesses of one thread, at self->site, that are not counted. What is out of bounds reads as 0xFF.
+void read_shared(void* to, unsigned address, int bytes, const char* instruction);
+void write_shared(unsigned address, const void* from, int bytes, const char* instruction);
+// Checks an atomic update and returns its bytes, or nullptr where they are out of bounds.
+unsigned char* update_shared(unsigned address, int bytes, const char* instruction);
+bool shared_window_holds(unsigned address, int bytes);
+// Accesses of such sites do not race with each other: atomics, volatile and relaxed loads and stores.
+void mark_strong(SiteIndex site);
+// cp.async of one thread.
+void start_copy(unsigned shared, const void* global, int bytes, int source_bytes);
+void commit_copies();
+void wait_copies(int in_flight);
 enum class Access { read, write };
 // Checks a warp-wide access and returns its bytes, or nullptr where they are out of bounds.
 unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
@@ -119,7 +137,7 @@ unsigned char* collective_shared_access(Access access, unsigned address, int byt
 
 // Global memory (global_memory.cpp).
 struct BufferSpec {
-  enum class Role { input, output, workspace } role;
+  enum class Role { input, output, workspace, variable } role;  // variable: of the program, not of the launch
   std::string name;
   std::size_t bytes;
   unsigned element_bytes;
@@ -128,6 +146,11 @@ struct BufferSpec {
 // Reserves the buffers with guard zones; returns their addresses.
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
 void start_block_global();
+// Accesses of one thread, at self->site, that are not counted. ``relaxed``: it does not race with atomics.
+void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed);
+void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed);
+unsigned char* update_global(void* address, int bytes, const char* instruction);
+void fence_device();
 // Checks a read of global memory for cp.async; false where it is out of bounds.
 bool check_global_read(const void* address, int bytes, SiteIndex site);
 void check_after_launch();

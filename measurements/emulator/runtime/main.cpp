@@ -25,6 +25,7 @@
 
 #include "counting.hpp"
 #include "machine.hpp"
+#include "ptx.hpp"
 
 namespace autosched::emulator {
 namespace {
@@ -57,6 +58,8 @@ Job read_job(const char* path) {
       file >> launch.dynamic_shared_bytes;
     } else if (key == "time_limit") {
       file >> job.time_limit;
+    } else if (key == "perturb") {
+      file >> ptx::program.perturb;
     } else if (key == "check") {
       file >> launch.check;
     } else if (key == "buffer") {
@@ -225,6 +228,53 @@ void check_inputs(int data, const Job& job, const std::vector<void*>& buffers) {
   }
 }
 
+// After the launch: what can only be seen then, the outputs, the counts.
+void finish(bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
+  const itimerval off{};
+  setitimer(ITIMER_REAL, &off, nullptr);
+  if (finished) {
+    check_after_launch();
+    check_inputs(data, job, buffers);
+  }
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (job.buffers[i].role == BufferSpec::Role::output) {
+      transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
+    }
+  }
+  report_counts();
+  report_end(finished ? "done" : "stopped", 0, "");
+}
+
+// Runs a program of PTX instructions: exit status 5 where it needs what the machine lacks.
+int run_program(const char* path, Job& job, int data) {
+  if (!ptx::load_program(path)) return 5;
+  static char* const shared = static_cast<char*>(reserve_zeroed(ptx::program.static_shared_bytes));
+  reserve_shared(shared, ptx::program.static_shared_bytes);
+  std::vector<BufferSpec> specs = job.buffers;
+  for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);
+  std::vector<void*> buffers = reserve_buffers(specs);
+  ptx::place_variables({buffers.begin() + static_cast<std::ptrdiff_t>(job.buffers.size()), buffers.end()});
+  buffers.resize(job.buffers.size());
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
+  }
+  std::vector<std::string> arguments;
+  std::size_t buffer = 0, value = 0;
+  for (const bool is_value : job.is_value) {
+    arguments.push_back(is_value ? job.values[value++]
+                                 : std::string(reinterpret_cast<const char*>(&buffers[buffer++]), sizeof(void*)));
+  }
+  if (!ptx::set_arguments(arguments)) return 5;
+  const Stacks stacks(1);
+  all_stacks = &stacks;
+  ptx::start();
+  run_warp_of_program = ptx::run_warp;
+  start_block_of_program = ptx::start_block;
+  guard_process(job.time_limit);
+  finish(run_grid(nullptr, nullptr, stacks), job, data, buffers);
+  return 0;
+}
+
 int run(int argc, char** argv) {
   if (argc != 5) fail("usage: runner KERNEL.so JOB DATA REPORT");
   Job job = read_job(argv[2]);
@@ -234,6 +284,7 @@ int run(int argc, char** argv) {
   report_to(report);
 
   reserve_dynamic_shared();
+  if (std::string_view(argv[1]).ends_with(".program")) return run_program(argv[1], job, data);
   void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     std::fprintf(stderr, "%s\n", dlerror());
@@ -253,20 +304,7 @@ int run(int argc, char** argv) {
   const Stacks stacks(launch.threads);
   all_stacks = &stacks;
   guard_process(job.time_limit);
-  const bool finished = run_grid(entry, parameters.data(), stacks);
-  const itimerval off{};
-  setitimer(ITIMER_REAL, &off, nullptr);
-  if (finished) {
-    check_after_launch();
-    check_inputs(data, job, buffers);
-  }
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (job.buffers[i].role == BufferSpec::Role::output) {
-      transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
-    }
-  }
-  report_counts();
-  report_end(finished ? "done" : "stopped", 0, "");
+  finish(run_grid(entry, parameters.data(), stacks), job, data, buffers);
   return 0;
 }
 

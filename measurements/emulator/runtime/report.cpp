@@ -94,6 +94,12 @@ SiteIndex site_index(Site site) {
   return found->second;
 }
 
+SiteIndex add_site(const SourceSite& site) {
+  if (sites.size() >= 65536) return 0;
+  sites.push_back(site);
+  return static_cast<SiteIndex>(sites.size() - 1);
+}
+
 const SourceSite& source_site(SiteIndex index) { return sites[index]; }
 unsigned site_count() { return static_cast<unsigned>(sites.size()); }
 
@@ -120,6 +126,10 @@ const char* kind_name(Kind kind) {
     case Kind::unwritten_output: return "unwritten_output";
     case Kind::workspace_not_zero: return "workspace_not_zero";
     case Kind::invalid_argument: return "invalid_argument";
+    case Kind::undefined_register: return "undefined_register";
+    case Kind::wrong_state_space: return "wrong_state_space";
+    case Kind::out_of_bounds_local: return "out_of_bounds_local";
+    case Kind::trap: return "trap";
     case Kind::unrounded_tf32: return "unrounded_tf32";
   }
   return "";

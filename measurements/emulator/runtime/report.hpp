@@ -17,6 +17,8 @@ struct SourceSite {
 };
 
 SiteIndex site_index(Site site);
+// A place that is no place of a host program; its strings must stay.
+SiteIndex add_site(const SourceSite& site);
 const SourceSite& source_site(SiteIndex index);
 unsigned site_count();
 // "file:line", for messages.
@@ -40,6 +42,10 @@ enum class Kind {
   unwritten_output,
   workspace_not_zero,
   invalid_argument,
+  undefined_register,
+  wrong_state_space,
+  out_of_bounds_local,
+  trap,
   unrounded_tf32,
 };
 const char* kind_name(Kind kind);

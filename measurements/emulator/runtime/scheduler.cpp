@@ -14,6 +14,8 @@ Warp warps[max_warps];
 unsigned warp_count = 0;
 Thread* self = nullptr;
 unsigned block_index = 0;
+void (*run_warp_of_program)(unsigned w) = nullptr;
+void (*start_block_of_program)() = nullptr;
 
 const BuiltIns* current = nullptr;
 Index3 block_size{1, 1, 1}, grid_size{1, 1, 1};
@@ -208,13 +210,14 @@ void start_block(const Stacks& stacks) {
     t.counted = 0;
     t.fences = 0;
     t.last_fences[0].count = t.last_fences[1].count = 0;
-    prepare(t.fiber, stacks.at(i), Stacks::bytes, run_thread);
+    if (run_warp_of_program == nullptr) prepare(t.fiber, stacks.at(i), Stacks::bytes, run_thread);
   }
   for (unsigned w = 0; w < warp_count; ++w) {
     warps[w].lanes = std::min(warp_size, launch.threads - w * warp_size);
     warps[w].arrived = 0;
     warps[w].asks_for_active = false;
   }
+  if (start_block_of_program != nullptr) start_block_of_program();
 }
 
 // Lets every runnable thread run up to its next wait, until nobody can.
@@ -223,11 +226,15 @@ void run_block() {
     progress = false;
     for (Thread& t : threads) {
       if (t.state != State::runnable) continue;
+      progress = true;
+      if (run_warp_of_program != nullptr) {
+        run_warp_of_program(t.warp);  // all its lanes: those behind this one no longer run
+        continue;
+      }
       self = &t;
       current = &t.built_ins;
       switch_fiber(scheduler, t.fiber);
       answer_active_masks(t.warp);
-      progress = true;
     }
   }
   self = nullptr;
@@ -253,7 +260,6 @@ void arrive(void* const* arguments) {
   const auto& call = *static_cast<const BarrierArguments*>(arguments[0]);
   const unsigned w = self->warp;
   Warp& warp = warps[w];
-  const bool whole_block = call.threads == all_threads;
   for (unsigned lane = 1; lane < warp.lanes; ++lane) {
     const auto& other = *static_cast<const BarrierArguments*>(arguments[lane]);
     if (other.id != call.id || other.threads != call.threads) {
@@ -261,38 +267,8 @@ void arrive(void* const* arguments) {
       return;
     }
   }
-  if (call.id < 0 || call.id >= static_cast<int>(barriers_per_block) ||
-      (!whole_block && (call.threads <= 0 || call.threads % static_cast<int>(warp_size) != 0))) {
-    FINDING(invalid_argument, self->site, "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32",
-            call.id, call.threads);
-    return;
-  }
-  Barrier& b = barriers[call.id];
-  const unsigned expected = whole_block ? launch.threads : static_cast<unsigned>(call.threads);
-  if (b.arrived == 0) {
-    b.expected = expected;
-    b.site = self->site;
-  } else if (b.expected != expected) {
-    FINDING(invalid_argument, self->site, "barrier %d is used with %u and with %u threads at a time", call.id,
-            b.expected, expected);
-  }
-  b.arrived += whole_block ? warp.lanes : warp_size;
-  clocks.advance(w);
-  for (unsigned v = 0; v < max_warps; ++v) b.joined[v] = std::max(b.joined[v], clocks.seen[w][v]);
-  if (call.waits) {
-    b.waiting.push_back(w);
-    for (unsigned lane = 0; lane < warp.lanes; ++lane) {
-      Thread& t = threads[w * warp_size + lane];
-      t.state = State::at_barrier;
-      t.barrier = static_cast<unsigned>(call.id);
-    }
-  }
-  if (b.arrived < b.expected) return;
-  for (const unsigned v : b.waiting) {
-    for (unsigned u = 0; u < max_warps; ++u) clocks.seen[v][u] = std::max(clocks.seen[v][u], b.joined[u]);
-    for (unsigned lane = 0; lane < warps[v].lanes; ++lane) threads[v * warp_size + lane].state = State::runnable;
-  }
-  b = Barrier{};
+  std::vector<unsigned> completed;
+  arrive_at_barrier(w, call.id, call.threads, call.waits, completed);
 }
 
 constexpr Collective bar_sync{"bar.sync", true, true};
@@ -395,6 +371,44 @@ void barrier_arrive(int id, int count, Site site) {
 
 void warp_sync(Site site) {
   gather(bar_warp_sync, site, nullptr, [](void* const*) { clocks.advance(self->warp); });
+}
+
+bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed) {
+  const bool whole_block = count == all_threads;
+  if (id < 0 || id >= static_cast<int>(barriers_per_block) ||
+      (!whole_block && (count <= 0 || count % static_cast<int>(warp_size) != 0))) {
+    FINDING(invalid_argument, self->site, "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32",
+            id, count);
+    return false;
+  }
+  Barrier& b = barriers[id];
+  const unsigned expected = whole_block ? launch.threads : static_cast<unsigned>(count);
+  if (b.arrived == 0) {
+    b.expected = expected;
+    b.site = self->site;
+  } else if (b.expected != expected) {
+    FINDING(invalid_argument, self->site, "barrier %d is used with %u and with %u threads at a time", id, b.expected,
+            expected);
+  }
+  b.arrived += whole_block ? warps[w].lanes : warp_size;
+  clocks.advance(w);
+  for (unsigned v = 0; v < max_warps; ++v) b.joined[v] = std::max(b.joined[v], clocks.seen[w][v]);
+  if (waits) {
+    b.waiting.push_back(w);
+    for (unsigned lane = 0; lane < warps[w].lanes; ++lane) {
+      Thread& t = threads[w * warp_size + lane];
+      t.state = State::at_barrier;
+      t.barrier = static_cast<unsigned>(id);
+    }
+  }
+  if (b.arrived < b.expected) return true;
+  for (const unsigned v : b.waiting) {
+    for (unsigned u = 0; u < max_warps; ++u) clocks.seen[v][u] = std::max(clocks.seen[v][u], b.joined[u]);
+    for (unsigned lane = 0; lane < warps[v].lanes; ++lane) threads[v * warp_size + lane].state = State::runnable;
+  }
+  completed = b.waiting;
+  b = Barrier{};
+  return true;
 }
 
 bool run_grid(void (*kernel)(void**), void** arguments, const Stacks& stacks) {

@@ -35,6 +35,11 @@ Pending* pending = nullptr;
 std::uint32_t* reading_warps = nullptr;  // since the last write; may name warps whose stamp is of an earlier block
 Stamp* last_read[max_warps] = {};        // newest read of each warp; lane 32: several lanes in that epoch
 
+// Sites whose accesses do not race with each other: atomics, and volatile or relaxed loads and stores.
+std::vector<bool> strong_sites;
+bool strong(SiteIndex site) { return site < strong_sites.size() && strong_sites[site]; }
+bool both_strong(const Stamp& other) { return strong(other.site) && strong(self->site); }
+
 template <class T>
 T* zeroed_array(std::size_t count) {
   return static_cast<T*>(reserve_zeroed(count * sizeof(T)));
@@ -91,7 +96,7 @@ void shadow_read(unsigned address, int bytes, Who me) {
               describe_here(me).c_str(), describe_address(a).c_str());
       return;
     }
-    if (!clocks.ordered(write.who, write.epoch, me)) {
+    if (!clocks.ordered(write.who, write.epoch, me) && !both_strong(write)) {
       report_race(a, me, "reads", write, "wrote");
       return;
     }
@@ -113,13 +118,13 @@ bool check_write(unsigned address, int bytes, Who me) {
       return false;
     }
     const Stamp& write = last_write[a];
-    if (write.epoch >= clocks.first && !clocks.ordered(write.who, write.epoch, me)) {
+    if (write.epoch >= clocks.first && !clocks.ordered(write.who, write.epoch, me) && !both_strong(write)) {
       report_race(a, me, "writes", write, "wrote");
       return false;
     }
     for (std::uint32_t left = reading_warps[a]; left != 0; left &= left - 1) {
       const Stamp& read = last_read[__builtin_ctz(left)][a];
-      if (read.epoch >= clocks.first && !clocks.ordered(read.who, read.epoch, me)) {
+      if (read.epoch >= clocks.first && !clocks.ordered(read.who, read.epoch, me) && !both_strong(read)) {
         report_race(a, me, "writes", read, "read");
         return false;
       }
@@ -206,36 +211,73 @@ unsigned shared_address_of(const void* variable, Site site) {
   return 0;
 }
 
-void load_shared(void* to, unsigned address, int bytes, Site site) {
-  self->site = site_index(site);
-  count_shared(self->site, "ld.shared", bytes, address);
+void read_shared(void* to, unsigned address, int bytes, const char* instruction) {
   const unsigned char* from = locate(address, bytes);
   if (from == nullptr) {
-    report_out_of_bounds(address, bytes, "ld.shared");
+    report_out_of_bounds(address, bytes, instruction);
     std::memset(to, 0xff, static_cast<std::size_t>(bytes));
     return;
   }
-  check_alignment(address, bytes, "ld.shared");
+  check_alignment(address, bytes, instruction);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
   if (launch.check) shadow_read(address, bytes, self->who);
+}
+
+void write_shared(unsigned address, const void* from, int bytes, const char* instruction) {
+  unsigned char* to = locate(address, bytes);
+  if (to == nullptr) {
+    report_out_of_bounds(address, bytes, instruction);
+    return;
+  }
+  check_alignment(address, bytes, instruction);
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  if (launch.check) shadow_write(address, bytes, self->who);
+}
+
+unsigned char* update_shared(unsigned address, int bytes, const char* instruction) {
+  unsigned char* p = locate(address, bytes);
+  if (p == nullptr) {
+    report_out_of_bounds(address, bytes, instruction);
+    return nullptr;
+  }
+  check_alignment(address, bytes, instruction);
+  if (launch.check) {
+    if (last_write[address].epoch < clocks.first) {
+      FINDING(uninitialized_shared_read, self->site, "%s updates %s, which nobody has written yet",
+              describe_self().c_str(), describe_address(address).c_str());
+    }
+    shadow_write(address, bytes, self->who);
+  }
+  return p;
+}
+
+bool shared_window_holds(unsigned address, int bytes) { return locate(address, bytes) != nullptr; }
+
+void mark_strong(SiteIndex site) {
+  if (site >= strong_sites.size()) strong_sites.resize(site + std::size_t{64});
+  strong_sites[site] = true;
+}
+
+void load_shared(void* to, unsigned address, int bytes, Site site) {
+  self->site = site_index(site);
+  count_shared(self->site, "ld.shared", bytes, address);
+  read_shared(to, address, bytes, "ld.shared");
 }
 
 void store_shared(unsigned address, const void* from, int bytes, Site site) {
   self->site = site_index(site);
   count_shared(self->site, "st.shared", bytes, address);
-  unsigned char* to = locate(address, bytes);
-  if (to == nullptr) {
-    report_out_of_bounds(address, bytes, "st.shared");
-    return;
-  }
-  check_alignment(address, bytes, "st.shared");
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  if (launch.check) shadow_write(address, bytes, self->who);
+  write_shared(address, from, bytes, "st.shared");
 }
 
 void copy_async(unsigned shared, const void* global, int bytes, int source_bytes, Site site) {
   self->site = site_index(site);
   count_shared(self->site, "cp.async", bytes, shared);
+  if (source_bytes > 0 && source_bytes <= bytes) count_global(self->site, "cp.async", bytes, global);
+  start_copy(shared, global, bytes, source_bytes);
+}
+
+void start_copy(unsigned shared, const void* global, int bytes, int source_bytes) {
   if (source_bytes < 0 || source_bytes > bytes) {
     FINDING(invalid_argument, self->site, "%s: cp.async of %d bytes takes %d bytes from global memory",
             describe_self().c_str(), bytes, source_bytes);
@@ -247,7 +289,6 @@ void copy_async(unsigned shared, const void* global, int bytes, int source_bytes
             describe_self().c_str(), bytes);
   }
   if (source_bytes > 0) {
-    count_global(self->site, "cp.async", bytes, global);
     if (check_global_read(global, source_bytes, self->site)) {
       std::memcpy(copy.data, global, static_cast<std::size_t>(source_bytes));
     } else {
@@ -267,13 +308,19 @@ void copy_async(unsigned shared, const void* global, int bytes, int source_bytes
   self->copies.push_back(copy);
 }
 
+void commit_copies() { ++self->group; }
+
 void commit_group(Site site) {
   self->site = site_index(site);
-  ++self->group;
+  commit_copies();
 }
 
 void wait_group(int in_flight, Site site) {
   self->site = site_index(site);
+  wait_copies(in_flight);
+}
+
+void wait_copies(int in_flight) {
   // Groups complete in the order of their commits; the open group is not waited for.
   auto& copies = self->copies;
   std::size_t landed = 0;

@@ -1,0 +1,398 @@
+"""A kernel of a PTX module as a program for the machine in ``runtime/``: registers have places, labels are numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from measurements.emulator.ptx.forms import Form, Source, Unsupported, call_parts, form_of
+from measurements.emulator.ptx.parser import TYPE_BYTES
+from measurements.emulator.ptx.syntax import (
+    Address,
+    Frame,
+    Function,
+    Instruction,
+    Module,
+    Number,
+    Operand,
+    Register,
+    Symbol,
+    Variable,
+)
+
+LANES = 32
+_HEAD = 32  # bytes before the values of a register
+_SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/shared_memory.cpp
+_IGNORED_FUNCTIONS = ("vprintf",)
+_STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")
+_CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
+_WIDE_SPECIALS = ("%gridid",)
+
+
+class NotExecutable(Exception):
+    """The module has no such kernel, or the kernel needs what the machine lacks. One line that names the PTX line."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """``text`` is what the runner reads. Sites of its report are indices of ``sites``."""
+
+    text: str
+    entry: str
+    sites: tuple[Instruction, ...]
+    parameters: tuple[Variable, ...]
+
+    def shown(self, site: int) -> Frame:
+        return shown_frame(self.sites[site])
+
+
+def shown_frame(i: Instruction) -> Frame:
+    """Where a finding is shown: the innermost line that is neither in ``ptx/`` nor in a header of CUDA."""
+    for frame in i.frames:
+        if not frame.file.startswith(("autosched/ptx/", "cuda_", "cooperative_groups", "mma", "crt/", "/usr/", "/opt/")):
+            if "/include/c" in frame.file and frame.file.startswith("/"):
+                continue
+            return frame
+    return i.frames[0] if i.frames else Frame("ptx", i.line)
+
+
+def translate(module: Module, entry: str = "") -> Program:
+    """The program of kernel ``entry``, or of the only one. Raises NotExecutable."""
+    kernels = module.kernels
+    if not entry and len(kernels) == 1:
+        entry = kernels[0]
+    if entry not in kernels:
+        known = ", ".join(kernels) or "none"
+        raise NotExecutable(f"the PTX has no kernel {entry!r}; it has {known}" if entry else f"name one of the kernels: {known}")
+    return _Translation(module, entry).program()
+
+
+def _align(n: int, alignment: int) -> int:
+    return -(-n // alignment) * alignment
+
+
+@dataclass
+class _Frame:
+    """Where the registers, parameters and local variables of a function lie."""
+
+    function: Function
+    index: int
+    slots: dict[str, int] = field(default_factory=dict)
+    widths: dict[str, int] = field(default_factory=dict)  # of parameters: all their bytes
+    locals: dict[str, int] = field(default_factory=dict)
+    local_bytes: int = 0
+    entry: int = 0
+    parameter_offsets: dict[str, int] = field(default_factory=dict)  # of a kernel
+
+
+class _Translation:
+    def __init__(self, module: Module, entry: str) -> None:
+        self.module, self.entry = module, entry
+        self.variables = {v.name: v for v in module.variables}
+        self.slots = 64  # 0 stands for no register
+        self.frames: dict[str, _Frame] = {}
+        self.lines: list[str] = []
+        self.files: dict[str, int] = {}
+        self.sites: list[Instruction] = []
+        self.code: list[tuple[Form, int, int, int, _Frame, list[str], list[str]]] = []
+        self.shared: dict[str, int] = {}
+        self.shared_end = _SHARED_WINDOW
+        self.globals: dict[str, int] = {}
+        self.pending: list[str] = [entry]
+        self.labels: dict[tuple[int, str], int] = {}
+
+    def program(self) -> Program:
+        self.frame(self.entry)
+        done = 0
+        while done < len(self.pending):
+            self.body(self.frames[self.pending[done]])
+            done += 1
+        body = self.assembled()
+        kernel = self.frames[self.entry]
+        parameters = kernel.function.parameters
+        head = [
+            f"registers {self.slots}",
+            f"static_shared {self.shared_end - _SHARED_WINDOW}",
+            *(f"parameter {kernel.parameter_offsets[p.name]} {p.bytes}" for p in parameters),
+            *self.variable_lines(),
+            *(self.function_line(self.frames[name]) for name in self.pending),
+            *(f"file {name}" for name in self.files),
+        ]
+        return Program("\n".join((*head, *self.lines, *body, "")), self.entry, tuple(self.sites), parameters)
+
+    # Places -------------------------------------------------------------------------------------------------------
+
+    def slot(self, width: int) -> int:
+        at = self.slots
+        self.slots += _HEAD + _align(LANES * width, 32)
+        return at
+
+    def frame(self, name: str) -> _Frame:
+        if name in self.frames:
+            return self.frames[name]
+        function = self.module.functions[name]
+        f = _Frame(function, len(self.frames))
+        self.frames[name] = f
+        if name != self.entry:
+            self.pending.append(name)
+        offset = 0
+        for p in (*function.results, *function.parameters):
+            if function.is_kernel:
+                offset = _align(offset, max(p.alignment, 1))
+                f.parameter_offsets[p.name] = offset
+                offset += p.bytes
+            elif p.space == "param":
+                f.slots[p.name], f.widths[p.name] = self.slot(p.bytes), p.bytes
+        for v in function.variables:
+            if v.space == "local":
+                f.locals[v.name] = _align(f.local_bytes, max(v.alignment, 16))
+                f.local_bytes = f.locals[v.name] + v.bytes
+            elif v.space == "param":
+                f.slots[v.name], f.widths[v.name] = self.slot(v.bytes), v.bytes
+            elif v.space == "shared":
+                self.variables[v.name] = v
+            elif v.space in ("global", "const"):
+                self.variables[v.name] = v
+        f.local_bytes = _align(f.local_bytes, 16)
+        return f
+
+    def register(self, f: _Frame, name: str) -> tuple[int, int]:
+        if name not in f.slots:
+            if name not in f.function.registers:
+                raise NotExecutable(f"{f.function.name} uses a register that it does not declare: {name}")
+            f.widths[name] = f.function.registers[name]
+            f.slots[name] = self.slot(f.widths[name])
+        return f.slots[name], f.widths[name]
+
+    def shared_offset(self, v: Variable) -> int:
+        if v.name not in self.shared:
+            self.shared[v.name] = _align(self.shared_end, max(v.alignment, 1))
+            self.shared_end = self.shared[v.name] + v.bytes
+        return self.shared[v.name]
+
+    def global_index(self, name: str) -> int:
+        return self.globals.setdefault(name, len(self.globals))
+
+    # Operands -----------------------------------------------------------------------------------------------------
+
+    def token(self, f: _Frame, source: Source, site: int) -> str:
+        operand, width = source.operand, source.width
+        if isinstance(operand, Register):
+            return self.register_token(f, operand.name)
+        if isinstance(operand, Number):
+            bits = operand.bits
+            if operand.kind == "d" and width == 4:
+                bits = _f32_of_f64(bits)
+            return f"c{width}:{bits:x}"
+        if isinstance(operand, Symbol):
+            return self.symbol_token(f, operand, width or 8, site)
+        raise Unsupported
+
+    def register_token(self, f: _Frame, name: str) -> str:
+        if name not in f.function.registers and name[0] == "%":
+            width = 8 if name in _WIDE_SPECIALS else 4
+            if name == "%is_explicit_cluster" or name.startswith("%pm"):
+                raise Unsupported
+            return f"s{width}:{name[1:]}"
+        slot, width = self.register(f, name)
+        return f"r{width}:{slot}"
+
+    def symbol_token(self, f: _Frame, symbol: Symbol, width: int, site: int) -> str:
+        addend = symbol.offset & 2**64 - 1
+        if symbol.name in f.locals:
+            slot = self.slot(width)
+            form = Form("local.address", immediates=[f.index, f.locals[symbol.name] + symbol.offset])
+            self.emit(form, site, 0, 0, f, [f"r{width}:{slot}"], [])
+            return f"r{width}:{slot}"
+        if symbol.name in f.parameter_offsets:
+            return f"c{width}:{f.parameter_offsets[symbol.name] + symbol.offset:x}"
+        v = self.variables.get(symbol.name)
+        if v is not None and v.space == "shared":
+            if v.bytes == 0:
+                return f"d{width}:0+{addend:x}"
+            return f"c{width}:{self.shared_offset(v) + symbol.offset:x}"
+        if v is not None:
+            return f"v{width}:{self.global_index(symbol.name)}+{addend:x}"
+        if symbol.name in self.module.functions and self.module.functions[symbol.name].is_defined:
+            return f"f{width}:{self.frame(symbol.name).index}+0"
+        raise Unsupported
+
+    # Code ---------------------------------------------------------------------------------------------------------
+
+    def site(self, i: Instruction) -> int:
+        shown = shown_frame(i)
+        file = self.files.setdefault(shown.file, len(self.files))
+        self.lines.append(f"site {file} {shown.line} {len(self.sites)}")
+        self.sites.append(i)
+        return len(self.sites) - 1
+
+    def emit(
+        self, form: Form, site: int, guard: int, negated: int, f: _Frame, to: list[str], sources: list[str]
+    ) -> None:
+        self.code.append((form, site, guard, negated, f, to, sources))
+
+    def body(self, f: _Frame) -> None:
+        f.entry = len(self.code)
+        places: dict[int, list[str]] = {}
+        for label, at in f.function.labels.items():
+            places.setdefault(at, []).append(label)
+        for k, i in enumerate(f.function.body):
+            for label in places.get(k, ()):
+                self.labels[f.index, label] = len(self.code)
+            site = self.site(i)
+            guard = self.register(f, i.guard)[0] if i.guard else 0
+            try:
+                self.instruction(f, i, site, guard)
+            except (Unsupported, ValueError, IndexError, KeyError, AssertionError) as error:
+                raise NotExecutable(f"PTX line {i.line}: not supported: {i.text}") from error
+        for label in places.get(len(f.function.body), ()):
+            self.labels[f.index, label] = len(self.code)
+        # A body may end without ret.
+        last = f.function.body[-1] if f.function.body else None
+        if last is not None:
+            self.emit(Form("ret"), len(self.sites) - 1, 0, 0, f, [], [])
+
+    def instruction(self, f: _Frame, i: Instruction, site: int, guard: int) -> None:
+        negated = int(i.negated)
+        if i.opcode == "call":
+            form = self.call(f, i)
+        elif i.opcode == "brx":
+            table = i.operands[1]
+            assert isinstance(table, Symbol)
+            form = Form("brx.idx", 0, (), [Source(i.operands[0])], list(f.function.tables[table.name]))
+        elif i.opcode == "mov" and isinstance(i.operands[1], Register) and i.operands[1].name in _CLOCKS:
+            form = Form("clock", 0, [i.operands[0]])
+        else:
+            form = self.with_parameters(f, i, form_of(i))
+        if form.key == "cp.async" and form.immediates[3] == 2:
+            last = form.sources[2].operand
+            predicate = isinstance(last, Register) and f.function.registers.get(last.name) == 0
+            form.immediates = [*form.immediates[:3], int(predicate)]
+        to = []
+        for d in form.destinations:
+            if not isinstance(d, Register):
+                raise Unsupported
+            if d.name == "_":
+                width = TYPE_BYTES[i.qualifiers[-1]] // max(len(form.destinations), 1) if i.opcode == "mov" else (
+                    0 if d is not form.destinations[0] else max(TYPE_BYTES[i.qualifiers[-1]], 2))  # fmt: skip
+                to.append(f"r{width}:{self.slot(width)}")
+            else:
+                to.append(self.register_token(f, d.name))
+        sources = [self.token(f, s, site) for s in form.sources]
+        self.emit(form, site, guard, negated, f, to, sources)
+
+    def with_parameters(self, f: _Frame, i: Instruction, form: Form) -> Form:
+        """Parameters have addresses of their own only where an instruction takes them from a register."""
+        if form.key not in ("ld", "st") or form.immediates[3] != 4:
+            return form
+        address = i.operands[1 if form.key == "ld" else 0]
+        assert isinstance(address, Address)
+        if not isinstance(address.base, Symbol):
+            return form
+        name, offset = address.base.name, address.offset
+        if name in f.parameter_offsets:
+            immediates = [f.parameter_offsets[name] + offset, *form.immediates[1:]]
+            return Form("ld.parameter", 0, form.destinations, (), immediates)
+        immediates = [f.slots[name], f.widths[name], offset, *form.immediates[1:3]]
+        if form.key == "ld":
+            return Form("ld.frame", 0, form.destinations, (), immediates)
+        return Form("st.frame", 0, (), form.sources[1:], immediates)
+
+    def call(self, f: _Frame, i: Instruction) -> Form:
+        results, target, arguments = call_parts(i)
+        callee = -1
+        sources: list[Source] = []
+        if isinstance(target, Symbol):
+            function = self.module.functions.get(target.name)
+            if function is None or not function.is_defined:
+                if target.name in _IGNORED_FUNCTIONS:
+                    return Form("nothing")
+                if target.name in _STOPPING_FUNCTIONS:
+                    return Form("trap")
+                raise Unsupported
+            callee_frame = self.frame(target.name)
+            callee = callee_frame.index
+        else:
+            sources.append(Source(target))
+        immediates: list[int | str] = [callee]
+        for group in (results, arguments):
+            immediates.append(len(group))
+            for o in group:
+                immediates += self.passed(f, o)
+        return Form("call", 0, (), sources, immediates)
+
+    def passed(self, f: _Frame, operand: Operand) -> tuple[int, int]:
+        """Slot and bytes of a result or an argument."""
+        if isinstance(operand, Register):
+            return self.register(f, operand.name)
+        if isinstance(operand, Symbol) and operand.name in f.slots:
+            return f.slots[operand.name], f.widths[operand.name]
+        raise Unsupported
+
+    # Text ---------------------------------------------------------------------------------------------------------
+
+    def assembled(self) -> list[str]:
+        lines = []
+        for form, site, guard, negated, f, to, sources in self.code:
+            numbers = [
+                str(self.labels[f.index, n] if isinstance(n, str) else n) for n in form.immediates
+            ]
+            lines.append(
+                f"i {form.key} {form.reduced} {form.flags} {site} {guard} {negated} "
+                f"{len(to)} {' '.join(to)} {len(sources)} {' '.join(sources)} {len(numbers)} {' '.join(numbers)}"
+            )
+        return lines
+
+    def function_line(self, f: _Frame) -> str:
+        def spans(names: list[str], registers: bool) -> str:
+            return " ".join([str(len(names)), *(f"{f.slots[n]} {f.widths[n]} {int(registers)}" for n in names)])
+
+        function = f.function
+        if function.is_kernel:
+            return f"function {f.entry} {f.local_bytes} 0 0 0"
+        for p in (*function.results, *function.parameters):
+            if p.space == "reg":
+                self.register(f, p.name)
+        results, parameters = [r.name for r in function.results], [p.name for p in function.parameters]
+        own = [n for n in f.slots if n in function.registers]
+        others = [n for n in f.slots if n not in function.registers]
+        everything = [str(len(own) + len(others)), *(f"{f.slots[n]} {f.widths[n]} 1" for n in own),
+                      *(f"{f.slots[n]} {f.widths[n]} 0" for n in others)]  # fmt: skip
+        return (
+            f"function {f.entry} {f.local_bytes} {spans(results, False)} {spans(parameters, False)} {' '.join(everything)}"
+        )
+
+    def variable_lines(self) -> list[str]:
+        lines, relocations = [], []
+        names = list(self.globals)
+        k = 0
+        while k < len(names):
+            v = self.variables[names[k]]
+            data = bytearray()
+            for n, value in enumerate(v.initial):
+                if isinstance(value, Symbol):
+                    relocations.append(self.relocation(k, n * v.element_bytes, value))
+                    data += bytes(v.element_bytes)
+                elif isinstance(value, Number):
+                    bits = _f32_of_f64(value.bits) if value.kind == "d" and v.element_bytes == 4 else value.bits
+                    data += (bits & (1 << 8 * v.element_bytes) - 1).to_bytes(v.element_bytes, "little")
+            constant = int(v.space == "const")
+            shown = v.name.split("#")[0]
+            lines.append(f"variable {shown} {constant} {v.bytes} {v.element_bytes} {data.hex() or '-'}")
+            names = list(self.globals)  # relocations may have named more
+            k += 1
+        return lines + relocations
+
+    def relocation(self, variable: int, offset: int, symbol: Symbol) -> str:
+        target = self.variables.get(symbol.name)
+        if target is not None and target.space == "shared":
+            return f"relocation {variable} {offset} s {self.shared_offset(target)} {symbol.offset}"
+        if target is not None:
+            return f"relocation {variable} {offset} v {self.global_index(symbol.name)} {symbol.offset}"
+        return f"relocation {variable} {offset} f {self.frame(symbol.name).index} {symbol.offset}"
+
+
+def _f32_of_f64(bits: int) -> int:
+    import struct
+
+    (value,) = struct.unpack("<d", bits.to_bytes(8, "little"))
+    return int.from_bytes(struct.pack("<f", value), "little")

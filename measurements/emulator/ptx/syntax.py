@@ -1,0 +1,137 @@
+"""The text of PTX as data: modules, functions, instructions, operands, and where in the source they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of the source: of the file that ``.file`` named, as ``.loc`` says."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register, or a special one: ``%tid.x``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal. ``bits`` are those of 64-bit two's complement, of an f32 (kind "f") or of an f64 (kind "d")."""
+
+    bits: int
+    kind: str = "i"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The name of a variable, a function or a label, plus a number of bytes."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``[base + offset]``."""
+
+    base: Register | Symbol | Number
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """``{a, b}``."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``p|q``."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``!p``."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``(a, b)``: results and arguments of a call."""
+
+    items: tuple[Operand, ...]
+
+
+Operand = Register | Number | Symbol | Address | Vector | Pair | Not | Group
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """``@!guard opcode.qualifiers operands;``. ``line`` is that of the PTX text, ``frames`` the innermost first."""
+
+    opcode: str
+    qualifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: str
+    negated: bool
+    line: int
+    text: str
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A declaration in ``space`` (global, const, shared, local, param). ``bytes`` is 0 for an array without a length.
+
+    ``initial`` holds numbers and symbols, of ``element_bytes`` each.
+    """
+
+    name: str
+    space: str
+    type: str
+    bytes: int
+    element_bytes: int
+    alignment: int
+    initial: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True)
+class Function:
+    """``body`` is empty for one that is only declared. ``labels`` and ``tables`` (of brx.idx) count instructions."""
+
+    name: str
+    is_kernel: bool
+    results: tuple[Variable, ...]
+    parameters: tuple[Variable, ...]
+    registers: dict[str, int] = field(default_factory=dict)  # bytes by name, 0 for predicates
+    variables: tuple[Variable, ...] = ()
+    body: tuple[Instruction, ...] = ()
+    labels: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    is_defined: bool = True
+
+
+@dataclass(frozen=True)
+class Module:
+    version: str
+    target: str
+    variables: tuple[Variable, ...]
+    functions: dict[str, Function]
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        return tuple(name for name, f in self.functions.items() if f.is_kernel and f.is_defined)

@@ -1,0 +1,220 @@
+// The machine that executes PTX: a program of decoded instructions, and warps whose lanes run in lockstep as long as
+// they are at the same instruction. Registers lie lane by lane, so that an instruction is a loop over 32 lanes.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace autosched::emulator::ptx {
+
+using Lanes = std::uint32_t;
+constexpr Lanes all_lanes = ~Lanes{0};
+
+// The head of a register; 32 values follow it. `defined` says which lanes have written it.
+struct Register {
+  Lanes defined;
+  Lanes bits;        // of a predicate
+  SiteIndex origin;  // of the first instruction that read an undefined register to make this one
+  unsigned char unused[22];
+};
+static_assert(sizeof(Register) == 32);
+
+// Qualifiers that change what an instruction computes, and that handlers look at (measurements/emulator/ptx/forms.py).
+enum Flag : std::uint32_t {
+  ftz = 1u << 0,
+  sat = 1u << 1,
+  approx = 1u << 2,
+  full = 1u << 3,
+  relu = 1u << 4,
+  nan_wins = 1u << 5,
+  xorsign = 1u << 6,
+  carry_out = 1u << 7,
+  satfinite = 1u << 8,
+  shiftamt = 1u << 9,
+  read_only = 1u << 10,   // .nc
+  by_l2 = 1u << 11,       // .cg, .volatile, .relaxed: may be how a thread waits for another one
+  acquire = 1u << 12,
+  release = 1u << 13,
+  nontrans = 1u << 14,
+  transposed = 1u << 15,
+  rounding_shift = 16,  // three bits: Rounding
+  rounding_mask = 7u << 16,
+  block_scope = 1u << 19,
+  to_integral = 1u << 20,  // .rni and its like
+};
+enum class Rounding { none, nearest, zero, down, up, away };
+constexpr Rounding rounding(std::uint32_t flags) {
+  return static_cast<Rounding>((flags & rounding_mask) >> rounding_shift);
+}
+
+struct Warp;
+struct Instruction;
+using Execute = void (*)(Warp&, const Instruction&, Lanes);
+
+// What the main loop does with an instruction.
+enum class Flow : std::uint8_t {
+  plain,       // executes at once, for the active lanes
+  branch,      // immediate 0: target
+  indexed,     // source 0: index, immediates: targets
+  call,        // see Function
+  leave,       // ret: of a function, or of the kernel
+  exit,
+  trap,
+  collective,  // gathers the whole warp where immediate 0 is not 0, else the lanes of the mask in source 0
+  barrier,     // of the block
+  yields,      // plain, but lets other warps go on before it
+};
+
+// One form of an instruction. The tables of these rows are what the machine can do.
+struct Row {
+  const char* name;
+  Execute execute;
+  std::uint32_t flags;   // those that it knows
+  const char* operands;  // bytes of destinations, ':', of sources; 0: a predicate; *: as many as there are, any
+  Flow flow = Flow::plain;
+  bool strict = false;  // an undefined source is a finding at once; else it makes the destinations undefined
+  bool own = false;     // the handler itself says which lanes of its destinations are defined
+  Collective collective{name, false, flow == Flow::barrier};
+};
+
+struct Instruction {
+  Execute execute = nullptr;
+  const Row* row = nullptr;
+  Flow flow = Flow::plain;
+  bool strict = false, own = false, negated = false;
+  SiteIndex site = 0;
+  std::uint32_t guard = 0;  // register, 0: none
+  std::uint32_t flags = 0;
+  std::uint32_t destinations = 0, sources = 0, immediates = 0;
+  const std::uint32_t* operand = nullptr;  // destinations, then sources: offsets of registers
+  const std::uint8_t* width = nullptr;     // their bytes, 0 for a predicate
+  const std::int64_t* immediate = nullptr;
+
+  std::uint32_t destination(unsigned k) const { return operand[k]; }
+  std::uint32_t source(unsigned k) const { return operand[destinations + k]; }
+  unsigned width_of_destination(unsigned k) const { return width[k]; }
+  unsigned width_of_source(unsigned k) const { return width[destinations + k]; }
+};
+
+// A register or a parameter of a function: its bytes in each lane.
+struct Span {
+  std::uint32_t offset, bytes;
+  bool is_register = false;
+};
+struct Function {
+  std::uint32_t entry = 0;
+  std::uint32_t local_bytes = 0;
+  std::vector<Span> registers;  // all of its own
+  std::vector<Span> results, parameters;
+};
+
+// A call in progress of one lane.
+struct Activation {
+  std::uint32_t call;      // the instruction
+  std::uint32_t function;
+  std::uint32_t local;     // the caller's local frame
+  std::uint32_t old_base;  // the function's local frame in an outer activation
+  std::vector<unsigned char> saved;  // the function's registers of this lane, where it calls itself
+};
+
+struct Local {
+  std::vector<unsigned char> bytes;
+  std::vector<bool> written;
+};
+
+struct Warp {
+  unsigned char* registers = nullptr;
+  unsigned index = 0;
+  Thread* thread = nullptr;  // of lane 0
+  std::uint32_t pc[warp_size] = {};
+  std::vector<Activation> calls[warp_size];
+  std::uint32_t local_top[warp_size] = {};
+  std::vector<std::uint32_t> local_base[warp_size];  // by function
+  std::vector<std::uint32_t> active_calls[warp_size];  // by function
+  Local local[warp_size];
+  Lanes carry = 0;
+  std::uint32_t yielded_at = ~0u;
+  const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
+
+  template <class T>
+  T* values(std::uint32_t at) {
+    return reinterpret_cast<T*>(registers + at + sizeof(Register));
+  }
+  Register& head(std::uint32_t at) { return *reinterpret_cast<Register*>(registers + at); }
+};
+
+// Where generic addresses of each space begin. Buffers of global memory have their host addresses.
+constexpr std::uint64_t shared_base = std::uint64_t{1} << 60, local_base = std::uint64_t{2} << 60,
+                        param_base = std::uint64_t{3} << 60, function_base = std::uint64_t{4} << 60,
+                        window_mask = std::uint64_t{15} << 60;
+
+struct Program {
+  std::vector<Instruction> code;
+  std::vector<Function> functions;  // 0: the kernel
+  std::uint32_t register_bytes = 0;
+  std::uint32_t static_shared_bytes = 0;
+  std::vector<unsigned char> parameters;  // of the kernel, as ld.param reads them
+  std::vector<Span> parameter_spans;
+  bool perturb = false;  // approximate functions err as much as the PTX ISA allows
+};
+extern Program program;
+
+// Runs body(lane) for each lane of `lanes`.
+template <class Body>
+inline void for_lanes(Lanes lanes, Body body) {
+  if (lanes == all_lanes) {
+    for (unsigned lane = 0; lane < warp_size; ++lane) body(lane);
+    return;
+  }
+  for (Lanes left = lanes; left != 0; left &= left - 1) body(static_cast<unsigned>(__builtin_ctz(left)));
+}
+
+inline void run_as(Warp& warp, unsigned lane) { self = warp.thread + lane; }
+
+// Bytes of lane `lane`'s value of a register.
+inline unsigned char* value_bytes(Warp& warp, std::uint32_t at, unsigned width, unsigned lane) {
+  return warp.values<unsigned char>(at) + std::size_t{lane} * width;
+}
+inline std::uint64_t read_bits(Warp& warp, std::uint32_t at, unsigned width, unsigned lane) {
+  switch (width) {
+    case 0: return warp.head(at).bits >> lane & 1u;
+    case 2: return warp.values<std::uint16_t>(at)[lane];
+    case 4: return warp.values<std::uint32_t>(at)[lane];
+    default: return warp.values<std::uint64_t>(at)[lane];
+  }
+}
+inline void write_bits(Warp& warp, std::uint32_t at, unsigned width, unsigned lane, std::uint64_t value) {
+  switch (width) {
+    case 2: warp.values<std::uint16_t>(at)[lane] = static_cast<std::uint16_t>(value); break;
+    case 4: warp.values<std::uint32_t>(at)[lane] = static_cast<std::uint32_t>(value); break;
+    default: warp.values<std::uint64_t>(at)[lane] = value;
+  }
+}
+
+// The tables of instructions, one for each file that implements some.
+struct Rows {
+  const Row* begin;
+  const Row* end;
+};
+extern const Rows integer_rows, float_rows, half_rows, compare_rows, convert_rows, move_rows, memory_rows, atomic_rows,
+    async_rows, warp_rows, matrix_rows, control_rows;
+
+// Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
+// on stderr says what.
+bool load_program(const char* path);
+// The kernel's arguments as bytes. False, with a line on stderr, where they do not fit its parameters.
+bool set_arguments(const std::vector<std::string>& bytes);
+void start();  // once the launch, its buffers and arguments are known
+void start_block();
+void run_warp(unsigned w);  // until its lanes wait, exit, or let others go on
+// Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
+std::vector<BufferSpec> variable_specs();
+void place_variables(const std::vector<void*>& addresses);
+void fill_constants(Warp& warp);
+void fill_special(Warp& warp);
+[[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,204 @@
+// Comparison and selection: PTX ISA 9.7.5 to 9.7.7. Immediates: the comparison, the operator that joins its result with
+// the last predicate (0: none), whether that is negated; for set also the type of the result.
+#include <cmath>
+#include <type_traits>
+
+#include "ptx_map.hpp"
+#include "ptx_round.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+// The order is that of COMPARISONS in measurements/emulator/ptx/forms.py.
+enum Comparison { eq, ne, lt, le, gt, ge, lo, ls, hi, hs, equ, neu, ltu, leu, gtu, geu, num, nan };
+
+template <class T, class F>
+Lanes lanes_where(const T* a, const T* b, Lanes active, F f) {
+  Lanes result = 0;
+  if (active == all_lanes) {
+    unsigned char each[warp_size];
+    for (unsigned k = 0; k < warp_size; ++k) each[k] = f(a[k], b[k]);
+    for (unsigned k = 0; k < warp_size; ++k) result |= static_cast<Lanes>(each[k]) << k;
+    return result;
+  }
+  for_lanes(active, [&](unsigned k) { result |= static_cast<Lanes>(f(a[k], b[k])) << k; });
+  return result;
+}
+
+template <class T>
+Lanes compare(const T* a, const T* b, Lanes active, std::int64_t how) {
+  const auto unordered = [](T x, T y) { return x != x || y != y; };
+  switch (how) {
+    case eq: return lanes_where(a, b, active, [](T x, T y) { return x == y; });
+    case ne: return lanes_where(a, b, active, [&](T x, T y) { return x != y && !unordered(x, y); });
+    case lt: case lo: return lanes_where(a, b, active, [](T x, T y) { return x < y; });
+    case le: case ls: return lanes_where(a, b, active, [](T x, T y) { return x <= y; });
+    case gt: case hi: return lanes_where(a, b, active, [](T x, T y) { return x > y; });
+    case ge: case hs: return lanes_where(a, b, active, [](T x, T y) { return x >= y; });
+    case equ: return lanes_where(a, b, active, [&](T x, T y) { return x == y || unordered(x, y); });
+    case neu: return lanes_where(a, b, active, [](T x, T y) { return x != y; });
+    case ltu: return lanes_where(a, b, active, [](T x, T y) { return !(x >= y); });
+    case leu: return lanes_where(a, b, active, [](T x, T y) { return !(x > y); });
+    case gtu: return lanes_where(a, b, active, [](T x, T y) { return !(x <= y); });
+    case geu: return lanes_where(a, b, active, [](T x, T y) { return !(x < y); });
+    case num: return lanes_where(a, b, active, [&](T x, T y) { return !unordered(x, y); });
+    default: return lanes_where(a, b, active, [&](T x, T y) { return unordered(x, y); });
+  }
+}
+
+// Values as they are compared: half floats as f32, flushed ones as zero.
+template <class T>
+void load(Warp& w, const Instruction& i, unsigned source, T* to) {
+  const T* from = w.values<T>(i.source(source));
+  for (unsigned k = 0; k < warp_size; ++k) {
+    to[k] = from[k];
+    if constexpr (std::is_same_v<T, float>) {
+      if (i.flags & ftz) to[k] = flush(to[k]);
+    }
+  }
+}
+template <float (*Convert)(unsigned short)>
+void load_half(Warp& w, const Instruction& i, unsigned source, unsigned values, unsigned which, float* to) {
+  const auto* from = w.values<std::uint16_t>(i.source(source));
+  for (unsigned k = 0; k < warp_size; ++k) to[k] = Convert(from[k * values + which]);
+}
+
+Lanes join(Warp& w, const Instruction& i, Lanes result) {
+  if (i.immediate[1] == 0) return result;
+  Lanes other = w.head(i.source(2)).bits;
+  if (i.immediate[2] != 0) other = ~other;
+  switch (i.immediate[1]) {
+    case 1: return result & other;
+    case 2: return result | other;
+    default: return result ^ other;
+  }
+}
+
+void set_predicate(Warp& w, const Instruction& i, Lanes active, unsigned which, Lanes value) {
+  Lanes& d = w.head(i.destination(which)).bits;
+  d = (d & ~active) | (value & active);
+}
+
+void finish(Warp& w, const Instruction& i, Lanes active, Lanes result) {
+  set_predicate(w, i, active, 0, join(w, i, result));
+  if (i.destinations > 1) set_predicate(w, i, active, 1, join(w, i, ~result));
+}
+
+template <class T>
+void setp(Warp& w, const Instruction& i, Lanes active) {
+  if constexpr (std::is_same_v<T, float>) {
+    T a[warp_size], b[warp_size];
+    load(w, i, 0, a);
+    load(w, i, 1, b);
+    finish(w, i, active, compare(a, b, active, i.immediate[0]));
+  } else {
+    finish(w, i, active, compare(w.values<T>(i.source(0)), w.values<T>(i.source(1)), active, i.immediate[0]));
+  }
+}
+template <float (*Convert)(unsigned short), unsigned Values>
+void setp_half(Warp& w, const Instruction& i, Lanes active) {
+  for (unsigned which = 0; which < Values; ++which) {
+    float a[warp_size], b[warp_size];
+    load_half<Convert>(w, i, 0, Values, which, a);
+    load_half<Convert>(w, i, 1, Values, which, b);
+    const Lanes result = compare(a, b, active, i.immediate[0]);
+    if (Values == 1) return finish(w, i, active, result);
+    set_predicate(w, i, active, which, join(w, i, result));
+  }
+}
+
+// set: all ones or 1.0 where the comparison holds. immediate[3]: 0 for integers, else the bits of 1.0 of the type.
+template <class T>
+void set(Warp& w, const Instruction& i, Lanes active) {
+  T a[warp_size], b[warp_size];
+  load(w, i, 0, a);
+  load(w, i, 1, b);
+  const Lanes result = join(w, i, compare(a, b, active, i.immediate[0]));
+  const std::uint64_t one = i.immediate[3] == 0 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(i.immediate[3]);
+  for_lanes(active, [&](unsigned k) {
+    write_bits(w, i.destination(0), i.width_of_destination(0), k, result >> k & 1u ? one : 0);
+  });
+}
+template <float (*Convert)(unsigned short), unsigned Values>
+void set_half(Warp& w, const Instruction& i, Lanes active) {
+  const auto one = static_cast<std::uint16_t>(i.immediate[3] == 0 ? -1 : i.immediate[3]);
+  for (unsigned which = 0; which < Values; ++which) {
+    float a[warp_size], b[warp_size];
+    load_half<Convert>(w, i, 0, Values, which, a);
+    load_half<Convert>(w, i, 1, Values, which, b);
+    const Lanes result = join(w, i, compare(a, b, active, i.immediate[0]));
+    for_lanes(active, [&](unsigned k) {
+      if (Values == 1 && i.width_of_destination(0) != 2) {
+        write_bits(w, i.destination(0), i.width_of_destination(0), k,
+                   result >> k & 1u ? (i.immediate[3] == 0 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(i.immediate[3])) : 0);
+      } else {
+        w.values<std::uint16_t>(i.destination(0))[k * Values + which] = result >> k & 1u ? one : std::uint16_t{0};
+      }
+    });
+  }
+}
+
+// What was not chosen may be undefined.
+void define_chosen(Warp& w, const Instruction& i, Lanes active, Lanes first) {
+  const Register &a = w.head(i.source(0)), &b = w.head(i.source(1));
+  const Lanes defined = ((a.defined & first) | (b.defined & ~first)) & w.head(i.source(2)).defined;
+  Register& d = w.head(i.destination(0));
+  const Lanes undefined = active & ~defined;
+  if (undefined != 0) d.origin = (a.defined & first & undefined) == 0 && a.origin != 0 ? a.origin : b.origin != 0 ? b.origin : i.site;
+  d.defined = (d.defined | active) & ~undefined;
+}
+template <class T>
+void selp(Warp& w, const Instruction& i, Lanes active) {
+  const Lanes first = w.head(i.source(2)).bits;
+  T* d = w.values<T>(i.destination(0));
+  const T *a = w.values<T>(i.source(0)), *b = w.values<T>(i.source(1));
+  for_lanes(active, [&](unsigned k) { d[k] = first >> k & 1u ? a[k] : b[k]; });
+  define_chosen(w, i, active, first);
+}
+template <class T, class C>
+void slct(Warp& w, const Instruction& i, Lanes active) {
+  Lanes first = 0;
+  for_lanes(active, [&](unsigned k) {
+    C c = w.values<C>(i.source(2))[k];
+    if constexpr (std::is_same_v<C, float>) {
+      if (i.flags & ftz) c = flush(c);
+    }
+    const bool chosen = c >= 0;
+    first |= static_cast<Lanes>(chosen) << k;
+    w.values<T>(i.destination(0))[k] = w.values<T>(i.source(chosen ? 0 : 1))[k];
+  });
+  define_chosen(w, i, active, first);
+}
+
+using s16 = std::int16_t;
+using u16 = std::uint16_t;
+using s32 = std::int32_t;
+using u32 = std::uint32_t;
+using s64 = std::int64_t;
+using u64 = std::uint64_t;
+
+#define COMPARE(NAME, T, WIDTH)                                                    \
+  {"setp." NAME, setp<T>, ftz, "*:" WIDTH WIDTH "*"}, {"set." NAME, set<T>, ftz, "*:" WIDTH WIDTH "*"}
+#define COMPARE_HALF(NAME, CONVERT, VALUES, WIDTH)                                 \
+  {"setp." NAME, setp_half<CONVERT, VALUES>, ftz, "*:" WIDTH WIDTH "*"},           \
+  {"set." NAME, set_half<CONVERT, VALUES>, ftz, "*:" WIDTH WIDTH "*"}
+#define SELECT(NAME, T, WIDTH)                                                     \
+  {"selp." NAME, selp<T>, 0, WIDTH ":" WIDTH WIDTH "0", Flow::plain, false, true}, \
+  {"slct." NAME ".s32", slct<T, s32>, 0, WIDTH ":" WIDTH WIDTH "4", Flow::plain, false, true}, \
+  {"slct." NAME ".f32", slct<T, float>, ftz, WIDTH ":" WIDTH WIDTH "4", Flow::plain, false, true}
+
+constexpr Row rows[] = {
+    COMPARE("s16", s16, "2"), COMPARE("u16", u16, "2"), COMPARE("b16", u16, "2"),
+    COMPARE("s32", s32, "4"), COMPARE("u32", u32, "4"), COMPARE("b32", u32, "4"),
+    COMPARE("s64", s64, "8"), COMPARE("u64", u64, "8"), COMPARE("b64", u64, "8"),
+    COMPARE("f32", float, "4"), COMPARE("f64", double, "8"),
+    COMPARE_HALF("f16", f32_of_f16, 1, "2"), COMPARE_HALF("f16x2", f32_of_f16, 2, "4"),
+    COMPARE_HALF("bf16", f32_of_bf16, 1, "2"), COMPARE_HALF("bf16x2", f32_of_bf16, 2, "4"),
+    SELECT("b16", u16, "2"), SELECT("b32", u32, "4"), SELECT("b64", u64, "8"),
+};
+
+}  // namespace
+
+const Rows compare_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

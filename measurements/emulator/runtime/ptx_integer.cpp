@@ -1,0 +1,542 @@
+// Integer arithmetic, logic, shifts and bit fields: PTX ISA 9.7.1, 9.7.2 and 9.7.8.
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "ptx_map.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+using s16 = std::int16_t;
+using u16 = std::uint16_t;
+using s32 = std::int32_t;
+using u32 = std::uint32_t;
+using s64 = std::int64_t;
+using u64 = std::uint64_t;
+__extension__ using s128 = __int128;
+__extension__ using u128 = unsigned __int128;
+
+template <class T>
+using Wide = std::conditional_t<
+    sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, s32, u32>,
+    std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, s64, u64>,
+                       std::conditional_t<std::is_signed_v<T>, s128, u128>>>;
+template <class T>
+constexpr unsigned bits_of = 8 * sizeof(T);
+
+template <class T>
+constexpr T add(T a, T b) {
+  return static_cast<T>(static_cast<Wide<T>>(static_cast<Wide<T>>(a) + static_cast<Wide<T>>(b)));
+}
+template <class T>
+constexpr T sub(T a, T b) {
+  return static_cast<T>(static_cast<Wide<T>>(static_cast<Wide<T>>(a) - static_cast<Wide<T>>(b)));
+}
+template <class T>
+constexpr T clamp_to(Wide<T> x) {
+  return static_cast<T>(std::clamp<Wide<T>>(x, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+}
+template <class T>
+constexpr T mul_lo(T a, T b) {
+  return static_cast<T>(static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b));
+}
+template <class T>
+constexpr T mul_hi(T a, T b) {
+  return static_cast<T>((static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b)) >> bits_of<T>);
+}
+template <class T>
+constexpr Wide<T> mul_wide(T a, T b) {
+  return static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b);
+}
+template <class T>
+constexpr T mad_lo(T a, T b, T c) {
+  return add<T>(mul_lo<T>(a, b), c);
+}
+template <class T>
+constexpr T mad_hi(T a, T b, T c) {
+  return add<T>(mul_hi<T>(a, b), c);
+}
+template <class T>
+constexpr Wide<T> mad_wide(T a, T b, Wide<T> c) {
+  using U = std::make_unsigned_t<Wide<T>>;
+  return static_cast<Wide<T>>(static_cast<U>(mul_wide<T>(a, b)) + static_cast<U>(c));
+}
+// Division by zero gives all ones on the GPU, which the PTX ISA leaves unspecified.
+template <class T>
+constexpr T divide(T a, T b) {
+  if (b == 0) return static_cast<T>(~T{0});
+  if constexpr (std::is_signed_v<T>) {
+    if (b == -1) return sub<T>(0, a);
+  }
+  return static_cast<T>(a / b);
+}
+template <class T>
+constexpr T remainder_of(T a, T b) {
+  if (b == 0) return a;
+  if constexpr (std::is_signed_v<T>) {
+    if (b == -1) return 0;
+  }
+  return static_cast<T>(a % b);
+}
+template <class T>
+constexpr T absolute(T a) {
+  return a < 0 ? sub<T>(0, a) : a;
+}
+template <class T>
+constexpr T negated(T a) {
+  return sub<T>(0, a);
+}
+template <class T>
+constexpr T least(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+constexpr T greatest(T a, T b) {
+  return a < b ? b : a;
+}
+template <class T>
+constexpr T sum_of_differences(T a, T b, T c) {
+  return add<T>(c, a < b ? sub<T>(b, a) : sub<T>(a, b));
+}
+template <class T>
+constexpr T all_of(T a, T b) {
+  return static_cast<T>(a & b);
+}
+template <class T>
+constexpr T any_of(T a, T b) {
+  return static_cast<T>(a | b);
+}
+template <class T>
+constexpr T one_of(T a, T b) {
+  return static_cast<T>(a ^ b);
+}
+template <class T>
+constexpr T inverted(T a) {
+  return static_cast<T>(~a);
+}
+template <class T>
+constexpr T is_zero(T a) {
+  return a == 0;
+}
+// Amounts beyond the width shift everything out.
+template <class T>
+constexpr T shift_left(T a, u32 n) {
+  return n >= bits_of<T> ? T{0} : static_cast<T>(static_cast<u64>(a) << n);
+}
+template <class T>
+constexpr T shift_right(T a, u32 n) {
+  if (n >= bits_of<T>) n = std::is_signed_v<T> ? bits_of<T> - 1 : bits_of<T>;
+  return n == bits_of<T> ? T{0} : static_cast<T>(a >> n);
+}
+template <class T>
+constexpr u32 count_ones(T a) {
+  return static_cast<u32>(__builtin_popcountll(a));
+}
+template <class T>
+constexpr u32 leading_zeros(T a) {
+  if (a == 0) return bits_of<T>;
+  return static_cast<u32>(__builtin_clzll(a)) - (64 - bits_of<T>);
+}
+// The position of the most significant bit that is not a sign; as a shift amount, that to bring it to the top.
+template <class T, bool AsShift>
+constexpr u32 find_leading(T a) {
+  using U = std::make_unsigned_t<T>;
+  const U x = static_cast<U>(std::is_signed_v<T> && a < 0 ? ~a : a);
+  if (x == 0) return ~0u;
+  const u32 zeros = leading_zeros<U>(x);
+  return AsShift ? zeros : bits_of<T> - 1 - zeros;
+}
+template <class T>
+constexpr T reversed(T a) {
+  T y = 0;
+  for (unsigned k = 0; k < bits_of<T>; ++k) y |= static_cast<T>(a >> k & 1u) << (bits_of<T> - 1 - k);
+  return y;
+}
+template <class T>
+constexpr T extract(T a, u32 position, u32 length) {
+  const u32 pos = position & 0xffu, len = length & 0xffu, msb = bits_of<T> - 1;
+  if (len == 0) return 0;
+  const u32 top = std::min(pos + len - 1, msb);
+  const bool sign = std::is_signed_v<T> && (static_cast<u64>(a) >> top & 1u);
+  T y = 0;
+  for (u32 k = 0; k <= msb; ++k) {
+    const bool bit = k < len && pos + k <= msb ? (static_cast<u64>(a) >> (pos + k) & 1u) : sign;
+    y = static_cast<T>(y | static_cast<T>(static_cast<T>(bit) << k));
+  }
+  return y;
+}
+template <class T>
+constexpr T insert(T a, T b, u32 position, u32 length) {
+  const u32 pos = position & 0xffu, len = length & 0xffu;
+  T y = b;
+  for (u32 k = 0; k < len && pos + k < bits_of<T>; ++k) {
+    const T one = static_cast<T>(T{1} << (pos + k));
+    y = static_cast<T>(a >> k & 1u ? y | one : y & ~one);
+  }
+  return y;
+}
+template <class T>
+constexpr T mask_of(u32 position, u32 length, bool clamp) {
+  const u32 pos = clamp ? std::min(position, 32u) : position & 31u, len = clamp ? std::min(length, 32u) : length & 31u;
+  T y = 0;
+  for (u32 k = pos; k < 32 && k < pos + len; ++k) y |= T{1} << k;
+  return y;
+}
+template <bool Left, bool Clamp>
+constexpr u32 funnel(u32 a, u32 b, u32 c) {
+  const u32 n = Clamp ? std::min(c, 32u) : c & 31u;
+  const u64 both = static_cast<u64>(b) << 32 | a;
+  return static_cast<u32>(Left ? both << n >> 32 : both >> n);
+}
+template <bool Signed>
+constexpr u32 mul24_lo(u32 a, u32 b) {
+  if constexpr (Signed) {
+    return static_cast<u32>(static_cast<u64>((static_cast<s64>(static_cast<u64>(a) << 40) >> 40) *
+                                             (static_cast<s64>(static_cast<u64>(b) << 40) >> 40)));
+  }
+  return static_cast<u32>(static_cast<u64>(a & 0xffffffu) * (b & 0xffffffu));
+}
+template <bool Signed>
+constexpr u32 mul24_hi(u32 a, u32 b) {
+  if constexpr (Signed) {
+    return static_cast<u32>(static_cast<u64>(((static_cast<s64>(static_cast<u64>(a) << 40) >> 40) *
+                                              (static_cast<s64>(static_cast<u64>(b) << 40) >> 40)) >>
+                                             16));
+  }
+  return static_cast<u32>(static_cast<u64>(a & 0xffffffu) * (b & 0xffffffu) >> 16);
+}
+template <bool Signed>
+constexpr u32 mad24_lo(u32 a, u32 b, u32 c) {
+  return mul24_lo<Signed>(a, b) + c;
+}
+template <bool Signed>
+constexpr u32 mad24_hi(u32 a, u32 b, u32 c) {
+  return mul24_hi<Signed>(a, b) + c;
+}
+template <bool SignedA, bool SignedB>
+constexpr u32 dot4(u32 a, u32 b, u32 c) {
+  for (unsigned k = 0; k < 4; ++k) {
+    const u32 x = a >> 8 * k & 0xffu, y = b >> 8 * k & 0xffu;
+    const s32 p = SignedA ? static_cast<signed char>(x) : static_cast<s32>(x);
+    const s32 q = SignedB ? static_cast<signed char>(y) : static_cast<s32>(y);
+    c += static_cast<u32>(p * q);
+  }
+  return c;
+}
+template <bool SignedA, bool SignedB, unsigned First>
+constexpr u32 dot2(u32 a, u32 b, u32 c) {
+  for (unsigned k = 0; k < 2; ++k) {
+    const u32 x = a >> 16 * k & 0xffffu, y = b >> 8 * (First + k) & 0xffu;
+    const s32 p = SignedA ? static_cast<s16>(x) : static_cast<s32>(x);
+    const s32 q = SignedB ? static_cast<signed char>(y) : static_cast<s32>(y);
+    c += static_cast<u32>(p * q);
+  }
+  return c;
+}
+// Both halves of a register.
+template <auto F, class T>
+constexpr u32 pairwise(u32 a, u32 b) {
+  const auto low = static_cast<u16>(F(static_cast<T>(a), static_cast<T>(b)));
+  const auto high = static_cast<u16>(F(static_cast<T>(a >> 16), static_cast<T>(b >> 16)));
+  return low | static_cast<u32>(high) << 16;
+}
+
+// With .sat (s32 only), .relu, or as they are.
+template <auto F, auto Saturating, class T>
+void with_saturation(Warp& w, const Instruction& i, Lanes active) {
+  i.flags& sat ? map2<Saturating, T, T>(w, i, active) : map2<F, T, T>(w, i, active);
+}
+constexpr s32 add_saturating(s32 a, s32 b) { return clamp_to<s32>(static_cast<s64>(a) + b); }
+constexpr s32 sub_saturating(s32 a, s32 b) { return clamp_to<s32>(static_cast<s64>(a) - b); }
+constexpr s32 mad_hi_saturating(s32 a, s32 b, s32 c) {
+  return clamp_to<s32>((static_cast<s64>(a) * b >> 32) + static_cast<s64>(c));
+}
+void execute_mad_hi_s32(Warp& w, const Instruction& i, Lanes active) {
+  i.flags& sat ? map3<mad_hi_saturating, s32, s32>(w, i, active) : map3<mad_hi<s32>, s32, s32>(w, i, active);
+}
+void execute_not_relu(Warp& w, const Instruction& i, Lanes active, bool smallest) {
+  for_lanes(active, [&](unsigned k) {
+    const s32 a = w.values<s32>(i.source(0))[k], b = w.values<s32>(i.source(1))[k];
+    const s32 y = smallest ? std::min(a, b) : std::max(a, b);
+    w.values<s32>(i.destination(0))[k] = i.flags & relu ? std::max(y, 0) : y;
+  });
+}
+void execute_min_s32(Warp& w, const Instruction& i, Lanes active) {
+  i.flags& relu ? execute_not_relu(w, i, active, true) : map2<least<s32>, s32, s32>(w, i, active);
+}
+void execute_max_s32(Warp& w, const Instruction& i, Lanes active) {
+  i.flags& relu ? execute_not_relu(w, i, active, false) : map2<greatest<s32>, s32, s32>(w, i, active);
+}
+
+// The chain of carries. Op: 0 add, 1 subtract, 2 multiply-add low, 3 high; WithCarry: adds the carry flag.
+template <class T, int Op, bool WithCarry>
+void execute_chain(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) {
+    T a = w.values<T>(i.source(0))[k], b = w.values<T>(i.source(1))[k];
+    if constexpr (Op >= 2) {
+      const Wide<T> product = static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b);
+      a = static_cast<T>(Op == 2 ? product : product >> bits_of<T>);
+      b = w.values<T>(i.source(2))[k];
+    }
+    const T in = WithCarry ? w.carry >> k & 1u : 0;
+    Wide<T> wide;
+    if constexpr (Op == 1) {
+      wide = static_cast<Wide<T>>(static_cast<Wide<T>>(a) - static_cast<Wide<T>>(b) - in);  // carry: a borrow
+    } else {
+      wide = static_cast<Wide<T>>(static_cast<Wide<T>>(a) + static_cast<Wide<T>>(b) + in);
+    }
+    w.values<T>(i.destination(0))[k] = static_cast<T>(wide);
+    if (i.flags & carry_out) {
+      const Lanes bit = static_cast<Lanes>(static_cast<Lanes>(wide >> bits_of<T>) & 1u) << k;
+      w.carry = (w.carry & ~(1u << k)) | bit;
+    }
+  });
+}
+
+void execute_lop3(Warp& w, const Instruction& i, Lanes active) {
+  const auto table = static_cast<u32>(i.immediate[0]);
+  const u32 *a = w.values<u32>(i.source(0)), *b = w.values<u32>(i.source(1)), *c = w.values<u32>(i.source(2));
+  u32* d = w.values<u32>(i.destination(0));
+  for_lanes(active, [&](unsigned k) {
+    const u32 x = a[k], y = b[k], z = c[k];
+    u32 r = 0;
+    if (table & 0x01u) r |= ~x & ~y & ~z;
+    if (table & 0x02u) r |= ~x & ~y & z;
+    if (table & 0x04u) r |= ~x & y & ~z;
+    if (table & 0x08u) r |= ~x & y & z;
+    if (table & 0x10u) r |= x & ~y & ~z;
+    if (table & 0x20u) r |= x & ~y & z;
+    if (table & 0x40u) r |= x & y & ~z;
+    if (table & 0x80u) r |= x & y & z;
+    d[k] = r;
+  });
+}
+
+void execute_insert(Warp& w, const Instruction& i, Lanes active, bool wide) {
+  for_lanes(active, [&](unsigned k) {
+    const u32 position = w.values<u32>(i.source(2))[k], length = w.values<u32>(i.source(3))[k];
+    if (wide) {
+      w.values<u64>(i.destination(0))[k] =
+          insert<u64>(w.values<u64>(i.source(0))[k], w.values<u64>(i.source(1))[k], position, length);
+    } else {
+      w.values<u32>(i.destination(0))[k] =
+          insert<u32>(w.values<u32>(i.source(0))[k], w.values<u32>(i.source(1))[k], position, length);
+    }
+  });
+}
+
+// Which bytes of (b, a) each mode selects: PTX ISA, prmt.
+u32 permute(u32 a, u32 b, u32 selector, std::int64_t mode) {
+  const u64 both = static_cast<u64>(b) << 32 | a;
+  u32 y = 0;
+  for (unsigned k = 0; k < 4; ++k) {
+    unsigned index = 0;
+    bool sign = false;
+    const unsigned s = selector & 3u;
+    switch (mode) {
+      case 0: index = selector >> 4 * k & 7u, sign = selector >> 4 * k & 8u; break;
+      case 1: index = s + k; break;                                     // f4e
+      case 2: index = (8 + s - k) % 8; break;                           // b4e
+      case 3: index = s; break;                                         // rc8
+      case 4: index = std::max(s, k); break;                            // ecl
+      case 5: index = std::min(s, k); break;                            // ecr
+      default: index = 2 * (s & 1u) + (k & 1u); break;                  // rc16
+    }
+    u32 byte = static_cast<u32>(both >> 8 * index & 0xffu);
+    if (sign) byte = byte & 0x80u ? 0xffu : 0u;
+    y |= byte << 8 * k;
+  }
+  return y;
+}
+void execute_prmt(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) {
+    w.values<u32>(i.destination(0))[k] = permute(w.values<u32>(i.source(0))[k], w.values<u32>(i.source(1))[k],
+                                                 w.values<u32>(i.source(2))[k], i.immediate[0]);
+  });
+}
+
+// The n-th set bit of a from position b on, downwards where n is negative.
+constexpr u32 find_nth(u32 a, u32 b, s32 n) {
+  const s32 step = n < 0 ? -1 : 1;
+  s32 left = n == 0 ? 1 : n < 0 ? -n : n;
+  if (n == 0) return a >> (b & 31u) & 1u ? b : ~0u;
+  for (s32 k = static_cast<s32>(b); k >= 0 && k < 32; k += step) {
+    if (a >> k & 1u && --left == 0) return static_cast<u32>(k);
+  }
+  return ~0u;
+}
+
+void execute_sign_extend(Warp& w, const Instruction& i, Lanes active) {
+  const bool clamp = i.immediate[0] != 0, is_signed = i.immediate[1] != 0;
+  for_lanes(active, [&](unsigned k) {
+    const u32 a = w.values<u32>(i.source(0))[k], b = w.values<u32>(i.source(1))[k];
+    const u32 n = clamp ? std::min(b, 32u) : b & 31u;
+    u32 y = n == 0 ? 0u : n >= 32 ? a : a & ((1u << n) - 1u);
+    if (is_signed && n > 0 && n < 32 && a >> (n - 1) & 1u) y |= ~0u << n;
+    w.values<u32>(i.destination(0))[k] = y;
+  });
+}
+void execute_bit_mask(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) {
+    w.values<u32>(i.destination(0))[k] =
+        mask_of<u32>(w.values<u32>(i.source(0))[k], w.values<u32>(i.source(1))[k], i.immediate[0] != 0);
+  });
+}
+
+// Predicates are masks of lanes.
+template <class F>
+void on_predicates(Warp& w, const Instruction& i, Lanes active, F f) {
+  const Lanes a = w.head(i.source(0)).bits, b = i.sources > 1 ? w.head(i.source(1)).bits : 0;
+  Lanes& d = w.head(i.destination(0)).bits;
+  d = (d & ~active) | (f(a, b) & active);
+}
+void and_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes b) { return a & b; }); }
+void or_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes b) { return a | b; }); }
+void xor_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes b) { return a ^ b; }); }
+void not_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes) { return ~a; }); }
+void mov_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes) { return a; }); }
+
+#define EACH_2(NAME, F)                                                       \
+  {NAME ".s16", map2<F<s16>, s16, s16>, 0, "2:22"},                           \
+  {NAME ".u16", map2<F<u16>, u16, u16>, 0, "2:22"},                           \
+  {NAME ".s32", map2<F<s32>, s32, s32>, 0, "4:44"},                           \
+  {NAME ".u32", map2<F<u32>, u32, u32>, 0, "4:44"},                           \
+  {NAME ".s64", map2<F<s64>, s64, s64>, 0, "8:88"},                           \
+  {NAME ".u64", map2<F<u64>, u64, u64>, 0, "8:88"}
+#define WRAPPING_2(NAME, F)                                                   \
+  {NAME ".s16", map2<F<u16>, u16, u16>, 0, "2:22"},                           \
+  {NAME ".u16", map2<F<u16>, u16, u16>, 0, "2:22"},                           \
+  {NAME ".u32", map2<F<u32>, u32, u32>, 0, "4:44"},                           \
+  {NAME ".s64", map2<F<u64>, u64, u64>, 0, "8:88"},                           \
+  {NAME ".u64", map2<F<u64>, u64, u64>, 0, "8:88"}
+#define EACH_3(NAME, F)                                                       \
+  {NAME ".s16", map3<F<s16>, s16, s16>, 0, "2:222"},                          \
+  {NAME ".u16", map3<F<u16>, u16, u16>, 0, "2:222"},                          \
+  {NAME ".u32", map3<F<u32>, u32, u32>, 0, "4:444"},                          \
+  {NAME ".s64", map3<F<s64>, s64, s64>, 0, "8:888"},                          \
+  {NAME ".u64", map3<F<u64>, u64, u64>, 0, "8:888"}
+#define BITWISE(NAME, F)                                                      \
+  {NAME ".b16", map2<F<u16>, u16, u16>, 0, "2:22"},                           \
+  {NAME ".b32", map2<F<u32>, u32, u32>, 0, "4:44"},                           \
+  {NAME ".b64", map2<F<u64>, u64, u64>, 0, "8:88"}
+#define CHAIN(NAME, OP, WITH, SOURCES)                                                       \
+  {NAME ".u32", execute_chain<u32, OP, WITH>, carry_out, "4:" SOURCES},                     \
+  {NAME ".s32", execute_chain<u32, OP, WITH>, carry_out, "4:" SOURCES}
+#define CHAIN_64(NAME, OP, WITH)                                                             \
+  {NAME ".u64", execute_chain<u64, OP, WITH>, carry_out, "8:88"},                           \
+  {NAME ".s64", execute_chain<u64, OP, WITH>, carry_out, "8:88"}
+#define PAIRS(NAME, F)                                                        \
+  {NAME ".s16x2", map2<pairwise<F<s16>, s16>, u32, u32>, 0, "4:44"},          \
+  {NAME ".u16x2", map2<pairwise<F<u16>, u16>, u32, u32>, 0, "4:44"}
+
+constexpr Row rows[] = {
+    WRAPPING_2("add", add),
+    {"add.s32", with_saturation<add<s32>, add_saturating, s32>, sat, "4:44"},
+    WRAPPING_2("sub", sub),
+    {"sub.s32", with_saturation<sub<s32>, sub_saturating, s32>, sat, "4:44"},
+    PAIRS("add", add), PAIRS("sub", sub), PAIRS("min", least), PAIRS("max", greatest),
+    EACH_2("mul.lo", mul_lo), EACH_2("mul.hi", mul_hi),
+    {"mul.wide.s16", map2<mul_wide<s16>, s32, s16>, 0, "4:22"},
+    {"mul.wide.u16", map2<mul_wide<u16>, u32, u16>, 0, "4:22"},
+    {"mul.wide.s32", map2<mul_wide<s32>, s64, s32>, 0, "8:44"},
+    {"mul.wide.u32", map2<mul_wide<u32>, u64, u32>, 0, "8:44"},
+    EACH_3("mad.lo", mad_lo), {"mad.lo.s32", map3<mad_lo<s32>, s32, s32>, 0, "4:444"},
+    EACH_3("mad.hi", mad_hi), {"mad.hi.s32", execute_mad_hi_s32, sat, "4:444"},
+    {"mad.wide.s16", map3<mad_wide<s16>, s32, s16, s16, s32>, 0, "4:224"},
+    {"mad.wide.u16", map3<mad_wide<u16>, u32, u16, u16, u32>, 0, "4:224"},
+    {"mad.wide.s32", map3<mad_wide<s32>, s64, s32, s32, s64>, 0, "8:448"},
+    {"mad.wide.u32", map3<mad_wide<u32>, u64, u32, u32, u64>, 0, "8:448"},
+    {"mul24.lo.s32", map2<mul24_lo<true>, u32, u32>, 0, "4:44"},
+    {"mul24.lo.u32", map2<mul24_lo<false>, u32, u32>, 0, "4:44"},
+    {"mul24.hi.s32", map2<mul24_hi<true>, u32, u32>, 0, "4:44"},
+    {"mul24.hi.u32", map2<mul24_hi<false>, u32, u32>, 0, "4:44"},
+    {"mad24.lo.s32", map3<mad24_lo<true>, u32, u32>, 0, "4:444"},
+    {"mad24.lo.u32", map3<mad24_lo<false>, u32, u32>, 0, "4:444"},
+    {"mad24.hi.s32", map3<mad24_hi<true>, u32, u32>, 0, "4:444"},
+    {"mad24.hi.u32", map3<mad24_hi<false>, u32, u32>, 0, "4:444"},
+    EACH_2("div", divide), EACH_2("rem", remainder_of),
+    EACH_3("sad", sum_of_differences), {"sad.s32", map3<sum_of_differences<s32>, s32, s32>, 0, "4:444"},
+    {"abs.s16", map1<absolute<s16>, s16, s16>, 0, "2:2"}, {"abs.s32", map1<absolute<s32>, s32, s32>, 0, "4:4"},
+    {"abs.s64", map1<absolute<s64>, s64, s64>, 0, "8:8"},
+    {"neg.s16", map1<negated<s16>, s16, s16>, 0, "2:2"}, {"neg.s32", map1<negated<s32>, s32, s32>, 0, "4:4"},
+    {"neg.s64", map1<negated<s64>, s64, s64>, 0, "8:8"},
+    {"min.s16", map2<least<s16>, s16, s16>, 0, "2:22"}, {"min.u16", map2<least<u16>, u16, u16>, 0, "2:22"},
+    {"min.s32", execute_min_s32, relu, "4:44"}, {"min.u32", map2<least<u32>, u32, u32>, 0, "4:44"},
+    {"min.s64", map2<least<s64>, s64, s64>, 0, "8:88"}, {"min.u64", map2<least<u64>, u64, u64>, 0, "8:88"},
+    {"max.s16", map2<greatest<s16>, s16, s16>, 0, "2:22"}, {"max.u16", map2<greatest<u16>, u16, u16>, 0, "2:22"},
+    {"max.s32", execute_max_s32, relu, "4:44"}, {"max.u32", map2<greatest<u32>, u32, u32>, 0, "4:44"},
+    {"max.s64", map2<greatest<s64>, s64, s64>, 0, "8:88"}, {"max.u64", map2<greatest<u64>, u64, u64>, 0, "8:88"},
+    CHAIN("add.cc", 0, false, "44"), CHAIN("addc", 0, true, "44"), CHAIN_64("add.cc", 0, false),
+    CHAIN_64("addc", 0, true), CHAIN("sub.cc", 1, false, "44"), CHAIN("subc", 1, true, "44"),
+    CHAIN_64("sub.cc", 1, false), CHAIN_64("subc", 1, true),
+    CHAIN("mad.lo.cc", 2, false, "444"), CHAIN("madc.lo", 2, true, "444"),
+    {"mad.hi.cc.u32", execute_chain<u32, 3, false>, carry_out, "4:444"},
+    {"madc.hi.u32", execute_chain<u32, 3, true>, carry_out, "4:444"},
+    {"mad.hi.cc.s32", execute_chain<s32, 3, false>, carry_out, "4:444"},
+    {"madc.hi.s32", execute_chain<s32, 3, true>, carry_out, "4:444"},
+    {"dp4a.u32.u32", map3<dot4<false, false>, u32, u32>, 0, "4:444"},
+    {"dp4a.s32.s32", map3<dot4<true, true>, u32, u32>, 0, "4:444"},
+    {"dp4a.u32.s32", map3<dot4<false, true>, u32, u32>, 0, "4:444"},
+    {"dp4a.s32.u32", map3<dot4<true, false>, u32, u32>, 0, "4:444"},
+    {"dp2a.lo.u32.u32", map3<dot2<false, false, 0>, u32, u32>, 0, "4:444"},
+    {"dp2a.lo.s32.s32", map3<dot2<true, true, 0>, u32, u32>, 0, "4:444"},
+    {"dp2a.lo.u32.s32", map3<dot2<false, true, 0>, u32, u32>, 0, "4:444"},
+    {"dp2a.lo.s32.u32", map3<dot2<true, false, 0>, u32, u32>, 0, "4:444"},
+    {"dp2a.hi.u32.u32", map3<dot2<false, false, 2>, u32, u32>, 0, "4:444"},
+    {"dp2a.hi.s32.s32", map3<dot2<true, true, 2>, u32, u32>, 0, "4:444"},
+    {"dp2a.hi.u32.s32", map3<dot2<false, true, 2>, u32, u32>, 0, "4:444"},
+    {"dp2a.hi.s32.u32", map3<dot2<true, false, 2>, u32, u32>, 0, "4:444"},
+    BITWISE("and", all_of), BITWISE("or", any_of), BITWISE("xor", one_of),
+    {"and.pred", and_pred, 0, "0:00"}, {"or.pred", or_pred, 0, "0:00"}, {"xor.pred", xor_pred, 0, "0:00"},
+    {"not.pred", not_pred, 0, "0:0"}, {"mov.pred", mov_pred, 0, "0:0"},
+    {"not.b16", map1<inverted<u16>, u16, u16>, 0, "2:2"}, {"not.b32", map1<inverted<u32>, u32, u32>, 0, "4:4"},
+    {"not.b64", map1<inverted<u64>, u64, u64>, 0, "8:8"},
+    {"cnot.b16", map1<is_zero<u16>, u16, u16>, 0, "2:2"}, {"cnot.b32", map1<is_zero<u32>, u32, u32>, 0, "4:4"},
+    {"cnot.b64", map1<is_zero<u64>, u64, u64>, 0, "8:8"},
+    {"shl.b16", map2<shift_left<u16>, u16, u16, u32>, 0, "2:24"},
+    {"shl.b32", map2<shift_left<u32>, u32, u32, u32>, 0, "4:44"},
+    {"shl.b64", map2<shift_left<u64>, u64, u64, u32>, 0, "8:84"},
+    {"shr.s16", map2<shift_right<s16>, s16, s16, u32>, 0, "2:24"},
+    {"shr.u16", map2<shift_right<u16>, u16, u16, u32>, 0, "2:24"},
+    {"shr.b16", map2<shift_right<u16>, u16, u16, u32>, 0, "2:24"},
+    {"shr.s32", map2<shift_right<s32>, s32, s32, u32>, 0, "4:44"},
+    {"shr.u32", map2<shift_right<u32>, u32, u32, u32>, 0, "4:44"},
+    {"shr.b32", map2<shift_right<u32>, u32, u32, u32>, 0, "4:44"},
+    {"shr.s64", map2<shift_right<s64>, s64, s64, u32>, 0, "8:84"},
+    {"shr.u64", map2<shift_right<u64>, u64, u64, u32>, 0, "8:84"},
+    {"shr.b64", map2<shift_right<u64>, u64, u64, u32>, 0, "8:84"},
+    {"shf.l.wrap.b32", map3<funnel<true, false>, u32, u32>, 0, "4:444"},
+    {"shf.l.clamp.b32", map3<funnel<true, true>, u32, u32>, 0, "4:444"},
+    {"shf.r.wrap.b32", map3<funnel<false, false>, u32, u32>, 0, "4:444"},
+    {"shf.r.clamp.b32", map3<funnel<false, true>, u32, u32>, 0, "4:444"},
+    {"lop3.b32", execute_lop3, 0, "4:444"},
+    {"prmt.b32", execute_prmt, 0, "4:444"},
+    {"popc.b32", map1<count_ones<u32>, u32, u32>, 0, "4:4"}, {"popc.b64", map1<count_ones<u64>, u32, u64>, 0, "4:8"},
+    {"clz.b32", map1<leading_zeros<u32>, u32, u32>, 0, "4:4"},
+    {"clz.b64", map1<leading_zeros<u64>, u32, u64>, 0, "4:8"},
+    {"brev.b32", map1<reversed<u32>, u32, u32>, 0, "4:4"}, {"brev.b64", map1<reversed<u64>, u64, u64>, 0, "8:8"},
+    {"bfind.u32", map1<find_leading<u32, false>, u32, u32>, 0, "4:4"},
+    {"bfind.s32", map1<find_leading<s32, false>, u32, s32>, 0, "4:4"},
+    {"bfind.u64", map1<find_leading<u64, false>, u32, u64>, 0, "4:8"},
+    {"bfind.s64", map1<find_leading<s64, false>, u32, s64>, 0, "4:8"},
+    {"bfind.shiftamt.u32", map1<find_leading<u32, true>, u32, u32>, 0, "4:4"},
+    {"bfind.shiftamt.s32", map1<find_leading<s32, true>, u32, s32>, 0, "4:4"},
+    {"bfind.shiftamt.u64", map1<find_leading<u64, true>, u32, u64>, 0, "4:8"},
+    {"bfind.shiftamt.s64", map1<find_leading<s64, true>, u32, s64>, 0, "4:8"},
+    {"bfe.u32", map3<extract<u32>, u32, u32, u32, u32>, 0, "4:444"},
+    {"bfe.s32", map3<extract<s32>, s32, s32, u32, u32>, 0, "4:444"},
+    {"bfe.u64", map3<extract<u64>, u64, u64, u32, u32>, 0, "8:844"},
+    {"bfe.s64", map3<extract<s64>, s64, s64, u32, u32>, 0, "8:844"},
+    {"bfi.b32", [](Warp& w, const Instruction& i, Lanes l) { execute_insert(w, i, l, false); }, 0, "4:4444"},
+    {"bfi.b64", [](Warp& w, const Instruction& i, Lanes l) { execute_insert(w, i, l, true); }, 0, "8:8844"},
+    {"fns.b32", map3<find_nth, u32, u32, u32, s32>, 0, "4:444"},
+    {"szext", execute_sign_extend, 0, "4:44"},
+    {"bmsk", execute_bit_mask, 0, "4:44"},
+};
+
+}  // namespace
+
+const Rows integer_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,432 @@
+// ldmatrix, stmatrix, mma.sync and wmma: PTX ISA 9.7.14. All lanes are there when a handler runs.
+#include <autosched_emulator/convert.hpp>
+#include <algorithm>
+#include <cmath>
+
+#include "counting.hpp"
+#include "ptx_memory.hpp"
+#include "ptx_round.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+// The order is that of MULTIPLIED in measurements/emulator/ptx/forms.py.
+enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32 };
+constexpr unsigned bits_of(std::int64_t t) {
+  return t == f16 || t == bf16 ? 16 : t == f64 ? 64 : t == s8 || t == u8 ? 8 : 32;
+}
+
+double value_of(std::int64_t type, std::uint64_t bits) {
+  switch (type) {
+    case f16: return f32_of_f16(static_cast<unsigned short>(bits));
+    case bf16: return f32_of_bf16(static_cast<unsigned short>(bits));
+    case f64: return __builtin_bit_cast(double, bits);
+    case s8: return static_cast<signed char>(bits);
+    case u8: return static_cast<unsigned char>(bits);
+    default: return from_bits(static_cast<unsigned>(bits) & 0xffffe000u);
+  }
+}
+
+// Value `index` of a lane's operand, which begins at source (or destination) `first`.
+std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsigned width, std::int64_t type, unsigned index,
+                           unsigned lane) {
+  const unsigned bits = bits_of(type), per = 8 * width / bits;
+  const std::uint64_t all = read_bits(w, registers[index / per], width, lane);
+  return bits == 64 ? all : all >> (bits * (index % per)) & ((std::uint64_t{1} << bits) - 1);
+}
+
+void check_tf32(const Instruction& i, std::uint64_t bits) {
+  if ((bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
+    FINDING(unrounded_tf32, i.site,
+            "an operand holds %08llx, which is not a tf32 value: the tensor core drops its low 13 bits",
+            static_cast<unsigned long long>(bits));
+  }
+}
+
+// d = a * b + c of tiles in row-major order. Products of floats are exact and are added one by one in the order of k,
+// each sum rounded to the accumulator's type; the tensor core adds several at a time, with more bits but truncating, in
+// an order that is not specified.
+template <class T>
+void multiply(unsigned m, unsigned n, unsigned k, const T* a, const T* b, T* d) {
+  for (unsigned i = 0; i < m; ++i) {
+    for (unsigned l = 0; l < k; ++l) {
+      const T x = a[i * k + l];
+      for (unsigned j = 0; j < n; ++j) d[i * n + j] += x * b[l * n + j];
+    }
+  }
+}
+
+// Fragments of mma.m16n8 and m8n8k4.f64: the element of value `index` of lane `lane`.
+struct Position {
+  unsigned row, col;
+};
+// A: rows are lane / 4 and 8 below it; neighbours along k fill a register of 32 bits, then come the rows, then half k.
+Position position_a(unsigned m, unsigned k, unsigned run, unsigned index, unsigned lane) {
+  const unsigned reg = index / run, rows = m / 8;
+  const unsigned row = lane / 4 + 8 * (reg % rows);
+  return {row, lane % 4 * run + index % run + 4 * run * (reg / rows) + 0 * k};
+}
+Position position_b(unsigned run, unsigned index, unsigned lane) {
+  return {lane % 4 * run + index % run + 4 * run * (index / run), lane / 4};
+}
+Position position_c(unsigned index, unsigned lane) {
+  return {lane / 4 + 8 * (index / 2), lane % 4 * 2 + index % 2};
+}
+
+struct Tiles {
+  alignas(32) float a[16 * 64], b[64 * 16], d[16 * 16];
+};
+
+// Immediates: 1 whole warp, m, n, k, types of d, a, b, c; registers of d, a, b, c.
+void mma(Warp& w, const Instruction& i, Lanes) {
+  const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
+             k = static_cast<unsigned>(i.immediate[3]);
+  const std::int64_t d_type = i.immediate[4], a_type = i.immediate[5], b_type = i.immediate[6], c_type = i.immediate[7];
+  const auto a_registers = static_cast<unsigned>(i.immediate[9]), b_registers = static_cast<unsigned>(i.immediate[10]);
+  const std::uint32_t* ra = i.operand + i.destinations;
+  const std::uint32_t *rb = ra + a_registers, *rc = rb + b_registers;
+  const unsigned width = a_type == f64 ? 8 : 4;
+  const unsigned run = 8 * width / bits_of(a_type);
+  const unsigned a_values = m * k / 32, b_values = k * n / 32, c_values = m * n / 32;
+  const unsigned c_width = c_type == f64 ? 8 : 4, d_width = d_type == f64 ? 8 : 4;
+  if (a_type == f64) {
+    double a[16 * 16], b[16 * 8], d[16 * 8];
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < a_values; ++v) {
+        const Position p = position_a(m, k, run, v, lane);
+        a[p.row * k + p.col] = value_of(a_type, element_bits(w, ra, width, a_type, v, lane));
+      }
+      for (unsigned v = 0; v < b_values; ++v) {
+        const Position p = position_b(run, v, lane);
+        b[p.row * n + p.col] = value_of(b_type, element_bits(w, rb, width, b_type, v, lane));
+      }
+      for (unsigned v = 0; v < c_values; ++v) {
+        const Position p = position_c(v, lane);
+        d[p.row * n + p.col] = value_of(f64, element_bits(w, rc, c_width, f64, v, lane));
+      }
+    }
+    for (unsigned r = 0; r < m; ++r) {
+      for (unsigned l = 0; l < k; ++l) {
+        for (unsigned j = 0; j < n; ++j) d[r * n + j] = std::fma(a[r * k + l], b[l * n + j], d[r * n + j]);
+      }
+    }
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < c_values; ++v) {
+        const Position p = position_c(v, lane);
+        w.values<double>(i.destination(v))[lane] = d[p.row * n + p.col];
+      }
+    }
+    return;
+  }
+  if (a_type == s8 || a_type == u8) {
+    std::int32_t a[16 * 32], b[32 * 8], d[16 * 8];
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < a_values; ++v) {
+        const Position p = position_a(m, k, run, v, lane);
+        a[p.row * k + p.col] = static_cast<std::int32_t>(value_of(a_type, element_bits(w, ra, 4, a_type, v, lane)));
+      }
+      for (unsigned v = 0; v < b_values; ++v) {
+        const Position p = position_b(run, v, lane);
+        b[p.row * n + p.col] = static_cast<std::int32_t>(value_of(b_type, element_bits(w, rb, 4, b_type, v, lane)));
+      }
+      for (unsigned v = 0; v < c_values; ++v) {
+        const Position p = position_c(v, lane);
+        d[p.row * n + p.col] = w.values<std::int32_t>(rc[v])[lane];
+      }
+    }
+    for (unsigned r = 0; r < m; ++r) {
+      for (unsigned j = 0; j < n; ++j) {
+        std::int64_t sum = d[r * n + j];
+        for (unsigned l = 0; l < k; ++l) sum += static_cast<std::int64_t>(a[r * k + l]) * b[l * n + j];
+        if (i.flags & satfinite) sum = std::clamp<std::int64_t>(sum, INT32_MIN, INT32_MAX);
+        d[r * n + j] = static_cast<std::int32_t>(sum);
+      }
+    }
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < c_values; ++v) {
+        const Position p = position_c(v, lane);
+        w.values<std::int32_t>(i.destination(v))[lane] = d[p.row * n + p.col];
+      }
+    }
+    return;
+  }
+  Tiles t;
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    for (unsigned v = 0; v < a_values; ++v) {
+      const Position p = position_a(m, k, run, v, lane);
+      const std::uint64_t bits = element_bits(w, ra, 4, a_type, v, lane);
+      if (a_type == tf32) check_tf32(i, bits);
+      t.a[p.row * k + p.col] = static_cast<float>(value_of(a_type, bits));
+    }
+    for (unsigned v = 0; v < b_values; ++v) {
+      const Position p = position_b(run, v, lane);
+      const std::uint64_t bits = element_bits(w, rb, 4, b_type, v, lane);
+      if (b_type == tf32) check_tf32(i, bits);
+      t.b[p.row * n + p.col] = static_cast<float>(value_of(b_type, bits));
+    }
+    for (unsigned v = 0; v < c_values; ++v) {
+      const Position p = position_c(v, lane);
+      t.d[p.row * n + p.col] = c_type == f32 ? w.values<float>(rc[v])[lane]
+                                             : f32_of_f16(w.values<std::uint16_t>(rc[v / 2])[lane * 2 + v % 2]);
+    }
+  }
+  multiply(m, n, k, t.a, t.b, t.d);
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    for (unsigned v = 0; v < c_values; ++v) {
+      const Position p = position_c(v, lane);
+      const float y = t.d[p.row * n + p.col];
+      if (d_type == f32) {
+        w.values<float>(i.destination(v))[lane] = y;
+      } else {
+        w.values<std::uint16_t>(i.destination(v / 2))[lane * 2 + v % 2] = f16_of_f32(y);
+      }
+    }
+  }
+  static_cast<void>(d_width);
+}
+
+const char* matrix_name(bool store, unsigned matrices, bool trans) {
+  constexpr const char* names[2][2][3] = {
+      {{"ldmatrix.x1", "ldmatrix.x2", "ldmatrix.x4"}, {"ldmatrix.x1.trans", "ldmatrix.x2.trans", "ldmatrix.x4.trans"}},
+      {{"stmatrix.x1", "stmatrix.x2", "stmatrix.x4"}, {"stmatrix.x1.trans", "stmatrix.x2.trans", "stmatrix.x4.trans"}}};
+  return names[store][trans][matrices / 2];
+}
+
+// Immediates: 1 whole warp, offset, matrices, transposed.
+template <bool Store>
+void matrix(Warp& w, const Instruction& i, Lanes) {
+  const auto matrices = static_cast<unsigned>(i.immediate[2]);
+  const bool trans = i.immediate[3] != 0;
+  const char* name = matrix_name(Store, matrices, trans);
+  unsigned addresses[warp_size];
+  bool good[warp_size];
+  for (unsigned k = 0; k < matrices * 8; ++k) {
+    run_as(w, k);
+    self->site = i.site;
+    const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
+    // A generic address of shared memory is what the instruction takes without .shared.
+    const Place p = (address & window_mask) == shared_base ? Place{Space::shared, address & ~window_mask}
+                                                           : resolve(Space::shared, address, name);
+    addresses[k] = static_cast<unsigned>(p.offset);
+    good[k] = p.good;
+  }
+  count_shared_rows(i.site, name, 16, addresses, matrices);
+  for (unsigned which = 0; which < matrices; ++which) {
+    std::uint16_t element[8][8];
+    const std::uint32_t at = Store ? i.source(1 + which) : i.destination(which);
+    if constexpr (Store) {
+      for (unsigned lane = 0; lane < warp_size; ++lane) {
+        const unsigned row = lane / 4, col = lane % 4 * 2;
+        for (unsigned h = 0; h < 2; ++h) {
+          const std::uint16_t x = w.values<std::uint16_t>(at)[2 * lane + h];
+          (trans ? element[col + h][row] : element[row][col + h]) = x;
+        }
+      }
+    }
+    for (unsigned row = 0; row < 8; ++row) {
+      const unsigned k = which * 8 + row;
+      run_as(w, k);
+      self->site = i.site;
+      unsigned char* p = good[k] ? collective_shared_access(Store ? Access::write : Access::read, addresses[k], 16, 16, name)
+                                 : nullptr;
+      if (p == nullptr) {
+        if (!Store) std::memset(element[row], 0xff, 16);
+      } else if (Store) {
+        std::memcpy(p, element[row], 16);
+      } else {
+        std::memcpy(element[row], p, 16);
+      }
+    }
+    if constexpr (!Store) {
+      for (unsigned lane = 0; lane < warp_size; ++lane) {
+        const unsigned row = lane / 4, col = lane % 4 * 2;
+        for (unsigned h = 0; h < 2; ++h) {
+          w.values<std::uint16_t>(at)[2 * lane + h] = trans ? element[col + h][row] : element[row][col + h];
+        }
+      }
+    }
+  }
+}
+
+// wmma: which lane holds which element is not specified. Word `word` of a tile in storage order lies in register
+// slot / 32 of lane slot % 32; the turn differs between operands and orders, so that a fragment loaded in one order and
+// multiplied in the other is wrong here too. f16 multiplicands have twice the registers that they need: the second half
+// is a copy, and mma takes odd words from it, so that a kernel must treat all registers alike.
+enum Operand { operand_a, operand_b, operand_c };
+struct Fragment {
+  unsigned rows, cols;
+  std::int64_t type;
+  unsigned element_bytes, words, registers, turn;
+  bool row_major, copied;
+  unsigned slot(unsigned word) const { return (word + turn) % words; }
+};
+Fragment fragment(Operand which, unsigned m, unsigned n, unsigned k, std::int64_t type, bool row_major, unsigned registers) {
+  const unsigned rows = which == operand_b ? k : m, cols = which == operand_a ? k : n;
+  const unsigned bytes = bits_of(type) / 8, word_bytes = type == f64 ? 8 : 4;
+  const unsigned words = rows * cols * bytes / word_bytes;
+  const unsigned turn = which == operand_c ? 0 : (which == operand_a ? 21u : 74u) + (row_major ? 0u : 37u);
+  return {rows, cols, type, bytes, words, registers, turn, row_major, registers * 32 == 2 * words};
+}
+
+// Reads or writes one line of a tile for the warp.
+bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t address, void* data, int bytes, bool store,
+                 const char* name) {
+  run_as(w, 0);
+  self->site = i.site;
+  const Place p = resolve(space, address, name);
+  if (!p.good) return false;
+  if (p.space == Space::shared) {
+    unsigned char* at = collective_shared_access(store ? Access::write : Access::read, static_cast<unsigned>(p.offset), bytes, 1, name);
+    if (at == nullptr) return false;
+    store ? std::memcpy(at, data, static_cast<std::size_t>(bytes)) : std::memcpy(data, at, static_cast<std::size_t>(bytes));
+    return true;
+  }
+  for (int done = 0; done < bytes; done += 4) {
+    auto* piece = static_cast<unsigned char*>(data) + done;
+    if (store) {
+      write_global(reinterpret_cast<void*>(p.offset + static_cast<unsigned>(done)), piece, 4, name, false);
+    } else {
+      read_global(piece, reinterpret_cast<const void*>(p.offset + static_cast<unsigned>(done)), 4, name, false, false);
+    }
+  }
+  return true;
+}
+
+// What a wmma access asks of the banks is not specified; counted is what nvcc 13 makes of it for sm_80 to sm_90.
+void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool store, const char* name, std::uint64_t address,
+                unsigned stride) {
+  if (f.element_bytes == 2 && !store) {  // one ldmatrix.x4: phases of 8 lines by 16 bytes
+    unsigned rows[32];
+    for (unsigned k = 0; k < 32; ++k) {
+      rows[k] = static_cast<unsigned>(address) + (k / 16 * 8 + k % 8) * stride * 2 + k / 8 % 2 * 16;
+    }
+    count_shared_rows(i.site, name, 16, rows, 4);
+    return;
+  }
+  for (unsigned part = 0; part < 4; ++part) {
+    std::uint64_t addresses[warp_size];
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      const unsigned group = lane / 4, t = lane % 4;
+      if (which == operand_c) {  // 8-byte accesses in the accumulator pattern of mma
+        addresses[lane] = address + f.element_bytes * ((group + 8 * (part % 2)) * stride + t * 2 + 8 * (part / 2));
+      } else {  // four 4-byte loads in the pattern of mma.m16n8k8
+        const unsigned row = which == operand_a ? group + 8 * (part % 2) : t + 4 * (part % 2);
+        const unsigned col = which == operand_a ? t + 4 * (part / 2) : group + 8 * (part / 2);
+        addresses[lane] = address + 4 * (f.row_major ? row * stride + col : col * stride + row);
+      }
+    }
+    count_shared_request(i.site, name, which == operand_c ? static_cast<int>(2 * f.element_bytes) : 4, all_lanes, addresses);
+  }
+}
+
+// Immediates: 1 whole warp, operand, m, n, k, type, row-major, offset, space. Sources: address, stride, and of stores
+// the registers.
+template <bool Store>
+void wmma_access(Warp& w, const Instruction& i, Lanes) {
+  constexpr const char* names[] = {"wmma.load.a", "wmma.load.b", "wmma.load.c", "wmma.store.d"};
+  const auto which = static_cast<Operand>(i.immediate[1]);
+  const char* name = names[Store ? 3 : which];
+  const unsigned registers = Store ? i.sources - 2 : i.destinations;
+  const Fragment f =
+      fragment(which, static_cast<unsigned>(i.immediate[2]), static_cast<unsigned>(i.immediate[3]),
+               static_cast<unsigned>(i.immediate[4]), i.immediate[5], i.immediate[6] != 0, registers);
+  const auto space = static_cast<Space>(i.immediate[8]);
+  const std::uint64_t address = address_of(w, i, 0, i.immediate[7], 0);
+  const std::uint32_t stride = w.values<std::uint32_t>(i.source(1))[0];
+  for (unsigned lane = 1; lane < warp_size; ++lane) {
+    if (address_of(w, i, 0, i.immediate[7], lane) != address || w.values<std::uint32_t>(i.source(1))[lane] != stride) {
+      FINDING(invalid_argument, i.site, "%s: lanes 0 and %u of a warp give different addresses or strides", name, lane);
+      break;
+    }
+  }
+  if (stride * f.element_bytes % 16 != 0) {
+    FINDING(invalid_argument, i.site, "%s: the stride of %u elements is not a multiple of 16 bytes", name, stride);
+  }
+  if (address % 32 != 0) FINDING(misaligned_access, i.site, "%s: the address is not aligned to 32 bytes", name);
+  const bool shared = space == Space::shared || (space == Space::generic && (address & window_mask) == shared_base);
+  if (shared) count_wmma(i, f, which, Store, name, address & ~window_mask, stride);
+  const unsigned lines = f.row_major ? f.rows : f.cols;
+  const unsigned word_bytes = f.type == f64 ? 8 : 4, line_words = f.words / lines;
+  for (unsigned line = 0; line < lines; ++line) {
+    unsigned char data[16 * 8];
+    const auto bytes = static_cast<int>(line_words * word_bytes);
+    const std::uint64_t at = address + std::uint64_t{line} * stride * f.element_bytes;
+    const auto place = [&](unsigned word, unsigned copy) {
+      const unsigned slot = f.slot(line * line_words + word);
+      const std::uint32_t reg = Store ? i.source(2 + slot / 32 + copy) : i.destination(slot / 32 + copy);
+      return value_bytes(w, reg, word_bytes, slot % 32);
+    };
+    if (Store) {
+      for (unsigned word = 0; word < line_words; ++word) std::memcpy(data + word * word_bytes, place(word, 0), word_bytes);
+      line_access(w, i, space, at, data, bytes, true, name);
+    } else {
+      if (!line_access(w, i, space, at, data, bytes, false, name)) std::memset(data, 0xff, sizeof data);
+      for (unsigned word = 0; word < line_words; ++word) {
+        std::memcpy(place(word, 0), data + word * word_bytes, word_bytes);
+        if (f.copied) std::memcpy(place(word, f.registers / 2), data + word * word_bytes, word_bytes);
+      }
+    }
+  }
+}
+
+// A fragment's tile, row-major.
+void collect(Warp& w, const Instruction& i, const Fragment& f, const std::uint32_t* registers, float* to) {
+  const unsigned per = 4 / f.element_bytes;
+  for (unsigned word = 0; word < f.words; ++word) {
+    const unsigned slot = f.slot(word);
+    const unsigned copy = f.copied && word % 2 == 1 ? f.registers / 2 : 0;
+    const std::uint32_t bits = w.values<std::uint32_t>(registers[slot / 32 + copy])[slot % 32];
+    if (f.type == tf32) check_tf32(i, bits);
+    for (unsigned e = 0; e < per; ++e) {
+      const unsigned at = word * per + e;
+      const unsigned row = f.row_major ? at / f.cols : at % f.rows, col = f.row_major ? at % f.cols : at / f.rows;
+      const std::uint64_t one = f.element_bytes == 4 ? bits : bits >> (8 * f.element_bytes * e) & ((1u << 8 * f.element_bytes) - 1);
+      to[row * f.cols + col] = f.type == f32 ? from_bits(bits) : static_cast<float>(value_of(f.type, one));
+    }
+  }
+}
+
+// Immediates: 1 whole warp, m, n, k, types of d, a, b, c, a and b row-major, registers of a, b and c.
+void wmma_mma(Warp& w, const Instruction& i, Lanes) {
+  const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
+             k = static_cast<unsigned>(i.immediate[3]);
+  const auto a_registers = static_cast<unsigned>(i.immediate[10]), b_registers = static_cast<unsigned>(i.immediate[11]),
+             c_registers = static_cast<unsigned>(i.immediate[12]);
+  const Fragment a = fragment(operand_a, m, n, k, i.immediate[5], i.immediate[8] != 0, a_registers);
+  const Fragment b = fragment(operand_b, m, n, k, i.immediate[6], i.immediate[9] != 0, b_registers);
+  // Accumulators: in the order of rows, whatever order they are loaded and stored in.
+  const Fragment c = fragment(operand_c, m, n, k, i.immediate[7], true, c_registers);
+  const std::uint32_t* ra = i.operand + i.destinations;
+  static Tiles t;
+  static float ta[32 * 16], tb[32 * 16], td[32 * 32];
+  static_cast<void>(t);
+  collect(w, i, a, ra, ta);
+  collect(w, i, b, ra + a_registers, tb);
+  collect(w, i, c, ra + a_registers + b_registers, td);
+  multiply(m, n, k, ta, tb, td);
+  const Fragment d = fragment(operand_c, m, n, k, i.immediate[4], true, i.destinations);
+  const unsigned per = 4 / d.element_bytes;
+  for (unsigned e = 0; e < m * n; ++e) {
+    const unsigned slot = d.slot(e / per);
+    if (d.type == f32) {
+      w.values<float>(i.destination(slot / 32))[slot % 32] = td[e];
+    } else {
+      w.values<std::uint16_t>(i.destination(slot / 32))[slot % 32 * 2 + e % per] = f16_of_f32(td[e]);
+    }
+  }
+}
+
+constexpr Row rows[] = {
+    {"ldmatrix", matrix<false>, 0, "*:*", Flow::collective},
+    {"stmatrix", matrix<true>, 0, ":**", Flow::collective, true},
+    {"mma", mma, satfinite, "*:*", Flow::collective},
+    {"wmma.load", wmma_access<false>, 0, "*:**", Flow::collective, true},
+    {"wmma.store", wmma_access<true>, 0, ":***", Flow::collective, true},
+    {"wmma.mma", wmma_mma, satfinite, "*:*", Flow::collective},
+};
+
+}  // namespace
+
+const Rows matrix_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

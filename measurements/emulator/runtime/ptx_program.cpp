@@ -1,0 +1,363 @@
+// Reads the program that measurements/emulator/ptx/program.py wrote, and gives registers their first values.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <unordered_map>
+
+#include "ptx.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+// A value that all lanes of all warps have, known once the launch is.
+struct Constant {
+  enum class Kind { number, variable, dynamic_shared, function, local } kind;
+  std::uint32_t slot;
+  unsigned width;
+  std::uint64_t value;  // addend
+  std::size_t index = 0;
+};
+struct Special {
+  std::uint32_t slot;
+  unsigned width;
+  std::string name;
+};
+struct Relocation {
+  std::size_t variable, offset;
+  char kind;  // v: variable, f: function, s: shared, each generic
+  std::size_t index;
+  std::uint64_t addend;
+};
+struct Variable {
+  BufferSpec spec;
+  std::vector<unsigned char> bytes;
+  std::uint64_t address = 0;
+};
+
+std::vector<Constant> constants;
+std::vector<Special> specials;
+std::vector<Variable> variables;
+std::vector<Relocation> relocations;
+std::map<std::pair<unsigned, std::string>, std::uint32_t> slots;
+
+// Where the operands of all instructions lie.
+std::deque<std::vector<std::uint32_t>> operands;
+std::deque<std::vector<std::uint8_t>> widths;
+std::deque<std::vector<std::int64_t>> immediates;
+std::deque<std::string> texts;
+
+const std::unordered_multimap<std::string, const Row*>& rows_by_name() {
+  static const auto* table = [] {
+    auto* t = new std::unordered_multimap<std::string, const Row*>;
+    for (const Rows* rows : {&integer_rows, &float_rows, &half_rows, &compare_rows, &convert_rows, &memory_rows,
+                             &atomic_rows, &async_rows, &warp_rows, &matrix_rows, &control_rows}) {
+      for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
+    }
+    return t;
+  }();
+  return *table;
+}
+
+struct Token {
+  char kind = 'r';
+  unsigned width = 0;
+  std::string text;
+  std::uint32_t slot = 0;
+};
+
+Token parse_token(const std::string& word) {
+  Token t;
+  t.kind = word[0];
+  const auto colon = word.find(':');
+  t.width = static_cast<unsigned>(std::strtoul(word.c_str() + 1, nullptr, 10));
+  t.text = word.substr(colon + 1);
+  return t;
+}
+
+std::uint32_t new_slot(unsigned width) {
+  const std::uint32_t at = program.register_bytes;
+  program.register_bytes += static_cast<std::uint32_t>(sizeof(Register) + std::size_t{width} * warp_size);
+  return at;
+}
+
+// The register of an operand, made for a constant at its first use.
+std::uint32_t slot_of(const Token& t, unsigned width) {
+  if (t.kind == 'r') return static_cast<std::uint32_t>(std::strtoul(t.text.c_str(), nullptr, 10));
+  const auto key = std::pair{width, t.kind + t.text};
+  const auto known = slots.find(key);
+  if (known != slots.end()) return known->second;
+  const std::uint32_t slot = new_slot(width);
+  slots.emplace(key, slot);
+  if (t.kind == 's') {
+    specials.push_back({slot, width, t.text});
+    return slot;
+  }
+  Constant c{Constant::Kind::number, slot, width, 0};
+  char* rest = nullptr;
+  if (t.kind == 'c') {
+    c.value = std::strtoull(t.text.c_str(), nullptr, 16);
+  } else {
+    // index+addend in hexadecimal
+    c.index = std::strtoul(t.text.c_str(), &rest, 10);
+    c.value = std::strtoull(rest + 1, nullptr, 16);
+    c.kind = t.kind == 'v' ? Constant::Kind::variable : t.kind == 'f' ? Constant::Kind::function : Constant::Kind::dynamic_shared;
+  }
+  constants.push_back(c);
+  return slot;
+}
+
+// Whether the operands of one side have the widths that `pattern` asks for; constants take theirs from it.
+bool fits(const std::string& pattern, std::vector<Token>& tokens) {
+  for (std::size_t k = 0; k < tokens.size(); ++k) {
+    const bool rest = k >= pattern.size();
+    if (rest && (pattern.empty() || pattern.back() != '*')) return false;
+    const char wanted = rest ? '*' : pattern[k];
+    Token& t = tokens[k];
+    const bool open = t.kind == 'c' && t.width == 0;
+    if (wanted == '*') {
+      if (open) t.width = 8;
+      continue;
+    }
+    const auto width = static_cast<unsigned>(wanted - '0');
+    if (open && width != 0) {
+      t.width = width;
+    } else if (t.width != width) {
+      return false;
+    }
+  }
+  return tokens.size() >= pattern.size() || (tokens.size() + 1 == pattern.size() && pattern.back() == '*');
+}
+
+const Row* find_row(const std::string& name, std::uint32_t flags, std::vector<Token>& to, std::vector<Token>& from) {
+  const auto [begin, end] = rows_by_name().equal_range(name);
+  for (auto row = begin; row != end; ++row) {
+    const std::string pattern = row->second->operands;
+    const auto colon = pattern.find(':');
+    if ((flags & ~row->second->flags) != 0) continue;
+    std::vector<Token> a = to, b = from;
+    if (!fits(pattern.substr(0, colon), a) || !fits(pattern.substr(colon + 1), b)) continue;
+    to = std::move(a);
+    from = std::move(b);
+    return row->second;
+  }
+  return nullptr;
+}
+
+std::vector<Token> read_tokens(std::istream& in) {
+  std::size_t count = 0;
+  in >> count;
+  std::vector<Token> tokens(count);
+  for (Token& t : tokens) {
+    std::string word;
+    in >> word;
+    t = parse_token(word);
+  }
+  return tokens;
+}
+
+std::vector<Span> read_spans(std::istream& in) {
+  std::size_t count = 0;
+  in >> count;
+  std::vector<Span> spans(count);
+  for (Span& s : spans) in >> s.offset >> s.bytes >> s.is_register;
+  return spans;
+}
+
+std::vector<unsigned char> bytes_of(const std::string& digits) {
+  std::vector<unsigned char> bytes;
+  for (std::size_t k = 0; k + 1 < digits.size(); k += 2) {
+    bytes.push_back(static_cast<unsigned char>(std::strtoul(digits.substr(k, 2).c_str(), nullptr, 16)));
+  }
+  return bytes;
+}
+
+bool read_instruction(std::istream& in, const std::vector<SiteIndex>& sites) {
+  std::string key, reduced;
+  Instruction i;
+  std::size_t site = 0;
+  in >> key >> reduced >> i.flags >> site >> i.guard >> i.negated;
+  std::vector<Token> to = read_tokens(in), from = read_tokens(in);
+  std::size_t count = 0;
+  in >> count;
+  std::vector<std::int64_t> numbers(count);
+  for (std::int64_t& n : numbers) in >> n;
+  i.site = site < sites.size() ? sites[site] : SiteIndex{0};
+  i.row = find_row(key, i.flags, to, from);
+  if (i.row == nullptr && reduced != "-") i.row = find_row(reduced, i.flags, to, from);
+  if (i.row == nullptr) {
+    std::fprintf(stderr, "unsupported: %zu\n", site);
+    return false;
+  }
+  i.execute = i.row->execute;
+  i.flow = i.row->flow;
+  i.strict = i.row->strict;
+  i.own = i.row->own;
+  i.destinations = static_cast<std::uint32_t>(to.size());
+  i.sources = static_cast<std::uint32_t>(from.size());
+  i.immediates = static_cast<std::uint32_t>(count);
+  std::vector<std::uint32_t>& at = operands.emplace_back();
+  std::vector<std::uint8_t>& width = widths.emplace_back();
+  for (const auto* tokens : {&to, &from}) {
+    for (const Token& t : *tokens) {
+      at.push_back(slot_of(t, t.width));
+      width.push_back(static_cast<std::uint8_t>(t.width));
+    }
+  }
+  i.operand = at.data();
+  i.width = width.data();
+  i.immediate = immediates.emplace_back(std::move(numbers)).data();
+  if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
+  program.code.push_back(i);
+  return true;
+}
+
+}  // namespace
+
+bool load_program(const char* path) {
+  std::ifstream file(path);
+  std::vector<SiteIndex> sites;
+  std::vector<const char*> files;
+  std::string line, word;
+  while (std::getline(file, line)) {
+    std::istringstream in(line);
+    in >> word;
+    if (word == "i") {
+      if (!read_instruction(in, sites)) return false;
+    } else if (word == "site") {
+      std::size_t index = 0;
+      unsigned number = 0;
+      std::string text;
+      in >> index >> number;
+      std::getline(in >> std::ws, text);
+      sites.push_back(add_site({files.at(index), texts.emplace_back(text).c_str(), number}));
+    } else if (word == "file") {
+      std::string name;
+      std::getline(in >> std::ws, name);
+      files.push_back(texts.emplace_back(name).c_str());
+    } else if (word == "registers") {
+      in >> program.register_bytes;
+    } else if (word == "static_shared") {
+      in >> program.static_shared_bytes;
+    } else if (word == "parameter") {
+      Span s{};
+      in >> s.offset >> s.bytes;
+      program.parameter_spans.push_back(s);
+      program.parameters.resize(std::max<std::size_t>(program.parameters.size(), s.offset + s.bytes));
+    } else if (word == "function") {
+      Function f;
+      in >> f.entry >> f.local_bytes;
+      f.results = read_spans(in);
+      f.parameters = read_spans(in);
+      f.registers = read_spans(in);
+      program.functions.push_back(std::move(f));
+    } else if (word == "variable") {
+      Variable v;
+      bool constant = false;
+      std::string digits;
+      in >> v.spec.name >> constant >> v.spec.bytes >> v.spec.element_bytes >> digits;
+      v.spec.role = constant ? BufferSpec::Role::input : BufferSpec::Role::variable;
+      v.spec.zeroed = true;
+      if (digits != "-") v.bytes = bytes_of(digits);
+      variables.push_back(std::move(v));
+    } else if (word == "relocation") {
+      Relocation r{};
+      in >> r.variable >> r.offset >> r.kind >> r.index >> r.addend;
+      relocations.push_back(r);
+    }
+  }
+  if (program.functions.empty() || program.code.empty()) {
+    std::fprintf(stderr, "the program holds no kernel\n");
+    return false;
+  }
+  return true;
+}
+
+bool set_arguments(const std::vector<std::string>& bytes) {
+  if (bytes.size() != program.parameter_spans.size()) {
+    std::fprintf(stderr, "arguments: the kernel takes %zu arguments, not %zu\n", program.parameter_spans.size(), bytes.size());
+    return false;
+  }
+  for (std::size_t k = 0; k < bytes.size(); ++k) {
+    const Span& s = program.parameter_spans[k];
+    if (bytes[k].size() != s.bytes) {
+      std::fprintf(stderr, "arguments: parameter %zu of the kernel has %u bytes, and its argument %zu\n", k, s.bytes,
+                   bytes[k].size());
+      return false;
+    }
+    std::memcpy(program.parameters.data() + s.offset, bytes[k].data(), s.bytes);
+  }
+  return true;
+}
+
+std::vector<BufferSpec> variable_specs() {
+  std::vector<BufferSpec> specs;
+  for (const Variable& v : variables) specs.push_back(v.spec);
+  return specs;
+}
+
+void place_variables(const std::vector<void*>& addresses) {
+  for (std::size_t k = 0; k < variables.size(); ++k) {
+    variables[k].address = reinterpret_cast<std::uint64_t>(addresses[k]);
+    std::memcpy(addresses[k], variables[k].bytes.data(), std::min(variables[k].bytes.size(), variables[k].spec.bytes));
+  }
+  for (const Relocation& r : relocations) {
+    const std::uint64_t base = r.kind == 'v'   ? variables[r.index].address
+                               : r.kind == 'f' ? function_base | r.index
+                                               : shared_base | r.index;
+    const std::uint64_t value = base + r.addend;
+    std::memcpy(reinterpret_cast<unsigned char*>(variables[r.variable].address) + r.offset, &value, sizeof value);
+  }
+}
+
+void fill_constants(Warp& warp) {
+  for (const Constant& c : constants) {
+    std::uint64_t value = c.value;
+    if (c.kind == Constant::Kind::variable) value += variables[c.index].address;
+    if (c.kind == Constant::Kind::function) value += function_base | c.index;
+    if (c.kind == Constant::Kind::dynamic_shared) value += shared_memory();
+    Register& head = warp.head(c.slot);
+    head.defined = all_lanes;
+    head.bits = value != 0 ? all_lanes : 0;
+    if (c.width == 0) continue;
+    for (unsigned lane = 0; lane < warp_size; ++lane) write_bits(warp, c.slot, c.width, lane, value);
+  }
+}
+
+void fill_special(Warp& warp) {
+  for (const Special& s : specials) {
+    warp.head(s.slot).defined = all_lanes;
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      const unsigned within = warp.index * warp_size + lane;
+      const Thread* t = within < launch.threads ? warp.thread + lane : warp.thread;
+      const Index3 tid = t->built_ins.thread, ctaid = t->built_ins.block;
+      const auto part = [&](const Index3& v) { return s.name.back() == 'x' ? v.x : s.name.back() == 'y' ? v.y : v.z; };
+      const auto is = [&](const char* name) { return s.name.rfind(name, 0) == 0; };
+      std::uint64_t value = 0;
+      if (is("tid.")) value = part(tid);
+      else if (is("ntid.")) value = part(block_size);
+      else if (is("ctaid.")) value = part(ctaid);
+      else if (is("nctaid.")) value = part(grid_size);
+      else if (is("clusterid.")) value = part(ctaid);
+      else if (is("nclusterid.")) value = part(grid_size);
+      else if (is("cluster_nctaid.") || is("cluster_nctarank")) value = 1;
+      else if (is("laneid")) value = lane;
+      else if (is("warpid")) value = warp.index;
+      else if (is("nwarpid")) value = max_warps;
+      else if (is("nsmid")) value = 1;
+      else if (is("lanemask_eq")) value = 1u << lane;
+      else if (is("lanemask_lt")) value = (1u << lane) - 1;
+      else if (is("lanemask_le")) value = (2u << lane) - 1;
+      else if (is("lanemask_ge")) value = ~((1u << lane) - 1);
+      else if (is("lanemask_gt")) value = ~((2u << lane) - 1);
+      else if (is("dynamic_smem_size")) value = launch.dynamic_shared_bytes;
+      else if (is("total_smem_size")) value = launch.dynamic_shared_bytes + program.static_shared_bytes;
+      write_bits(warp, s.slot, s.width, lane, value & (s.width == 4 ? 0xffffffffu : ~std::uint64_t{0}));
+    }
+  }
+}
+
+}  // namespace autosched::emulator::ptx

@@ -126,6 +126,8 @@ def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...]
     path = cache_folder() / f"{source.stem}-{digest}.o"
     if not path.exists():
         built = folder / f"{source.stem}.o"
+        if source.stem.startswith("ptx_"):
+            flags = (*flags, "-O1")  # many small functions: -O2 takes twice as long to compile and gains little
         _compile_runtime(compiler, built, [*flags, f"-I{INCLUDE}", "-c", str(source)])
         os.replace(built, path)
     return path

@@ -293,8 +293,10 @@ class _Events:
                 case "finding":
                     kind = FindingKind(event["kind"])
                     place = places.get(int(event["function"] or -1)) if program else None
-                    more = {"instruction": place.ptx, "callers": place.callers} if place else {}
-                    self.findings.append(Finding(kind, event["message"], event["file"], event["line"], **more))
+                    found = Finding(kind, event["message"], event["file"], event["line"])
+                    if place is not None:
+                        found = dataclasses.replace(found, instruction=place.ptx, callers=place.callers)
+                    self.findings.append(found)
                     ids.append(event["id"])
                 case "count":
                     counts[event["id"]] = event["count"]

@@ -27,8 +27,13 @@ _ROUNDING = {"rn": 1, "rz": 2, "rm": 3, "rp": 4, "rna": 5}
 ROUNDING = {name: code << 16 for name, code in _ROUNDING.items()}
 INTEGRAL = {f"{name}i": code << 16 | 1 << 20 for name, code in _ROUNDING.items()}
 # The order is that of the enumerations in ptx_compare.cpp, ptx_convert.cpp, ptx_memory.hpp and ptx_matrix.cpp.
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")  # fmt: skip
-CONVERTED = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64", "tf32", "f16x2", "bf16x2", "e4m3x2", "e5m2x2")  # fmt: skip
+COMPARISONS = (
+    "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
+)  # fmt: skip
+CONVERTED = (
+    "u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64", "tf32", "f16x2", "bf16x2",
+    "e4m3x2", "e5m2x2",
+)  # fmt: skip
 SPACES = ("generic", "global", "shared", "local", "param")
 MULTIPLIED = ("f16", "bf16", "tf32", "f64", "s8", "u8", "f32", "s32")
 _SPACE_NAMES = {"global": 1, "const": 1, "shared": 2, "shared::cta": 2, "shared::cluster": 2, "local": 3, "param": 4}
@@ -123,7 +128,9 @@ def _bmsk(i: Instruction) -> Form:
 
 def _testp(i: Instruction) -> Form:
     properties = ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
-    return Form(f"testp.{i.qualifiers[1]}", 0, [i.operands[0]], _all(i.operands[1:]), [properties.index(i.qualifiers[0])])
+    return Form(
+        f"testp.{i.qualifiers[1]}", 0, [i.operands[0]], _all(i.operands[1:]), [properties.index(i.qualifiers[0])]
+    )
 
 
 def _joined(operands: Sequence[Operand], qualifiers: Sequence[str]) -> tuple[list[Source], list[int]]:
@@ -175,7 +182,9 @@ def _cvt(i: Instruction) -> Form:
         kinds = rest[1:]
         above = {"b32": 0}.get(kinds[2], 0) if len(kinds) > 2 else 0
         bits = {"s4": 4, "u4": 4, "s2": 2, "u2": 2}.get(kinds[0], 0)
-        code = CONVERTED.index(kinds[0]) if kinds[0] in CONVERTED else CONVERTED.index({"s": "s8", "u": "u8"}[kinds[0][0]])
+        code = (
+            CONVERTED.index(kinds[0]) if kinds[0] in CONVERTED else CONVERTED.index({"s": "s8", "u": "u8"}[kinds[0][0]])
+        )
         return Form("cvt.pack", flags, [i.operands[0]], _all(i.operands[1:], 4), [code, above, bits])
     if len(rest) != 2 or rest[0] not in CONVERTED or rest[1] not in CONVERTED:
         raise Unsupported
@@ -333,7 +342,9 @@ def _bar(i: Instruction) -> Form:
             negated, last = 1, last.operand
         predicates.append(Source(last))
     sources = [*_all(operands, 4), *predicates]
-    return Form("bar", 0, destinations, sources, [int(q[0] != "arrive"), int(len(operands) > 1), reduction, negated, aligned])
+    return Form(
+        "bar", 0, destinations, sources, [int(q[0] != "arrive"), int(len(operands) > 1), reduction, negated, aligned]
+    )
 
 
 def _shfl(i: Instruction) -> Form:
@@ -414,7 +425,9 @@ def _mma(i: Instruction) -> Form:
     types = i.qualifiers[-4:]
     if any(t not in MULTIPLIED for t in types) or shape not in _MMA.get(types[1], ()):
         raise Unsupported
-    if i.qualifiers[:2] != ("sync", "aligned") or any(q.startswith(("sp", "kind", "block_scale")) for q in i.qualifiers):
+    if i.qualifiers[:2] != ("sync", "aligned") or any(
+        q.startswith(("sp", "kind", "block_scale")) for q in i.qualifiers
+    ):
         raise Unsupported
     if "row" not in i.qualifiers or "col" not in i.qualifiers or "xor" in i.qualifiers or "and" in i.qualifiers:
         raise Unsupported

@@ -44,7 +44,9 @@ _VARIABLE = re.compile(
 )
 _PARAMETER = re.compile(r"\.(param|reg)\b((?:\s*\.\w+(?:\s+\d+)?)*)\s+([%$\w]+)\s*((?:\[\s*\d*\s*\])*)")
 _MNEMONIC = re.compile(r"(?:@(!?)\s*([%$\w]+)\s+)?([a-z]\w*)((?:\.[\w:]+)*)\s*", re.DOTALL)
-_OPERAND_TOKEN = re.compile(r"\s*(0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|[%$A-Za-z_][\w$.%]*|\d[\w.]*(?:[eE][+-]?\d+)?|[\[\]{}(),|!+\-~])")
+_OPERAND_TOKEN = re.compile(
+    r"\s*(0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|[%$A-Za-z_][\w$.%]*|\d[\w.]*(?:[eE][+-]?\d+)?|[\[\]{}(),|!+\-~])"
+)
 
 
 class PtxError(ValueError):
@@ -153,7 +155,12 @@ class _Body:
     """The statements of one function, with the scopes of ``{ }`` flattened."""
 
     def __init__(
-        self, parser: _Parser, name: str, is_kernel: bool, results: tuple[Variable, ...], parameters: tuple[Variable, ...]
+        self,
+        parser: _Parser,
+        name: str,
+        is_kernel: bool,
+        results: tuple[Variable, ...],
+        parameters: tuple[Variable, ...],
     ) -> None:
         self.parser = parser
         self.name, self.is_kernel = name, is_kernel
@@ -260,9 +267,7 @@ class _Body:
         if found[1] != "reg":
             for v in _variables(found):
                 name = self.declare(v.name)
-                self.variables.append(
-                    Variable(name, v.space, v.type, v.bytes, v.element_bytes, v.alignment, v.initial)
-                )
+                self.variables.append(Variable(name, v.space, v.type, v.bytes, v.element_bytes, v.alignment, v.initial))
             return
         kind = _qualifiers(found[2])[0]
         if kind not in TYPE_BYTES:
@@ -332,7 +337,8 @@ class _Body:
                     sign = -sign
                 offset += sign * _integer(self.pop())
             if self.peek() == ",":  # a tensor map's coordinates
-                return Address(Symbol("tensor"), 0) if self.items("]", start) else Address(Symbol("tensor"), 0)
+                self.items("]", start)
+                return Address(Symbol("tensor"))
             if self.pop() != "]" or not isinstance(base, Register | Symbol | Number):
                 self.parser.at = start
                 raise self.parser.error("an address that is not understood")

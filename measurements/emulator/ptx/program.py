@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
 from measurements.emulator.ptx.forms import Form, Source, Unsupported, call_parts, form_of
@@ -48,7 +49,9 @@ class Program:
 def shown_frame(i: Instruction) -> Frame:
     """Where a finding is shown: the innermost line that is neither in ``ptx/`` nor in a header of CUDA."""
     for frame in i.frames:
-        if not frame.file.startswith(("autosched/ptx/", "cuda_", "cooperative_groups", "mma", "crt/", "/usr/", "/opt/")):
+        if not frame.file.startswith(
+            ("autosched/ptx/", "cuda_", "cooperative_groups", "mma", "crt/", "/usr/", "/opt/")
+        ):
             if "/include/c" in frame.file and frame.file.startswith("/"):
                 continue
             return frame
@@ -62,7 +65,9 @@ def translate(module: Module, entry: str = "") -> Program:
         entry = kernels[0]
     if entry not in kernels:
         known = ", ".join(kernels) or "none"
-        raise NotExecutable(f"the PTX has no kernel {entry!r}; it has {known}" if entry else f"name one of the kernels: {known}")
+        raise NotExecutable(
+            f"the PTX has no kernel {entry!r}; it has {known}" if entry else f"name one of the kernels: {known}"
+        )
     return _Translation(module, entry).program()
 
 
@@ -148,9 +153,7 @@ class _Translation:
                 f.local_bytes = f.locals[v.name] + v.bytes
             elif v.space == "param":
                 f.slots[v.name], f.widths[v.name] = self.slot(v.bytes), v.bytes
-            elif v.space == "shared":
-                self.variables[v.name] = v
-            elif v.space in ("global", "const"):
+            elif v.space == "shared" or v.space in ("global", "const"):
                 self.variables[v.name] = v
         f.local_bytes = _align(f.local_bytes, 16)
         return f
@@ -333,9 +336,7 @@ class _Translation:
     def assembled(self) -> list[str]:
         lines = []
         for form, site, guard, negated, f, to, sources in self.code:
-            numbers = [
-                str(self.labels[f.index, n] if isinstance(n, str) else n) for n in form.immediates
-            ]
+            numbers = [str(self.labels[f.index, n] if isinstance(n, str) else n) for n in form.immediates]
             lines.append(
                 f"i {form.key} {form.reduced} {form.flags} {site} {guard} {negated} "
                 f"{len(to)} {' '.join(to)} {len(sources)} {' '.join(sources)} {len(numbers)} {' '.join(numbers)}"
@@ -355,11 +356,10 @@ class _Translation:
         results, parameters = [r.name for r in function.results], [p.name for p in function.parameters]
         own = [n for n in f.slots if n in function.registers]
         others = [n for n in f.slots if n not in function.registers]
-        everything = [str(len(own) + len(others)), *(f"{f.slots[n]} {f.widths[n]} 1" for n in own),
-                      *(f"{f.slots[n]} {f.widths[n]} 0" for n in others)]  # fmt: skip
-        return (
-            f"function {f.entry} {f.local_bytes} {spans(results, False)} {spans(parameters, False)} {' '.join(everything)}"
-        )
+        kept = [str(len(own) + len(others))]
+        kept += [f"{f.slots[n]} {f.widths[n]} {int(n in function.registers)}" for n in (*own, *others)]
+        head = f"function {f.entry} {f.local_bytes}"
+        return f"{head} {spans(results, False)} {spans(parameters, False)} {' '.join(kept)}"
 
     def variable_lines(self) -> list[str]:
         lines, relocations = [], []
@@ -392,7 +392,5 @@ class _Translation:
 
 
 def _f32_of_f64(bits: int) -> int:
-    import struct
-
     (value,) = struct.unpack("<d", bits.to_bytes(8, "little"))
     return int.from_bytes(struct.pack("<f", value), "little")

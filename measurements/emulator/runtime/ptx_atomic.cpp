@@ -1,6 +1,8 @@
 // atom and red, of every type: PTX ISA 9.7.13. The lanes of a warp update one after another.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "counting.hpp"
 #include "ptx_memory.hpp"
@@ -70,11 +72,23 @@ u32 add_pair(u32 old, u32 b, u32) {
   return low | static_cast<u32>(half_sum<F>(static_cast<u16>(old >> 16), static_cast<u16>(b >> 16))) << 16;
 }
 
-// Immediates: offset, space, the name of the counted instruction's kind (1: its own add).
+// "atom.global.add" of a row and a space, for messages and counts.
+const char* name_of(const Row* row, Space space) {
+  static std::map<std::pair<const Row*, Space>, std::string> names;
+  std::string& name = names[{row, space}];
+  if (name.empty()) {
+    const std::string whole = row->name;
+    const auto dot = whole.find('.', 5);
+    name = "atom." + (space == Space::generic ? "" : std::string(space_name(space)) + ".") + whole.substr(5, dot - 5);
+  }
+  return name.c_str();
+}
+
+// Immediates: offset, space.
 template <class T, auto F>
 void update(Warp& w, const Instruction& i, Lanes active) {
   const auto space = static_cast<Space>(i.immediate[1]);
-  const char* name = i.row->name;
+  const char* name = name_of(i.row, space);
   Place places[warp_size];
   u64 addresses[warp_size] = {};
   Lanes global = 0, shared = 0;
@@ -87,8 +101,8 @@ void update(Warp& w, const Instruction& i, Lanes active) {
     if (places[k].space == Space::global) global |= 1u << k;
     if (places[k].space == Space::shared) shared |= 1u << k;
   });
-  if (global != 0) count_global_request(i.site, name, sizeof(T), global, addresses);
-  if (shared != 0) count_shared_request(i.site, name, sizeof(T), shared, addresses);
+  if (global != 0) count_global_request(i.site, name_of(i.row, Space::global), sizeof(T), global, addresses);
+  if (shared != 0) count_shared_request(i.site, name_of(i.row, Space::shared), sizeof(T), shared, addresses);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     const T b = w.values<T>(i.source(1))[k], c = i.sources > 2 ? w.values<T>(i.source(2))[k] : b;

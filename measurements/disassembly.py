@@ -127,7 +127,8 @@ def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
         path.write_bytes(cubin)
         done = subprocess.run([str(nvdisasm()), "-json", str(path)], capture_output=True, timeout=_SECONDS, check=False)
     if done.returncode:
-        raise NotDisassembled(f"nvdisasm: {first_line(done.stderr.decode(errors='replace')) or done.returncode}")
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise NotDisassembled(f"nvdisasm: {said[0] if said else f'exit status {done.returncode}'}")
     try:
         _, functions = json.loads(done.stdout)
         body = next(f["sass-instructions"] for f in functions if f["function-name"] == entry)

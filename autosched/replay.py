@@ -133,4 +133,5 @@ def _rule(text: str, parameters: Sequence[Parameter]) -> Rule:
         raise TableError(f"the restriction {text!r} cannot be used: {error}") from None
     if not expression.names:
         raise TableError(f"the restriction {text!r} names no parameter: use {', '.join(types)}")
-    return Rule(text, expression.names, lambda c: expression.holds(c, {}), lambda values: f"{text} does not hold")
+    columns = {name: name for name in expression.names}
+    return Rule(text, lambda **c: expression.holds(c, {}), lambda **v: f"{text} does not hold", names=columns)

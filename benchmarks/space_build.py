@@ -10,12 +10,13 @@ run; the counts, and the configurations themselves, must agree.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -24,14 +25,14 @@ from statistics import median
 import numpy as np
 from kernel_tuner.searchspace import Searchspace
 
-from search_spaces.arrays import BoolArray
+from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.matmul.space import attributes, parameters, pruning_rules, validity_constraints
+from search_spaces.templates.matmul.decisions import attributes, parameters
+from search_spaces.templates.matmul.space import pruning_rules, validity_constraints
 
 REPEATS = 3
 MAX_THREADS = 1024  # Kernel Tuner applies it to parameters called block_size_x and so on; there are none here
@@ -39,11 +40,11 @@ MAX_THREADS = 1024  # Kernel Tuner applies it to parameters called block_size_x 
 
 @dataclass(frozen=True)
 class Restriction:
-    """One restriction, as Kernel Tuner's string and as a function of columns."""
+    """One restriction, as Kernel Tuner's string and as a function of columns (see ``Rule``)."""
 
     text: str
-    needs: tuple[str, ...]
-    allows: Callable[[Columns], BoolArray]
+    allows: Callable[..., BoolArray]
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Case:
 
     def space(self) -> Space:
         domains = [ordinal(name, values) for name, values in self.domains.items()]
-        return Space(self.name, domains, [], [Rule(r.text, r.needs, r.allows, str) for r in self.restrictions])
+        return Space(self.name, domains, [], [Rule(r.text, r.allows, r.text, names=r.names) for r in self.restrictions])
 
     def kernel_tuner(self) -> Searchspace:
         domains = {name: list(values) for name, values in self.domains.items()}
@@ -65,13 +66,11 @@ def divides(multiple: str, *factors: str) -> Restriction:
     """``multiple`` is a multiple of the product of ``factors``."""
     product = factors[0] if len(factors) == 1 else f"({' * '.join(factors)})"
 
-    def allows(c: Columns) -> BoolArray:
-        step = np.ones(len(c), dtype=np.int64)
-        for name in factors:
-            step *= c[name]
-        return np.asarray(c[multiple] % step == 0)
+    def allows(whole: IntArray, **parts: IntArray) -> BoolArray:
+        return np.equal(whole % math.prod(parts.values()), 0)
 
-    return Restriction(f"{multiple} % {product} == 0", (multiple, *factors), allows)
+    names = {"whole": multiple, **{name: name for name in factors}}
+    return Restriction(f"{multiple} % {product} == 0", allows, names)
 
 
 def clblast(name: str, **changes: Sequence[int]) -> Case:
@@ -85,8 +84,8 @@ def clblast(name: str, **changes: Sequence[int]) -> Case:
     def loads(threads: str) -> Restriction:
         return Restriction(
             f"KWG % ((MDIMC * NDIMC) / {threads}) == 0",
-            ("KWG", "MDIMC", "NDIMC", threads),
-            lambda c: c["KWG"] * c[threads] % (c["MDIMC"] * c["NDIMC"]) == 0,
+            lambda KWG, MDIMC, NDIMC, threads: KWG * threads % (MDIMC * NDIMC) == 0,
+            {"threads": threads},
         )
 
     restrictions = (
@@ -112,26 +111,23 @@ def tensor_core_matmul() -> Case:
         """All threads copy whole vectors of a tile, an equal number each."""
         return Restriction(
             f"{major} * {minor} % (warps_m * warps_n * 32 * {vector}) == 0",
-            (major, minor, "warps_m", "warps_n", vector),
-            lambda c: c[major] * c[minor] % (c["warps_m"] * c["warps_n"] * 32 * c[vector]) == 0,
+            lambda major, minor, warps_m, warps_n, vector: major * minor % (warps_m * warps_n * 32 * vector) == 0,
+            {"major": major, "minor": minor, "vector": vector},
         )
 
     restrictions = (
         divides("tile_m", "warps_m", "warp_m"), divides("tile_n", "warps_n", "warp_n"),
         copies("tile_k", "vector_a", "tile_m"), copies("tile_n", "vector_b", "tile_k"),
-        Restriction(
-            "warps_m * warps_n * 32 <= 512", ("warps_m", "warps_n"), lambda c: c["warps_m"] * c["warps_n"] * 32 <= 512
-        ),
+        Restriction("warps_m * warps_n * 32 <= 512", lambda warps_m, warps_n: warps_m * warps_n * 32 <= 512),
         Restriction(
             "tile_m * tile_n <= warps_m * warps_n * 32 * 128",
-            ("tile_m", "tile_n", "warps_m", "warps_n"),
-            lambda c: c["tile_m"] * c["tile_n"] <= c["warps_m"] * c["warps_n"] * 32 * 128,
+            lambda tile_m, tile_n, warps_m, warps_n: tile_m * tile_n <= warps_m * warps_n * 32 * 128,
         ),
         Restriction(
             "(tile_m * (tile_k + pad_a) + tile_k * (tile_n + pad_b)) * 2 * stages <= 101376",
-            ("tile_m", "tile_k", "pad_a", "tile_n", "pad_b", "stages"),
-            lambda c: (c["tile_m"] * (c["tile_k"] + c["pad_a"]) + c["tile_k"] * (c["tile_n"] + c["pad_b"])) * 2
-            * c["stages"] <= 101376,
+            lambda tile_m, tile_k, pad_a, tile_n, pad_b, stages: (
+                (tile_m * (tile_k + pad_a) + tile_k * (tile_n + pad_b)) * 2 * stages <= 101376
+            ),
         ),
     )  # fmt: skip
     return Case("tensor-core matmul", domains, restrictions)

@@ -38,7 +38,7 @@ from autosched.kernel_files.arithmetic import (
     unary,
 )
 from search_spaces.arrays import BoolArray
-from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.columns import Column, TextColumn
 
 Result = int | float | str
 
@@ -71,22 +71,24 @@ class Expression:
         result: Result = found.item()
         return result
 
-    def columns(self, columns: Columns, constants: Mapping[str, Result]) -> Pair:
+    def columns(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> Pair:
         """Values (0, false or "" where undefined) and where they are defined, one of each per row.
 
-        A name is one of ``constants``, else a column.
+        A name is one of ``constants``, else one of ``columns``, of which there is at least one.
         """
+        (rows,) = {len(column) for column in columns.values()}
 
         def look(name: str) -> Array:
             if name in constants:
                 return _array(constants[name])
-            return columns.map(name, lambda text: text, object) if columns.is_text(name) else columns[name]
+            column = columns[name]
+            return np.array(column.tolist(), dtype=object) if isinstance(column, TextColumn) else column
 
         found, defined = self._evaluate(look)
         found = np.where(defined, found, "" if self.type == "text" else 0).astype(STORAGE[self.type])
-        return np.broadcast_to(found, len(columns)), np.broadcast_to(defined, len(columns))
+        return np.broadcast_to(found, rows), np.broadcast_to(defined, rows)
 
-    def holds(self, columns: Columns, constants: Mapping[str, Result]) -> BoolArray:
+    def holds(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> BoolArray:
         """Where the value is defined and true (or not 0), one bool per row."""
         found, defined = self.columns(columns, constants)
         return truth(found) & defined

@@ -13,7 +13,6 @@ from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.spaces.config import Config
-from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
@@ -136,30 +135,33 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
     return Space(file.name, file.parameters, attributes, constraints, pruning)
 
 
-def _needs(expression: Expression, known: Mapping[str, Result]) -> tuple[str, ...]:
-    return tuple(name for name in expression.names if name not in known)
+def _names(expression: Expression, known: Mapping[str, Result]) -> dict[str, str]:
+    """The columns that an expression takes."""
+    return {name: name for name in expression.names if name not in known}
 
 
 def _attribute(name: str, expression: Expression, known: Mapping[str, Result]) -> Attribute:
-    return Attribute(name, _needs(expression, known), lambda c: expression.columns(c, known)[0], expression.text)
+    return Attribute(
+        name, lambda **c: expression.columns(c, known)[0], expression.text, names=_names(expression, known)
+    )
 
 
 def _defined(name: str, expression: Expression, known: Mapping[str, Result]) -> Rule:
     return Rule(
         f"{name} is defined",
-        _needs(expression, known),
-        lambda c: expression.columns(c, known)[1],
-        lambda v: f"{name} = {expression.text} has no value for {', '.join(f'{n} = {x}' for n, x in v.items())}",
+        lambda **c: expression.columns(c, known)[1],
+        lambda **v: f"{name} = {expression.text} has no value for {', '.join(f'{n} = {x}' for n, x in v.items())}",
+        names=_names(expression, known),
     )
 
 
 def _rule(rule: FileRule, known: Mapping[str, Result]) -> Rule:
-    def reason(values: Mapping[str, Value]) -> str:
-        return _reason(rule, {**known, **values})
-
-    needs = _needs(rule.expression, known)
     return Rule(
-        rule.name or rule.expression.text, needs, lambda c: rule.expression.holds(c, known), reason, rule.reason
+        rule.name or rule.expression.text,
+        lambda **c: rule.expression.holds(c, known),
+        lambda **v: _reason(rule, {**known, **v}),
+        rule.reason,
+        names=_names(rule.expression, known),
     )
 
 

@@ -5,18 +5,17 @@ A rule written on Columns handles one schedule (length 1) and a million with the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.arrays import IntArray
+from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Value
 
 Values = tuple[Value, ...] | IntArray  # what codes stand for; the array form for attributes, which are integers
-
-_DENSE_KEYS = 1 << 22  # up to this many possible combinations a flag per combination is cheaper than a sort
 
 
 def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
@@ -24,11 +23,38 @@ def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
     return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
 
 
+@dataclass(frozen=True, eq=False)
+class TextColumn:
+    """A column of texts: ``codes``, one per row, into ``values``.
+
+    Comparing it with a text gives one bool per row; ``each`` makes any function of texts one of these columns.
+    """
+
+    codes: IntArray
+    values: tuple[str, ...]
+
+    def __eq__(self, text: object) -> BoolArray:  # type: ignore[override]
+        return np.equal(self.codes, self.values.index(text) if text in self.values else -1)
+
+    def __ne__(self, text: object) -> BoolArray:  # type: ignore[override]
+        return np.logical_not(self == text)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def tolist(self) -> list[str]:
+        """The text of every row."""
+        return [self.values[code] for code in self.codes.tolist()]
+
+
+Column = IntArray | TextColumn
+
+
 class Columns:
     """Named columns of equal length. ``len()`` is the number of rows, iteration gives the names.
 
     ``columns[name]`` is an int64 array: the values of an integer column, the codes (indices into the parameter's
-    values) of a text column. ``map`` and ``decode`` give the values of both. Treat the arrays as read-only.
+    values) of a text column. ``decode`` gives the values of both. Treat the arrays as read-only.
     """
 
     def __init__(self, arrays: Mapping[str, npt.ArrayLike], texts: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -95,63 +121,21 @@ class Columns:
         if name in self._integers:
             return self._integers[name]
         if name not in self._codes:
-            raise KeyError(f"no column {name!r} here, only {', '.join(self.names)}: list it in `needs`")
+            raise KeyError(f"no column {name!r} here, only {', '.join(self.names)}")
         codes = self._codes[name]
         array = codes if self.is_text(name) else np.asarray(self._values[name], dtype=np.int64)[codes]
         array = array.astype(np.int64, copy=False)
         self._integers[name] = array
         return array
 
-    def _coded(self, name: str) -> tuple[npt.NDArray[Any], Sequence[Value]]:
-        """Codes of a column and the values they stand for."""
-        if name not in self._codes:
-            distinct, codes = np.unique(self[name], return_inverse=True)
-            return codes, [int(v) for v in distinct]
-        values = self._values[name]
-        return self._codes[name], values if isinstance(values, tuple) else values.tolist()
-
-    def map(
-        self, names: str | tuple[str, ...], fn: Callable[..., int | bool | float], dtype: npt.DTypeLike = np.int64
-    ) -> npt.NDArray[Any]:
-        """``fn`` of the values of the named columns, row by row, as an array of ``dtype``.
-
-        ``fn`` is called once per distinct combination that occurs, with Python values (texts as str), and its results
-        are spread over the rows; so it may be slow, and must depend on its arguments alone.
-        """
-        names = (names,) if isinstance(names, str) else names
-        if len(self) == 0 or not names:
-            return np.full(len(self), fn() if len(self) else 0, dtype=dtype)
-        coded = [self._coded(name) for name in names]
-        keys, size = np.zeros(len(self), dtype=np.int64), 1
-        for codes, values in coded:
-            if size * len(values) >= 2**62:  # compress: only the combinations seen so far matter
-                distinct, keys = np.unique(keys, return_inverse=True)
-                size = len(distinct)
-            keys = keys * len(values) + codes
-            size *= len(values)
-        if size <= _DENSE_KEYS:
-            row_of = np.full(size, -1, dtype=np.int64)
-            row_of[keys] = np.arange(len(keys))
-            distinct_keys = np.flatnonzero(row_of >= 0)
-            rows = row_of[distinct_keys]
-        else:
-            distinct_keys, rows, keys = np.unique(keys, return_index=True, return_inverse=True)
-        results = np.empty(len(rows), dtype=dtype)
-        arguments = [[values[c] for c in codes[rows].tolist()] for codes, values in coded]
-        for i, combination in enumerate(zip(*arguments, strict=True)):
-            results[i] = fn(*combination)
-        if size <= _DENSE_KEYS:
-            spread = np.empty(size, dtype=dtype)
-            spread[distinct_keys] = results
-            return spread[keys]
-        return results[keys]
+    def column(self, name: str) -> Column:
+        """The column as the functions of rules get it. Raises KeyError as ``[]`` does."""
+        array = self[name]
+        return TextColumn(array, cast(tuple[str, ...], self._values[name])) if self.is_text(name) else array
 
     def decode(self, name: str) -> list[Value]:
         """The values of a column as Python ints or strs."""
-        if self.is_text(name):
-            codes, values = self._coded(name)
-            return [values[c] for c in codes.tolist()]
-        return [int(v) for v in self[name].tolist()]
+        return list(self.column(name).tolist())
 
     def take(self, rows: npt.NDArray[Any]) -> Columns:
         """The rows chosen by indices or by a bool mask."""

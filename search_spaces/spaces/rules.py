@@ -1,78 +1,138 @@
 """What a template says about its space: derived columns, and named rules for what is legal.
 
-The functions of attributes and rules are pure and total: a space evaluates them on any combination of values that
-their inputs can take, including combinations that another rule refuses, so they must not raise or divide by zero.
+Both are functions of columns that name what they need by their parameters:
+
+    Attribute("threads", lambda warps_m, warps_n: warps_m * warps_n * 32, "threads of a block")
+    Rule("stages", lambda stages, tiles: stages <= tiles, "{stages} stages are more than the {tiles} tiles")
+
+A parameter is the column (a parameter or attribute of the space) of the same name, or the one that ``names`` gives for
+it; parameters with a default are no columns, and ``**`` stands for all columns in ``names``. The functions get an int64
+array for a column of integers and a TextColumn for one of texts; ``each`` makes one of a function of single values.
+
+They are pure and total: a space evaluates them on any combination of values that their inputs can take, including
+combinations that another rule refuses, so they must not raise or divide by zero.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from string import Formatter
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 
 
 @dataclass(frozen=True)
-class Attribute:
-    """A derived int64 column: ``compute`` gets the columns in ``needs`` (parameters or attributes) and gives one
-    integer per row, |value| < 2**62."""
+class _OfColumns:
+    """A named function of columns. Raises ValueError where it takes none, or one of them twice."""
 
     name: str
-    needs: tuple[str, ...]
-    compute: Callable[[Columns], IntArray]
-    doc: str = ""
+    function: Callable[..., Any]
+    names: Mapping[str, str] = field(default_factory=dict, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
-        _check("attribute", self.name, self.needs)
+        kind = type(self).__name__.lower()
+        if not self.name:
+            raise ValueError(f"a {kind} needs a name")
+        if not self.needs:
+            raise ValueError(f"{kind} {self.name} needs at least one column to look at")
+        if len(set(self.needs)) != len(self.needs):
+            raise ValueError(f"{kind} {self.name} takes a column twice")
 
-    def evaluate(self, columns: Columns) -> IntArray:
-        """``compute`` with its result checked. Raises ValueError for a wrong shape or type."""
-        array = np.asarray(self.compute(columns))
-        if array.shape != (len(columns),) or array.dtype.kind not in "iub":
+    @cached_property
+    def inputs(self) -> Mapping[str, str]:
+        """The parameters of the function, and the column that each stands for."""
+        return _inputs(self.function, self.names)
+
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        """The columns that the function takes."""
+        return tuple(self.inputs.values())
+
+    @cached_property
+    def _by_name(self) -> bool:
+        parameters = inspect.signature(self.function).parameters.values()
+        return any(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters)
+
+    def _evaluated(self, columns: Columns, kinds: str, what: str) -> npt.NDArray[Any]:
+        if not len(columns):
+            return np.zeros(0, dtype=np.int64 if "i" in kinds else np.bool_)
+        given = {name: columns.column(column) for name, column in self.inputs.items()}
+        array = np.asarray(self.function(**given) if self._by_name else self.function(*given.values()))
+        if array.shape != (len(columns),) or array.dtype.kind not in kinds:
             raise ValueError(
-                f"attribute {self.name} gave {array.dtype} {array.shape}: give {len(columns)} integers, one for each"
-                " row"
-            )
-        return array.astype(np.int64, copy=False)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A predicate over the columns in ``needs`` (parameters or attributes).
-
-    ``allows`` gives one bool per row, True where legal. ``reason`` gets the values of ``needs`` for one refused
-    configuration and says in a sentence why it is refused.
-    """
-
-    name: str
-    needs: tuple[str, ...]
-    allows: Callable[[Columns], BoolArray]
-    reason: Callable[[Mapping[str, Value]], str]
-    doc: str = ""
-
-    def __post_init__(self) -> None:
-        _check("rule", self.name, self.needs)
-
-    def evaluate(self, columns: Columns) -> BoolArray:
-        """``allows`` with its result checked. Raises ValueError for a wrong shape or type."""
-        array = np.asarray(self.allows(columns))
-        if array.shape != (len(columns),) or array.dtype != np.bool_:
-            raise ValueError(
-                f"rule {self.name} gave {array.dtype} {array.shape}: give {len(columns)} bools, one for each row"
+                f"{type(self).__name__.lower()} {self.name} gave {array.dtype} {array.shape}: give {len(columns)} "
+                f"{what}, one for each row"
             )
         return array
 
 
-def integer(values: Mapping[str, Value], name: str) -> int:
-    """The value of an integer column among those passed to a ``reason``. Raises TypeError for a text one."""
-    value = values[name]
-    if not isinstance(value, int):
-        raise TypeError(f"parameter {name} is {value!r}, not an integer")
-    return value
+@dataclass(frozen=True)
+class Attribute(_OfColumns):
+    """A derived int64 column: ``function`` gives one integer per row, |value| < 2**62."""
+
+    doc: str = ""
+
+    def evaluate(self, columns: Columns) -> IntArray:
+        """The column. Raises ValueError where the function gives a wrong shape or type."""
+        return self._evaluated(columns, "iub", "integers").astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True)
+class Rule(_OfColumns):
+    """A predicate: ``function`` gives one bool per row, True where legal.
+
+    ``reason`` says in a sentence why a configuration is refused: a format string over the parameters of ``function``,
+    or a function of the values of some of them. Raises ValueError for a reason that mentions anything else.
+    """
+
+    reason: str | Callable[..., str | None]
+    doc: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self._mentioned:
+            if name not in self.inputs:
+                raise ValueError(
+                    f"the reason of rule {self.name} mentions {name!r}: use the parameters of the rule, "
+                    f"{', '.join(self.inputs)}"
+                )
+
+    @classmethod
+    def refusing(
+        cls, name: str, why_not: Callable[..., str | None], doc: str = "", *, names: Mapping[str, str] | None = None
+    ) -> Self:
+        """The rule that refuses the values for which ``why_not`` gives a reason; it is made a function of ``each``."""
+
+        @wraps(why_not)
+        def allows(*values: Value, **named: Value) -> bool:
+            return why_not(*values, **named) is None
+
+        return cls(name, each(allows), why_not, doc, names=names or {})
+
+    @cached_property
+    def _mentioned(self) -> tuple[str, ...]:
+        if callable(self.reason):
+            return tuple(_inputs(self.reason, self.inputs))
+        return tuple(name for _, name, _, _ in Formatter().parse(self.reason) if name is not None)
+
+    def evaluate(self, columns: Columns) -> BoolArray:
+        """Where a configuration is legal. Raises ValueError where the function gives a wrong shape or type."""
+        return self._evaluated(columns, "b", "bools")
+
+    def why_not(self, values: Mapping[str, Value]) -> str:
+        """The reason for one refused configuration with these values of ``needs``."""
+        given = {name: values[self.inputs[name]] for name in self._mentioned}
+        return (self.reason(**given) or "") if callable(self.reason) else self.reason.format_map(given)
 
 
 @dataclass(frozen=True)
@@ -92,10 +152,13 @@ class Rejection:
     raw: int
 
 
-def _check(kind: str, name: str, needs: tuple[str, ...]) -> None:
-    if not name:
-        raise ValueError(f"a {kind} needs a name")
-    if not needs:
-        raise ValueError(f"{kind} {name} needs at least one column to look at")
-    if len(set(needs)) != len(needs):
-        raise ValueError(f"{kind} {name} lists a column twice in `needs`")
+def _inputs(function: Callable[..., Any], names: Mapping[str, str]) -> dict[str, str]:
+    inputs: dict[str, str] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise ValueError(f"a function of columns takes *{parameter.name}: give each column a parameter of its own")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            inputs |= names
+        elif parameter.default is parameter.empty:
+            inputs[parameter.name] = names.get(parameter.name, parameter.name)
+    return inputs

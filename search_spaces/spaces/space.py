@@ -201,7 +201,7 @@ class Space:
         whole = columns.select([p.name for p in self.parameters])
         for rule, attributes in self._cheap_rules_first:
             whole = self._with_attributes(whole, attributes)
-            kept = rule.evaluate(whole.select(rule.needs))
+            kept = rule.evaluate(whole)
             if not kept.all():
                 rows, whole = rows[kept], whole.take(kept)
         allowed = np.zeros(len(columns), dtype=np.bool_)
@@ -232,9 +232,8 @@ class Space:
         whole = self._with_attributes(self.columns([schedule]), [a.name for a in self.attributes])
         violations = []
         for rule in self.rules:
-            needs = whole.select(rule.needs)
-            if not bool(rule.evaluate(needs)[0]):
-                violations.append(Violation(rule.name, rule.reason({n: needs.decode(n)[0] for n in rule.needs})))
+            if not bool(rule.evaluate(whole)[0]):
+                violations.append(Violation(rule.name, rule.why_not({n: whole.decode(n)[0] for n in rule.needs})))
         return violations
 
     def validate(self, schedule: Schedule | Mapping[str, Value]) -> None:
@@ -270,7 +269,7 @@ class Space:
             if name in whole:
                 continue
             attribute = self._constraints.attributes[name]
-            whole = whole.with_integers(name, attribute.evaluate(whole.select(attribute.needs)))
+            whole = whole.with_integers(name, attribute.evaluate(whole))
         return whole
 
     def _codes(self, schedule: Schedule | Mapping[str, Value]) -> list[int]:

@@ -43,13 +43,8 @@ def toy(size: int = 8) -> Space:
         (ordinal("x", numbers), ordinal("y", numbers), categorical("letter", ("a", "b", "c"))),
         (),
         (
-            Rule("order", ("x", "y"), lambda c: c["x"] <= c["y"], lambda v: f"{v['x']} is more than {v['y']}"),
-            Rule(
-                "no_small_c",
-                ("x", "letter"),
-                lambda c: c.map(("x", "letter"), lambda x, letter: x > 2 or letter != "c", dtype=np.bool_),
-                lambda v: f"c needs more than {v['x']}",
-            ),
+            Rule("order", lambda x, y: x <= y, "{x} is more than {y}"),
+            Rule("no_small_c", lambda x, letter: (x > 2) | (letter != "c"), "c needs more than {x}"),
         ),
     )
 
@@ -59,7 +54,7 @@ FLAT = Space(
     "flat",
     (ordinal("x", tuple(2**i for i in range(6))), ordinal("depth", (1, 2, 3, 4)), categorical("letter", ("b", "z"))),
     (),
-    (Rule("depth", ("x", "depth"), lambda c: c["x"] >= c["depth"], lambda v: f"{v['depth']} is more than {v['x']}"),),
+    (Rule("depth", lambda x, depth: x >= depth, "{depth} is more than {x}"),),
     stratified_by="letter",
 )
 BOTH = UnionSpace([TOY, FLAT])
@@ -278,7 +273,7 @@ HILL = Space(
     "hill",
     tuple(ordinal(name, tuple(range(1, 13))) for name in "abcde"),
     (),
-    (Rule("product", ("a", "b"), lambda c: c["a"] * c["b"] <= 48, lambda v: f"{v['a']} * {v['b']} is over 48"),),
+    (Rule("product", lambda a, b: a * b <= 48, "{a} * {b} is over 48"),),
 )
 
 
@@ -384,7 +379,7 @@ class TestTpe:
             tuple(ordinal(name, tuple(range(12))) for name in "abcdef"),
             (),
             tuple(
-                Rule(f"equal_{one}{two}", (one, two), lambda c, o=one, t=two: c[o] == c[t], lambda v: "they differ")
+                Rule(f"equal_{one}{two}", lambda x, y: x == y, "they differ", names={"x": one, "y": two})
                 for one, two in zip("abcde", "bcdef", strict=True)
             ),
         )
@@ -568,7 +563,7 @@ def test_unknown_names_and_seeds_are_refused_in_one_line() -> None:
 
 
 def test_a_space_with_nothing_legal_says_so() -> None:
-    nothing = Space("toy", TOY.parameters, (), (Rule("never", ("x",), lambda c: c["x"] < 0, lambda v: "never"),))
+    nothing = Space("toy", TOY.parameters, (), (Rule("never", lambda x: x < 0, "never"),))
     with pytest.raises(EmptySpace, match="never"):
         sampler("random", nothing, seed=0).ask(1)
 

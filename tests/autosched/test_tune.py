@@ -138,9 +138,7 @@ class TestEndToEnd:
         assert result.lines[2] == "new bests are not proven: no C++ compiler: install one"
 
     def test_a_problem_without_schedules_says_which_rule_refuses_them(self, tmp_path: Path) -> None:
-        nothing = Space(
-            "toy", [ordinal("x", (1, 2))], (), (Rule("never", ("x",), lambda c: c["x"] < 0, lambda v: "no"),)
-        )
+        nothing = Space("toy", [ordinal("x", (1, 2))], (), (Rule("never", lambda x: x < 0, "no"),))
         only = TemplateSet([dataclasses.replace(template("matmul"), space=lambda problem, device: nothing)])
         with pytest.raises(ValueError, match="never"):
             tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", templates=only)

@@ -36,7 +36,7 @@ SPACE = Space(
     "toy",
     (ordinal("x", (1, 2, 4, 8, 16, 32)), ordinal("y", (1, 2, 4, 8, 16, 32)), categorical("letter", ("a", "b", "c"))),
     (),
-    (Rule("order", ("x", "y"), lambda c: c["x"] <= c["y"], lambda v: f"{v['x']} is more than {v['y']}"),),
+    (Rule("order", lambda x, y: x <= y, "{x} is more than {y}"),),
 )
 TOTAL = SPACE.count()
 

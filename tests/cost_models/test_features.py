@@ -126,7 +126,7 @@ def test_a_value_that_the_model_never_saw_is_dropped_and_a_lost_column_is_refuse
         common_names([])
 
 
-TOY_SPACE = Space("toy", [ordinal("tile", (1, 2, 4))], [Attribute("area", ("tile",), lambda c: c["tile"] ** 2)])
+TOY_SPACE = Space("toy", [ordinal("tile", (1, 2, 4))], [Attribute("area", lambda tile: tile**2)])
 TOY = replace(
     MATMUL,
     name="toy",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import product
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from search_spaces.arrays import IntArray
 from search_spaces.spaces import constraints, elimination, planning
-from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.columns import Column, TextColumn
+from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
@@ -21,16 +22,20 @@ from search_spaces.spaces.space import Space
 Way = tuple[int, int, float]  # RELATION_ROWS, CHUNK_ROWS, ROLLOUT_ROWS
 
 
-def number(c: Columns, name: str) -> IntArray:
-    """An integer for any column: the value, or the length of a text."""
-    return c.map(name, len) if c.is_text(name) else c[name]
+def number(column: Column) -> IntArray:
+    """An integer for any value: itself, or the length of a text."""
+    return np.asarray(each(len)(column)) if isinstance(column, TextColumn) else column
 
 
-def mixed(c: Columns, needs: tuple[str, ...], factors: tuple[int, ...], modulus: int) -> IntArray:
-    total = np.zeros(len(c), dtype=np.int64)
-    for name, factor in zip(needs, factors, strict=False):
-        total += factor * number(c, name)
-    return total % modulus
+def mixed(columns: Mapping[str, Column], factors: tuple[int, ...], modulus: int) -> IntArray:
+    numbers = [number(column) for column in columns.values()]
+    total = sum(factor * n for n, factor in zip(numbers, factors, strict=False))
+    return np.asarray(total % modulus)
+
+
+def themselves(names: tuple[str, ...]) -> dict[str, str]:
+    """``names`` for a function of ``**columns``."""
+    return {name: name for name in names}
 
 
 @st.composite
@@ -53,13 +58,13 @@ def spaces(draw: st.DrawFn, name: str = "toy", largest: int = 6) -> Space:
     attributes = []
     for i in range(draw(st.integers(0, 4))):
         n, f, m = needs(), draw(factors), draw(st.integers(1, 12))
-        attributes.append(Attribute(f"a{i}", n, lambda c, n=n, f=f, m=m: mixed(c, n, f, m) - 2))
+        attributes.append(Attribute(f"a{i}", lambda f=f, m=m, **c: mixed(c, f, m) - 2, names=themselves(n)))
         columns.append(f"a{i}")
     rules = []
     for i in range(draw(st.integers(0, 5))):
         n, f, m = needs(), draw(factors), draw(st.integers(2, 7))
         r = draw(st.integers(0, m - 1))
-        rules.append(Rule(f"r{i}", n, lambda c, n=n, f=f, m=m, r=r: mixed(c, n, f, m) != r, lambda v: f"broken by {v}"))
+        rules.append(Rule(f"r{i}", lambda f=f, m=m, r=r, **c: mixed(c, f, m) != r, f"broken: {i}", names=themselves(n)))
     stratified_by = draw(st.none() | st.sampled_from([p.name for p in parameters]))
     return Space(name, parameters, draw(st.permutations(attributes)), rules, stratified_by=stratified_by)
 

@@ -1,10 +1,7 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from search_spaces.spaces import columns as columns_module
-from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.columns import Columns, TextColumn
 
 WORDS = ("identity", "pad(8,1)", "transpose")
 
@@ -29,45 +26,14 @@ def test_codes_of_integers_are_decoded() -> None:
     assert c.decode("tile") == [32, 16, 32]
 
 
-def test_map_calls_once_per_distinct_combination_with_plain_values() -> None:
-    calls: list[tuple[int, str]] = []
-
-    def one(tile: int, layout: str) -> int:
-        assert type(tile) is int and type(layout) is str
-        calls.append((tile, layout))
-        return tile + len(layout)
-
-    assert example().map(("tile", "layout"), one).tolist() == [24, 41, 24, 72]
-    assert sorted(calls) == [(16, "identity"), (32, "transpose"), (64, "pad(8,1)")]
-
-
-def test_map_gives_the_type_asked_for() -> None:
-    assert example().map("layout", lambda text: text == "identity", bool).tolist() == [True, False, True, False]
-    assert example().map("tile", lambda tile: tile / 3, np.float64)[0] == pytest.approx(16 / 3)
-
-
-def test_map_of_no_rows_is_empty() -> None:
-    assert example().take(np.array([], dtype=np.int64)).map("tile", lambda tile: 1 // 0, bool).shape == (0,)
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.data(), st.integers(1, 30), st.booleans())
-def test_map_is_the_row_by_row_function(data: st.DataObject, rows: int, dense: bool) -> None:
-    arrays = {n: data.draw(st.lists(st.integers(-(2**40), 2**40), min_size=rows, max_size=rows)) for n in "ab"}
-    arrays["t"] = data.draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows))
-    c = Columns(arrays, {"t": WORDS})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns_module, "_DENSE_KEYS", 1 << 22 if dense else 0)
-        mapped = c.map(("a", "t", "b"), lambda a, t, b: (a - 2 * b + len(t)) % 1009)
-    assert mapped.tolist() == [(a - 2 * b + len(WORDS[t])) % 1009 for a, b, t in zip(*arrays.values(), strict=True)]
-
-
-def test_map_of_many_wide_columns_does_not_overflow() -> None:
-    row = np.arange(512)
-    arrays = {"c0": (row // 2 + 128 * (row % 2)) % 256}  # of 256**9 combinations the first column has the weight 2**64
-    arrays.update({f"c{i}": row // 2 for i in range(1, 9)})
-    mapped = Columns(arrays).map(tuple(arrays), lambda *values: values[0] - values[8])
-    assert mapped.tolist() == (arrays["c0"] - arrays["c8"]).tolist()
+def test_a_column_of_texts_is_compared_with_texts() -> None:
+    layout = example().column("layout")
+    assert isinstance(layout, TextColumn) and len(layout) == 4
+    assert (layout == "identity").tolist() == [True, False, True, False]
+    assert (layout != "identity").tolist() == [False, True, False, True]
+    assert (layout == "no such layout").tolist() == [False] * 4
+    assert layout.tolist() == ["identity", "transpose", "identity", "pad(8,1)"]
+    assert np.array_equal(example().column("tile"), example()["tile"])
 
 
 def test_take_select_and_with_integers() -> None:
@@ -80,7 +46,7 @@ def test_take_select_and_with_integers() -> None:
 
 
 def test_a_column_that_is_not_there_is_named() -> None:
-    with pytest.raises(KeyError, match="no column 'sg' here, only layout, tile: list it in `needs`"):
+    with pytest.raises(KeyError, match="no column 'sg' here, only layout, tile"):
         example()["sg"]
     with pytest.raises(KeyError, match="no column 'sg'"):
         example().select(("sg",))

@@ -16,11 +16,11 @@ SPACE = Space(
     "toy",
     [ordinal("tile", (1, 2, 4)), ordinal("stages", (1, 2)), categorical("order", ("row", "col"))],
     [
-        Attribute("bytes", ("area", "stages"), lambda c: c["area"] * c["stages"]),
-        Attribute("area", ("tile",), lambda c: c["tile"] ** 2),
+        Attribute("bytes", lambda area, stages: area * stages),
+        Attribute("area", lambda tile: tile**2),
     ],
-    [Rule("fits", ("bytes",), lambda c: c["bytes"] <= 16, lambda v: f"{v['bytes']} bytes do not fit")],
-    [Rule("wasteful", ("tile",), lambda c: c["tile"] > 1, lambda v: "a tile of 1 wastes lanes")],
+    [Rule("fits", lambda bytes: bytes <= 16, "{bytes} bytes do not fit")],
+    [Rule("wasteful", lambda tile: tile > 1, "a tile of 1 wastes lanes")],
 )
 SCHEDULE = Schedule("toy", (("tile", 2), ("stages", 2), ("order", "col")))
 

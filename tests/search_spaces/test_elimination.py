@@ -5,28 +5,42 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_spaces import themselves
 
-from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.arrays import IntArray
 from search_spaces.spaces import elimination
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.constraints import Constraints
+from search_spaces.spaces.each import each
 from search_spaces.spaces.elimination import TooTightlyTied, eliminate
 from search_spaces.spaces.parameters import categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.spaces.tables import Join, Relation, keys, sorted_order
 
+Mapped = Callable[[Mapping[str, Any]], Any]
 
-def rule(name: str, needs: tuple[str, ...], allows: object) -> Rule:
-    return Rule(name, needs, allows, lambda v: f"{name} refuses {v}")  # type: ignore[arg-type]
+
+def rule(name: str, needs: tuple[str, ...], allows: Mapped) -> Rule:
+    return Rule(name, lambda **c: allows(c), f"{name} refuses it", names=themselves(needs))
+
+
+def attribute(name: str, needs: tuple[str, ...], compute: Mapped) -> Attribute:
+    return Attribute(name, lambda **c: compute(c), names=themselves(needs))
+
+
+def mapped(needs: tuple[str, ...], fn: Callable[..., object]) -> Mapped:
+    return lambda c: each(fn)(*(c[name] for name in needs))
 
 
 # Totals ---------------------------------------------------------------------------------------------------------------
@@ -132,8 +146,8 @@ def test_keys_keep_the_order_even_where_their_product_is_beyond_64_bits(rows: li
 def test_estimates_for_the_plan_are_exact_for_parameters_and_close_for_attributes() -> None:
     names = ("a", "b", "c")
     parameters = [ordinal(n, range(50)) for n in names]
-    total = Attribute("total", ("a", "b"), lambda c: c["a"] + c["b"])
-    half = Attribute("half", ("total", "c"), lambda c: c["total"] // 2 + 0 * c["c"])
+    total = Attribute("total", lambda a, b: a + b)
+    half = Attribute("half", lambda total, c: total // 2 + 0 * c)
     made = Constraints(parameters, [total, half])
 
     def combinations(*columns: str) -> float:
@@ -191,34 +205,38 @@ def matmul_like() -> Space:
     ]  # fmt: skip
 
     def staging(x: str, tile: str) -> Attribute:
-        def compute(c: Columns) -> IntArray:
-            through_registers = c.map(f"copy_{x}", lambda copy: copy == "ld.global")
-            return np.asarray(c[tile] * c["tile_k"] // (2 * c["threads"]) * through_registers)
-
-        return Attribute(f"staging_{x}", (tile, "tile_k", "threads", f"copy_{x}"), compute)
+        return Attribute(
+            f"staging_{x}",
+            lambda tile, tile_k, threads, copy: tile * tile_k // (2 * threads) * (copy == "ld.global"),
+            names={"tile": tile, "copy": f"copy_{x}"},
+        )
 
     def stage_bytes(x: str, tile: str) -> Attribute:
         needs = (tile, "tile_k", f"layout_{x}")
-        return Attribute(f"stage_bytes_{x}", needs, lambda c: c.map(needs, layout_bytes))
+        return attribute(f"stage_bytes_{x}", needs, mapped(needs, layout_bytes))
 
     def plus(name: str, *needs: str) -> Attribute:
-        return Attribute(name, needs, lambda c: np.sum([c[n] for n in needs], axis=0))
+        return attribute(name, needs, lambda c: np.sum(list(c.values()), axis=0))
 
-    def shared_bytes(c: Columns) -> IntArray:
-        epilogue = c["tile_m"] * c["tile_n"] * 4 * c.map("epilogue", lambda e: e == "shared")
-        return np.maximum(c["stage_bytes"] * c["stages"], epilogue)
-
-    def fragments(c: Columns) -> IntArray:
-        each = c.map("intrinsic", {"fma": 1, "wmma": 8, "mma16816": 4, "mma1688": 2}.__getitem__)
-        return np.asarray((c["tile_m"] // c["sg_layout_m"] + c["tile_n"] // c["sg_layout_n"]) * each // 16)
+    elements = each(lambda intrinsic: {"fma": 1, "wmma": 8, "mma16816": 4, "mma1688": 2}[intrinsic])
 
     attributes = [
-        Attribute("threads", ("sg_layout_m", "sg_layout_n"), lambda c: c["sg_layout_m"] * c["sg_layout_n"] * 32),
+        Attribute("threads", lambda sg_layout_m, sg_layout_n: sg_layout_m * sg_layout_n * 32),
         stage_bytes("a", "tile_m"), stage_bytes("b", "tile_n"), staging("a", "tile_m"), staging("b", "tile_n"),
         plus("stage_bytes", "stage_bytes_a", "stage_bytes_b"), plus("staging", "staging_a", "staging_b"),
-        Attribute("shared_bytes", ("stage_bytes", "stages", "epilogue", "tile_m", "tile_n"), shared_bytes),
-        Attribute("accumulators", ("tile_m", "tile_n", "threads"), lambda c: c["tile_m"] * c["tile_n"] // c["threads"]),
-        Attribute("fragments", ("tile_m", "tile_n", "sg_layout_m", "sg_layout_n", "intrinsic"), fragments),
+        Attribute(
+            "shared_bytes",
+            lambda stage_bytes, stages, epilogue, tile_m, tile_n: np.maximum(
+                stage_bytes * stages, tile_m * tile_n * 4 * (epilogue == "shared")
+            ),
+        ),
+        Attribute("accumulators", lambda tile_m, tile_n, threads: tile_m * tile_n // threads),
+        Attribute(
+            "fragments",
+            lambda tile_m, tile_n, sg_layout_m, sg_layout_n, intrinsic: (
+                (tile_m // sg_layout_m + tile_n // sg_layout_n) * elements(intrinsic) // 16
+            ),
+        ),
         plus("registers", "accumulators", "fragments", "staging"),
     ]  # fmt: skip
 
@@ -228,7 +246,7 @@ def matmul_like() -> Space:
         def fits(tile: int, layout: int, data: int, intrinsic: str) -> bool:
             return data % (8 if intrinsic == "fma" or axis == "n" else 16) == 0 and tile % (layout * data) == 0
 
-        return rule(f"wg_map_{axis}", needs, lambda c: c.map(needs, fits, bool))
+        return rule(f"wg_map_{axis}", needs, mapped(needs, fits))
 
     def operand_rules(x: str, tile: str) -> list[Rule]:
         vector, columns = f"vector_{x}", f"copy_columns_{x}"
@@ -236,7 +254,7 @@ def matmul_like() -> Space:
         suits = (tile, "tile_k", f"layout_{x}", "intrinsic")
         together = (f"layout_{x}", vector)
 
-        def divides(c: Columns) -> BoolArray:
+        def divides(c: Mapping[str, Any]) -> Any:
             rows = np.maximum(1, c["threads"] // c[columns])
             return (c["tile_k"] % (c[vector] * c[columns]) == 0) & (c[tile] % rows == 0)
 
@@ -244,17 +262,23 @@ def matmul_like() -> Space:
             return "transpose" not in layout or elements == 1
 
         return [
-            rule(f"layout_{x}", suits, lambda c: c.map(suits, layout_suits, bool)),
+            rule(f"layout_{x}", suits, mapped(suits, layout_suits)),
             rule(f"copy_map_{x}", shape, divides),
-            rule(f"copy_layout_{x}", together, lambda c: c.map(together, contiguous, bool)),
-            rule(f"copy_async_{x}", (f"copy_{x}", vector), lambda c: (c[f"copy_{x}"] == 0) | (c[vector] >= 2)),
+            rule(f"copy_layout_{x}", together, mapped(together, contiguous)),
+            rule(
+                f"copy_async_{x}", (f"copy_{x}", vector), lambda c: (c[f"copy_{x}"] == "ld.global") | (c[vector] >= 2)
+            ),
         ]
 
     rules = [
         wg_map("m"), wg_map("n"), *operand_rules("a", "tile_m"), *operand_rules("b", "tile_n"),
         rule("threads", ("threads",), lambda c: c["threads"] <= 1024),
         rule("k_unroll", ("tile_k", "k_unroll"), lambda c: c["tile_k"] // 16 % c["k_unroll"] == 0),
-        rule("stages", ("stages", "copy_a", "copy_b"), lambda c: (c["stages"] <= 2) | (c["copy_a"] + c["copy_b"] > 0)),
+        Rule(
+            "stages",
+            lambda stages, copy_a, copy_b: (stages <= 2) | (copy_a == "cp.async") | (copy_b == "cp.async"),
+            "too many",
+        ),
         rule("split_k", ("split_k", "tile_k", "stages"), lambda c: 4096 // c["tile_k"] // c["split_k"] >= c["stages"]),
         rule(
             "shared_memory",
@@ -332,13 +356,13 @@ def test_threads_that_meet_in_a_space_see_the_same_relations() -> None:
     """A space is shared by all who ask for the same problem: a relation that one thread is making is not "none"."""
     at_work, go_on = threading.Event(), threading.Event()
 
-    def compute(c: Columns) -> IntArray:
+    def compute(x: IntArray) -> IntArray:
         if not at_work.is_set():
             at_work.set()
             assert go_on.wait(10)
-        return c["x"] * 2
+        return x * 2
 
-    made = Constraints([ordinal("x", range(4))], [Attribute("twice", ("x",), compute)])
+    made = Constraints([ordinal("x", range(4))], [Attribute("twice", compute)])
     small = rule("small", ("twice",), lambda c: c["twice"] < 4)
     first: list[Relation | None] = []
     thread = threading.Thread(target=lambda: first.append(made.relation(small)))

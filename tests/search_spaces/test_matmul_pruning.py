@@ -12,7 +12,8 @@ from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.space import Space
-from search_spaces.templates.matmul.space import attributes, parameters, pruning_rules, space, validity_constraints
+from search_spaces.templates.matmul.decisions import attributes, parameters
+from search_spaces.templates.matmul.space import pruning_rules, space, validity_constraints
 
 H200 = device("h200")
 VOLTA = dataclasses.replace(H200, name="volta", sm=70, arch="sm_70")  # wmma of f16, and no other tensor instruction

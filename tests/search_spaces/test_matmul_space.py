@@ -15,16 +15,10 @@ from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.layouts.wg_map_consistency import check_mma
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.matmul.counts import counts
+from search_spaces.templates.matmul.decisions import contiguous_extent, row_major, tile_shape
 from search_spaces.templates.matmul.lowering import SIDES, copy, tile, wg_maps
 from search_spaces.templates.matmul.proxy import proxy
-from search_spaces.templates.matmul.space import (
-    contiguous_extent,
-    pruning_rules,
-    row_major,
-    space,
-    tile_shape,
-    validity_constraints,
-)
+from search_spaces.templates.matmul.space import pruning_rules, space, validity_constraints
 from search_spaces.templates.matmul.template import MATMUL
 
 H200 = device("h200")

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from search_spaces.arrays import IntArray
 from search_spaces.spaces import neighbourhood
-from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.parameters import Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
@@ -22,10 +21,10 @@ def tiles(limit: int = 4096, ways: int = 3) -> Space:
     return Space(
         "tiles",
         [ordinal("m", sizes), ordinal("n", sizes), categorical("layout", [f"layout {i}" for i in range(ways)])],
-        [Attribute("area", ("m", "n"), lambda c: c["m"] * c["n"])],
+        [Attribute("area", lambda m, n: m * n)],
         [
-            Rule("area", ("area",), lambda c: c["area"] <= limit, lambda v: f"{v['area']} is too large"),
-            Rule("divides", ("m", "n"), lambda c: c["n"] % c["m"] == 0, lambda v: f"{v['m']} does not divide {v['n']}"),
+            Rule("area", lambda area: area <= limit, "{area} is too large"),
+            Rule("divides", lambda m, n: n % m == 0, "{m} does not divide {n}"),
         ],
     )
 
@@ -95,8 +94,7 @@ def test_moves_in_two_tied_parameters_are_left_out_where_single_moves_are_many()
 
 def test_two_tied_parameters_move_together_where_neither_can_alone() -> None:
     values = (1, 2, 3)
-    both = ("a", "b")
-    same = Rule("same", both, lambda c: c["a"] == c["b"], lambda v: "a and b differ")
+    same = Rule("same", lambda a, b: a == b, "a and b differ")
     space = Space("diagonal", [ordinal("a", values), ordinal("b", values)], [], [same])
     found = space.neighbours(Schedule("diagonal", (("a", 2), ("b", 2))))
     assert [n.values for n in found] == [{"a": 1, "b": 1}, {"a": 3, "b": 3}]
@@ -111,12 +109,8 @@ def test_a_limit_spreads_over_all_neighbours() -> None:
 
 
 def test_parents_come_back_where_nothing_else_is_legal() -> None:
-    def only(c: Columns) -> np.ndarray:
-        return (c["a"] == 2) & (c["b"] == 1)
-
-    space = Space(
-        "point", [ordinal("a", (1, 2)), ordinal("b", (1, 2))], [], [Rule("only", ("a", "b"), only, lambda v: "no")]
-    )
+    only = Rule("only", lambda a, b: (a == 2) & (b == 1), "no")
+    space = Space("point", [ordinal("a", (1, 2)), ordinal("b", (1, 2))], [], [only])
     parents = space.sample(1, seed=0) * 3
     rng = np.random.default_rng(0)
     assert space.mutate(parents, rng) == parents
@@ -170,11 +164,11 @@ def test_bad_requests_are_refused() -> None:
 def test_legality_is_asked_for_whole_columns() -> None:
     asked: list[int] = []
 
-    def allows(c: Columns) -> np.ndarray:
-        asked.append(len(c))
-        return np.asarray(c["m"] <= 64)
+    def allows(m: IntArray) -> np.ndarray:
+        asked.append(len(m))
+        return np.asarray(m <= 64)
 
-    space = Space("s", [ordinal("m", (16, 32, 64, 128))], [], [Rule("r", ("m",), allows, lambda v: "")])
+    space = Space("s", [ordinal("m", (16, 32, 64, 128))], [], [Rule("r", allows, "")])
     space.mutate(space.sample(3, seed=0) * 40, np.random.default_rng(0))
     assert len(asked) < 10 and max(asked) >= 120 * neighbourhood.TRIES
 

@@ -11,7 +11,7 @@ SPACE = Space(
     "toy",
     (ordinal("x", (1, 2, 4, 8, 16)), ordinal("y", (1, 2, 4, 8, 16)), categorical("letter", ("a", "b", "c"))),
     (),
-    (Rule("order", ("x", "y"), lambda c: c["x"] <= c["y"], lambda v: f"{v['x']} is more than {v['y']}"),),
+    (Rule("order", lambda x, y: x <= y, "{x} is more than {y}"),),
 )
 LISTED = SPACE.sample(12, 3)
 SUBSET = RecordedSpace(SPACE, LISTED)

@@ -33,14 +33,11 @@ TILES = Space(
     ),
     (),
     (
-        Rule("size", ("rows", "columns"), lambda c: c["rows"] * c["columns"] <= 64, lambda v: "over 64 elements"),
+        Rule("size", lambda rows, columns: rows * columns <= 64, "over 64 elements"),
         Rule(
             "unit",
-            ("unit", "rows"),
-            lambda c: c.map(
-                ("unit", "rows"), lambda unit, rows: unit == "slow" or (unit == "fast" and rows == 8), bool
-            ),
-            lambda v: f"{v['unit']} takes 8 rows",
+            lambda unit, rows: (unit == "slow") | ((unit == "fast") & (rows == 8)),
+            "{unit} takes 8 rows",
         ),
     ),
     stratified_by="unit",
@@ -49,9 +46,9 @@ ROWS = Space(
     "rows",
     (ordinal("rows", (1, 2, 4, 8, 16, 32)), ordinal("stages", (1, 2, 3))),
     (),
-    (Rule("staged", ("rows", "stages"), lambda c: c["rows"] >= c["stages"], lambda v: "too many stages"),),
+    (Rule("staged", lambda rows, stages: rows >= stages, "too many stages"),),
 )
-NOTHING = Space("nothing", ROWS.parameters, (), (Rule("never", ("rows",), lambda c: c["rows"] < 0, lambda v: "never"),))
+NOTHING = Space("nothing", ROWS.parameters, (), (Rule("never", lambda rows: rows < 0, "never"),))
 KINDS: dict[str, SearchSpace] = {
     "space": TILES,
     "recorded space": RecordedSpace(TILES, TILES.sample(14, 3)),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from search_spaces.spaces.parameters import Parameter, categorical
 from search_spaces.spaces.rules import Rule
 
@@ -25,7 +23,7 @@ def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
     """A pruning rule: where the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
     return Rule(
         hint,
-        (hint, how),
-        lambda c: c.map((hint, how), lambda value, chosen: value == "none" or chosen != by_copy, np.bool_),
-        lambda v: f"{hint} is {v[hint]}, but with {how} = {by_copy} loads are cp.async, which has no such hint",
+        lambda value, chosen: (value == "none") | (chosen != by_copy),
+        f"{hint} is {{value}}, but with {how} = {by_copy} loads are cp.async, which has no such hint",
+        names={"value": hint, "chosen": how},
     )

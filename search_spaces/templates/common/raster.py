@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
-
-from search_spaces.spaces.parameters import Parameter, Value, categorical
-from search_spaces.spaces.rules import Rule, integer
+from search_spaces.spaces.parameters import Parameter, categorical
+from search_spaces.spaces.rules import Rule
 
 RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}  # rows in a band
 
@@ -21,22 +17,10 @@ def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
     """A pruning rule: no raster that orders the tiles of a matrix as a simpler one does. ``tile`` names the parameters
     that cut its ``extents``, rows and columns."""
 
-    def tiles(rows: int, columns: int) -> tuple[int, int]:
-        return -(-extents[0] // rows), -(-extents[1] // columns)
+    def why_not(rows: int, columns: int, raster: str) -> str | None:
+        down, across = -(-extents[0] // rows), -(-extents[1] // columns)
+        if raster == "row" or (across > 1 and RASTER_GROUPS[raster] < down):
+            return None
+        return f"raster {raster} orders {down} x {across} tiles as a simpler raster does"
 
-    def useful(rows: int, columns: int, name: str) -> bool:
-        down, across = tiles(rows, columns)
-        if down == 1 or across == 1:
-            return name == "row"
-        return name in ("row", "column") or RASTER_GROUPS[name] < down
-
-    def reason(v: Mapping[str, Value]) -> str:
-        down, across = tiles(integer(v, tile[0]), integer(v, tile[1]))
-        return f"raster {v['raster']} orders {down} x {across} tiles as a simpler raster does"
-
-    return Rule(
-        "raster",
-        (*tile, "raster"),
-        lambda c: c.map((*tile, "raster"), useful, np.bool_),
-        reason,
-    )
+    return Rule.refusing("raster", why_not, names={"rows": tile[0], "columns": tile[1]})

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from search_spaces.arrays import BoolArray, IntArray
-from search_spaces.spaces.columns import Columns, ceil_div
+from search_spaces.arrays import IntArray
+from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.parameters import Parameter
-from search_spaces.spaces.rules import Attribute, Rule, integer
+from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS, grid_rule
 
@@ -26,59 +26,56 @@ class Tiling:
     tiles: tuple[str, str, str]
     matrices: int = 1
 
-    def tiles_along(self, axis: int, c: Columns) -> IntArray:
-        return ceil_div(self.extents[axis], c[self.tiles[axis]])
+    def tiles_of_split(self, tile_k: IntArray, split_k: IntArray) -> IntArray:
+        """Tiles along k of one block; the last split may have fewer.
 
-    def tiles_of_split(self, c: Columns) -> IntArray:
-        return ceil_div(self.tiles_along(2, c), c["split_k"])
+        Rules use this and not the attribute: the fewer and smaller the columns that tie a space together, the faster
+        it is counted.
+        """
+        return ceil_div(ceil_div(self.extents[2], tile_k), split_k)
 
     def attributes(self) -> tuple[Attribute, ...]:
         """``tiles_m``, ``tiles_n``, ``tiles_k``, ``tiles_of_split`` and ``blocks``."""
 
         def along(axis: int) -> Attribute:
-            name = "mnk"[axis]
             return Attribute(
-                f"tiles_{name}", (self.tiles[axis],), lambda c: self.tiles_along(axis, c), f"tiles along {name}"
+                f"tiles_{'mnk'[axis]}",
+                lambda tile: ceil_div(self.extents[axis], tile),
+                f"tiles along {'mnk'[axis]}",
+                names={"tile": self.tiles[axis]},
             )
 
         return (
             *(along(axis) for axis in range(3)),
             Attribute(
                 "tiles_of_split",
-                self.split_needs,
                 self.tiles_of_split,
                 "tiles along k of one block; the last split may have fewer",
+                names=self.names,
             ),
             Attribute(
                 "blocks",
-                ("tiles_m", "tiles_n", "split_k"),
-                lambda c: self.matrices * c["tiles_m"] * c["tiles_n"] * c["split_k"],
+                lambda tiles_m, tiles_n, split_k: self.matrices * tiles_m * tiles_n * split_k,
                 "blocks of the launch",
             ),
         )
 
     @property
-    def split_needs(self) -> tuple[str, str]:
-        """The parameters that ``tiles_of_split`` follows from. Rules use these: the fewer and smaller the columns
-        that tie a space together, the faster it is counted."""
-        return self.tiles[2], "split_k"
+    def names(self) -> dict[str, str]:
+        """The parameters that cut the extents, for rules that call them ``tile_m``, ``tile_n`` and ``tile_k``."""
+        return dict(zip(("tile_m", "tile_n", "tile_k"), self.tiles, strict=True))
 
     def split_rule(self) -> Rule:
         """The validity constraint that every split has a tile."""
-
-        def filled(c: Columns) -> BoolArray:
-            last: BoolArray = (c["split_k"] - 1) * self.tiles_of_split(c) < self.tiles_along(2, c)
-            return last
-
+        k = self.extents[2]
         return Rule(
             "split_k",
-            self.split_needs,
-            filled,
-            lambda v: (
-                f"split_k is {v['split_k']}, but k = {self.extents[2]} has "
-                f"{-(-self.extents[2] // integer(v, self.tiles[2]))} tiles of {v[self.tiles[2]]}: a split would have "
+            lambda tile_k, split_k: (split_k - 1) * self.tiles_of_split(tile_k, split_k) < ceil_div(k, tile_k),
+            lambda tile_k, split_k: (
+                f"split_k is {split_k}, but k = {k} has {-(-k // tile_k)} tiles of {tile_k}: a split would have "
                 "nothing to do"
             ),
+            names=self.names,
         )
 
     def grid_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
@@ -86,7 +83,7 @@ class Tiling:
         domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*self.tiles, "split_k")}
         tiles = zip(self.extents[:2], self.tiles[:2], strict=True)
         most = self.matrices * max(domains["split_k"]) * math.prod(-(-n // min(domains[name])) for n, name in tiles)
-        return (grid_rule(("blocks",), lambda c: c["blocks"]),) if most > MOST_BLOCKS else ()
+        return (grid_rule(),) if most > MOST_BLOCKS else ()
 
     def proxy(self, schedule: Schedule, kept: Callable[[int], int]) -> tuple[int, int, int]:
         """Smaller extents with the remainders of these.

@@ -10,10 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.copy import Copy
-from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
@@ -27,9 +26,7 @@ MOST_BLOCK_BYTES = 2**18
 @lru_cache(maxsize=64)
 def space(problem: Copy, device: Device) -> Space:
     """All schedules of ``problem`` on ``device``."""
-    return Space(
-        "copy", parameters(), attributes(problem), validity_constraints(problem, device), pruning_rules(problem, device)
-    )
+    return Space("copy", parameters(), attributes(problem), validity_constraints(device), pruning_rules(device))
 
 
 def parameters() -> tuple[Parameter, ...]:
@@ -50,88 +47,66 @@ def parameters() -> tuple[Parameter, ...]:
 
 def attributes(problem: Copy) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
-
-    def blocks(c: Columns) -> IntArray:
-        return np.maximum(-(-(problem.bytes // c["vector_bytes"]) // (c["threads"] * c["unroll"] * c["rounds"])), 1)
-
-    def through_shared(c: Columns) -> IntArray:
-        through: IntArray = c.map("copy", lambda how: how == "cp.async")
-        return through
-
     return (
         Attribute(
-            "round_bytes",
-            ("threads", "vector_bytes", "unroll"),
-            lambda c: c["threads"] * c["vector_bytes"] * c["unroll"],
-            "bytes of a round",
+            "round_bytes", lambda threads, vector_bytes, unroll: threads * vector_bytes * unroll, "bytes of a round"
         ),
-        Attribute("blocks", ("threads", "vector_bytes", "unroll", "rounds"), blocks, "blocks of the launch"),
+        Attribute(
+            "blocks",
+            lambda threads, vector_bytes, unroll, rounds: np.maximum(
+                ceil_div(problem.bytes // vector_bytes, threads * unroll * rounds), 1
+            ),
+            "blocks of the launch",
+        ),
         Attribute(
             "staged",
-            ("vector_bytes", "unroll"),
-            lambda c: c["vector_bytes"] * c["unroll"] // 4,
+            lambda vector_bytes, unroll: vector_bytes * unroll // 4,
             "registers of a thread that hold elements",
         ),
-        Attribute(
-            "registers",
-            ("staged",),
-            lambda c: c["staged"] + REGISTER_OVERHEAD,
-            "registers of a thread, a lower estimate",
-        ),
+        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "registers of a thread, a lower estimate"),
         Attribute(
             "shared_bytes",
-            ("round_bytes", "stages", "copy"),
-            lambda c: c["round_bytes"] * c["stages"] * through_shared(c),
+            lambda round_bytes, stages, copy: round_bytes * stages * (copy == "cp.async"),
             "dynamic shared memory of a block",
         ),
     )
 
 
-def validity_constraints(problem: Copy, device: Device) -> tuple[Rule, ...]:
-    """Rules without which the kernel does not compile, launch or compute ``problem``."""
-
-    def staged(c: Columns) -> BoolArray:
-        through_shared: BoolArray = c.map("copy", lambda how: how == "cp.async", np.bool_)
-        return np.equal(c["stages"], 1) | through_shared
-
+def validity_constraints(device: Device) -> tuple[Rule, ...]:
+    """Rules without which the kernel does not compile, launch or compute a problem."""
     return (
         Rule(
             "stages",
-            ("copy", "stages"),
-            staged,
-            lambda v: f"{v['stages']} stages need cp.async: {v['copy']} has no round in flight",
+            lambda copy, stages: (stages == 1) | (copy == "cp.async"),
+            "{stages} stages need cp.async: {copy} has no round in flight",
         ),
-        grid_rule(("blocks",), lambda c: c["blocks"]),
+        grid_rule(),
         *device_rules(device),
     )
 
 
-def pruning_rules(problem: Copy, device: Device) -> tuple[Rule, ...]:
+def pruning_rules(device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler one equals or beats."""
     return (
         Rule(
             "block_bytes",
-            ("round_bytes", "rounds"),
-            lambda c: c["round_bytes"] * c["rounds"] <= MOST_BLOCK_BYTES,
-            lambda v: f"{v['rounds']} rounds of {v['round_bytes']} bytes exceed the {MOST_BLOCK_BYTES} that pay off",
+            lambda round_bytes, rounds: round_bytes * rounds <= MOST_BLOCK_BYTES,
+            f"{{rounds}} rounds of {{round_bytes}} bytes exceed the {MOST_BLOCK_BYTES} that pay off",
         ),
         Rule(
             "rounds",
-            ("rounds", "blocks"),
-            lambda c: np.equal(c["rounds"], 1) | (c["blocks"] >= device.sm_count),
-            lambda v: f"{v['rounds']} rounds in a block leave some of the {device.sm_count} SMs without a block",
+            lambda rounds, blocks: (rounds == 1) | (blocks >= device.sm_count),
+            f"{{rounds}} rounds in a block leave some of the {device.sm_count} SMs without a block",
         ),
         Rule(
             "order",
-            ("rounds", "order"),
-            lambda c: (c["rounds"] > 1) | c.map("order", lambda order: order == "block", np.bool_),
-            lambda v: "order has no effect on a block of one round: use order = block",
+            lambda rounds, order: (rounds > 1) | (order == "block"),
+            "order has no effect on a block of one round: use order = block",
         ),
         Rule(
             "stages_filled",
-            ("stages", "rounds"),
-            lambda c: c["stages"] <= c["rounds"],
-            lambda v: f"{v['stages']} stages are more than the {v['rounds']} rounds of a block",
+            lambda stages, rounds: stages <= rounds,
+            "{stages} stages are more than the {rounds} rounds of a block",
         ),
         no_hint_rule("x_cache", "copy", "cp.async"),
     )

@@ -17,7 +17,7 @@ from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Kernel
-from search_spaces.templates.matmul.space import contiguous_extent, row_major, tile_shape
+from search_spaces.templates.matmul.decisions import contiguous_extent, row_major, tile_shape
 
 SOURCE = DeviceSource("autosched/kernels/matmul.cuh", "autosched::matmul")
 SIDES: tuple[OperandSide, ...] = ("a", "b")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.matmul.space import tiling
+from search_spaces.templates.matmul.decisions import tiling
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:

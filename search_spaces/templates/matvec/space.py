@@ -9,18 +9,17 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
-from search_spaces.spaces.columns import Columns, ceil_div
+from search_spaces.spaces.columns import TextColumn, ceil_div
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
-from search_spaces.spaces.rules import Attribute, Rule, integer
+from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint
 from search_spaces.templates.common.launch_rules import device_rules
@@ -108,138 +107,107 @@ def lowering(
     )
 
 
-def _by_mma(c: Columns) -> BoolArray:
-    by_mma: BoolArray = c.map("intrinsic", lambda name: name != FMA, np.bool_)
-    return by_mma
-
-
-def _expanded(c: Columns) -> BoolArray:
-    expanded: BoolArray = c.map("expand_dims", lambda e: e == "yes", np.bool_)
-    return expanded
-
-
-# Attributes -----------------------------------------------------------------------------------------------------------
-
-
 def attributes(problem: Matvec) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
     element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
-    def line_bytes(c: Columns) -> IntArray:
+    def line_bytes(split_elements: IntArray, thread: IntArray, intrinsic: TextColumn) -> IntArray:
         # The lanes of a fragment read several rows at a time, 128 bytes together: with mma.sync each row begins behind
         # the banks that lanes read of the row before.
-        thread_bytes, row_bytes = c["thread"] * element_bytes, c["split_elements"] * element_bytes
+        thread_bytes, row_bytes = thread * element_bytes, split_elements * element_bytes
         pad = np.where(thread_bytes > 16, 16, 4 * thread_bytes)
-        return np.where(_by_mma(c), ceil_div(row_bytes, 128) * 128 + pad, row_bytes)
+        return np.where(intrinsic == FMA, row_bytes, ceil_div(row_bytes, 128) * 128 + pad)
 
-    def slab_bytes(c: Columns) -> IntArray:
-        in_shared: IntArray = c.map("x_source", lambda source: source == "shared")
-        return ceil_div(c["workgroup_m"] * line_bytes(c), 16) * 16 * in_shared
+    def slab_bytes(
+        workgroup_m: IntArray, x_source: TextColumn, split_elements: IntArray, thread: IntArray, intrinsic: TextColumn
+    ) -> IntArray:
+        rows_bytes = workgroup_m * line_bytes(split_elements, thread, intrinsic)
+        return ceil_div(rows_bytes, 16) * 16 * (x_source == "shared")
 
-    def sums_bytes(c: Columns) -> IntArray:
-        several = (c["subgroup_basis_k"] > 1) | (c["split_k"] > 1)
-        return c["workgroup_m"] * c["workgroup_n"] * c["subgroup_basis_k"] * 4 * several
+    def sums_bytes(
+        workgroup_m: IntArray, workgroup_n: IntArray, subgroup_basis_k: IntArray, split_k: IntArray
+    ) -> IntArray:
+        several = (subgroup_basis_k > 1) | (split_k > 1)
+        return workgroup_m * workgroup_n * subgroup_basis_k * 4 * several
 
-    def rows_x(c: Columns) -> IntArray:
-        return np.where(_by_mma(c), ceil_div(c["workgroup_m"], columns), c["workgroup_m"])
+    def rows_x(workgroup_m: IntArray, intrinsic: TextColumn) -> IntArray:
+        return np.where(intrinsic == FMA, workgroup_m, ceil_div(workgroup_m, columns))
 
-    def accumulators(c: Columns) -> IntArray:
+    def accumulators(workgroup_m: IntArray, vectors: IntArray, carried: IntArray, intrinsic: TextColumn) -> IntArray:
         # The lanes of a fragment along k share its sums: each has some columns.
-        each = np.where(_by_mma(c), columns * c["vectors"] // MMA_LANES_K, c["vectors"] * c["carried"])
-        return rows_x(c) * each
+        each = np.where(intrinsic == FMA, vectors * carried, columns * vectors // MMA_LANES_K)
+        return rows_x(workgroup_m, intrinsic) * each
 
-    def multiplies(c: Columns) -> IntArray:
-        elements = c["vectors"] * c["thread"]
-        return rows_x(c) * np.where(_by_mma(c), elements // (MMA_ROWS * MMA_ELEMENTS), elements)
+    def multiplies(workgroup_m: IntArray, vectors: IntArray, thread: IntArray, intrinsic: TextColumn) -> IntArray:
+        elements = vectors * thread
+        each = np.where(intrinsic == FMA, elements, elements // (MMA_ROWS * MMA_ELEMENTS))
+        return rows_x(workgroup_m, intrinsic) * each
 
-    line_needs = ("split_elements", "thread", "intrinsic")
-    slab_needs = ("workgroup_m", "x_source", *line_needs)
-    sums_needs = ("workgroup_m", "workgroup_n", "subgroup_basis_k", "split_k")
     return (
         *tiling(problem).attributes(),
         Attribute(
             "threads",
-            ("subgroup_basis_n", "subgroup_basis_k"),
-            lambda c: c["subgroup_basis_n"] * c["subgroup_basis_k"] * WARP,
+            lambda subgroup_basis_n, subgroup_basis_k: subgroup_basis_n * subgroup_basis_k * WARP,
             "threads of a block",
         ),
         Attribute(
             "access",
-            ("thread",),
-            lambda c: c["thread"].clip(max=aligned_elements(problem)),
+            lambda thread: thread.clip(max=aligned_elements(problem)),
             "elements of a load: a thread's vector, or as much of it as k keeps aligned",
         ),
         Attribute(
             "rows_n",
-            ("workgroup_n", "subgroup_basis_n", "lane_basis_n"),
-            lambda c: c["workgroup_n"] // (c["subgroup_basis_n"] * c["lane_basis_n"]),
+            lambda workgroup_n, subgroup_basis_n, lane_basis_n: workgroup_n // (subgroup_basis_n * lane_basis_n),
             "rows of w of one thread",
         ),
         Attribute(
             "batches_k",
-            ("partial_reduction", "subgroup_basis_k", "lane_basis_k", "thread"),
-            lambda c: c["partial_reduction"] // (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"]),
+            lambda partial_reduction, subgroup_basis_k, lane_basis_k, thread: (
+                partial_reduction // (subgroup_basis_k * lane_basis_k * thread)
+            ),
             "vectors of one row that a thread takes in a step",
         ),
-        Attribute(
-            "rows_x",
-            ("workgroup_m", "intrinsic"),
-            rows_x,
-            "rows of x that a thread reads: all of the block, or one of each fragment",
-        ),
-        Attribute("vectors", ("rows_n", "batches_k"), lambda c: c["rows_n"] * c["batches_k"], "vectors of w in a step"),
+        Attribute("rows_x", rows_x, "rows of x that a thread reads: all of the block, or one of each fragment"),
+        Attribute("vectors", lambda rows_n, batches_k: rows_n * batches_k, "vectors of w in a step"),
         Attribute(
             "carried",
-            ("thread", "expand_dims"),
-            lambda c: np.where(_expanded(c), 1, c["thread"]),
+            lambda thread, expand_dims: np.where(expand_dims == "yes", 1, thread),
             "accumulators of one vector: each element's own, or one for all",
         ),
         Attribute(
             "accumulators",
-            ("workgroup_m", "vectors", "carried", "intrinsic"),
             accumulators,
             "f32 accumulators of a thread (LoweringConfig.accumulators_per_thread, shared by the lanes of a fragment)",
         ),
-        Attribute(
-            "multiplies",
-            ("workgroup_m", "vectors", "thread", "intrinsic"),
-            multiplies,
-            "FMAs, or mma.syncs, of a thread in a step",
-        ),
+        Attribute("multiplies", multiplies, "FMAs, or mma.syncs, of a thread in a step"),
         Attribute(
             "split_elements",
-            ("partial_reduction", "tiles_of_split"),
-            lambda c: c["partial_reduction"] * c["tiles_of_split"],
+            lambda partial_reduction, tiles_of_split: partial_reduction * tiles_of_split,
             "elements of k that one workgroup walks",
         ),
-        Attribute("line_bytes", line_needs, line_bytes, "from one row of x to the next in shared memory"),
-        Attribute("slab_bytes", slab_needs, slab_bytes, "shared bytes of x"),
+        Attribute("line_bytes", line_bytes, "from one row of x to the next in shared memory"),
+        Attribute("slab_bytes", slab_bytes, "shared bytes of x"),
         Attribute(
             "sums_bytes",
-            sums_needs,
             sums_bytes,
             "shared bytes of the sums of a tile, one for each subgroup along k; 0 where they need no exchange",
         ),
         Attribute(
             "shared_bytes",
-            tuple(dict.fromkeys((*slab_needs, *sums_needs))),
-            lambda c: slab_bytes(c) + sums_bytes(c),
+            lambda workgroup_m, x_source, split_elements, thread, intrinsic, workgroup_n, subgroup_basis_k, split_k: (
+                slab_bytes(workgroup_m, x_source, split_elements, thread, intrinsic)
+                + sums_bytes(workgroup_m, workgroup_n, subgroup_basis_k, split_k)
+            ),
             "dynamic shared memory of a block",
         ),
         Attribute(
             "registers",
-            ("accumulators", "vectors", "thread", "k_unroll"),
-            lambda c: (
-                c["accumulators"]
-                + ceil_div(c["k_unroll"] * c["vectors"] * c["thread"] * element_bytes, 4)
-                + REGISTER_OVERHEAD
+            lambda accumulators, vectors, thread, k_unroll: (
+                accumulators + ceil_div(k_unroll * vectors * thread * element_bytes, 4) + REGISTER_OVERHEAD
             ),
             "registers of a thread, estimated: sums, vectors in flight, addresses",
         ),
     )
-
-
-# Rules ----------------------------------------------------------------------------------------------------------------
 
 
 def validity_constraints(problem: Matvec, device: Device) -> tuple[Rule, ...]:
@@ -269,23 +237,16 @@ def _why_not_distributed(**chosen: int) -> str | None:
 
 
 def _distribution_rules() -> tuple[Rule, ...]:
-    def distribution_rule(dimension: str, *needs: str) -> Rule:
-        def why_not(*sizes: int) -> str | None:
-            return _why_not_distributed(**dict(zip(needs, sizes, strict=True)))
-
-        return Rule(
-            f"distribution_{dimension}",
-            needs,
-            lambda c: c.map(needs, lambda *sizes: why_not(*sizes) is None, np.bool_),
-            lambda v: why_not(*(integer(v, name) for name in needs)) or "",
+    def distribution_rule(dimension: str, *sizes: str) -> Rule:
+        return Rule.refusing(
+            f"distribution_{dimension}", _why_not_distributed, names=dict(zip(sizes, sizes, strict=True))
         )
 
     return (
         Rule(
             "lane_basis",
-            ("lane_basis_n", "lane_basis_k"),
-            lambda c: c["lane_basis_n"] * c["lane_basis_k"] == WARP,
-            lambda v: f"lane_basis is {v['lane_basis_n']} x {v['lane_basis_k']} along n and k, but a warp has 32 lanes",
+            lambda lane_basis_n, lane_basis_k: lane_basis_n * lane_basis_k == WARP,
+            "lane_basis is {lane_basis_n} x {lane_basis_k} along n and k, but a warp has 32 lanes",
         ),
         distribution_rule("n", "workgroup_n", "subgroup_basis_n", "lane_basis_n"),
         distribution_rule("k", "partial_reduction", "subgroup_basis_k", "lane_basis_k", "thread"),
@@ -295,37 +256,29 @@ def _distribution_rules() -> tuple[Rule, ...]:
 def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
     row = mma_row(problem)
     return (
-        Rule(
+        Rule.refusing(
             "intrinsic_sm",
-            ("intrinsic",),
-            lambda c: ~_by_mma(c) | (row.why_not(device) is None),
-            lambda v: row.why_not(device) or "",
+            lambda intrinsic: None if intrinsic == FMA else row.why_not(device),
             "the device has the instruction",
         ),
         Rule(
             "fragment_n",
-            ("intrinsic", "workgroup_n", "subgroup_basis_n", "lane_basis_n"),
-            lambda c: (
-                ~_by_mma(c)
-                | ((c["lane_basis_n"] == MMA_LANES_N) & (c["workgroup_n"] % (c["subgroup_basis_n"] * row.m) == 0))
+            lambda intrinsic, workgroup_n, subgroup_basis_n, lane_basis_n: (
+                (intrinsic == FMA) | ((lane_basis_n == MMA_LANES_N) & (workgroup_n % (subgroup_basis_n * row.m) == 0))
             ),
-            lambda v: (
-                f"a fragment of {v['intrinsic']} has {row.m} rows of w in {MMA_LANES_N} lanes: lane_basis_n = "
-                f"{v['lane_basis_n']} must be that, and workgroup_n = {v['workgroup_n']} a multiple of "
-                f"{v['subgroup_basis_n']} subgroups * {row.m}"
-            ),
+            f"a fragment of {{intrinsic}} has {row.m} rows of w in {MMA_LANES_N} lanes: lane_basis_n = "
+            "{lane_basis_n} must be that, and workgroup_n = {workgroup_n} a multiple of "
+            f"{{subgroup_basis_n}} subgroups * {row.m}",
         ),
         Rule(
             "fragment_k",
-            ("intrinsic", "lane_basis_k", "thread", "expand_dims"),
-            lambda c: (
-                ~_by_mma(c) | ((c["lane_basis_k"] == MMA_LANES_K) & (c["thread"] % MMA_ELEMENTS == 0) & _expanded(c))
+            lambda intrinsic, lane_basis_k, thread, expand_dims: (
+                (intrinsic == FMA)
+                | ((lane_basis_k == MMA_LANES_K) & (thread % MMA_ELEMENTS == 0) & (expand_dims == "yes"))
             ),
-            lambda v: (
-                f"a fragment of {v['intrinsic']} has {MMA_ELEMENTS} elements of k in each of {MMA_LANES_K} lanes and "
-                f"adds them up: lane_basis_k = {v['lane_basis_k']} must be {MMA_LANES_K}, thread = {v['thread']} a "
-                f"multiple of {MMA_ELEMENTS}, and expand_dims = {v['expand_dims']} yes"
-            ),
+            f"a fragment of {{intrinsic}} has {MMA_ELEMENTS} elements of k in each of {MMA_LANES_K} lanes and adds "
+            f"them up: lane_basis_k = {{lane_basis_k}} must be {MMA_LANES_K}, thread = {{thread}} a multiple of "
+            f"{MMA_ELEMENTS}, and expand_dims = {{expand_dims}} yes",
         ),
     )
 
@@ -333,64 +286,56 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
     """No tile is larger than one that covers the problem, or than the smallest that the distribution allows."""
     m, n, k = problem.m, problem.n, problem.k
-    columns = mma_row(problem).n
+    width = mma_row(problem).n
 
-    def padded_rows(tile: npt.ArrayLike) -> IntArray:
-        """Rows of x that fragments multiply where a workgroup has ``tile`` of them."""
-        padded: IntArray = ceil_div(m, tile) * ceil_div(tile, columns) * columns
-        return padded
+    def padded(intrinsic: str, workgroup_m: int) -> str | None:
+        # Rows of x that fragments multiply where a workgroup has so many, and where one has all.
+        columns, needed = (-(-m // rows) * -(-rows // width) * width for rows in (workgroup_m, m))
+        if intrinsic == FMA or columns <= needed:
+            return None
+        return (
+            f"tiles of workgroup_m = {workgroup_m} make {columns} columns of fragments, but m = {m} needs only {needed}"
+        )
 
     return (
         Rule(
             "workgroup_m",
-            ("workgroup_m",),
-            lambda c: (
-                (c["workgroup_m"] == 1)
-                | (ceil_div(m, c["workgroup_m"]) < ceil_div(m, np.maximum(c["workgroup_m"] - 1, 1)))
+            lambda workgroup_m: (
+                (workgroup_m == 1) | (ceil_div(m, workgroup_m) < ceil_div(m, np.maximum(workgroup_m - 1, 1)))
             ),
-            lambda v: f"workgroup_m is {v['workgroup_m']}, but fewer rows make as few tiles of m = {m}",
+            f"workgroup_m is {{workgroup_m}}, but fewer rows make as few tiles of m = {m}",
         ),
-        Rule(
-            "fragments_m",
-            ("intrinsic", "workgroup_m"),
-            lambda c: ~_by_mma(c) | (padded_rows(c["workgroup_m"]) <= padded_rows(m)),
-            lambda v: (
-                f"tiles of workgroup_m = {v['workgroup_m']} make {int(padded_rows(integer(v, 'workgroup_m')))} columns "
-                f"of fragments, but m = {m} needs only {int(padded_rows(m))}"
-            ),
-        ),
+        Rule.refusing("fragments_m", padded),
         Rule(
             "workgroup_n",
-            ("workgroup_n", "subgroup_basis_n", "lane_basis_n"),
-            lambda c: (c["workgroup_n"] < 2 * n) | (c["workgroup_n"] <= c["subgroup_basis_n"] * c["lane_basis_n"]),
-            lambda v: f"workgroup_n is {v['workgroup_n']}, but a tile of half of that already covers n = {n}",
+            lambda workgroup_n, subgroup_basis_n, lane_basis_n: (
+                (workgroup_n < 2 * n) | (workgroup_n <= subgroup_basis_n * lane_basis_n)
+            ),
+            f"workgroup_n is {{workgroup_n}}, but a tile of half of that already covers n = {n}",
         ),
         Rule(
             "subgroups_n",
-            ("subgroup_basis_n", "lane_basis_n"),
-            lambda c: (c["subgroup_basis_n"] == 1) | (c["subgroup_basis_n"] * c["lane_basis_n"] < 2 * n),
-            lambda v: f"half of the {v['subgroup_basis_n']} subgroups along n have no row of n = {n}",
+            lambda subgroup_basis_n, lane_basis_n: (subgroup_basis_n == 1) | (subgroup_basis_n * lane_basis_n < 2 * n),
+            f"half of the {{subgroup_basis_n}} subgroups along n have no row of n = {n}",
         ),
         Rule(
             "partial_reduction",
-            ("partial_reduction", "subgroup_basis_k", "lane_basis_k", "thread"),
-            lambda c: (
-                (c["partial_reduction"] < 2 * k)
-                | (c["partial_reduction"] <= c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"])
+            lambda partial_reduction, subgroup_basis_k, lane_basis_k, thread: (
+                (partial_reduction < 2 * k) | (partial_reduction <= subgroup_basis_k * lane_basis_k * thread)
             ),
-            lambda v: f"partial_reduction is {v['partial_reduction']}, but half of that already covers k = {k}",
+            f"partial_reduction is {{partial_reduction}}, but half of that already covers k = {k}",
         ),
         Rule(
             "subgroups_k",
-            ("subgroup_basis_k", "lane_basis_k", "thread"),
-            lambda c: (c["subgroup_basis_k"] == 1) | (c["subgroup_basis_k"] * c["lane_basis_k"] * c["thread"] < 2 * k),
-            lambda v: f"half of the {v['subgroup_basis_k']} subgroups along k have no element of k = {k}",
+            lambda subgroup_basis_k, lane_basis_k, thread: (
+                (subgroup_basis_k == 1) | (subgroup_basis_k * lane_basis_k * thread < 2 * k)
+            ),
+            f"half of the {{subgroup_basis_k}} subgroups along k have no element of k = {k}",
         ),
         Rule(
             "thread",
-            ("thread",),
-            lambda c: (c["thread"] < 2 * k) | (c["thread"] == 1),
-            lambda v: f"thread is {v['thread']}, but half of that already covers k = {k}",
+            lambda thread: (thread < 2 * k) | (thread == 1),
+            f"thread is {{thread}}, but half of that already covers k = {k}",
         ),
     )
 
@@ -399,23 +344,17 @@ def _loop_rules() -> tuple[Rule, ...]:
     return (
         Rule(
             "expand_dims",
-            ("thread", "expand_dims"),
-            lambda c: (c["thread"] > 1) | ~_expanded(c),
-            lambda v: f"thread is {v['thread']}: a vector of one element has nothing to expand",
+            lambda thread, expand_dims: (thread > 1) | (expand_dims != "yes"),
+            "thread is {thread}: a vector of one element has nothing to expand",
         ),
         Rule(
             "k_unroll",
-            ("k_unroll", "tiles_of_split"),
-            lambda c: (c["k_unroll"] <= c["tiles_of_split"]) | (c["k_unroll"] == 1),
-            lambda v: f"k_unroll is {v['k_unroll']}, but the loop has {v['tiles_of_split']} steps",
+            lambda k_unroll, tiles_of_split: (k_unroll <= tiles_of_split) | (k_unroll == 1),
+            "k_unroll is {k_unroll}, but the loop has {tiles_of_split} steps",
         ),
         Rule(
             "code_size",
-            ("multiplies", "k_unroll"),
-            lambda c: c["multiplies"] * c["k_unroll"] <= BODY_LIMIT,
-            lambda v: (
-                f"{v['multiplies']} FMAs a step and k unrolled {v['k_unroll']} times make a loop body of over "
-                f"{BODY_LIMIT}"
-            ),
+            lambda multiplies, k_unroll: multiplies * k_unroll <= BODY_LIMIT,
+            f"{{multiplies}} FMAs a step and k unrolled {{k_unroll}} times make a loop body of over {BODY_LIMIT}",
         ),
     )

@@ -12,12 +12,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.row_reduction import RowProblem
-from search_spaces.spaces.columns import Columns, ceil_div
+from search_spaces.spaces.columns import ceil_div
+from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
-from search_spaces.spaces.rules import Attribute, Rule, integer
+from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, store_hint
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
@@ -70,16 +71,6 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
     )
 
 
-def _peeled(c: Columns) -> BoolArray:
-    peeled: BoolArray = c.map("peel", lambda peel: peel == "yes", np.bool_)
-    return peeled
-
-
-def _staged_in(place: str, c: Columns) -> BoolArray:
-    staged: BoolArray = c.map("row_staging", lambda staging: staging == place, np.bool_)
-    return staged
-
-
 def places_before(vector: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
     """Places of a row before its elements: where rows are peeled, as many as one may begin behind an aligned vector."""
     return np.where(peeled, np.asarray(vector) - 1, 0)
@@ -92,129 +83,90 @@ def chunk_length(span: npt.ArrayLike, contiguous: bool, split: npt.ArrayLike) ->
     return np.minimum(ceil_div(ceil_div(span, split), unit) * unit, span)
 
 
-# Attributes -----------------------------------------------------------------------------------------------------------
-
-
 def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
-    element_bytes = problem.input_dtype.bytes
-
-    def reduced_vector(c: Columns) -> IntArray | int:
-        return c["vector"] if problem.reduces_contiguous else 1
-
-    def parallel_vector(c: Columns) -> IntArray | int:
-        return 1 if problem.reduces_contiguous else c["vector"]
-
-    def words(c: Columns) -> IntArray:
-        total: IntArray = c.map("passes", lambda passes: sum(problem.state_words(passes)))
-        return total
-
-    def vector_words(c: Columns) -> IntArray:
-        return ceil_div(c["vector"] * element_bytes, 4)
-
-    def held(c: Columns) -> IntArray:
-        """Vectors in registers at a time: all of them, or those of one step."""
-        return np.where(_staged_in("registers", c), c["vectors"], c["unroll"] * c["batch"])
-
+    element_bytes, contiguous = problem.input_dtype.bytes, problem.reduces_contiguous
+    words = each(lambda passes: sum(problem.state_words(passes)))  # of a state
     return (
         Attribute(
-            "threads",
-            ("subgroups", "parallel_subgroups"),
-            lambda c: c["subgroups"] * c["parallel_subgroups"] * 32,
-            "threads of a block",
+            "threads", lambda subgroups, parallel_subgroups: subgroups * parallel_subgroups * 32, "threads of a block"
         ),
         Attribute(
             "parallel_tile",
-            ("lanes", "parallel_subgroups", "batch", "vector"),
-            lambda c: 32 // c["lanes"] * c["parallel_subgroups"] * c["batch"] * parallel_vector(c),
+            lambda lanes, parallel_subgroups, batch, vector: (
+                32 // lanes * parallel_subgroups * batch * (1 if contiguous else vector)
+            ),
             "rows, or columns, of a block (workgroup)",
         ),
         Attribute(
             "step",
-            ("lanes", "subgroups", "unroll", "vector"),
-            lambda c: c["lanes"] * c["subgroups"] * c["unroll"] * reduced_vector(c),
+            lambda lanes, subgroups, unroll, vector: lanes * subgroups * unroll * (vector if contiguous else 1),
             "elements of a row in one step of the loop (partial_reduction)",
         ),
         Attribute(
             "span",
-            ("vector", "peel"),
-            lambda c: problem.length + places_before(c["vector"], _peeled(c)),
+            lambda vector, peel: problem.length + places_before(vector, peel == "yes"),
             "places of a row: its elements, and those before a peeled one",
         ),
         Attribute(
             "chunk",
-            ("span", "split"),
-            lambda c: chunk_length(c["span"], problem.reduces_contiguous, c["split"]),
+            lambda span, split: chunk_length(span, contiguous, split),
             "places of a row that one block reduces",
         ),
-        Attribute("steps", ("chunk", "step"), lambda c: ceil_div(c["chunk"], c["step"]), "steps of the loop"),
-        Attribute(
-            "vectors",
-            ("steps", "unroll", "batch"),
-            lambda c: c["steps"] * c["unroll"] * c["batch"],
-            "vectors that a thread reads",
-        ),
+        Attribute("steps", lambda chunk, step: ceil_div(chunk, step), "steps of the loop"),
+        Attribute("vectors", lambda steps, unroll, batch: steps * unroll * batch, "vectors that a thread reads"),
         Attribute(
             "states",
-            ("batch", "vector"),
-            lambda c: c["batch"] * parallel_vector(c),
+            lambda batch, vector: batch * (1 if contiguous else vector),
             "rows, or columns, of a thread, each with a state (accumulators)",
         ),
         Attribute(
             "combine_bytes",
-            ("subgroups", "parallel_tile", "passes"),
-            lambda c: (c["subgroups"] > 1) * words(c) * c["subgroups"] * c["parallel_tile"] * 4,
+            lambda subgroups, parallel_tile, passes: (subgroups > 1) * words(passes) * subgroups * parallel_tile * 4,
             "shared memory through which subgroups combine their states",
         ),
         Attribute(
             "combine_at",
-            ("split",),
-            lambda c: np.where(c["split"] > 1, SPLIT_FLAG_BYTES, 0),
+            lambda split: np.where(split > 1, SPLIT_FLAG_BYTES, 0),
             "where the states of the subgroups begin in shared memory: behind the flag of a split",
         ),
         Attribute(
             "staging_at",
-            ("combine_at", "combine_bytes"),
-            lambda c: ceil_div(c["combine_at"] + c["combine_bytes"], STAGING_ALIGNMENT) * STAGING_ALIGNMENT,
+            lambda combine_at, combine_bytes: (
+                ceil_div(combine_at + combine_bytes, STAGING_ALIGNMENT) * STAGING_ALIGNMENT
+            ),
             "where staged rows begin in shared memory",
         ),
         Attribute(
             "staging_bytes",
-            ("vectors", "threads", "vector", "row_staging"),
-            lambda c: _staged_in("shared", c) * c["vectors"] * c["threads"] * c["vector"] * element_bytes,
+            lambda vectors, threads, vector, row_staging: (
+                (row_staging == "shared") * vectors * threads * vector * element_bytes
+            ),
             "shared memory of staged rows",
         ),
         Attribute(
             "shared_bytes",
-            ("staging_at", "staging_bytes"),
-            lambda c: c["staging_at"] + c["staging_bytes"],
+            lambda staging_at, staging_bytes: staging_at + staging_bytes,
             "dynamic shared memory of a block",
         ),
         Attribute(
             "registers",
-            ("states", "vectors", "unroll", "batch", "vector", "row_staging", "passes"),
-            lambda c: REGISTER_OVERHEAD
-            + c["states"] * words(c)
-            + 2 * c["batch"]
-            + held(c) * vector_words(c),
+            lambda states, vectors, unroll, batch, vector, row_staging, passes: (
+                REGISTER_OVERHEAD
+                + states * words(passes)
+                + 2 * batch
+                # Vectors in registers at a time: all of them, or those of one step.
+                + np.where(row_staging == "registers", vectors, unroll * batch) * ceil_div(vector * element_bytes, 4)
+            ),
             "registers of a thread, a lower estimate: states, addresses of rows, vectors",
         ),
         Attribute(
             "tiles",
-            ("parallel_tile",),
-            lambda c: ceil_div(problem.parallel_extent, c["parallel_tile"]),
+            lambda parallel_tile: ceil_div(problem.parallel_extent, parallel_tile),
             "tiles of one outer index, before rows are split",
         ),
-        Attribute(
-            "blocks",
-            ("tiles", "split"),
-            lambda c: c["tiles"] * problem.outer * c["split"],
-            "blocks of the launch",
-        ),
-    )  # fmt: skip
-
-
-# Rules ----------------------------------------------------------------------------------------------------------------
+        Attribute("blocks", lambda tiles, split: tiles * problem.outer * split, "blocks of the launch"),
+    )
 
 
 def validity_constraints(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
@@ -224,8 +176,12 @@ def validity_constraints(problem: RowProblem, device: Device) -> tuple[Rule, ...
 
 def pruning_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
-    return (*_size_rules(problem), *_loop_rules(problem), no_hint_rule("x_cache", "row_staging", "shared"),
-            _split_gain_rule(problem, device))  # fmt: skip
+    return (
+        *_size_rules(problem),
+        *_loop_rules(problem),
+        no_hint_rule("x_cache", "row_staging", "shared"),
+        _split_gain_rule(problem, device),
+    )
 
 
 def _memory_rules(problem: RowProblem) -> tuple[Rule, ...]:
@@ -234,20 +190,16 @@ def _memory_rules(problem: RowProblem) -> tuple[Rule, ...]:
     return (
         Rule(
             "vector_alignment",
-            ("vector", "peel"),
-            lambda c: (extent % c["vector"] == 0) | _peeled(c),
-            lambda v: (
-                f"vector is {v['vector']}, but lines of contiguous memory have {extent} elements: vectors of at most "
-                f"{aligned} are aligned" + (", unless rows are peeled" if problem.reduces_contiguous else "")
-            ),
+            lambda vector, peel: (extent % vector == 0) | (peel == "yes"),
+            f"vector is {{vector}}, but lines of contiguous memory have {extent} elements: vectors of at most "
+            f"{aligned} are aligned" + (", unless rows are peeled" if problem.reduces_contiguous else ""),
         ),
         Rule(
             "staging_width",
-            ("row_staging", "vector"),
-            lambda c: ~_staged_in("shared", c) | (c["vector"] * element_bytes >= 4),
-            lambda v: (
+            lambda row_staging, vector: (row_staging != "shared") | (vector * element_bytes >= 4),
+            lambda vector: (
                 f"rows staged in shared memory are copied by cp.async, 4, 8 or 16 bytes at a time, but vector = "
-                f"{v['vector']} is {integer(v, 'vector') * element_bytes} bytes"
+                f"{vector} is {vector * element_bytes} bytes"
             ),
         ),
     )
@@ -257,103 +209,75 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
     return (
         Rule(
             "split_filled",
-            ("split", "chunk"),
-            lambda c: (c["split"] - 1) * c["chunk"] < problem.length,
-            lambda v: (
-                f"split is {v['split']}, but {problem.length} elements in parts of {v['chunk']} leave a block without "
-                "any"
-            ),
+            lambda split, chunk: (split - 1) * chunk < problem.length,
+            f"split is {{split}}, but {problem.length} elements in parts of {{chunk}} leave a block without any",
         ),
         Rule(
             "finish",
-            ("split", "finish"),
-            lambda c: (c["split"] > 1) | c.map("finish", lambda finish: finish == "last_block", np.bool_),
-            lambda v: f"split is {v['split']}, which leaves nothing to finish in a second launch",
+            lambda split, finish: (split > 1) | (finish == "last_block"),
+            "split is {split}, which leaves nothing to finish in a second launch",
         ),
         Rule(
             "split_staging",
-            ("split", "row_staging", "passes"),
-            lambda c: (
-                (c["split"] == 1)
-                | (_staged_in("reload", c) & c.map("passes", lambda passes: passes == "one", np.bool_))
-            ),
-            lambda v: (
-                f"split is {v['split']} with row_staging {v['row_staging']} and {v['passes']} passes, but the last "
-                "block of a split row has seen a part of it: use row_staging reload and one pass"
-            ),
+            lambda split, row_staging, passes: (split == 1) | ((row_staging == "reload") & (passes == "one")),
+            "split is {split} with row_staging {row_staging} and {passes} passes, but the last block of a split row "
+            "has seen a part of it: use row_staging reload and one pass",
         ),
-        grid_rule(("blocks",), lambda c: c["blocks"]),
+        grid_rule(),
     )
 
 
 def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
-    def step_useful(c: Columns) -> BoolArray:
-        smallest: BoolArray = (c["lanes"] == 1) & (c["subgroups"] == 1) & (c["unroll"] == 1)
-        useful: BoolArray = c["step"] < 2 * c["chunk"]
-        return useful | smallest
-
-    def tile_useful(c: Columns) -> BoolArray:
-        # Lanes that do not share a row must hold rows of their own; any other way to a larger tile is a choice.
-        useful: BoolArray = c["parallel_tile"] < 2 * problem.parallel_extent
-        smallest: BoolArray = (c["parallel_subgroups"] == 1) & (c["batch"] == 1)
-        return useful | (smallest & (True if problem.reduces_contiguous else c["vector"] == 1))
-
+    contiguous = problem.reduces_contiguous
     return (
         Rule(
             "step_size",
-            ("step", "chunk", "lanes", "subgroups", "unroll"),
-            step_useful,
-            lambda v: f"a step takes {v['step']} elements, but half as many already cover a part of {v['chunk']}",
+            lambda step, chunk, lanes, subgroups, unroll: (
+                (step < 2 * chunk) | ((lanes == 1) & (subgroups == 1) & (unroll == 1))
+            ),
+            "a step takes {step} elements, but half as many already cover a part of {chunk}",
         ),
         Rule(
             "tile_size",
-            ("parallel_tile", "parallel_subgroups", "batch", "vector"),
-            tile_useful,
-            lambda v: (
-                f"a block takes {v['parallel_tile']} {'rows' if problem.reduces_contiguous else 'columns'}, but half "
-                f"as many already cover {problem.parallel_extent}"
+            # Lanes that do not share a row must hold rows of their own; any other way to a larger tile is a choice.
+            lambda parallel_tile, parallel_subgroups, batch, vector: (
+                (parallel_tile < 2 * problem.parallel_extent)
+                | ((parallel_subgroups == 1) & (batch == 1) & (contiguous | (vector == 1)))
             ),
+            f"a block takes {{parallel_tile}} {'rows' if contiguous else 'columns'}, but half as many already cover "
+            f"{problem.parallel_extent}",
         ),
     )
 
 
 def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
     longest = max(STEP_LIMIT, problem.length // 2**13)
-
-    def body(c: Columns) -> BoolArray:
-        return np.where(
-            _staged_in("registers", c),
-            c["vectors"] * c["vector"] <= REGISTER_BODY_LIMIT,
-            c["unroll"] * c["batch"] * c["vector"] <= BODY_LIMIT,
-        )
-
     return (
         Rule(
             "peel",
-            ("vector", "peel"),
-            lambda c: (problem.contiguous % c["vector"] != 0) | ~_peeled(c),
-            lambda v: f"vectors of {v['vector']} are aligned in rows of {problem.length}: there is nothing to peel",
+            lambda vector, peel: (problem.contiguous % vector != 0) | (peel != "yes"),
+            f"vectors of {{vector}} are aligned in rows of {problem.length}: there is nothing to peel",
         ),
         Rule(
             "loop_steps",
-            ("steps",),
-            lambda c: c["steps"] <= longest,
-            lambda v: f"{v['steps']} steps for a row are too many: let more lanes, subgroups or blocks share it",
+            lambda steps: steps <= longest,
+            "{steps} steps for a row are too many: let more lanes, subgroups or blocks share it",
         ),
         Rule(
             "staging_unroll",
-            ("row_staging", "unroll"),
-            lambda c: ~_staged_in("registers", c) | (c["unroll"] == 1),
-            lambda v: f"unroll is {v['unroll']}, but rows staged in registers are loaded all at once anyway",
+            lambda row_staging, unroll: (row_staging != "registers") | (unroll == 1),
+            "unroll is {unroll}, but rows staged in registers are loaded all at once anyway",
         ),
         Rule(
             "code_size",
-            ("row_staging", "vectors", "unroll", "batch", "vector"),
-            body,
-            lambda v: (
-                f"a thread's {v['vectors']} vectors of {v['vector']} elements in registers ({REGISTER_BODY_LIMIT} at "
-                f"most) or {integer(v, 'unroll') * integer(v, 'batch')} a step ({BODY_LIMIT} at most) make too long a "
-                "loop body"
+            lambda row_staging, vectors, unroll, batch, vector: np.where(
+                row_staging == "registers",
+                vectors * vector <= REGISTER_BODY_LIMIT,
+                unroll * batch * vector <= BODY_LIMIT,
+            ),
+            lambda vectors, vector, unroll, batch: (
+                f"a thread's {vectors} vectors of {vector} elements in registers ({REGISTER_BODY_LIMIT} at most) or "
+                f"{unroll * batch} a step ({BODY_LIMIT} at most) make too long a loop body"
             ),
         ),
     )
@@ -362,10 +286,9 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
 def _split_gain_rule(problem: RowProblem, device: Device) -> Rule:
     return Rule(
         "split_gain",
-        ("blocks", "split"),
-        lambda c: (c["split"] == 1) | (c["blocks"] // c["split"] < FULL_WAVES * device.sm_count),
-        lambda v: (
-            f"rows are split {v['split']} times, but without that {integer(v, 'blocks') // integer(v, 'split')} blocks "
-            f"already fill the {device.sm_count} SMs of {device.name}"
+        lambda blocks, split: (split == 1) | (blocks // split < FULL_WAVES * device.sm_count),
+        lambda blocks, split: (
+            f"rows are split {split} times, but without that {blocks // split} blocks already fill the "
+            f"{device.sm_count} SMs of {device.name}"
         ),
     )

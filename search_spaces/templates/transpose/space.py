@@ -6,34 +6,29 @@ rows and columns are those of x; the load side moves lines of x, the store side 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from math import gcd
 
 import numpy as np
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.bank_conflicts import WIDEST_BYTES
-from search_spaces.hardware.data_movement import (
-    MOST_CONFLICTS,
-    SECTOR_BYTES,
-    Region,
-    conflict_percent,
-    few_sectors,
-    wide_enough,
-)
+from search_spaces.hardware.data_movement import MOST_CONFLICTS, SECTOR_BYTES, conflict_percent
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
-from search_spaces.layouts.shared_layout import Axis, parse_layout, sampled_layouts
+from search_spaces.layouts.shared_layout import parse_layout, sampled_layouts
 from search_spaces.operators.transpose import Transpose
-from search_spaces.spaces.columns import Columns, ceil_div
+from search_spaces.spaces.columns import TextColumn, ceil_div
+from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
-from search_spaces.spaces.rules import Attribute, Rule, integer
+from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, store_hint
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
+from search_spaces.templates.common.line_access import alignment_rule, sectors_rule, width_rule
 from search_spaces.templates.common.raster import raster, raster_rule
+from search_spaces.templates.common.shared_tiles import contiguity, stage_bytes
 
-STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
 DRAINED = 32  # registers of elements on their way from shared memory to out
 MOST_STAGED = 96  # registers of a thread that hold elements: twice as many and their addresses spill
@@ -97,114 +92,60 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
     )
 
 
-def contiguity(text: str, rows: int, columns: int, axis: Axis) -> int:
-    """Elements along ``axis`` that a layout keeps together; 0 for an illegal one."""
-    layout = parse_layout(text, rows, columns)
-    return 0 if isinstance(layout, str) else layout.contiguity(axis)
-
-
-# Attributes -----------------------------------------------------------------------------------------------------------
-
-
 def attributes(problem: Transpose) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.element_bytes
 
-    def stage_bytes(text: str, rows: int, columns: int) -> int:
-        layout = parse_layout(text, rows, columns)
-        if isinstance(layout, str):
-            return 0
-        return -(-layout.size * element_bytes // STAGE_ALIGNMENT) * STAGE_ALIGNMENT
-
-    def staged(c: Columns) -> IntArray:
-        vectors_of_thread = ceil_div(c["tile_bytes"], c["load_vector"] * element_bytes * c["threads"])
-        held = vectors_of_thread * ceil_div(c["load_vector"] * element_bytes, 4)  # a register each, however small
+    def staged(
+        tile_bytes: IntArray, threads: IntArray, load_vector: IntArray, block_rows: IntArray, copy: TextColumn
+    ) -> IntArray:
+        vectors_of_thread = ceil_div(tile_bytes, load_vector * element_bytes * threads)
+        held = vectors_of_thread * ceil_div(load_vector * element_bytes, 4)  # a register each, however small
         # Pieces of less than a register that blocks are turned into, seen beside what they are made of.
-        piece_bytes = c["block_rows"] * element_bytes
-        pieces: IntArray = c["tile_bytes"] // (c["threads"] * piece_bytes) * ((c["block_rows"] > 1) & (piece_bytes < 4))
-        return np.where(_loaded(c), held + pieces, np.minimum(held, DRAINED))
+        piece_bytes = block_rows * element_bytes
+        pieces: IntArray = tile_bytes // (threads * piece_bytes) * ((block_rows > 1) & (piece_bytes < 4))
+        return np.where(copy == "ld.global", held + pieces, np.minimum(held, DRAINED))
 
-    def load_piece(text: str, rows: int, columns: int, vector: int, block_rows: int) -> int:
-        kept = contiguity(text, rows, columns, "cols")
-        return min(kept, vector) if block_rows == 1 or kept == 0 else block_rows
+    def load_piece(layout: str, tile_rows: int, tile_columns: int, load_vector: int, block_rows: int) -> int:
+        kept = contiguity(layout, tile_rows, tile_columns, "cols")
+        return min(kept, load_vector) if block_rows == 1 or kept == 0 else block_rows
 
-    def store_piece(text: str, rows: int, columns: int, vector: int) -> int:
-        return min(contiguity(text, rows, columns, "rows"), vector)
+    def store_piece(layout: str, tile_rows: int, tile_columns: int, store_vector: int) -> int:
+        return min(contiguity(layout, tile_rows, tile_columns, "rows"), store_vector)
 
-    tile = ("layout", "tile_rows", "tile_columns")
     return (
-        Attribute("row_tiles", ("tile_rows",), lambda c: ceil_div(problem.rows, c["tile_rows"]), "tiles down x"),
+        Attribute("row_tiles", lambda tile_rows: ceil_div(problem.rows, tile_rows), "tiles down x"),
+        Attribute("column_tiles", lambda tile_columns: ceil_div(problem.columns, tile_columns), "tiles across x"),
         Attribute(
-            "column_tiles", ("tile_columns",), lambda c: ceil_div(problem.columns, c["tile_columns"]), "tiles across x"
+            "tiles", lambda row_tiles, column_tiles: problem.batch * row_tiles * column_tiles, "tiles of all matrices"
         ),
-        Attribute(
-            "tiles",
-            ("row_tiles", "column_tiles"),
-            lambda c: problem.batch * c["row_tiles"] * c["column_tiles"],
-            "tiles of all matrices",
-        ),
-        Attribute(
-            "blocks",
-            ("tiles", "block_tiles"),
-            lambda c: ceil_div(c["tiles"], c["block_tiles"]),
-            "blocks of the launch",
-        ),
+        Attribute("blocks", lambda tiles, block_tiles: ceil_div(tiles, block_tiles), "blocks of the launch"),
         Attribute(
             "tile_bytes",
-            ("tile_rows", "tile_columns"),
-            lambda c: c["tile_rows"] * c["tile_columns"] * element_bytes,
+            lambda tile_rows, tile_columns: tile_rows * tile_columns * element_bytes,
             "bytes of the elements of a tile",
         ),
-        Attribute(
-            "staged",
-            ("tile_bytes", "threads", "load_vector", "block_rows", "copy"),
-            staged,
-            "registers of a thread that hold elements",
-        ),
-        Attribute(
-            "registers",
-            ("staged",),
-            lambda c: c["staged"] + REGISTER_OVERHEAD,
-            "registers of a thread, a lower estimate",
-        ),
-        Attribute(
-            "load_piece",
-            (*tile, "load_vector", "block_rows"),
-            lambda c: c.map((*tile, "load_vector", "block_rows"), load_piece),
-            "elements that one access moves to shared memory; 0 without",
-        ),
-        Attribute(
-            "store_piece",
-            (*tile, "store_vector"),
-            lambda c: c.map((*tile, "store_vector"), store_piece),
-            "elements that one access moves out of shared memory; 0 without",
-        ),
+        Attribute("staged", staged, "registers of a thread that hold elements"),
+        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "registers of a thread, a lower estimate"),
+        Attribute("load_piece", each(load_piece), "elements that one access moves to shared memory; 0 without"),
+        Attribute("store_piece", each(store_piece), "elements that one access moves out of shared memory; 0 without"),
         Attribute(
             "stage_bytes",
-            tile,
-            lambda c: c.map(tile, stage_bytes),
+            each(lambda layout, tile_rows, tile_columns: stage_bytes(layout, tile_rows, tile_columns, element_bytes)),
             "shared bytes of one tile",
         ),
-        Attribute(
-            "shared_bytes",
-            ("stage_bytes", "stages"),
-            lambda c: c["stage_bytes"] * c["stages"],
-            "dynamic shared memory of a block",
-        ),
+        Attribute("shared_bytes", lambda stage_bytes, stages: stage_bytes * stages, "dynamic shared memory of a block"),
     )
-
-
-# Rules ----------------------------------------------------------------------------------------------------------------
 
 
 def validity_constraints(problem: Transpose, device: Device) -> tuple[Rule, ...]:
     """Rules without which the kernel does not compile, launch or compute ``problem``."""
     return (
-        *_map_constraints(problem),
+        *_map_constraints(),
         *_route_constraints(),
         _layout_constraint(),
         *_alignment_constraints(problem),
-        grid_rule(("tiles",), lambda c: c["tiles"]),
+        grid_rule("tiles"),
         *device_rules(device),
     )
 
@@ -220,143 +161,94 @@ def pruning_rules(problem: Transpose, device: Device) -> tuple[Rule, ...]:
     )
 
 
-def _map_constraints(problem: Transpose) -> tuple[Rule, ...]:
-    def load_divides(c: Columns) -> BoolArray:
-        rows = c["threads"] // c["load_columns"] * c["block_rows"]
-        return np.equal(c["tile_rows"] % rows, 0) & np.equal(
-            c["tile_columns"] % (c["load_columns"] * c["load_vector"]), 0
-        )
-
-    def store_divides(c: Columns) -> BoolArray:
-        rows = c["threads"] // c["store_columns"]
-        divides = np.equal(c["tile_columns"] % rows, 0) & np.equal(
-            c["tile_rows"] % (c["store_columns"] * c["store_vector"]), 0
-        )
-        return divides | _in_registers(c)
-
+def _map_constraints() -> tuple[Rule, ...]:
     return (
         Rule(
             "load_map",
-            ("tile_rows", "tile_columns", "threads", "load_vector", "load_columns", "block_rows"),
-            load_divides,
-            lambda v: (
-                f"{v['threads']} threads in {v['load_columns']} columns with blocks of {v['block_rows']}x"
-                f"{v['load_vector']} elements do not divide the {v['tile_rows']}x{v['tile_columns']} tile of x"
+            lambda tile_rows, tile_columns, threads, load_vector, load_columns, block_rows: (
+                (tile_rows % (threads // load_columns * block_rows) == 0)
+                & (tile_columns % (load_columns * load_vector) == 0)
             ),
+            "{threads} threads in {load_columns} columns with blocks of {block_rows}x{load_vector} elements do not "
+            "divide the {tile_rows}x{tile_columns} tile of x",
         ),
         Rule(
             "store_map",
-            ("tile_rows", "tile_columns", "threads", "store_vector", "store_columns", "layout"),
-            store_divides,
-            lambda v: (
-                f"{v['threads']} threads in {v['store_columns']} columns of {v['store_vector']} elements do not divide "
-                f"the {v['tile_columns']}x{v['tile_rows']} tile of out"
+            lambda tile_rows, tile_columns, threads, store_vector, store_columns, layout: (
+                (tile_columns % (threads // store_columns) == 0) & (tile_rows % (store_columns * store_vector) == 0)
+                | (layout == NONE)
             ),
+            "{threads} threads in {store_columns} columns of {store_vector} elements do not divide the "
+            "{tile_columns}x{tile_rows} tile of out",
         ),
-    )  # fmt: skip
+    )
 
 
 def _route_constraints() -> tuple[Rule, ...]:
     return (
         Rule(
             "block_rows",
-            ("copy", "block_rows"),
-            lambda c: np.equal(c["block_rows"], 1) | _loaded(c),
-            lambda v: f"block_rows is {v['block_rows']}, but cp.async brings no element into a register to turn it",
+            lambda copy, block_rows: (block_rows == 1) | (copy == "ld.global"),
+            "block_rows is {block_rows}, but cp.async brings no element into a register to turn it",
         ),
         Rule(
             "stages",
-            ("copy", "stages"),
-            lambda c: np.equal(c["stages"], 1) | ~_loaded(c),
-            lambda v: f"{v['stages']} stages need cp.async: {v['copy']} has no tile in flight",
+            lambda copy, stages: (stages == 1) | (copy == "cp.async"),
+            "{stages} stages need cp.async: {copy} has no tile in flight",
         ),
         Rule(
             "in_register",
-            ("layout", "block_rows", "store_vector", "load_columns", "store_columns"),
-            lambda c: (
-                ~_in_registers(c)
-                | (
-                    np.equal(c["block_rows"], c["store_vector"])
-                    & np.equal(c["load_columns"] * c["store_columns"], WARP)
-                )
+            lambda layout, block_rows, store_vector, load_columns, store_columns: (
+                (layout != NONE) | ((block_rows == store_vector) & (load_columns * store_columns == WARP))
             ),
-            lambda v: (
-                "without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): store_vector "
-                f"{v['store_vector']} must be block_rows {v['block_rows']}, and load_columns {v['load_columns']} times "
-                f"store_columns {v['store_columns']} the {WARP} threads of a warp"
-            ),
+            "without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): store_vector "
+            "{store_vector} must be block_rows {block_rows}, and load_columns {load_columns} times store_columns "
+            f"{{store_columns}} the {WARP} threads of a warp",
         ),
     )
 
 
-def _loaded(c: Columns) -> BoolArray:
-    loaded: BoolArray = c.map("copy", lambda how: how == "ld.global", np.bool_)
-    return loaded
-
-
-def _in_registers(c: Columns) -> BoolArray:
-    inside: BoolArray = c.map("layout", lambda text: text == NONE, np.bool_)
-    return inside
-
-
 def _layout_constraint() -> Rule:
-    def refusal(text: str, rows: int, columns: int, block_rows: int) -> str | None:
-        layout = parse_layout(text, rows, columns)
-        if isinstance(layout, str):
-            return layout
-        together = layout.contiguity("rows")
-        if block_rows > 1 and together < block_rows:
-            return (
-                f"blocks of {block_rows} rows are turned to be stored together, but layout {text} keeps {together} "
-                "elements of a column together"
-            )
-        return None
+    def why_not(layout: str, tile_rows: int, tile_columns: int, block_rows: int) -> str | None:
+        parsed = None if layout == NONE else parse_layout(layout, tile_rows, tile_columns)
+        if parsed is None or isinstance(parsed, str):
+            return parsed
+        together = parsed.contiguity("rows")
+        if block_rows == 1 or together >= block_rows:
+            return None
+        return (
+            f"blocks of {block_rows} rows are turned to be stored together, but layout {layout} keeps {together} "
+            "elements of a column together"
+        )
 
-    needs = ("layout", "tile_rows", "tile_columns", "block_rows")
-    return Rule(
-        "layout",
-        needs,
-        lambda c: c.map(needs, lambda *v: v[0] == NONE or refusal(*v) is None, np.bool_),
-        lambda v: (
-            refusal(str(v["layout"]), integer(v, "tile_rows"), integer(v, "tile_columns"), integer(v, "block_rows"))
-            or ""
-        ),
-        "the layout is injective, stays inside its tile and keeps turned blocks together",
+    return Rule.refusing(
+        "layout", why_not, "the layout is injective, stays inside its tile and keeps turned blocks together"
     )
 
 
 def _alignment_constraints(problem: Transpose) -> tuple[Rule, ...]:
     element_bytes = problem.element_bytes
 
-    def aligned(name: str, array: str, extent: int) -> Rule:
-        return Rule(
-            name.replace("vector", "alignment"),
-            (name,),
-            lambda c: np.equal(extent % c[name], 0),
-            lambda v: (
-                f"{name} is {v[name]}, but rows of {array} have {extent} elements: vectors of at most "
-                f"{gcd(extent, WIDEST_BYTES // element_bytes)} are aligned"
-            ),
-        )
+    def together(layout: str, tile_rows: int, tile_columns: int) -> int:
+        return contiguity(layout, tile_rows, tile_columns, "cols")
 
-    def together(c: Columns) -> BoolArray:
-        kept = c.map(("layout", "tile_rows", "tile_columns"), lambda text, m, n: contiguity(text, m, n, "cols"))
-        wide = (c["load_vector"] * element_bytes >= 4) & (kept >= c["load_vector"])
-        return wide | _loaded(c)
+    def copy_async(
+        copy: TextColumn, load_vector: IntArray, layout: TextColumn, tile_rows: IntArray, tile_columns: IntArray
+    ) -> BoolArray:
+        kept = each(together)(layout, tile_rows, tile_columns)
+        moved: BoolArray = (load_vector * element_bytes >= 4) & (kept >= load_vector)
+        return (copy == "ld.global") | moved
 
     return (
-        aligned("load_vector", "x", problem.columns),
-        aligned("store_vector", "out", problem.rows),
+        alignment_rule("load_alignment", "load_vector", "rows of x", problem.columns, element_bytes),
+        alignment_rule("store_alignment", "store_vector", "rows of out", problem.rows, element_bytes),
         Rule(
             "copy_async",
-            ("copy", "load_vector", "layout", "tile_rows", "tile_columns"),
-            together,
-            lambda v: (
+            copy_async,
+            lambda load_vector, layout, tile_rows, tile_columns: (
                 "cp.async moves 4, 8 or 16 bytes to shared memory that stay together there, but load_vector "
-                f"{v['load_vector']} is "
-                f"{integer(v, 'load_vector') * element_bytes} bytes and layout {v['layout']} keeps "
-                f"{contiguity(str(v['layout']), integer(v, 'tile_rows'), integer(v, 'tile_columns'), 'cols')} elements "
-                "of a row together"
+                f"{load_vector} is {load_vector * element_bytes} bytes and layout {layout} keeps "
+                f"{together(layout, tile_rows, tile_columns)} elements of a row together"
             ),
         ),
     )
@@ -364,75 +256,43 @@ def _alignment_constraints(problem: Transpose) -> tuple[Rule, ...]:
 
 def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
     element_bytes = problem.element_bytes
+    least = max(8, SECTOR_BYTES // element_bytes)
 
     def size_rule(tile: str, extent: int) -> Rule:
-        least = max(8, SECTOR_BYTES // element_bytes)
-
-        def allows(c: Columns) -> BoolArray:
-            sector = (c[tile] * element_bytes >= SECTOR_BYTES) | (c[tile] >= extent)
-            return sector & ((c[tile] < 2 * extent) | (c[tile] <= least))
-
         return Rule(
-            tile.replace("tile", "tile_size"),
-            (tile,),
-            allows,
-            lambda v: (
-                f"{tile} is {v[tile]} elements of {element_bytes} bytes: less than a sector of {SECTOR_BYTES} bytes, "
-                f"or twice what covers the {extent} there are"
+            f"tile_size_{tile}",
+            lambda size: (
+                ((size * element_bytes >= SECTOR_BYTES) | (size >= extent)) & ((size < 2 * extent) | (size <= least))
             ),
+            f"tile_{tile} is {{size}} elements of {element_bytes} bytes: less than a sector of {SECTOR_BYTES} bytes, "
+            f"or twice what covers the {extent} there are",
+            names={"size": f"tile_{tile}"},
         )
 
     return (
-        size_rule("tile_rows", problem.rows),
-        size_rule("tile_columns", problem.columns),
+        size_rule("rows", problem.rows),
+        size_rule("columns", problem.columns),
         Rule(
             "tile_bytes",
-            ("tile_bytes", "staged"),
-            lambda c: (
-                (c["tile_bytes"] >= min(SMALLEST_TILE, problem.elements * element_bytes))
-                & (c["tile_bytes"] <= LARGEST_TILE)
-                & (c["staged"] <= MOST_STAGED)
+            lambda tile_bytes, staged: (
+                (tile_bytes >= min(SMALLEST_TILE, problem.elements * element_bytes))
+                & (tile_bytes <= LARGEST_TILE)
+                & (staged <= MOST_STAGED)
             ),
-            lambda v: (
-                f"a tile of {v['tile_bytes']} bytes, {v['staged']} registers of each thread, is outside the "
-                f"{SMALLEST_TILE} to {LARGEST_TILE} bytes and {MOST_STAGED} registers that pay off"
-            ),
+            "a tile of {tile_bytes} bytes, {staged} registers of each thread, is outside the "
+            f"{SMALLEST_TILE} to {LARGEST_TILE} bytes and {MOST_STAGED} registers that pay off",
         ),
     )
 
 
 def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
     """Automatic data movement: only bindings with few sectors and wide vectors."""
-    element_bytes = problem.element_bytes
 
     def side(name: str, line: str, extent: int) -> tuple[Rule, ...]:
-        vector, columns = f"{name}_vector", f"{name}_columns"
-
-        def few(elements: int, v: int, threads: int) -> bool:
-            return few_sectors(Region((WARP, elements), "cols", extent, element_bytes), v, threads)
-
-        def wide(v: int) -> bool:
-            return wide_enough(Region((WARP, 1), "cols", extent, element_bytes), v)
-
+        vector = f"{name}_vector"
         return (
-            Rule(
-                f"{name}_sectors",
-                (line, vector, columns),
-                lambda c: c.map((line, vector, columns), few, np.bool_),
-                lambda v: (
-                    f"{v[columns]} threads with {v[vector]} elements each touch more sectors of 32 bytes than other "
-                    f"bindings of a line of {v[line]} elements"
-                ),
-            ),
-            Rule(
-                f"{name}_width",
-                (vector,),
-                lambda c: c.map(vector, wide, np.bool_),
-                lambda v: (
-                    f"{vector} is {v[vector]}, but "
-                    f"{gcd(extent, WIDEST_BYTES // element_bytes)} elements could be moved at a time"
-                ),
-            ),
+            sectors_rule(f"{name}_sectors", line, vector, f"{name}_columns", extent, problem.element_bytes),
+            width_rule(f"{name}_width", vector, extent, problem.element_bytes),
         )
 
     return (*side("load", "tile_columns", problem.columns), *side("store", "tile_rows", problem.rows))
@@ -442,40 +302,34 @@ def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
     """Automatic data movement: only bindings with few bank conflicts."""
     element_bytes = problem.element_bytes
 
-    def loads(text: str, rows: int, columns: int, vector: int, threads: int, block: int) -> bool:
-        layout = parse_layout(text, rows, columns)
-        if isinstance(layout, str) or columns % (threads * vector) or (block > 1 and layout.contiguity("rows") < block):
+    def loads(
+        layout: str, tile_rows: int, tile_columns: int, load_vector: int, load_columns: int, block_rows: int
+    ) -> bool:
+        parsed = parse_layout(layout, tile_rows, tile_columns)
+        if isinstance(parsed, str) or tile_columns % (load_columns * load_vector):
             return True  # the validity constraints refuse it
-        return conflict_percent(layout, element_bytes, "cols", vector, threads, block) <= 100 * MOST_CONFLICTS
-
-    def stores(text: str, rows: int, columns: int, vector: int, threads: int) -> bool:
-        layout = parse_layout(text, rows, columns)
-        if isinstance(layout, str) or rows % (threads * vector):
+        if block_rows > 1 and parsed.contiguity("rows") < block_rows:
             return True
-        return conflict_percent(layout, element_bytes, "rows", vector, threads) <= 100 * MOST_CONFLICTS
+        percent = conflict_percent(parsed, element_bytes, "cols", load_vector, load_columns, block_rows)
+        return percent <= 100 * MOST_CONFLICTS
 
-    tile = ("layout", "tile_rows", "tile_columns")
-    load = (*tile, "load_vector", "load_columns", "block_rows")
-    store = (*tile, "store_vector", "store_columns")
+    def stores(layout: str, tile_rows: int, tile_columns: int, store_vector: int, store_columns: int) -> bool:
+        parsed = parse_layout(layout, tile_rows, tile_columns)
+        if isinstance(parsed, str) or tile_rows % (store_columns * store_vector):
+            return True
+        return conflict_percent(parsed, element_bytes, "rows", store_vector, store_columns) <= 100 * MOST_CONFLICTS
+
+    def rule(name: str, function: Callable[..., bool], accesses: str) -> Rule:
+        return Rule(
+            name,
+            each(function),
+            f"layout {{layout}} makes the {accesses} vectors wait for banks more than {MOST_CONFLICTS:g} times as long "
+            "as without conflicts",
+        )
+
     return (
-        Rule(
-            "load_conflicts",
-            load,
-            lambda c: c.map(load, loads, np.bool_),
-            lambda v: (
-                f"layout {v['layout']} makes the stores of loaded vectors wait for banks more than {MOST_CONFLICTS:g} "
-                "times as long as without conflicts"
-            ),
-        ),
-        Rule(
-            "store_conflicts",
-            store,
-            lambda c: c.map(store, stores, np.bool_),
-            lambda v: (
-                f"layout {v['layout']} makes the loads of out's vectors wait for banks more than {MOST_CONFLICTS:g} "
-                "times as long as without conflicts"
-            ),
-        ),
+        rule("load_conflicts", loads, "stores of loaded"),
+        rule("store_conflicts", stores, "loads of out's"),
     )
 
 
@@ -484,14 +338,12 @@ def _order_pruning(problem: Transpose, device: Device) -> tuple[Rule, ...]:
         raster_rule(("tile_rows", "tile_columns"), (problem.rows, problem.columns)),
         Rule(
             "stages_filled",
-            ("stages", "block_tiles"),
-            lambda c: c["stages"] <= c["block_tiles"],
-            lambda v: f"{v['stages']} stages are more than the {v['block_tiles']} tiles of a block",
+            lambda stages, block_tiles: stages <= block_tiles,
+            "{stages} stages are more than the {block_tiles} tiles of a block",
         ),
         Rule(
             "block_tiles",
-            ("tiles", "block_tiles"),
-            lambda c: np.equal(c["block_tiles"], 1) | (c["tiles"] >= c["block_tiles"] * device.sm_count),
-            lambda v: f"{v['block_tiles']} tiles in each block leave some of the {device.sm_count} SMs without any",
+            lambda tiles, block_tiles: (block_tiles == 1) | (tiles >= block_tiles * device.sm_count),
+            f"{{block_tiles}} tiles in each block leave some of the {device.sm_count} SMs without any",
         ),
     )

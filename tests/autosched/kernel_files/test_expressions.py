@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autosched.kernel_files.arithmetic import BOUND, Type
 from autosched.kernel_files.expressions import Expression, ExpressionError, parse, value_list
-from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.columns import TextColumn
 
 NAMES: dict[str, Type] = {"a": "int", "b": "int", "c": "int"}
 PYTHON = {
@@ -81,7 +81,7 @@ small = st.lists(st.tuples(*[st.integers(-4, 40)] * 3), min_size=1, max_size=6)
 @given(expressions(), small)
 def test_an_expression_means_what_python_means_in_columns_and_alone(text: str, rows: list[tuple[int, ...]]) -> None:
     expression = parse(text, NAMES)
-    columns = Columns({name: [row[i] for row in rows] for i, name in enumerate(NAMES)})
+    columns = {name: np.array([row[i] for row in rows]) for i, name in enumerate(NAMES)}
     values, defined = expression.columns(columns, {})
     holds = expression.holds(columns, {})
     for i, row in enumerate(rows):
@@ -106,7 +106,7 @@ def test_an_expression_means_what_python_means_in_columns_and_alone(text: str, r
 def test_what_python_refuses_is_undefined_and_never_raises(text: str) -> None:
     expression = parse(text, NAMES)
     assert expression.partial
-    values, defined = expression.columns(Columns({"a": [7, 7], "b": [0, 2], "c": [0, 0]}), {})
+    values, defined = expression.columns({"a": np.array([7, 7]), "b": np.array([0, 2]), "c": np.array([0, 0])}, {})
     assert defined.tolist() == [False, True]
     assert values[0] == 0
 
@@ -116,7 +116,7 @@ def test_what_python_refuses_is_undefined_and_never_raises(text: str) -> None:
 )
 def test_an_operand_that_python_does_not_look_at_may_be_undefined(text: str) -> None:
     expression = parse(text, NAMES)
-    _, defined = expression.columns(Columns({"a": [7, 8], "b": [0, 2], "c": [0, 0]}), {})
+    _, defined = expression.columns({"a": np.array([7, 8]), "b": np.array([0, 2]), "c": np.array([0, 0])}, {})
     assert defined.all()
 
 
@@ -124,7 +124,7 @@ def test_an_operand_that_python_does_not_look_at_may_be_undefined(text: str) -> 
 @pytest.mark.parametrize("value", [62, 63, 2**31, 2**31 - 1, 2**61, 2**62 - 1, -(2**61)])
 def test_integers_beyond_62_bits_are_undefined_and_all_others_exact(text: str, value: int) -> None:
     expression = parse(text, {"a": "int"})
-    values, defined = expression.columns(Columns({"a": [value]}), {})
+    values, defined = expression.columns({"a": np.array([value])}, {})
     small_power = "**" not in text or 0 <= value < 64
     wanted = eval(text, {"a": value}) if small_power else None
     assert bool(defined[0]) == (wanted is not None and abs(wanted) < BOUND)
@@ -132,7 +132,10 @@ def test_integers_beyond_62_bits_are_undefined_and_all_others_exact(text: str, v
 
 
 def test_texts_are_compared_and_floats_may_be_spelled_by_texts() -> None:
-    columns = Columns({"layout": [0, 1, 0], "alpha": [1, 0, 1]}, {"layout": ("row", "col"), "alpha": ("0.5", "2.0")})
+    columns = {
+        "layout": TextColumn(np.array([0, 1, 0]), ("row", "col")),
+        "alpha": TextColumn(np.array([1, 0, 1]), ("0.5", "2.0")),
+    }
     names: dict[str, Type] = {"layout": "text", "alpha": "float"}
     assert parse("layout == 'row'", names).holds(columns, {}).tolist() == [True, False, True]
     assert parse("layout in ('col', 'tile')", names).holds(columns, {}).tolist() == [False, True, False]
@@ -145,8 +148,8 @@ def test_texts_are_compared_and_floats_may_be_spelled_by_texts() -> None:
 def test_constants_need_no_column() -> None:
     expression = parse("ceil_div(n, a)", {"n": "int", "a": "int"})
     assert expression.names == ("n", "a")
-    assert expression.columns(Columns({"a": [3, 4]}), {"n": 8})[0].tolist() == [3, 2]
-    assert parse("n > 3", {"n": "int"}).holds(Columns({"a": [3, 4]}), {"n": 8}).tolist() == [True, True]
+    assert expression.columns({"a": np.array([3, 4])}, {"n": 8})[0].tolist() == [3, 2]
+    assert parse("n > 3", {"n": "int"}).holds({"a": np.array([3, 4])}, {"n": 8}).tolist() == [True, True]
 
 
 REFUSED = [
@@ -208,13 +211,13 @@ def test_any_text_is_an_expression_or_gets_one_line(text: str) -> None:
         assert "\n" not in str(error)
         expression = None
     if expression is not None:
-        values, defined = expression.columns(Columns({"a": [0, 3], "b": [0, 5], "c": [1, 1]}), {})
+        values, defined = expression.columns({"a": np.array([0, 3]), "b": np.array([0, 5]), "c": np.array([1, 1])}, {})
         assert len(values) == len(defined) == 2
 
 
 def test_large_powers_end_at_once() -> None:
-    assert not parse("9 ** 9 ** 9 ** 9", {}).columns(Columns({"a": [1]}), {})[1].any()
-    assert not parse("9.5 ** 9 ** 9 ** 9", {}).columns(Columns({"a": [1]}), {})[1].any()
+    assert not parse("9 ** 9 ** 9 ** 9", {}).columns({"a": np.array([1])}, {})[1].any()
+    assert not parse("9.5 ** 9 ** 9 ** 9", {}).columns({"a": np.array([1])}, {})[1].any()
 
 
 def test_an_expression_over_several_lines_is_one() -> None:

@@ -1,0 +1,78 @@
+"""Functions of single values, made into functions of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+from search_spaces.spaces.columns import Column, TextColumn
+
+_DENSE_KEYS = 1 << 22  # up to this many possible combinations a flag per combination is cheaper than a sort
+_FEW_ROWS = 8  # up to this many rows, calling is cheaper than looking for those that are alike
+
+
+def each(fn: Callable[..., object]) -> Callable[..., Any]:
+    """A function of columns with the parameters of ``fn``: it gives ``fn`` of the values of every row.
+
+    ``fn`` gets Python values (texts as str) and gives an int or a bool. Of many rows it is called once per distinct
+    combination of values, and its results are spread over the rows; so it may be slow, and must depend on its arguments
+    alone. The columns are given all by position or all by name, and have at least one row.
+    """
+
+    @wraps(fn)
+    def over(*columns: Column, **named: Column) -> npt.NDArray[Any]:
+        if named:
+            by_position = each(lambda *values: fn(**dict(zip(named, values, strict=True))))
+            return np.asarray(by_position(*named.values()))
+        if len(columns[0]) <= _FEW_ROWS:
+            return np.array([fn(*values) for values in zip(*(column.tolist() for column in columns), strict=True)])
+        coded = [_coded(column) for column in columns]
+        keys, size = _keys([(codes, len(values)) for codes, values in coded])
+        if size <= _DENSE_KEYS:
+            row_of = np.full(size, -1, dtype=np.int64)
+            row_of[keys] = np.arange(len(keys))
+            distinct = np.flatnonzero(row_of >= 0)
+            rows = row_of[distinct]
+        else:
+            _, rows, keys = np.unique(keys, return_index=True, return_inverse=True)
+        arguments = [[values[code] for code in codes[rows].tolist()] for codes, values in coded]
+        results = np.array([fn(*values) for values in zip(*arguments, strict=True)])
+        if size <= _DENSE_KEYS:
+            spread = np.empty(size, dtype=results.dtype)
+            spread[distinct] = results
+            return spread[keys]
+        return results[keys]
+
+    return over
+
+
+def _coded(column: Column) -> tuple[IntArray, Sequence[object]]:
+    """Codes of a column and the values they stand for."""
+    if isinstance(column, TextColumn):
+        return column.codes, column.values
+    least, most = int(column.min()), int(column.max())
+    if most - least > _DENSE_KEYS:
+        distinct, codes = np.unique(column, return_inverse=True)
+        return codes, distinct.tolist()
+    occurs = np.zeros(most - least + 1, dtype=np.bool_)
+    occurs[column - least] = True
+    places = np.flatnonzero(occurs)
+    code_of = np.cumsum(occurs) - 1
+    return code_of[column - least], (places + least).tolist()
+
+
+def _keys(coded: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
+    """One integer for each combination of codes, and the exclusive upper bound of these integers."""
+    keys, size = np.zeros(len(coded[0][0]), dtype=np.int64), 1
+    for codes, count in coded:
+        if size * count >= 2**62:  # compress: only the combinations seen so far matter
+            distinct, keys = np.unique(keys, return_inverse=True)
+            size = len(distinct)
+        keys = keys * count + codes
+        size *= count
+    return keys, size

@@ -1,0 +1,50 @@
+"""How threads take vectors from the contiguous lines of a matrix in global memory, the same for every template.
+
+Lines have ``extent`` elements. The rules' arguments name the parameters that they are about.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from search_spaces.hardware.bank_conflicts import WIDEST_BYTES
+from search_spaces.hardware.data_movement import Region, few_sectors, wide_enough
+from search_spaces.hardware.fragments import WARP
+from search_spaces.spaces.each import each
+from search_spaces.spaces.rules import Rule
+
+
+def alignment_rule(name: str, vector: str, lines: str, extent: int, element_bytes: int) -> Rule:
+    """A validity constraint: every line begins at a whole vector. ``lines`` says whose they are."""
+    return Rule(
+        name,
+        lambda elements: extent % elements == 0,
+        f"{vector} is {{elements}}, but {lines} have {extent} elements: vectors of at most "
+        f"{gcd(extent, WIDEST_BYTES // element_bytes)} are aligned",
+        names={"elements": vector},
+    )
+
+
+def width_rule(name: str, vector: str, extent: int, element_bytes: int) -> Rule:
+    """Automatic data movement: only wide vectors."""
+    return Rule(
+        name,
+        each(lambda elements: wide_enough(Region((WARP, 1), "cols", extent, element_bytes), elements)),
+        f"{vector} is {{elements}}, but {gcd(extent, WIDEST_BYTES // element_bytes)} elements could be moved at a time",
+        names={"elements": vector},
+    )
+
+
+def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, element_bytes: int) -> Rule:
+    """Automatic data movement: only few sectors. A tile has ``line`` elements of each line, for ``columns`` threads."""
+
+    def few(length: int, elements: int, threads: int) -> bool:
+        return few_sectors(Region((WARP, length), "cols", extent, element_bytes), elements, threads)
+
+    return Rule(
+        name,
+        each(few),
+        "{threads} threads with {elements} elements each touch more sectors of 32 bytes than other bindings of a line "
+        "of {length} elements",
+        names={"length": line, "elements": vector, "threads": columns},
+    )

@@ -1,0 +1,189 @@
+"""The decisions of a matmul schedule, and what follows from them: the parameters and attributes of its space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware import intrinsics
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.requirements import OperandSide
+from search_spaces.layouts.shared_layout import sampled_layouts
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import TextColumn, ceil_div
+from search_spaces.spaces.each import each
+from search_spaces.spaces.parameters import Parameter, categorical, ordinal
+from search_spaces.spaces.rules import Attribute
+from search_spaces.templates.common.raster import raster
+from search_spaces.templates.common.shared_tiles import stage_bytes
+from search_spaces.templates.common.tiling import Tiling
+
+EPILOGUE_PAD = 8  # f32 elements after each row of the epilogue's tile: 32 bytes, the step of wmma.store
+REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
+
+
+def parameters(problem: Matmul) -> tuple[Parameter, ...]:
+    """The domains, before any rule applies."""
+    element_bytes = problem.input_dtype.bytes
+    tiles = (16, 32, 64, 96, 128, 192, 256)
+    sg_data = (8, 16, 32, 48, 64, 96, 128)
+    layouts = sampled_layouts(element_bytes)
+    vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
+    columns = (1, 2, 4, 8, 16, 32, 64, 128)
+    return (
+        ordinal("tile_m", tiles, "rows of the workgroup tile of out"),
+        ordinal("tile_n", tiles, "columns of the workgroup tile of out"),
+        ordinal("tile_k", tuple(d * 32 // element_bytes for d in (1, 2, 4, 8)), "depth of one pipeline stage"),
+        categorical(
+            "intrinsic",
+            tuple(row.name for row in intrinsics.intrinsics_for(problem.a, tf32=True)),
+            "what multiplies fragments",
+        ),
+        ordinal("sg_layout_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
+        ordinal("sg_layout_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
+        ordinal("sg_data_m", sg_data, "rows of one subgroup's sub-tile (wg_map of out)"),
+        ordinal("sg_data_n", sg_data, "columns of one subgroup's sub-tile (wg_map of out)"),
+        categorical("layout_a", layouts, "shared-memory layout of the tile_m x tile_k tile of a"),
+        categorical("layout_b", layouts, "shared-memory layout of the tile_k x tile_n tile of b"),
+        categorical("copy_a", ("cp.async", "ld.global"), "how a goes to shared memory"),
+        categorical("copy_b", ("cp.async", "ld.global"), "how b goes to shared memory"),
+        ordinal("vector_a", vectors, "elements of a that a thread copies at a time"),
+        ordinal("vector_b", vectors, "elements of b that a thread copies at a time"),
+        ordinal("copy_columns_a", columns, "threads along contiguous memory (copy wg_map of a)"),
+        ordinal("copy_columns_b", columns, "threads along contiguous memory (copy wg_map of b)"),
+        ordinal("stages", (1, 2, 3, 4, 5), "k-tiles in shared memory at a time"),
+        ordinal("k_unroll", (1, 2, 4, 8), "intrinsic steps of k unrolled"),
+        categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
+        ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
+        raster(),
+        categorical(
+            "batch_mapping",
+            ("outer", "inner") if problem.batch > 1 else ("outer",),
+            "whether the batch is the slowest or the fastest block index",
+        ),
+    )
+
+
+def tiling(problem: Matmul) -> Tiling:
+    return Tiling((problem.m, problem.n, problem.k), ("tile_m", "tile_n", "tile_k"), problem.batch)
+
+
+def tile_shape(operand: str, tile_m: int, tile_n: int, tile_k: int) -> tuple[int, int]:
+    """Shape of an operand's tile: a is (m, k), b is (k, n)."""
+    return (tile_m, tile_k) if operand == "a" else (tile_k, tile_n)
+
+
+def contiguous_extent(problem: Matmul, operand: str) -> int:
+    """Elements of one contiguous line of an operand in global memory."""
+    if operand == "a":
+        return problem.k if problem.order_a == "row" else problem.m
+    return problem.n if problem.order_b == "row" else problem.k
+
+
+def row_major(problem: Matmul, operand: str) -> bool:
+    return (problem.order_a if operand == "a" else problem.order_b) == "row"
+
+
+def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
+    """The parameters of one operand by the names that attributes and rules of either operand use."""
+    rows, cols = ("tile_m", "tile_k") if operand == "a" else ("tile_k", "tile_n")
+    major, minor = (rows, cols) if row_major(problem, operand) else (cols, rows)
+    own = {name: f"{name}_{operand}" for name in ("layout", "copy", "vector")}
+    return {**own, "columns": f"copy_columns_{operand}", "rows": rows, "cols": cols, "major": major, "minor": minor}
+
+
+def axis_names(axis: str) -> dict[str, str]:
+    """The parameters of the wg_map of out along m or n, by the names without the axis."""
+    return {name: f"{name}_{axis}" for name in ("tile", "sg_layout", "sg_data")}
+
+
+def attributes(problem: Matmul) -> tuple[Attribute, ...]:
+    """Derived columns, shared by rules, code generation and cost models."""
+    element_bytes = problem.input_dtype.bytes
+    names = {operand: operand_names(problem, operand) for operand in "ab"}
+    operands: tuple[tuple[OperandSide, str], ...] = (("a", "m"), ("b", "n"))
+
+    def staging(rows: IntArray, cols: IntArray, threads: IntArray, copy: TextColumn) -> IntArray:
+        return (copy == "ld.global") * ceil_div(rows * cols * element_bytes, 4 * threads)
+
+    def fragments(axis: str) -> Callable[..., Any]:
+        extent = each(lambda name: getattr(intrinsics.intrinsic(name), axis))
+        return lambda tile, sg_layout, intrinsic: tile // (sg_layout * extent(intrinsic))
+
+    def fragment_registers(operand: OperandSide, axis: str) -> Callable[..., Any]:
+        count, each_one = fragments(axis), each(lambda name: intrinsics.intrinsic(name).fragment(operand).registers)
+        return lambda tile, sg_layout, intrinsic: count(tile, sg_layout, intrinsic) * each_one(intrinsic)
+
+    return (
+        *tiling(problem).attributes(),
+        Attribute("threads", lambda sg_layout_m, sg_layout_n: sg_layout_m * sg_layout_n * WARP, "threads of a block"),
+        *(
+            Attribute(
+                f"stage_bytes_{operand}",
+                each(lambda layout, rows, cols: stage_bytes(layout, rows, cols, element_bytes)),
+                f"shared bytes of one stage of {operand}",
+                names=names[operand],
+            )
+            for operand in "ab"
+        ),
+        *(
+            Attribute(f"staging_{operand}", staging, f"registers that copy {operand}", names=names[operand])
+            for operand in "ab"
+        ),
+        Attribute(
+            "stage_bytes",
+            lambda stage_bytes_a, stage_bytes_b: stage_bytes_a + stage_bytes_b,
+            "shared bytes of one stage",
+        ),
+        Attribute(
+            "staging",
+            lambda staging_a, staging_b: staging_a + staging_b,
+            "registers of a thread that copy operands",
+        ),
+        Attribute(
+            "epilogue_line",
+            lambda tile_n: tile_n + EPILOGUE_PAD,
+            "f32 elements from one row to the next of a tile of out in shared memory",
+        ),
+        Attribute(
+            "shared_bytes",
+            lambda stage_bytes, stages, epilogue, tile_m, tile_n: np.maximum(
+                stage_bytes * stages, tile_m * (tile_n + EPILOGUE_PAD) * 4 * (epilogue == "shared")
+            ),
+            "dynamic shared memory of a block",
+        ),
+        Attribute(
+            "accumulators",
+            lambda tile_m, tile_n, threads: ceil_div(tile_m * tile_n, threads),
+            "f32 accumulators of a thread",
+        ),
+        *(
+            Attribute(
+                f"fragments_{axis}",
+                fragments(axis),
+                f"fragments of out along {axis} of a subgroup",
+                names=axis_names(axis),
+            )
+            for axis in "mn"
+        ),
+        *(
+            Attribute(
+                f"fragment_registers_{operand}",
+                fragment_registers(operand, axis),
+                f"registers of {operand}'s fragments",
+                names=axis_names(axis),
+            )
+            for operand, axis in operands
+        ),
+        Attribute(
+            "registers",
+            lambda accumulators, fragment_registers_a, fragment_registers_b, staging: (
+                accumulators + fragment_registers_a + fragment_registers_b + staging + REGISTER_OVERHEAD
+            ),
+            "registers of a thread, a lower estimate",
+        ),
+    )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from measurements.foreign_text import first_line
+from measurements.foreign_text import first_line, one_line
 
 _SECONDS = 60  # a kernel of ours takes 0.05
 INSTRUCTION_BYTES = 16  # from sm_70 on
@@ -127,8 +127,8 @@ def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
         path.write_bytes(cubin)
         done = subprocess.run([str(nvdisasm()), "-json", str(path)], capture_output=True, timeout=_SECONDS, check=False)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise NotDisassembled(f"nvdisasm: {said[0] if said else f'exit status {done.returncode}'}")
+        said = one_line(done.stderr.decode(errors="replace"))
+        raise NotDisassembled(f"nvdisasm: {said or f'exit status {done.returncode}'}")
     try:
         _, functions = json.loads(done.stdout)
         body = next(f["sass-instructions"] for f in functions if f["function-name"] == entry)

@@ -1,0 +1,111 @@
+"""The time model against measured matmuls: ``python -m benchmarks.model_against_measured FOLDER``.
+
+FOLDER holds the recordings of AutoHeuristic (``*_mm.txt``, see ``benchmarks/autoheuristic.py``); nothing is fetched.
+The model's constants may be fitted to ``a100_mm.txt`` and ``h100_mm.txt`` alone: the other files judge it. Judged are
+f16 and bf16 matmuls of contiguous operands whose n and k are multiples of 8, timed one launch at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.autoheuristic import NotARecording, Recorded, counts, files, read
+from cost_models.analytic import LAUNCH_SECONDS, SINGLE_LAUNCH_SECONDS, analyse
+from cost_models.evaluation import rank_correlation, regret
+from search_spaces.arrays import FloatArray
+
+FITTED = ("a100_mm", "h100_mm")
+BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))  # seconds of the fastest configuration
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The model on n problems, [n] each: rank correlation with the measured times, regret of its first choice and of
+    the best of its first five (0.1: 10% slower than the fastest; predicted ties in the worst order), and predicted
+    over measured time of the fastest configuration, whose seconds are ``best``."""
+
+    rank: FloatArray
+    first: FloatArray
+    first_five: FloatArray
+    ratio: FloatArray
+    best: FloatArray
+
+
+def comparable(recorded: Recorded) -> bool:
+    """Whether a matmul is one of those that the model is judged by."""
+    p = recorded.problem
+    contiguous = recorded.strides == (p.k, 1, p.n, 1)
+    return p.a in ("f16", "bf16") and contiguous and p.n % 8 == 0 and p.k % 8 == 0
+
+
+def predicted(recorded: Recorded) -> FloatArray:
+    """Seconds of each configuration, launched alone between two events."""
+    alone = SINGLE_LAUNCH_SECONDS - LAUNCH_SECONDS
+    seconds: FloatArray = analyse([counts(recorded, c) for c in recorded.configs], recorded.device).seconds + alone
+    return seconds
+
+
+def judge(problems: Sequence[Recorded]) -> Judged:
+    rows = []
+    for recorded in problems:
+        guess, seconds = predicted(recorded), np.array(recorded.seconds)
+        fastest = int(seconds.argmin())
+        ratio, best = guess[fastest] / seconds[fastest], seconds[fastest]
+        rows.append((rank_correlation(guess, seconds), regret(guess, seconds), regret(guess, seconds, 5), ratio, best))
+    return Judged(*np.array(rows, dtype=np.float64).T)
+
+
+def lines(name: str, judged: Judged) -> list[str]:
+    """A row of the first table, and those of the second."""
+    first = (
+        f"| {name} | {len(judged.best)} | {np.median(judged.rank):.3f} | {np.quantile(judged.rank, 0.1):.3f} | "
+        f"{100 * np.median(judged.first):.1f}% | {100 * np.quantile(judged.first, 0.9):.1f}% | "
+        f"{100 * np.quantile(judged.first_five, 0.9):.1f}% |"
+    )
+    cells = []
+    for low, high in pairwise(BRACKETS):
+        ratio = judged.ratio[(judged.best >= low) & (judged.best < high)]
+        near = np.mean((ratio > 0.85) & (ratio < 1.15)) if len(ratio) else 0.0
+        cells.append(f"{np.median(ratio):.2f}, {100 * near:.0f}% of {len(ratio)}" if len(ratio) else "-")
+    return [first, f"| {name} | " + " | ".join(cells) + " |"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.model_against_measured", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the *_mm.txt files are")
+    folder = parser.parse_args(arguments).folder
+    groups: dict[str, list[Recorded]] = {}
+    try:
+        for path in files(folder):
+            kept = [recorded for recorded in read(path) if comparable(recorded)]
+            for recorded in kept:
+                use = "fitted" if path.stem in FITTED else "judging"
+                groups.setdefault(f"{recorded.device.name}, {use}", []).append(recorded)
+    except (OSError, NotARecording) as error:
+        print(f"benchmarks.model_against_measured: {error}", file=sys.stderr)
+        return 2
+    if not groups:
+        print("benchmarks.model_against_measured: no recorded matmul is comparable", file=sys.stderr)
+        return 2
+    tables = [lines(name, judge(problems)) for name, problems in sorted(groups.items())]
+    print(
+        "| problems | count | Spearman, median | 10th percentile | first choice, median | 90th | best of five, 90th |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    print("\n".join(first for first, _ in tables))
+    print("\nPredicted over measured time of the fastest configuration: median, and share within 15%.\n")
+    print("| problems | under 10 us | 10-20 us | 20-50 us | 50-200 us | longer |")
+    print("|---|---|---|---|---|---|")
+    print("\n".join(second for _, second in tables))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from autosched.version import VERSION
 from cost_models.analytic import predict
+from cost_models.features import features
 from measurements import recording
 from measurements.compile import CompilePool, NvrtcMissing
 from measurements.measurement import Resources
 from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_count, cuda_device
-from measurements.runners.estimate import EstimateRunner
+from measurements.runners.estimate import EstimateRunner, Predict
 from measurements.runners.replay import ReplayRunner
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice
@@ -23,9 +25,13 @@ from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
+if TYPE_CHECKING:
+    from cost_models.trained_model import OperatorModel, TrainedModel
+
 BACKENDS = ("auto", "cuda", "estimate", "replay")
 DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
 
+TRAINED = "the trained model"  # what estimates by one are called, before its digest
 Gpus = Sequence[int] | Literal["all"]  # numbers as CUDA counts them
 
 
@@ -73,6 +79,7 @@ def choose(
     warm_cache: bool = False,
     gpus: Gpus | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
+    model: TrainedModel | None = None,
 ) -> Backend:
     """The backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
 
@@ -81,7 +88,8 @@ def choose(
     replaced by a similar one. ``workers`` compilers, by default one per core. ``warm_cache`` times with operands in the
     L2, which only measuring can. ``gpus`` measure, all of one kind: by default GPU 0 alone, because the others of a
     shared machine may be somebody's. ``templates`` are to be searched, by default all that can compute ``problem``.
-    Raises ValueError (BackendError, UnknownDevice, RecordingError) for what cannot be used; no process is started then.
+    ``model`` estimates times, by default the analytic model. Raises ValueError (BackendError, UnknownDevice,
+    RecordingError) for what cannot be used; no process is started then.
     """
     if backend not in BACKENDS:
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
@@ -125,8 +133,12 @@ def choose(
         runner = CudaRunner(gpu, pool, gpus=used, options=CudaOptions(warm_cache=warm_cache))
         headline = f"times are MEASURED on {'the GPU' if len(used) == 1 else f'{len(used)} GPUs'} of this machine"
     else:
-        model = f"the analytic model of autosched {VERSION}"
-        runner = EstimateRunner(wanted, pool, Estimate(wanted, usable), model=model, why=no_gpu)
+        estimate: Predict = Estimate(wanted, usable)
+        by = f"the analytic model of autosched {VERSION}"
+        if model is not None and problem is not None:
+            estimate = TrainedEstimate(wanted, usable, model.of(problem))
+            by = f"{TRAINED} {model.digest[:12]} (of {model.provenance} times)"
+        runner = EstimateRunner(wanted, pool, estimate, model=by, why=no_gpu)
         headline = f"times are ESTIMATED: {_short(no_gpu)}"
     measuring = len(used) if gpu is not None else 0
     return Backend(runner.name, runner, wanted, runner.describe(), pool, usable, headline=headline, gpus=measuring)
@@ -218,3 +230,19 @@ class Estimate:
         counts = template.counts(problem, template.config(problem, candidate.schedule, self.device), self.device)
         spilled = resources.spill_store_bytes + resources.spill_load_bytes
         return predict(counts, self.device, registers=resources.registers, spill_bytes=spilled)
+
+
+@dataclass(frozen=True)
+class TrainedEstimate:
+    """Seconds of a candidate of one of ``templates`` on ``device``, by a trained model."""
+
+    device: Device
+    templates: TemplateSet
+    model: OperatorModel
+
+    def __call__(self, candidate: Candidate, resources: Resources) -> float | None:
+        """None where the template has no cost counts."""
+        if self.templates.of(candidate.schedule).counts is None:
+            return None
+        table = features(self.templates, candidate.problem, [candidate.schedule], self.device)
+        return math.exp(float(self.model.predict(table)[0]))

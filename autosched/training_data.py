@@ -53,7 +53,7 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
     for records in sources:
         mine = [r for r in records if r.provenance in KINDS[kind] and not is_library(r.schedule)]
         others += sum(r.ok for r in records if r.provenance not in KINDS[kind])
-        found += _observations(mine, left_out)
+        found += observations_of(mine, left_out)
     return TrainingData(merged(found), dict(left_out), others)
 
 
@@ -69,11 +69,16 @@ def usable(data: TrainingData) -> TrainingData:
     return TrainingData(tuple(kept), dict(left_out), data.others)
 
 
-def _observations(records: Iterable[Record], left_out: Counter[str]) -> list[Observations]:
+def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list[Observations]:
+    """The times of ``records``, which are of one provenance; what is left out is counted in ``left_out`` by reason."""
+
+    def leave_out(reason: str, times: int) -> None:
+        left_out[reason] = left_out.get(reason, 0) + times
+
     by_key: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.ok and json.loads(record.fingerprint).get("cache") == "warm":
-            left_out["timed from a warm L2"] += 1
+            leave_out("timed from a warm L2", 1)
         else:
             by_key.setdefault((record.problem_key, record.device), []).append(record)
     found = []
@@ -85,10 +90,10 @@ def _observations(records: Iterable[Record], left_out: Counter[str]) -> list[Obs
         try:
             row = device(name)
         except UnknownDevice:
-            left_out[f"of {name}, which is not among the devices"] += len(times)
+            leave_out(f"of {name}, which is not among the devices", len(times))
             continue
         if problem is None:
-            left_out["of operators that are not known here"] += len(times)
+            leave_out("of operators that are not known here", len(times))
             continue
         found.append(Observations(problem, row, tuple(r.schedule for r in times), tuple(times.values())))
     return found

@@ -20,12 +20,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from autosched import backends, remeasurement
+from autosched import backends, remeasurement, warm_start
 from autosched.default_choice import default_choice
 from autosched.pace import Pace
 from autosched.search import DEFAULT, Sampler, check
 from autosched.search import sampler as make_sampler
-from autosched.search.prior import prior_of
 from autosched.verify import CONDEMNING, verify_one
 from autosched.version import VERSION
 from measurements.emulator import HostCompilerMissing, HostFailure, check_host
@@ -128,6 +127,7 @@ class TuneResult:
     None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
     left. ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
     ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
+    ``worth`` says what a warm start was worth, "" where there was none.
     """
 
     problem: Problem
@@ -143,6 +143,7 @@ class TuneResult:
     stopped: str = ""
     remeasured: remeasurement.Remeasurement | None = None
     entrants: tuple[Schedule, ...] = ()
+    worth: str = ""
 
     @property
     def ok(self) -> int:
@@ -170,6 +171,7 @@ def tune(
     gpus: backends.Gpus | None = None,
     progress: Observer | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
+    model: str | Path | None = None,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
 
@@ -179,6 +181,8 @@ def tune(
     ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by default GPU 0 alone:
     numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything kept.
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
+    The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
+    of other problems in the database; where times are estimated, the model estimates them.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)
@@ -188,14 +192,24 @@ def tune(
         raise ValueError(f"progress must be an object with methods started and trial, or None, not {progress!r}")
     from measurements.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
+    trained = None if model is None else warm_start.loaded(model)
     with backends.choose(
-        backend, device, problem=problem, workers=workers, warm_cache=warm_cache, gpus=gpus, templates=templates
+        backend,
+        device,
+        problem=problem,
+        workers=workers,
+        warm_cache=warm_cache,
+        gpus=gpus,
+        templates=templates,
+        model=trained,
     ) as chosen:
         _refuse_too_large(problem, chosen.device)
         space = chosen.templates.space(problem, chosen.device)
         if chosen.schedules is not None:
             space = recorded_union(space, chosen.schedules)
         space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
+        searched = (chosen.templates, problem, chosen.device, space)
+        start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
         verifier, note = _verifier(chosen) if verify else (None, "")
         if chosen.pool is not None:
             chosen.pool.cache.check()  # before the database is made, so that a refusal leaves nothing behind
@@ -207,13 +221,16 @@ def tune(
             earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
             _refuse_other_cache(store.name, earlier, warm_cache)
             _refuse_other_schedules(store.name, earlier, space)
-            prior = prior_of(chosen.templates, problem, chosen.device, space)
+            _refuse_other_model(store.name, earlier, chosen.runner)
+            if start is None:
+                start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
+            lines = (chosen.headline, chosen.line, note, _unranked(chosen), *start.lines)
             tuner = Tuner(
                 problem,
                 chosen.device,
                 chosen.runner,
                 store,
-                make_sampler(sampler, space, seed=seed, prior=prior),
+                make_sampler(sampler, space, seed=seed, prior=start.prior),
                 seed=seed,
                 generate=chosen.templates.kernel,
                 versions={t.name: t.version for t in chosen.templates},
@@ -221,11 +238,12 @@ def tune(
                 verifier=verifier,
                 complexity=simplicity(space),
                 default=lambda: _default_schedule(problem, chosen),
-                lines=tuple(line for line in (chosen.headline, chosen.line, note, _unranked(chosen)) if line),
+                lines=tuple(line for line in lines if line),
                 observer=progress,
                 pace=_pace(chosen, workers),
             )
-            return tuner.run(trials, earlier=earlier)
+            result = tuner.run(trials, earlier=earlier)
+            return dataclasses.replace(result, worth=start.worth(result.trials))
 
 
 class Tuner:
@@ -640,6 +658,17 @@ def _refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> Non
         if record.provenance is Provenance.MEASURED and json.loads(record.fingerprint).get("cache") == other:
             wish = "leave --warm-cache out" if warm else "give --warm-cache"
             raise ValueError(f"{name} holds times of this problem from a {other} L2: {wish}, or use another --db")
+
+
+def _refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> None:
+    """Times that a trained model estimates must not be ranked with other estimates. Raises ValueError."""
+    if runner.provenance is not Provenance.ESTIMATED:
+        return
+    mine = runner.fingerprint().get("model", "")
+    for record in earlier:
+        theirs = str(json.loads(record.fingerprint).get("model", ""))
+        if theirs != mine and backends.TRAINED in f"{mine} {theirs}":
+            raise ValueError(f"{name} holds times of this problem estimated by {theirs}, not {mine}: use another --db")
 
 
 def _refuse_other_schedules(name: str, earlier: Sequence[Record], space: SearchSpace) -> None:

@@ -239,6 +239,24 @@ MODEL = (
 FEATURES = PROBLEM + DEVICE + WORK + MODEL
 
 
+_MEANINGS = {
+    "problem": "log2 of 1 + that field of the problem",
+    "schedule": "that parameter, as it encodes itself: log2 of 1 + an ordinal one",
+    "attribute": "that attribute of the template's space: sign(x) * log2 of 1 + |x|",
+}
+
+
+def meaning(name: str) -> str:
+    """What a column holds, in words. Raises KeyError for a name that no column can have."""
+    for feature in FEATURES:
+        if feature.name == name:
+            return feature.doc
+    group = name.partition(".")[0]
+    if "=" in name and group in ("problem", "schedule"):
+        return f"1 where that {'field of the problem' if group == 'problem' else 'parameter'} has that value, else 0"
+    return _MEANINGS[group]
+
+
 def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device) -> FeatureTable:
     """Features of n schedules, each of one of ``templates``, for a problem on a device; n may be 0.
 

@@ -8,11 +8,13 @@ without the databases it came from.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -148,6 +150,11 @@ class TrainedModel:
     @property
     def observations(self) -> tuple[Observations, ...]:
         return tuple(one for part in self.operators for one in part.observations)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of all of it: the same model has the same."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def of(self, problem: Problem) -> OperatorModel:
         """The part for a problem. Raises ModelMismatch where there is none."""

@@ -2,11 +2,13 @@
 
 ``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (a reason to a count), ``operators``: for each
 its ``operator``, ``rows``, ``devices``, ``templates``, ``noise`` and ``held_out``, a list of figures as
-``cost_models.held_out.HeldOut`` explains them, where ``name`` "" is a whole split.
+``cost_models.held_out.HeldOut`` explains them, where ``name`` "" is a whole split; and ``features``,
+empty without --explain: ``name``, ``gain``, ``moves`` and ``larger`` as ``cost_models.explanation.Importance`` says.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +25,7 @@ from search_spaces.catalogue import problem_from_json
 
 if TYPE_CHECKING:
     from autosched.training_data import TrainingData
+    from cost_models.explanation import Importance
     from cost_models.held_out import HeldOut
     from cost_models.trained_model import OperatorModel, TrainedModel
 
@@ -32,6 +35,7 @@ _SPLITS = {
     "families": "shape families it has not seen",
     "devices": "devices it has not seen",
 }
+_SHOWN = 20  # features
 _FIGURES = ("rows", "spearman", "top-1", "top-5", "top-10", "in 1 dev", "in 2 dev")
 
 
@@ -56,6 +60,13 @@ def train(
         bool, typer.Option("--estimated", help="Learn from estimated times, not from measured ones.")
     ] = False,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the trees.")] = 0,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Say which features decide. With --update alone: of that model, unchanged."),
+    ] = False,
+    picture: Annotated[
+        str | None, typer.Option("--picture", metavar="FILE", help="With --explain: draw it, too (.svg or .png).")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Learn a cost model from what was measured, and say how good it is.
@@ -64,6 +75,13 @@ def train(
     problems, shapes and devices that it has not seen. The same times give the same file. Estimated times are learned
     from only with --estimated, and the model says so.
     """
+    if picture is not None and not explain:
+        raise InputError("--picture draws what --explain says: give both")
+    if picture is not None and Path(picture).suffix not in (".svg", ".png"):
+        raise InputError(f"--picture draws .svg or .png, not {picture}")
+    if out is None and explain and update is not None and not (db or recording):
+        _explain_alone(update, picture, json)
+        return 0
     if out is None:
         raise InputError("train needs --out: autosched train --db best.db --out model.json")
     if not (db or recording or update):
@@ -73,6 +91,7 @@ def train(
     from dataclasses import replace
 
     from autosched.training_data import TrainingData, gather, usable
+    from cost_models.explanation import explain as explained
     from cost_models.trained_model import TrainedModel
     from cost_models.training import TRAINING
     from cost_models.training import train as learn
@@ -92,10 +111,62 @@ def train(
         model = TrainedModel(learn(data.observations, replace(TRAINING, seed=seed)), kind, VERSION)
     model.save(out)
     if json:
-        print_json(_to_json(model, data, out))
-        return 0
-    _show(stdout_console(), model, data, out)
+        features = {part.operator: explained(part) for part in model.operators} if explain else {}
+        print_json(_to_json(model, data, out, features))
+    else:
+        _show(stdout_console(), model, data, out)
+        if explain:
+            _show_features(stdout_console(), model)
+    if picture is not None:
+        _draw(model, picture)
     return 0
+
+
+def _explain_alone(path: str, picture: str | None, json: bool) -> None:
+    """What decides in a model that is there."""
+    from cost_models.explanation import explain as explained
+    from cost_models.trained_model import TrainedModel
+
+    with bad_input():
+        try:
+            model = TrainedModel.load(path)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}): name another file") from error
+    if json:
+        parts = [{**_operator_json(p), "features": [i.to_json() for i in explained(p)]} for p in model.operators]
+        print_json({"out": None, "provenance": model.provenance, "operators": parts})
+    else:
+        _show_features(stdout_console(), model)
+    if picture is not None:
+        _draw(model, picture)
+
+
+def _show_features(console: Console, model: TrainedModel) -> None:
+    """The features that move predictions furthest."""
+    from cost_models.explanation import explain as explained
+    from cost_models.features import meaning
+
+    for part in model.operators:
+        console.print(f"{part.operator}: what decides between schedules of one problem")
+        made = formatting.table(
+            "feature", "moves", "gain", "larger is", "meaning", right=("moves", "gain"), fold=("meaning",)
+        )
+        for i in explained(part)[:_SHOWN]:
+            made.add_row(
+                i.name, f"{100 * math.expm1(i.moves):.1f} %", f"{100 * i.gain:.1f} %", i.larger, meaning(i.name)
+            )
+        show(console, made)
+        console.print()
+
+
+def _draw(model: TrainedModel, path: str) -> None:
+    from autosched.importance_picture import draw_importance
+    from cost_models.explanation import explain as explained
+
+    try:
+        draw_importance([(part.operator, explained(part)[:_SHOWN]) for part in model.operators], path)
+    except ImportError:
+        raise InputError("--picture needs matplotlib: pip install 'autosched[pictures]'") from None
 
 
 def _old(model: TrainedModel, kind: str, path: str) -> tuple[Any, ...]:
@@ -119,13 +190,18 @@ def _refuse_unwritable(out: str) -> None:
         raise InputError(f"{out} cannot be written: name a file in a folder that exists")
 
 
-def _to_json(model: TrainedModel, data: TrainingData, out: str) -> dict[str, Any]:
+def _to_json(
+    model: TrainedModel, data: TrainingData, out: str, features: Mapping[str, Sequence[Importance]]
+) -> dict[str, Any]:
     return {
         "out": out,
         "provenance": model.provenance,
         "rows": data.rows,
         "left_out": dict(data.left_out),
-        "operators": [_operator_json(part) for part in model.operators],
+        "operators": [
+            {**_operator_json(part), "features": [i.to_json() for i in features.get(part.operator, ())]}
+            for part in model.operators
+        ],
     }
 
 

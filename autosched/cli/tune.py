@@ -2,10 +2,11 @@
 
 ``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
 ``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
-``seconds`` (of the run), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what
-timing the fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``,
-``failed`` ones with ``status`` and ``reason``, ``library``: the winner's time over the vendor library's as ``median``,
-``low`` and ``high``, or null and ``why_not``), and ``best``: null, or a record as in ``autosched best --json``.
+``seconds`` (of the run), ``worth`` (of a warm start, or ""), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or
+""), ``remeasured``: null, or what timing the fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with
+their median ``seconds``, ``failed`` ones with ``status`` and ``reason``, ``library``: the winner's time over the vendor
+library's as ``median``, ``low`` and ``high``, or null and ``why_not``), and ``best``: null, or a record as in
+``autosched best --json``.
 """
 
 import dataclasses
@@ -74,6 +75,12 @@ def tune(
         str | None,
         typer.Option("--gpus", metavar="0,1|all", help="GPUs that measure, all of one kind (default: 0 alone)."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="MODEL", help="Start from this file of 'autosched train'; without a GPU it estimates."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Search for the fastest schedule, every trial kept in a database.
@@ -106,6 +113,7 @@ def tune(
                 warm_cache=warm_cache,
                 gpus=None if gpus is None else _gpus(gpus),
                 templates=template or None,
+                model=model,
                 progress=display,
             )
     except KeyboardInterrupt:
@@ -154,6 +162,8 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
         console.print("the space holds no further schedule to try")
     if result.remeasured is not None:
         rows += _remeasured_facts(result.remeasured)
+    if result.worth:
+        rows.append(("warm start", result.worth))
     if result.best is None:
         show(console, formatting.facts([*rows, ("best", "none: no schedule has worked")]))
         return
@@ -214,6 +224,7 @@ def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str
             "earlier": result.earlier,
         },
         "seconds": result.seconds,
+        "worth": result.worth,
         "exhausted": result.exhausted,
         "interrupted": result.interrupted,
         "stopped": result.stopped,

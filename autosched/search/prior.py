@@ -30,13 +30,17 @@ class AnalyticPrior:
         self._problem = problem
         self._device = device
         self._rows: dict[Schedule, tuple[Matrix, float]] = {}
-        self._width = len(features(self._templates, problem, (), device).names)
+        self._names = features(self._templates, problem, (), device).names
 
     def features(self, schedules: Sequence[Schedule]) -> Matrix:
         """float32 [n, d]; zeros for a schedule that does not fit on the device."""
         self._compute(schedules)
         rows = [self._rows[s][0] for s in schedules]
-        return np.stack(rows) if rows else np.zeros((0, self._width), dtype=np.float32)
+        return np.stack(rows) if rows else np.zeros((0, len(self._names)), dtype=np.float32)
+
+    def table(self, schedules: Sequence[Schedule]) -> FeatureTable:
+        """The features of schedules that fit on the device, with their names."""
+        return FeatureTable(self._names, self.features(schedules))
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
         """[n]; infinite for a schedule that does not fit on the device."""
@@ -57,7 +61,7 @@ class AnalyticPrior:
                 try:
                     self._remember([schedule], features(self._templates, self._problem, [schedule], self._device))
                 except ValueError:
-                    self._rows[schedule] = np.zeros(self._width, dtype=np.float32), math.inf
+                    self._rows[schedule] = np.zeros(len(self._names), dtype=np.float32), math.inf
 
     def _remember(self, schedules: Sequence[Schedule], table: FeatureTable) -> None:
         seconds = table["model.seconds"].astype(np.float64) * math.log(2.0)

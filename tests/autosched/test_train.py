@@ -174,3 +174,26 @@ def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], c
     assert err.count("\n") == 1
     assert complaint in err
     assert not (tmp_path / "m.json").exists()
+
+
+def test_it_says_which_features_decide(run: Run, tmp_path: Path) -> None:
+    """Unrolling decides here, slower the larger, and the analytic model knows nothing of it."""
+    assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
+    before = (tmp_path / "model.json").read_bytes()
+    status, out, _ = run("train", "--update", "model.json", "--explain", "--picture", "decides.svg")
+    assert status == 0
+    assert (tmp_path / "model.json").read_bytes() == before
+    assert "copy: what decides between schedules of one problem" in out
+    shown = {
+        line.split()[0]: line for line in out.splitlines() if line.startswith(("schedule.", "model.", "attribute."))
+    }
+    assert "slower" in shown["model.seconds"]
+    assert "slower" in shown["schedule.copy.unroll"]
+    assert "schedule.copy.unroll" in (tmp_path / "decides.svg").read_text()
+    document = json.loads(run("train", "--update", "model.json", "--explain", "--json")[1])
+    features = {f["name"]: f for f in document["operators"][0]["features"]}
+    assert sum(f["gain"] for f in features.values()) == pytest.approx(1.0)
+    assert list(features)[:2] in (["schedule.copy.unroll", "model.seconds"], ["model.seconds", "schedule.copy.unroll"])
+    for wrong in (["--picture", "x.svg"], ["--explain", "--picture", "x.bmp"]):
+        status, _, err = run("train", "--update", "model.json", *wrong)
+        assert (status, err.count("\n")) == (2, 1)

@@ -15,6 +15,7 @@ from autosched.version import VERSION
 
 if TYPE_CHECKING:
     from autosched.database import Database
+    from autosched.emulation import emulate
     from autosched.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.kernel_files.user_kernel import Kernel
     from autosched.optuna_sampler import StudySampler
@@ -39,6 +40,7 @@ __all__ = [
     "StudySampler",
     "Transpose",
     "__version__",
+    "emulate",
     "layernorm",
     "matmul",
     "matvec",
@@ -62,6 +64,7 @@ _HOMES = {
     "Softmax": "search_spaces.operators.row_reduction",
     "Transpose": "search_spaces.operators.transpose",
     "StudySampler": "autosched.optuna_sampler",
+    "emulate": "autosched.emulation",
     "tune": "autosched.tuner",
     **dict.fromkeys(
         ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"), "autosched.functions"

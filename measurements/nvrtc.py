@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -68,6 +70,17 @@ def compile_source(
         return CompilerOutput(bytes(cubin), lowered, log, seconds)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def cuda_include_folders() -> tuple[str, ...]:
+    """Where CUDA's own headers (``cuda_fp16.h``, ``cooperative_groups.h``) lie on this machine: a toolkit, or the wheel
+    nvidia-cuda-runtime. Empty where there are none."""
+    toolkits = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
+    folders = [Path(toolkit) / "include" for toolkit in (*toolkits, "/usr/local/cuda") if toolkit]
+    wheels = [Path(root) / "nvidia" for root in sys.path if root]
+    folders += [folder for root in wheels for folder in sorted(root.glob("*/include"))]
+    found = next((folder for folder in folders if (folder / "cuda_fp16.h").is_file()), None)
+    return () if found is None else (str(found), str(found / "cccl"))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Runs kernels without a GPU: numbers, races, bounds, barriers, and memory transactions, on the CPU."""
 
 from measurements.emulator.build import cache_folder
-from measurements.emulator.emulator import EmulationJob, emulate, emulate_many
+from measurements.emulator.emulator import EmulationJob, Engine, emulate, emulate_many, emulate_ptx
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import (
     HostCompilerMissing,
@@ -15,6 +15,7 @@ from measurements.emulator.host import (
 __all__ = [
     "Emulation",
     "EmulationJob",
+    "Engine",
     "Finding",
     "FindingKind",
     "GlobalSite",
@@ -26,6 +27,7 @@ __all__ = [
     "check_host",
     "emulate",
     "emulate_many",
+    "emulate_ptx",
     "emulator_folder",
     "host_compiler",
 ]

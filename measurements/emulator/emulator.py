@@ -25,7 +25,7 @@ from measurements.emulator.build import CompiledKernel, KernelCompileError, comp
 from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.emulator.ptx.build import SUFFIX as PTX_SUFFIX
-from measurements.emulator.ptx.build import Place, compile_to_program, read_places
+from measurements.emulator.ptx.build import Place, compile_to_program, ptx_to_program, read_places
 from measurements.foreign_text import harmless, one_line
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
@@ -90,6 +90,30 @@ def emulate(
         raise HostFailure("the emulator is out of memory: free some, or raise its limit (ulimit -v)") from error
 
 
+def emulate_ptx(
+    text: str,
+    launch: Launch,
+    inputs: Mapping[str, Array],
+    *,
+    time_limit: float = 60.0,
+    check: bool = True,
+    perturb: bool = False,
+) -> Emulation:
+    """Execute PTX text of any compiler: the kernel ``launch.entry``, or the only one where that is empty.
+
+    ``inputs`` holds an array for each operand of role input or inout. Raises as ``emulate`` does.
+    """
+    try:
+        arrays = _check(launch, inputs, time_limit)
+        compiled = ptx_to_program(text, launch.entry)
+        with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
+            return run_launch(launch, arrays, compiled, Path(folder), time_limit, check, perturb)
+    except KernelCompileError as error:
+        return Emulation(error.status, {}, (), (), (), reason=error.reason, log=error.log)
+    except OSError as error:
+        raise HostFailure(machine_sentence(error)) from error
+
+
 def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulation]:
     """Emulate ``jobs`` on ``workers`` cores; results come in the order of the jobs.
 
@@ -117,7 +141,7 @@ def _emulate_job(job: EmulationJob) -> Emulation:
 
 
 def _check(kernel: Launch, inputs: Mapping[str, Array], time_limit: float) -> dict[str, Array]:
-    expected = {o.name: o for o in kernel.operands if o.role == "input"}
+    expected = {o.name: o for o in kernel.operands if o.role in ("input", "inout")}
     if set(inputs) != set(expected):
         raise ValueError(f"inputs must be {sorted(expected)}, not {sorted(inputs)}")
     if not time_limit > 0:
@@ -182,7 +206,7 @@ def _write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], offsets
     with path.open("wb") as file:
         for operand in kernel.operands:
             file.seek(offsets[operand.name])
-            if operand.role == "input":
+            if operand.role in ("input", "inout"):
                 file.write(arrays[operand.name].tobytes())
             else:
                 file.write((b"\0" if operand.zeroed else b"\xff") * operand.bytes)
@@ -191,7 +215,7 @@ def _write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], offsets
 def _read_outputs(path: Path, kernel: Launch, offsets: Mapping[str, int]) -> dict[str, Array]:
     outputs: dict[str, Array] = {}
     for operand in kernel.operands:
-        if operand.role == "output":
+        if operand.role in ("output", "inout"):
             offset = offsets[operand.name]
             flat = np.fromfile(path, dtype=operand.dtype.storage, count=operand.size, offset=offset)
             outputs[operand.name] = flat.reshape(operand.shape)

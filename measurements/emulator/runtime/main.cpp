@@ -69,7 +69,9 @@ Job read_job(const char* path) {
       file >> b.name >> role >> b.bytes >> b.element_bytes >> b.zeroed >> offset;
       b.role = role == "input"    ? BufferSpec::Role::input
                : role == "output" ? BufferSpec::Role::output
+               : role == "inout"  ? BufferSpec::Role::variable
                                   : BufferSpec::Role::workspace;
+      if (b.role == BufferSpec::Role::variable) b.zeroed = true;  // all of it has been written
       job.buffers.push_back(b);
       job.offsets.push_back(offset);
       job.is_value.push_back(false);
@@ -237,7 +239,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
     check_inputs(data, job, buffers);
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (job.buffers[i].role == BufferSpec::Role::output) {
+    if (job.buffers[i].role == BufferSpec::Role::output || job.buffers[i].role == BufferSpec::Role::variable) {
       transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
   }

@@ -25,8 +25,8 @@ _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 class EmulatedLaunch:
     """What came of a launch.
 
-    ``arrays`` are the arguments as the kernel left them, None for those that are no arrays, and for all where it did not
-    finish. ``status`` and the rest are those of ``measurements.emulator.Emulation``.
+    ``arrays`` are the arguments as the kernel left them, None for those that are no arrays, and for all where it did
+    not finish. ``status`` and the rest are those of ``measurements.emulator.Emulation``.
     """
 
     emulation: Emulation
@@ -90,8 +90,8 @@ def emulate(
     - ``program``: CUDA C++ (which NVRTC compiles), PTX text, or what ``triton.compile`` returned for a CUDA target.
     - ``kernel``: the name of its ``__global__`` function, or a name expression (``"scale<float, 4>"``); may be left out
       where there is one.
-    - ``arguments``: numpy arrays, and numbers or structs (``numpy.void``, bytes) for parameters that are no pointers, in
-      the order of the parameters. The arrays given are not changed. Pointers that a compiler adds, such as Triton's
+    - ``arguments``: numpy arrays, and numbers or structs (``numpy.void``, bytes) for parameters that are no pointers,
+      in the order of the parameters. The arrays given are not changed. Pointers that a compiler adds, such as Triton's
       scratch memory, are null.
     - ``grid``, ``block``: one to three sizes each; ``shared_bytes``: dynamic shared memory. A Triton kernel knows its
       block and its shared memory.
@@ -215,10 +215,8 @@ def _value_bytes(k: int, parameter: Variable, value: Any) -> bytes:
         if len(data) != parameter.bytes:
             raise ValueError(f"argument {k} has {len(data)} bytes, and its parameter {parameter.bytes}")
         return data
-    if isinstance(value, float):
-        kinds = {4: np.float32, 8: np.float64, 2: np.float16}
-        if parameter.bytes in kinds:
-            return kinds[parameter.bytes](value).tobytes()
+    if isinstance(value, float) and parameter.bytes in (2, 4, 8):
+        return np.array(value, dtype=f"f{parameter.bytes}").tobytes()
     if isinstance(value, int):
         if parameter.type in ("f32", "f64"):
             return _value_bytes(k, parameter, float(value))

@@ -187,13 +187,16 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
   }
 }
 
-void shadow_write(Buffer& b, const void* address, int bytes, bool atomic) {
+// ``same_value``: what is written is there already. Lanes of a warp may write one value with one instruction.
+void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool same_value = false) {
   if (!launch.check) return;
   const Cells cells = cells_of(b, address, bytes);
   bool reported = false;
   for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
     const Stamp& write = cell->write;
-    if (!reported && write.epoch != 0 && !(atomic && write.atomic)) {
+    const bool together = same_value && write.site == self->site && write.epoch >= clocks.first &&
+                          warp_of(write.who) == self->warp && write.who != self->who;
+    if (!reported && write.epoch != 0 && !(atomic && write.atomic) && !together) {
       if (!ordered(write)) {
         report_race(b, *cell, atomic ? "updates" : "writes", write, "wrote");
         reported = true;
@@ -385,7 +388,7 @@ void write_global(void* address, const void* from, int bytes, const char* instru
     return;
   }
   check_alignment(*b, address, bytes, instruction);
-  shadow_write(*b, address, bytes, relaxed);
+  shadow_write(*b, address, bytes, relaxed, std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0);
   released_at.erase(reinterpret_cast<std::uintptr_t>(address));
   if (relaxed && launch.check) synchronize(address);
   std::memcpy(address, from, static_cast<std::size_t>(bytes));

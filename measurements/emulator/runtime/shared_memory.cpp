@@ -108,8 +108,9 @@ void shadow_read(unsigned address, int bytes, Who me) {
   }
 }
 
-// Reports at most one race; returns whether there was none.
-bool check_write(unsigned address, int bytes, Who me) {
+// Reports at most one race; returns whether there was none. Lanes of a warp may write one value with one instruction:
+// "only one thread performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT architecture).
+bool check_write(unsigned address, int bytes, Who me, bool same_value = false) {
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     if (pending[a].active) {
       FINDING(shared_race, self->site, "%s writes %s while a cp.async of %s at %s is under way to it",
@@ -118,7 +119,9 @@ bool check_write(unsigned address, int bytes, Who me) {
       return false;
     }
     const Stamp& write = last_write[a];
-    if (write.epoch >= clocks.first && !clocks.ordered(write.who, write.epoch, me) && !both_strong(write)) {
+    const bool together = same_value && write.site == self->site && warp_of(write.who) == warp_of(me);
+    if (write.epoch >= clocks.first && !together && !clocks.ordered(write.who, write.epoch, me) &&
+        !both_strong(write)) {
       report_race(a, me, "writes", write, "wrote");
       return false;
     }
@@ -139,8 +142,8 @@ void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
   std::fill_n(reading_warps + address, bytes, 0u);
 }
 
-void shadow_write(unsigned address, int bytes, Who me) {
-  check_write(address, bytes, me);
+void shadow_write(unsigned address, int bytes, Who me, bool same_value = false) {
+  check_write(address, bytes, me, same_value);
   mark_written(address, bytes, me, self->site);
 }
 
@@ -230,8 +233,11 @@ void write_shared(unsigned address, const void* from, int bytes, const char* ins
     return;
   }
   check_alignment(address, bytes, instruction);
+  if (launch.check) {
+    const bool same_value = std::memcmp(to, from, static_cast<std::size_t>(bytes)) == 0;
+    shadow_write(address, bytes, self->who, same_value);
+  }
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  if (launch.check) shadow_write(address, bytes, self->who);
 }
 
 unsigned char* update_shared(unsigned address, int bytes, const char* instruction) {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from autosched.kernel_provenance import KernelProvenance, NoSchedule
 from autosched.resolved_cache import ResolvedCache
+from autosched.validity import refuse_invalid
 from measurements.foreign_text import first_line
 from measurements.measurement import Provenance
 from search_spaces.hardware.devices import Device, UnknownDevice
@@ -44,6 +45,7 @@ class Database:
         self._lock = threading.Lock()
         self._opened: Store | None = None
         self._warned: set[str] = set()  # problems
+        self._checked: dict[Problem, Record] = {}  # the best that was last given, whose schedule is valid
         if not ResolvedCache(path).known:
             self._open()
 
@@ -66,7 +68,7 @@ class Database:
 
         Without ``device``: the GPU of this machine where one answers, else the only device that has times of the
         problem. Raises NoSchedule where there are several, because times of different devices are not compared, and
-        ValueError for an invalid problem, device or provenance.
+        for a schedule that is not valid today; ValueError for an invalid problem, device or provenance.
         """
         Problem.check(problem)
         kind = None if provenance is None else _provenance(provenance)
@@ -75,7 +77,11 @@ class Database:
             name = self._only_device(problem) if gpu is None else gpu.name
         else:
             name = device_name(self._store, device)
-        return None if name is None else self._store.best(problem, name, kind)
+        record = None if name is None else self._store.best(problem, name, kind)
+        if record is not None and record is not self._checked.get(problem):
+            self._refuse_invalid(problem, record)
+            self._checked[problem] = record
+        return record
 
     def look_up(self, problem: Problem, device: str | Device | None = None, *, exact: bool = False) -> Answer:
         """Which kernel this database gives for ``problem`` on ``device``, and why: ``autosched.lookup`` has the rules.
@@ -134,6 +140,16 @@ class Database:
             self._warned.add(provenance.problem)
             category = StaleSchedule if provenance.tuned and not provenance.refused else NotTuned
             warnings.warn(provenance.warning, category, stacklevel=3)
+
+    def _refuse_invalid(self, problem: Problem, record: Record) -> None:
+        """Raises NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
+        try:
+            refuse_invalid(problem, record)
+        except ValueError as error:
+            raise NoSchedule(
+                f"the best schedule in {self._store.name}, of trial {record.id}, cannot be used ({error}): tune the "
+                "problem again"
+            ) from error
 
     def _only_device(self, problem: Problem) -> str | None:
         devices = self._store.devices(problem)

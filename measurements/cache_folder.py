@@ -43,6 +43,14 @@ def make_folder(folder: Path) -> None:
     check_writable(folder)
 
 
+def put(temporary: str | Path, path: Path) -> None:
+    """Give a finished file its name in the cache. Raises OSError, with a sentence where a folder has that name."""
+    try:
+        os.replace(temporary, path)
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise OSError(f"{path} is a folder, where the cache keeps a file: remove it") from error
+
+
 def cannot_write(folder: Path, error: OSError) -> CacheUnusable:
     """The exception for an ``error`` in the cache."""
     return CacheUnusable(

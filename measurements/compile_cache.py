@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from measurements.cache_folder import cache_root, check_writable, make_folder
+from measurements.cache_folder import cache_root, check_writable, make_folder, put
 from measurements.machine_code import machine_code
 from measurements.measurement import MachineCode, Resources
 from search_spaces.templates.kernel import Kernel
@@ -153,7 +153,7 @@ def publish(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        os.replace(temporary, path)
+        put(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise

@@ -13,6 +13,14 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in lines)
 
 
+def printable(text: str) -> str:
+    """``text``, which names something: a device, a version, a tool. Raises ValueError for what no terminal shows as it
+    is, such as an escape sequence, a zero byte or a mark that turns the direction of writing."""
+    if not text.isprintable():
+        raise ValueError(f"{text!a:.60} holds characters that cannot be printed")
+    return text
+
+
 def one_line(text: str) -> str:
     """``text``, harmless and on one line, truncated where it is too long to read."""
     line = " ".join(harmless(text[: 10 * _LONGEST]).split())

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from measurements.foreign_text import printable
 from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
+_NAMES = ("device", "template_version", "space_version", "toolchain", "driver", "autosched_version", "sampler")
 _Kinds = type | tuple[type, ...]
 
 
@@ -54,8 +56,8 @@ class Record:
     none. ``created`` is in UTC. ``rank`` is the place in a paired re-measurement, 1 for the winner; None for what was
     timed alone. ``budget`` is that of the run that tried it, ``proof`` the canonical JSON text of an object that says
     what was proven of the kernel and how; None in records that predate them. ``id`` is the row, None before it is
-    stored. Raises ValueError for a time that is not a positive finite number, and for a ``created`` without a time
-    zone. An error that is NaN is kept as infinity: worse than every tolerance.
+    stored. Raises ValueError for a name that cannot be printed, for a time that is not a positive finite number, and
+    for a ``created`` without a time zone. An error that is NaN is kept as infinity: worse than every tolerance.
     """
 
     problem_key: str
@@ -85,6 +87,15 @@ class Record:
                 raise ValueError(f"a time must be a positive finite number of seconds, got {seconds}")
             if not timing.p25 <= timing.median <= timing.p75:
                 raise ValueError(f"a median must lie between its quartiles, got p25, median, p75 = {seconds}")
+        for field in _NAMES:
+            try:
+                printable(getattr(self, field))
+            except ValueError as problem:
+                raise ValueError(f"{field} {problem}") from None
+        for parameter, value in (("template", self.schedule.template), *self.schedule.items):
+            printable(parameter)
+            if isinstance(value, str):
+                printable(value)
         if self.created.tzinfo is None:
             raise ValueError(f"created must have a time zone, got {self.created.isoformat()}: use datetime.now(UTC)")
         object.__setattr__(self, "created", self.created.astimezone(UTC))

@@ -25,6 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
+from measurements.foreign_text import harmless
 from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Status
 from measurements.record import Record, canonical_json
@@ -33,12 +34,17 @@ from search_spaces.operators.problem import Problem
 FORMAT = 2
 RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
+MOST_BYTES = 2**29  # of an unpacked file, some 400,000 trials
+_LONGEST_LINE = 2**20
 
 _HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "toolchain")
 
 
 class RecordingError(ValueError):
-    """A file that is not a recording. The message is one sentence."""
+    """A file that is not a recording. The message is one sentence, and safe to print."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(harmless(message))
 
 
 @dataclass(frozen=True)
@@ -151,12 +157,22 @@ def _publish(target: Path, content: bytes) -> None:
 def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
     """The recordings of a file. Raises RecordingError for a malformed or truncated file; and OSError."""
     try:
-        text = gzip.decompress(Path(path).read_bytes()).decode()
-        return tuple(_parsed(iter(text.splitlines())))
+        with gzip.open(path) as file:
+            return tuple(_parsed(_read_lines(file)))
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
         raise RecordingError(f"{path} is not a whole gzip file of text: {error}") from error
     except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path} is not a recording: {error}") from error
+
+
+def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
+    """Lines as they are unpacked, so that a small file cannot fill the memory. Raises ValueError for too many bytes."""
+    left = MOST_BYTES
+    while line := file.readline(min(_LONGEST_LINE, left) + 1):
+        left -= len(line)
+        if len(line) > _LONGEST_LINE or left < 0:
+            raise ValueError(f"it unpacks to more than {MOST_BYTES:,} bytes, or has a line of {_LONGEST_LINE:,}")
+        yield line.decode().rstrip("\r\n")
 
 
 def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = None) -> Recording | None:
@@ -196,6 +212,8 @@ def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None =
     if not device or device != os.path.basename(device) or device.startswith("."):
         raise RecordingError(f"the device {device!r} cannot name a folder")
     operator = str(json.loads(problem_key).get("operator", "unknown"))
+    if not (device + operator).isprintable():
+        raise RecordingError(f"the device {device!r} or the operator {operator!r} cannot name a file")
     digest = hashlib.sha256(problem_key.encode()).hexdigest()[:16]
     return Path(RECORDED if folder is None else folder) / device / f"{os.path.basename(operator)}-{digest}{SUFFIX}"
 

@@ -248,7 +248,9 @@ def _engine(connect: Callable[[], sqlite3.Connection], path: Path) -> Engine:
 def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """A connection to an existing file, which it never makes."""
     uri = f"{path.absolute().as_uri()}?{mode}"
-    return sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    made = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    made.execute("PRAGMA trusted_schema = OFF")  # no function with side effects runs from the schema of a stranger
+    return made
 
 
 def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:

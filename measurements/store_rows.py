@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from measurements.foreign_text import harmless, printable
 from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Budget, Record, canonical_json
 from measurements.store_schema import TRIALS, digest_of, unreadable
@@ -74,10 +75,10 @@ def to_row(record: Record) -> dict[str, Any]:
     }
 
 
-def from_row(row: Mapping[Any, Any], name: str) -> Record:
-    """The record of a row, which has COLUMNS, of the database ``name``. Raises StoreError that names the trial and its
-    bad cell."""
-    cells = read_cells(row, COLUMNS, name)
+def from_row(row: Mapping[Any, Any], database: str) -> Record:
+    """The record of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the trial and
+    its bad cell."""
+    cells = read_cells(row, COLUMNS, database)
     timed = cells["median"] is not None
     try:
         return Record(
@@ -111,7 +112,7 @@ def from_row(row: Mapping[Any, Any], name: str) -> Record:
             id=cells["id"],
         )
     except (ValueError, TypeError) as error:  # such as a median outside its quartiles, or a time without them
-        raise unreadable(name, cells["id"], str(error)) from error
+        raise unreadable(database, cells["id"], str(error)) from error
 
 
 def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
@@ -122,7 +123,7 @@ def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) ->
     return kind(**there) if there else None
 
 
-def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], name: str) -> dict[str, Any]:
+def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], database: str) -> dict[str, Any]:
     """The cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
 
     Raises StoreError that names the trial and the cell, for one that autosched cannot have stored.
@@ -135,11 +136,11 @@ def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], name: 
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
             shown = repr(row[key])
             shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-            raise unreadable(name, row["id"], f"{key} is {shown}") from error
+            raise unreadable(database, row["id"], f"{key} is {shown}") from error
     if cells.get("status") is Status.OK:
         missing = [key for key in _TIMES if key in cells and cells[key] is None]
         if missing:
-            raise unreadable(name, row["id"], f"it is ok, but has no {' and no '.join(missing)}")
+            raise unreadable(database, row["id"], f"it is ok, but has no {' and no '.join(missing)}")
     return cells
 
 
@@ -178,10 +179,12 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "problem": _checked_object,
     "fingerprint": _checked_object,
     "schedule": _json_object,
+    "device": printable,
     "provenance": Provenance,
     "status": Status,
     "budget": lambda text: Budget.from_json(_json_object(text)),
     "proof": _checked_object,
+    "reason": harmless,
     "created": lambda text: _in_utc(datetime.fromisoformat(text)),
 }
 

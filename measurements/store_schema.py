@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from measurements.foreign_text import harmless, one_line
 from measurements.measurement import Resources
 
 SCHEMA_VERSION = 5
@@ -141,7 +142,10 @@ class Guard:
 
 
 class StoreError(ValueError):
-    """The database cannot be used. The message is one sentence that says what to do."""
+    """The database cannot be used. The message is one sentence that says what to do, and safe to print."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(harmless(message))
 
 
 def create(connection: Connection) -> None:
@@ -181,7 +185,51 @@ def refuse_other(connection: Connection, name: str) -> int:
         )
     if not all(_has(inspector, there, table, int(version)) for table in _METADATA.tables.values()):
         raise _foreign(name, there)
+    strange = _strange(connection)
+    if strange:
+        raise StoreError(
+            f"the database {name} holds what autosched never makes ({one_line(', '.join(strange[:3]))}), which could "
+            "change what is stored: do not use it, or copy its trials by autosched export from a machine you trust"
+        )
     return int(version)
+
+
+def _strange(connection: Connection) -> list[str]:
+    """Triggers, views, tables and computed columns that are not ours: a database may come from anybody, and these run
+    whenever it is read or written. On a server, where others may have their own, only what concerns our tables."""
+    ours = sorted(_METADATA.tables)
+    if connection.dialect.name == "sqlite":
+        found = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master").all()
+        known = {*ours, _ALEMBIC}
+        strange = []
+        for kind, name, table, sql in found:
+            text = " ".join(str(sql or "").split()).lower()
+            known_table = table in known or str(table).startswith("sqlite_")
+            known_index = kind != "index" or sql is None or name in _INDEXES
+            if kind not in ("table", "index") or text.startswith("create virtual") or not (known_table and known_index):
+                strange.append(f"{kind} {name}")
+        for table in ours:
+            columns = connection.exec_driver_sql(f"PRAGMA table_xinfo({table})").all()
+            strange += [f"computed column {column[1]}" for column in columns if column[6]]
+        return strange
+    if connection.dialect.name == "postgresql":
+        triggers = sa.text(
+            "SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+            "WHERE NOT t.tgisinternal AND c.relname IN :ours AND pg_table_is_visible(c.oid)"
+        ).bindparams(sa.bindparam("ours", expanding=True))
+        rules = sa.text("SELECT rulename FROM pg_rules WHERE tablename IN :ours").bindparams(
+            sa.bindparam("ours", expanding=True)
+        )
+        names = {"ours": ours}
+        return [
+            *(f"trigger {row[0]}" for row in connection.execute(triggers, names)),
+            *(f"rule {row[0]}" for row in connection.execute(rules, names)),
+        ]
+    return []
+
+
+_ALEMBIC = "alembic_version"  # alembic's own table, made by the first migration
+_INDEXES = {index.name for table in _METADATA.tables.values() for index in table.indexes} | {"trials_by_problem"}
 
 
 def _has(inspector: sa.Inspector, there: set[str], table: sa.Table, schema: int) -> bool:

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from autosched.cli.best import best
 from autosched.cli.check import check
 from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
-from autosched.cli.output import waiting_told
+from autosched.cli.output import say, waiting_told
 from autosched.cli.problem_options import for_operator
 from autosched.cli.replay import replay
 from autosched.cli.space import space
@@ -173,5 +172,5 @@ def _usage_line(error: Any) -> str:
 
 
 def _complain(sentence: str, status: int = BAD_INPUT) -> int:
-    print("autosched: " + " ".join(sentence.split()), file=sys.stderr)
+    say(sentence)
     return status

@@ -2,10 +2,10 @@
 
 ``--json``: ``database`` and ``best``, a list of records (``measurements.record.Record.to_json``), one for each problem
 and device, each with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and
-``trials`` and ``ok``: how many of its provenance there are, and how many of them have a time.
+``trials`` and ``ok``: how many of its provenance there are, and how many of them have a time, and ``stale``: what has
+changed in the code of the kernel since it was timed.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,9 +16,9 @@ from rich.console import Console
 from autosched import formatting
 from autosched.cli.devices import device_option, target
 from autosched.cli.errors import NO, InputError, bad_input
-from autosched.cli.output import print_json, show, stdout_console
+from autosched.cli.output import print_json, say, show, stdout_console
 from autosched.cli.problem_options import maybe_problem
-from autosched.cli.stored import refuse_unusable
+from autosched.cli.stored import refuse_unusable, stale
 from autosched.database import device_name
 from measurements.record import Record
 from measurements.store import ProblemSummary, Store
@@ -31,15 +31,22 @@ _ANSWER = ("device", "time", "rate", "trials", "provenance")
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest schedule of one problem on one device, and out of how many trials of its provenance."""
+    """The fastest schedule of one problem on one device, out of how many trials of its provenance, and what has changed
+    in the code of its kernel since it was timed."""
 
     problem: Problem
     record: Record
     trials: int
     ok: int
+    stale: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {**formatting.record_json(self.problem, self.record), "trials": self.trials, "ok": self.ok}
+        return {
+            **formatting.record_json(self.problem, self.record),
+            "trials": self.trials,
+            "ok": self.ok,
+            "stale": list(self.stale),
+        }
 
 
 def best(
@@ -71,7 +78,7 @@ def best(
     if not found:
         what = formatting.one_line(problem) if problem is not None else operator.name
         where = f" on {device}" if device is not None else ""
-        print(f"autosched: {store.name} holds no schedule that works for {what}{where}: tune it first", file=sys.stderr)
+        say(f"{store.name} holds no schedule that works for {what}{where}: tune it first")
         return NO
     if not json:
         console = stdout_console()
@@ -96,14 +103,14 @@ def _find(store: Store, operator: Operator, problem: Problem | None, device: str
         if record is not None:
             where = _known(s.device)
             try:
-                if where is not None:
-                    refuse_unusable(store.name, one, record, where)
+                refuse_unusable(store.name, one, record, where)
+                changed = stale(one, record, where)
             except InputError as error:
                 if problem is not None:
                     raise
-                print(f"autosched: left out: {error}", file=sys.stderr)
+                say(f"left out: {error}")
                 continue
-            found.append(Best(one, record, *counts[s.problem_key, s.device, record.provenance]))
+            found.append(Best(one, record, *counts[s.problem_key, s.device, record.provenance], changed))
     return found
 
 
@@ -121,7 +128,10 @@ def _show_each(console: Console, found: Sequence[Best]) -> None:
             console.print()
         console.print(f"{formatting.one_line(b.problem)} on {b.record.device}")
         trials = f"{formatting.count(b.trials)} {b.record.provenance}, {formatting.count(b.ok)} of them ok"
-        show(console, formatting.facts([*formatting.record_facts(b.problem, b.record), ("trials", trials)]))
+        facts = [*formatting.record_facts(b.problem, b.record), ("trials", trials)]
+        if b.stale:
+            facts.append(("stale", f"{', '.join(b.stale)} has changed since it was timed: tune the problem again"))
+        show(console, formatting.facts(facts))
         console.print()
         show(console, formatting.decisions(b.record.schedule, console.width))
 

@@ -12,8 +12,10 @@ from typing import Any
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from autosched import formatting
+from measurements.foreign_text import harmless
 
 PIPED_WIDTH = 120  # columns of a file or a pipe, unless COLUMNS says otherwise
 
@@ -28,10 +30,22 @@ def stderr_console() -> Console:
     return _console(stderr=True)
 
 
+class _Console(Console):
+    """A console on which no text acts on the terminal: what it prints may come from a file of a stranger."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(harmless(text), **options)
+
+
 def _console(*, stderr: bool) -> Console:
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
     width = None if terminal or "COLUMNS" in os.environ else PIPED_WIDTH
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False, width=width)
+    return _Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False, width=width)
+
+
+def say(sentence: str) -> None:
+    """One line about the run on stderr."""
+    print("autosched: " + " ".join(harmless(sentence).split()), file=sys.stderr)
 
 
 def show(console: Console, made: Table) -> None:

@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from measurements.cache_folder import CacheUnusable, cannot_write
+from measurements.cache_folder import CacheUnusable, cannot_write, put
+from measurements.emulator.build_folders import build_folder
 from measurements.emulator.host import (
     FROM_STDIN,
     INCLUDE,
@@ -103,19 +103,19 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     flags = (*RUNTIME_FLAGS, *extra_flags)
     digest = _digest(compiler, flags, Headers.from_folder(RUNTIME).digest, Headers.from_folder(INCLUDE).digest)
     path = cache_folder() / f"runner-{digest}"
-    if path.exists():
+    if path.is_file():
         return path
     with _lock(path.parent / "runner.lock"):
-        if path.exists():
+        if path.is_file():
             return path
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as folder:
-            built = Path(folder) / "runner"
+        with build_folder(path.parent) as folder:
+            built = folder / "runner"
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
                 sources = sorted(RUNTIME.glob("*.cpp"))
-                objects = list(pool.map(lambda source: _runtime_object(compiler, source, flags, Path(folder)), sources))
+                objects = list(pool.map(lambda source: _runtime_object(compiler, source, flags, folder), sources))
             _compile_runtime(compiler, built, [*flags, *LINK_FLAGS, *map(str, objects), "-ldl"])
             _check_runs(built, compiler)
-            os.replace(built, path)
+            put(built, path)
     return path
 
 
@@ -176,13 +176,13 @@ def compile_kernel(kernel: Kernel) -> CompiledKernel:
         kernel.headers.digest,
     )
     path = cache_folder() / f"{digest}.so"
-    if path.exists():
+    if path.is_file():
         os.utime(path)  # recently used
         return CompiledKernel(path, time.monotonic() - started, True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as folder:
-        built = Path(folder) / "kernel.so"
-        _compile(compiler, kernel, Path(folder), built)
-        os.replace(built, path)
+    with build_folder(path.parent) as folder:
+        built = folder / "kernel.so"
+        _compile(compiler, kernel, folder, built)
+        put(built, path)
     _prune(path.parent)
     return CompiledKernel(path, time.monotonic() - started, False)
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from measurements.cache_folder import CacheUnusable, cache_root, check_writable
+from measurements.emulator.build_folders import note_compiler
 from measurements.foreign_text import harmless
 
 INCLUDE = Path(__file__).resolve().parent / "include"
@@ -196,6 +197,8 @@ def _run(
         )
     except OSError as error:
         raise HostFailure(f"{command[0]} cannot be run ({error.strerror or error}): {_REPAIR}") from error
+    if scratch is not None:
+        note_compiler(scratch, process.pid)
     with process:
         try:
             said, complained = process.communicate(text, seconds)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from store_records import tell_entries
 
 from autosched.cli import main
 from measurements.measurement import Measurement, Provenance, Status, Timing
@@ -64,6 +65,7 @@ def database(*, edit: Callable[[dict[str, object]], object] = dict, **changes: s
     with closing(sqlite3.connect("b.db")) as raw:
         for cell, text in changes.items():
             raw.execute(f"UPDATE trials SET {cell} = ? WHERE id = 2", (text,))
+        tell_entries(raw)
         raw.commit()
 
 

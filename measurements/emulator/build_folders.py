@@ -1,0 +1,75 @@
+"""Folders that host compilers work in, and what a killed process leaves of them: folders, and compilers that run on.
+
+The process that works in a folder holds a lock on a file in it, which the system releases however the process ends.
+What is not locked is abandoned, and the next one to compile removes it, and ends its compiler.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_PREFIX = "build-"
+_LOCK, _GROUP = "lock", "group-"
+_MADE_WITHIN = 60.0  # seconds that a process may take from making a folder to locking it
+
+
+@contextmanager
+def build_folder(parent: Path) -> Iterator[Path]:
+    """An empty folder below ``parent`` that ends with this process at the latest. Raises OSError."""
+    remove_abandoned(parent)
+    with tempfile.TemporaryDirectory(dir=parent, prefix=_PREFIX) as name:
+        folder = Path(name)
+        with (folder / _LOCK).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield folder
+
+
+def note_compiler(folder: Path, group: int) -> None:
+    """Say that the process group ``group``, which was just started, works in ``folder``."""
+    started = _start_time(group)
+    if folder.name.startswith(_PREFIX) and started is not None:
+        with suppress(OSError):  # it is only for others, should this process be killed
+            (folder / f"{_GROUP}{group}").write_text(started)
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Remove the folders below ``parent`` whose process has ended, and end their compilers."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if folder.is_symlink() or not folder.is_dir():
+                continue
+            lock = folder / _LOCK
+            if not lock.is_file():
+                if time.time() - folder.stat().st_mtime > _MADE_WITHIN:
+                    shutil.rmtree(folder, ignore_errors=True)
+                continue
+            with lock.open("r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError while it is in use
+                _end_compilers(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_compilers(folder: Path) -> None:
+    """Kill the process groups that were noted, where they are still those: numbers are used again."""
+    for noted in folder.glob(f"{_GROUP}*"):
+        with suppress(OSError, ValueError):
+            group = int(noted.name.removeprefix(_GROUP))
+            if group > 1 and _start_time(group) == noted.read_text():
+                os.killpg(group, signal.SIGKILL)
+
+
+def _start_time(pid: int) -> str | None:
+    """When a process was started, in the ticks of the kernel (proc(5), field 22 of stat); None where it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()[19]

@@ -1,0 +1,98 @@
+"""What a killed process leaves of compiling, and who clears it away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from measurements.cache_folder import put
+from measurements.emulator.build_folders import build_folder, note_compiler, remove_abandoned
+
+CHILD = """
+import os, signal, subprocess, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[2].split(os.pathsep)
+from measurements.emulator.build_folders import build_folder, note_compiler
+with build_folder(Path(sys.argv[1])) as folder:
+    compiler = subprocess.Popen(["sleep", "600"], process_group=0, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    note_compiler(folder, compiler.pid)
+    print(compiler.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_the_next_one_removes_the_folder_of_a_killed_process_and_ends_its_compiler(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path), os.pathsep.join(p for p in sys.path if p)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    compiler = int(child.stdout)
+    try:
+        assert child.returncode == -signal.SIGKILL and len(os.listdir(tmp_path)) == 1 and not ended(compiler)
+        with build_folder(tmp_path) as mine:
+            assert os.listdir(tmp_path) == [mine.name]
+        deadline = time.monotonic() + 30
+        while not ended(compiler) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert ended(compiler)
+    finally:
+        if not ended(compiler):
+            os.kill(compiler, signal.SIGKILL)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_in_use_stays(tmp_path: Path) -> None:
+    with build_folder(tmp_path) as first, build_folder(tmp_path) as second:
+        remove_abandoned(tmp_path)
+        assert {first.name, second.name} == set(os.listdir(tmp_path))
+
+
+def test_a_process_that_only_has_the_number_of_the_compiler_is_left_alone(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "600"], process_group=0)
+    try:
+        folder = tmp_path / "build-left"
+        folder.mkdir()
+        (folder / "lock").touch()
+        note_compiler(folder, other.pid)
+        (noted,) = folder.glob("group-*")
+        noted.write_text(str(int(noted.read_text()) - 1))
+        remove_abandoned(tmp_path)
+        assert not folder.exists() and other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_link_out_of_the_cache_is_not_followed(tmp_path: Path) -> None:
+    outside, cache = tmp_path / "outside", tmp_path / "cache"
+    outside.mkdir()
+    cache.mkdir()
+    (outside / "lock").touch()
+    (cache / "build-link").symlink_to(outside)
+    remove_abandoned(cache)
+    assert (outside / "lock").exists()
+
+
+def test_a_folder_in_place_of_a_cached_file_is_said_to_be_that(tmp_path: Path) -> None:
+    (tmp_path / "new").touch()
+    (tmp_path / "entry.json").mkdir()
+    with pytest.raises(OSError, match=r"entry.json is a folder, where the cache keeps a file: remove it") as caught:
+        put(tmp_path / "new", tmp_path / "entry.json")
+    assert caught.value.errno is None

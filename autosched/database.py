@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from autosched.kernel_provenance import KernelProvenance, NoSchedule
 from autosched.resolved_cache import ResolvedCache
-from autosched.validity import refuse_invalid
 from measurements.foreign_text import first_line
 from measurements.measurement import Provenance
 from search_spaces.hardware.devices import Device, UnknownDevice
@@ -143,6 +142,8 @@ class Database:
 
     def _refuse_invalid(self, problem: Problem, record: Record) -> None:
         """Raises NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
+        from autosched.validity import refuse_invalid
+
         try:
             refuse_invalid(problem, record)
         except ValueError as error:

@@ -23,7 +23,7 @@ from typing import Protocol, runtime_checkable
 from autosched import backends, remeasurement, warm_start
 from autosched.default_choice import default_choice
 from autosched.pace import Pace
-from autosched.search import DEFAULT, Sampler, check
+from autosched.search import DEFAULT, Foresighted, Sampler, check
 from autosched.search import sampler as make_sampler
 from autosched.verify import CONDEMNING, verify_one
 from autosched.version import VERSION
@@ -39,6 +39,8 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate
+
+UNPROMISING = 8  # proposals in a row that promise too little end a search
 
 Generate = Callable[[Problem, Schedule, Device], Kernel]
 
@@ -125,7 +127,8 @@ class Observer(Protocol):
 class TuneResult:
     """``trials`` are the records of this run, ``best`` is the best of the database, both of one provenance; ``best`` is
     None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
-    left. ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
+    left. ``satisfied``: no gain of ``min_gain`` is expected.
+    ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
     ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
     ``worth`` says what a warm start was worth, "" where there was none.
     """
@@ -139,6 +142,7 @@ class TuneResult:
     lines: tuple[str, ...]
     seconds: float
     exhausted: bool = False
+    satisfied: bool = False
     interrupted: bool = False
     stopped: str = ""
     remeasured: remeasurement.Remeasurement | None = None
@@ -172,6 +176,7 @@ def tune(
     progress: Observer | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: str | Path | None = None,
+    min_gain: float = 0.0,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
 
@@ -183,10 +188,13 @@ def tune(
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
     The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
     of other problems in the database; where times are estimated, the model estimates them.
+    ``min_gain`` ends the search once UNPROMISING proposals in a row promise to shorten the best time by a smaller part.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)
     trials = whole_number("trials", trials, 1)
+    if isinstance(min_gain, bool) or not isinstance(min_gain, (int, float)) or not 0 <= min_gain < 1:
+        raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {min_gain!r}")
     check(sampler, seed)
     if progress is not None and (isinstance(progress, type) or not isinstance(progress, Observer)):
         raise ValueError(f"progress must be an object with methods started and trial, or None, not {progress!r}")
@@ -242,7 +250,7 @@ def tune(
                 observer=progress,
                 pace=_pace(chosen, workers),
             )
-            result = tuner.run(trials, earlier=earlier)
+            result = tuner.run(trials, earlier=earlier, min_gain=min_gain)
             return dataclasses.replace(result, worth=start.worth(result.trials))
 
 
@@ -292,6 +300,8 @@ class Tuner:
         self._observer = observer
         self._pace = Pace() if pace is None else pace
         self._told = 0
+        self._min_gain = 0.0
+        self._unpromising = 0  # proposals in a row that promise less
         self._fingerprint: dict[str, str] = {}
         self._known: dict[str, Measurement] = {}  # by the digest of the kernel
         self._stored: list[Record] = []  # all of this problem, device and provenance
@@ -309,15 +319,20 @@ class Tuner:
         final_seconds: float = math.inf,
         *,
         earlier: Sequence[Record] | None = None,
+        min_gain: float = 0.0,
     ) -> TuneResult:
         """Try ``trials`` more schedules, asking for none after ``seconds``, then re-measure the fastest where
         the backend can, adding no rounds after ``final_seconds``.
+
+        The search ends before, once UNPROMISING proposals in a row are expected to shorten the best time by a part of
+        less than ``min_gain``, as far as the sampler knows.
 
         ``earlier`` are the trials that the store holds of this problem, device and provenance; read where not given.
 
         Raises StoreError where the database refuses a record.
         """
         self._started, self._wanted = time.monotonic(), trials
+        self._min_gain, self._unpromising = min_gain, 0
         self._budget = Budget(trials, seconds if math.isfinite(seconds) else None)
         self._records, self._failures = [], Counter()
         provenance = self._runner.provenance
@@ -359,6 +374,7 @@ class Tuner:
             lines=lines,
             seconds=time.monotonic() - self._started,
             exhausted=exhausted,
+            satisfied=self._unpromising >= UNPROMISING,
             interrupted=interrupted,
             stopped=stopped,
             remeasured=remeasured,
@@ -401,6 +417,9 @@ class Tuner:
             if schedules:
                 self._pace.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
             asked += len(schedules)
+            if isinstance(self._sampler, Foresighted):
+                small = self._sampler.expected_gain < self._min_gain
+                self._unpromising = self._unpromising + len(schedules) if small else 0
             made = [self._proposal(schedule) for schedule in schedules]
             if isinstance(self._runner, Preparing):
                 new = [c for _, c in made if isinstance(c, Candidate) and c.kernel.digest not in self._known]
@@ -413,6 +432,7 @@ class Tuner:
             batch = proposals()
             while batch:
                 more = asked < self._wanted and time.monotonic() - self._started < seconds
+                more = more and self._unpromising < UNPROMISING
                 ahead = more and self._pace.overlaps(len(batch), self._told)
                 coming = proposing.submit(proposals) if ahead else None
                 told = self._try(batch)
@@ -420,8 +440,9 @@ class Tuner:
                 for schedule, measurement in told:
                     self._sampler.tell(schedule, measurement)
                 self._told += len(told)
-                if time.monotonic() - self._started >= seconds:
+                if time.monotonic() - self._started >= seconds or self._unpromising >= UNPROMISING:
                     return False
+                more = more and self._unpromising < UNPROMISING
                 if more and not ahead:
                     batch = proposals()
         return asked < self._wanted

@@ -40,7 +40,7 @@ class Settings:
     variance: tuple[float, float] = (0.0, 1.0)
     noise: tuple[float, float] = (math.log(1e-3), 1.5)
     starts: int = 2
-    iterations: int = 40
+    iterations: int = 25
     most_rows: int = 192
     seed: int = 0
 

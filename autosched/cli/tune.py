@@ -61,6 +61,9 @@ def tune(
         ),
     ] = DEFAULT,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    min_gain: Annotated[
+        float, typer.Option("--min-gain", metavar="G", help="End once less than this part of the time can be gained.")
+    ] = 0.0,
     workers: Annotated[
         int | None,
         typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time (default one per core)."),
@@ -115,6 +118,7 @@ def tune(
                 templates=template or None,
                 model=model,
                 progress=display,
+                min_gain=min_gain,
             )
     except KeyboardInterrupt:
         if not display.has_started:
@@ -158,6 +162,8 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
     if result.interrupted:
         console.print(f"stopped by Ctrl-C, everything so far is kept in {db}; run the same command again to go on")
         console.print()
+    if result.satisfied:
+        console.print("the search ended: no further gain worth a trial is expected")
     if result.exhausted:
         console.print("the space holds no further schedule to try")
     if result.remeasured is not None:
@@ -226,6 +232,7 @@ def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str
         "seconds": result.seconds,
         "worth": result.worth,
         "exhausted": result.exhausted,
+        "satisfied": result.satisfied,
         "interrupted": result.interrupted,
         "stopped": result.stopped,
         "remeasured": None if result.remeasured is None else remeasured_json(result.remeasured, result.entrants),

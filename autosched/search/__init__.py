@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from autosched.search.base import Prior, Sampler, Unseen
+from autosched.search.base import Foresighted, Prior, Sampler, Unseen
 from search_spaces.spaces.search_space import SearchSpace
 
 ENTRY_POINTS = "autosched.samplers"
@@ -81,4 +81,4 @@ def check(name: str, seed: int) -> None:
         raise ValueError(f"the seed must be an integer from 0 to 2^31 - 1, not {seed!r}")
 
 
-__all__ = ["DEFAULT", "ENTRY_POINTS", "Prior", "Sampler", "Unseen", "check", "sampler", "samplers"]
+__all__ = ["DEFAULT", "ENTRY_POINTS", "Foresighted", "Prior", "Sampler", "Unseen", "check", "sampler", "samplers"]

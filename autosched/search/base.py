@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,15 @@ class Sampler(Protocol):
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
         """What came of a schedule."""
+
+
+@runtime_checkable
+class Foresighted(Protocol):
+    """A sampler that knows what its proposals promise."""
+
+    @property
+    def expected_gain(self) -> float:
+        """By which part of the best time the last proposal was expected to shorten it; infinite where nobody knows."""
 
 
 class Prior(Protocol):

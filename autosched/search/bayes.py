@@ -81,6 +81,12 @@ class BayesSampler:
         self._observed: list[Schedule] = []  # by _grown
         self._count = 0  # how many of the schedules seen it was offered
         self._fitted = 0
+        self._gain = math.inf
+
+    @property
+    def expected_gain(self) -> float:
+        """As ``Foresighted`` says."""
+        return self._gain
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
         self._unseen.remove(schedule)
@@ -110,13 +116,14 @@ class BayesSampler:
 
     def _proposed(self, rng: np.random.Generator) -> Schedule | None:
         """The next trial; None where there is none left."""
+        self._gain = math.inf
         if self._unseen.seen < self._settings.first or not any(self._times.values()):
             return self._guessed() or next(iter(self._unseen.draw(1)), None)
         pool = self._made_pool()
         self._update(pool)
         if not pool.whole:
             self._refresh(pool, self._fresh(rng))
-        worth = self._worth(pool)
+        worth = self._worth(pool)  # in parts of the best value, which is 1
         for _ in range(0 if pool.whole else self._settings.rounds):
             chosen = pool.schedules[int(worth.argmax())]
             self._refresh(pool, self._space.neighbours(chosen, self._settings.moves), worth)
@@ -124,6 +131,7 @@ class BayesSampler:
         best = int(worth.argmax())
         if worth[best] == -math.inf:  # all seen, which a living pool may be while the space is not
             return next(iter(self._unseen.draw(1)), None)
+        self._gain = float(worth[best])
         return pool.schedules[best]
 
     # -- the model -----------------------------------------------------------------------------------------------
@@ -205,7 +213,8 @@ class BayesSampler:
             of_guesses = Scale.of(observed)
             trend = Trend(of_guesses.down(observed), of_guesses.down(self._guesses))
         predicted = self._grown.predict(scale.down(values), trend)
-        worth = expected_improvement(predicted, float(self._grown.fitted(scale.down(values), trend).max()))
+        best = float(self._grown.fitted(scale.down(values), trend).max())
+        worth = expected_improvement(predicted, best) * scale.deviation
         worth[pool.seen] = -math.inf
         return worth
 

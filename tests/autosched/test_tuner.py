@@ -135,6 +135,7 @@ def tuned(
     *,
     on: Device = H200,
     space_version: str = "s1",
+    min_gain: float = 0.0,
     **arguments: object,
 ) -> TuneResult:
     parts = Tuner(
@@ -149,7 +150,35 @@ def tuned(
         pace=FixedPace(4),
         **arguments,  # type: ignore[arg-type]
     )
-    return parts.run(trials)
+    return parts.run(trials, min_gain=min_gain)
+
+
+class Fading:
+    """Random schedules, of which each promises half of what the one before did."""
+
+    name = "fading"
+
+    def __init__(self) -> None:
+        self._random = sampler("random", SPACE, seed=1)
+        self.expected_gain = 1.0
+
+    def ask(self, n: int) -> list[Schedule]:
+        self.expected_gain /= 2
+        return self._random.ask(n)
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._random.tell(schedule, measurement)
+
+
+class TestTheEnd:
+    def test_a_search_that_promises_too_little_ends(self, store: Store) -> None:
+        result = tuned(store, 30, made=Fading(), min_gain=0.1)
+        assert result.satisfied and not result.exhausted
+        assert 12 <= len(result.trials) < 30
+
+    def test_by_default_it_does_not(self, store: Store) -> None:
+        result = tuned(store, 30, made=Fading())
+        assert len(result.trials) == 30 and not result.satisfied
 
 
 class TestTrials:

@@ -1,0 +1,351 @@
+"""Ours against other tuners' searches on recorded spaces, by one rule, in one run.
+
+    python -m benchmarks.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M ...] [--files F ...]
+
+FOLDER holds caches of Kernel Tuner (``*.json.gz``). One evaluation is the first visit of a recorded configuration,
+whether or not it ran; every method searches exactly the recorded configurations. Writes the table and the curves with
+their quartiles to ``benchmarks/results/search_quality.{md,json,svg}``. Kernel Tuner is the extra ``benchmark``.
+
+Methods: ``bayes``, ``evolution``, ``tpe``, ``random`` of ours, one trial at a time; ``kt_*`` are strategies of Kernel
+Tuner in its simulation mode, with their default options; ``optuna_tpe_categorical`` and ``optuna_tpe_ordinal`` are
+Optuna's TPESampler (the latter multivariate, over positions), to which a configuration that is not recorded is told as
+pruned at no cost; ``xgboost_bootstrap`` is the untuned baseline: five small models on resampled trials, the largest
+mean plus deviation of all configurations next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import io
+import itertools
+import json
+import os
+import platform
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.cli.replay import QUALITIES, searches_json
+from autosched.kernel_files.expressions import ExpressionError, parse
+from autosched.replay import NEAR, Search, Searches, search
+from autosched.search import sampler
+from measurements.tables.reading import read_table
+from measurements.tables.table import Table
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.union_space import UnionSpace
+
+OURS = ("bayes", "evolution", "tpe", "random")
+KERNEL_TUNER = (
+    "adaptive_tabu_greywolf",
+    "hybrid_vndx",
+    "genetic_algorithm",
+    "firefly_algorithm",
+    "simulated_annealing",
+    "diff_evo",
+    "bayes_opt",
+    "random_sample",
+)
+OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
+METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS)
+AFTER = (50, 100, 200)
+RESTRICTIONS = (  # of the published tuning scripts; those that give exactly what is recorded are used
+    (),
+    (
+        "KWG % KWI == 0",
+        "MWG % (MDIMC * VWM) == 0",
+        "NWG % (NDIMC * VWN) == 0",
+        "MWG % (MDIMA * VWM) == 0",
+        "NWG % (NDIMB * VWN) == 0",
+        "KWG % ((MDIMC * NDIMC) / MDIMA) == 0",
+        "KWG % ((MDIMC * NDIMC) / NDIMB) == 0",
+    ),
+    (
+        "use_padding == 0 or block_size_x % 32 != 0",
+        "block_size_x * block_size_y <= 1024",
+        "use_padding == 0 or use_shmem != 0",
+        "use_shmem == 0 or (block_size_x * tile_size_x + (filter_width - 1))"
+        " * (block_size_y * tile_size_y + (filter_height - 1)) < 12 * 1024",
+    ),
+    ("block_size_x * block_size_y >= 64", "block_size_x * block_size_y <= 1024", "tile_size_x * tile_size_y < 30"),
+)
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One search: a method, a file and a seed."""
+
+    file: str
+    method: str
+    seed: int
+    budget: int
+
+
+def run(job: Job) -> tuple[Job, Search]:
+    """One search by the method's name."""
+    table, space = _loaded(job.file)
+    if job.method in OURS:
+        made = sampler(job.method, space, seed=job.seed)
+        return job, search(table, space, made, job.budget, job.seed)
+    visit: Callable[[Table, Job], Iterator[Schedule]]
+    if job.method.startswith("kt_"):
+        visit = _kernel_tuner
+    elif job.method.startswith("optuna_"):
+        visit = _optuna
+    else:
+        visit = _bootstrap
+    best, quality = 0.0, list[float]()
+    seen: set[Schedule] = set()
+    for schedule in visit(table, job):
+        if schedule in seen:
+            continue
+        seen.add(schedule)
+        timing = table.measurements[schedule].timing
+        best = best if timing is None else max(best, table.best_seconds / timing.median)
+        quality.append(best)
+        if len(quality) == job.budget:
+            break
+    return job, Search(job.seed, tuple(quality), 0.0)
+
+
+@lru_cache(maxsize=1)
+def _loaded(file: str) -> tuple[Table, UnionSpace]:
+    table = read_table(file)
+    return table, table.space()
+
+
+@lru_cache(maxsize=1)
+def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
+    """A cache as plain JSON, which Kernel Tuner reads, and what it holds besides the configurations."""
+    text = gzip.decompress(Path(file).read_bytes()).decode()
+    document = json.loads(text)
+    path = Path(tempfile.mkdtemp(prefix="search_quality_")) / Path(file).name.removesuffix(".gz")
+    path.write_text(text, encoding="utf-8")
+    names = document["tune_params_keys"]
+    recorded = {tuple(entry[name] for name in names) for entry in document["cache"].values()}
+    document["restrictions"] = _restrictions(document["tune_params"], recorded)
+    del document["cache"]
+    return str(path), document
+
+
+def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) -> list[str]:
+    """Raises ValueError where none of RESTRICTIONS gives what is recorded."""
+    whole = list(itertools.product(*values.values()))
+    columns = {name: np.array([row[i] for row in whole]) for i, name in enumerate(values)}
+    coded = Columns({name: column.astype(np.int64) for name, column in columns.items()})
+    for texts in RESTRICTIONS:
+        try:
+            rules = [parse(text, dict.fromkeys(values, "int")) for text in texts]
+        except ExpressionError:  # of other parameters
+            continue
+        legal = np.ones(len(whole), dtype=bool)
+        for rule in rules:
+            legal &= rule.holds(coded, {})
+        if {whole[i] for i in np.flatnonzero(legal)} == recorded:
+            return list(texts)
+    raise ValueError("the restrictions of this recording are not known: add them to RESTRICTIONS")
+
+
+def _kernel_tuner(table: Table, job: Job) -> Iterator[Schedule]:
+    import kernel_tuner
+
+    path, document = _unpacked(job.file)
+    quiet = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+        warnings.simplefilter("ignore")
+        results, _ = kernel_tuner.tune_kernel(
+            document["kernel_name"],
+            "",
+            document["problem_size"],
+            [],
+            document["tune_params"],
+            restrictions=list(document["restrictions"]) or None,
+            strategy=job.method.removeprefix("kt_"),
+            strategy_options={"max_fevals": job.budget},
+            simulation_mode=True,
+            cache=path,
+            seed=job.seed,
+            quiet=True,
+            lang="CUDA",
+        )
+    (parameters,) = table.parameters.values()
+    for result in results:
+        items = tuple((p.name, result[p.name]) for p in parameters)
+        yield Schedule(table.kernel, items)
+
+
+def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    ordinal = job.method.endswith("ordinal")
+    (parameters,) = table.parameters.values()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = optuna.samplers.TPESampler(seed=job.seed, multivariate=ordinal)
+    study = optuna.create_study(sampler=made)
+    told: dict[Schedule, float | None] = {}
+    for _ in range(50 * job.budget):
+        trial = study.ask()
+        items = []
+        for p in parameters:
+            last = len(p.values) - 1
+            code = trial.suggest_int(p.name, 0, last) if ordinal else trial.suggest_categorical(p.name, range(last + 1))
+            items.append((p.name, p.values[int(code)]))
+        schedule = Schedule(table.kernel, tuple(items))
+        measurement = table.measurements.get(schedule)
+        if measurement is None or measurement.timing is None:
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        else:
+            study.tell(trial, measurement.timing.median)
+        if measurement is not None and schedule not in told:
+            told[schedule] = None
+            yield schedule
+            if len(told) == job.budget:
+                return
+
+
+def _bootstrap(table: Table, job: Job) -> Iterator[Schedule]:
+    import xgboost
+
+    rng = np.random.default_rng(job.seed)
+    _, space = _loaded(job.file)
+    schedules = list(table.measurements)
+    rows = np.asarray(space.encode(schedules))
+    seconds = [m.timing.median if m.timing is not None else np.nan for m in table.measurements.values()]
+    order: list[int] = []
+    unseen = np.ones(len(rows), dtype=bool)
+    for _ in range(job.budget):
+        if len(order) < 10 or np.isnan([seconds[i] for i in order]).all():
+            chosen = int(rng.choice(np.flatnonzero(unseen)))
+        else:
+            times = np.array([seconds[i] for i in order])
+            value = np.nan_to_num(np.nanmin(times) / times, nan=0.0)
+            predicted = []
+            for member in range(5):
+                drawn = rng.integers(len(order), size=len(order))
+                model = xgboost.XGBRegressor(n_estimators=60, max_depth=4, learning_rate=0.2, n_jobs=1, seed=member)
+                model.fit(rows[[order[i] for i in drawn]], value[drawn])
+                predicted.append(model.predict(rows))
+            worth = np.mean(predicted, axis=0) + np.std(predicted, axis=0)
+            chosen = int(np.where(unseen, worth, -np.inf).argmax())
+        order.append(chosen)
+        unseen[chosen] = False
+        yield schedules[chosen]
+
+
+def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, now: datetime) -> str:
+    """The tables as Markdown: by file {method: its searches}."""
+    lines = [
+        "# Search quality on recorded spaces",
+        "",
+        "Written by `python -m benchmarks.search_quality`; the rule and the methods are explained there.",
+        f"{repeats} searches of {budget} evaluations each, {now:%Y-%m-%d}, on {os.cpu_count()} cores "
+        f"({platform.machine()}), without a GPU: the times are recorded ones.",
+        "",
+    ]
+    after = [n for n in AFTER if n <= budget] or [budget]
+    for file, methods in found.items():
+        lines += [
+            f"## {file}",
+            "",
+            "| method | to 90% | to 95% | to 99% | " + " | ".join(f"after {n}" for n in after) + " |",
+            "|---|" + "---:|" * (3 + len(after)),
+        ]
+        for method, made in methods.items():
+            medians = [made.median_evaluations_to(q) for q in QUALITIES]
+            cells = [f"over {budget}" if m is None else f"{m:g}" for m in medians]
+            cells += [f"{made.quartiles(n)[1]:.3f}" for n in after]
+            lines.append(f"| {method} | " + " | ".join(cells) + " |")
+        lines.append("")
+    lines += [*_against_best_peer(found, budget), ""]
+    return "\n".join(lines)
+
+
+def _against_best_peer(found: dict[str, dict[str, Searches]], budget: int) -> list[str]:
+    lines = ["## bayes against the best peer of each recording", "", "Evaluations to 95% of the optimum, medians.", ""]
+    lines += ["| recording | bayes | best peer | ratio |", "|---|---:|---|---:|"]
+    ratios = []
+    for file, methods in found.items():
+        ours = methods["bayes"].median_evaluations_to(NEAR) if "bayes" in methods else None
+        peers = {m: s.median_evaluations_to(NEAR) for m, s in methods.items() if m not in OURS}
+        reached = {m: n for m, n in peers.items() if n is not None}
+        if ours is None or not reached:
+            continue
+        best = min(reached, key=lambda m: reached[m])
+        ratios.append(ours / reached[best])
+        lines.append(f"| {file} | {ours:g} | {best} {reached[best]:g} | {ratios[-1]:.2f} |")
+    if not ratios:
+        return []
+    return [*lines, "", f"Geometric mean of the ratios: {float(np.exp(np.mean(np.log(ratios)))):.2f}."]
+
+
+def _write(folder: Path, searches: dict[str, dict[str, list[Search]]], repeats: int, budget: int) -> str:
+    """Write table, JSON and curves of the methods that are done, and return the table."""
+    from autosched.search_curves import draw_curves
+
+    found = {
+        file: {m: Searches(m, budget, tuple(s)) for m, s in methods.items() if len(s) == repeats}
+        for file, methods in searches.items()
+    }
+    now = datetime.now(UTC)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = summary(found, repeats, budget, now)
+    (folder / "search_quality.md").write_text(text, encoding="utf-8")
+    recordings = {
+        file: [{key: v for key, v in searches_json(made).items() if key != "searches"} for made in methods.values()]
+        for file, methods in found.items()
+    }
+    document = {"date": f"{now:%Y-%m-%d}", "repeats": repeats, "budget": budget, "recordings": recordings}
+    (folder / "search_quality.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    draw_curves([(file, list(methods.values())) for file, methods in found.items()], folder / "search_quality.svg")
+    return text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all searches and write the results."""
+    parser = argparse.ArgumentParser(description="Search quality on recorded spaces.")
+    parser.add_argument("folder", help="a folder with caches of Kernel Tuner (*.json.gz)")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--budget", type=int, default=200)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="M")
+    parser.add_argument("--files", nargs="+", default=None, metavar="F", help="names without .json.gz (default: all)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args(arguments)
+    files = sorted(Path(given.folder).glob("*.json.gz"))
+    if given.files is not None:
+        files = [f for f in files if f.name.removesuffix(".json.gz") in given.files]
+    if not files:
+        print(f"search_quality: {given.folder} holds no such *.json.gz", file=sys.stderr)
+        return 2
+    jobs = [Job(str(f), m, s, given.budget) for f in files for m in given.methods for s in range(given.repeats)]
+    found: dict[str, dict[str, list[Search]]] = {}
+    text = ""
+    with ProcessPoolExecutor(given.workers) as pool:
+        for job, made in pool.map(run, jobs, chunksize=max(given.repeats // 2, 1)):
+            name = Path(job.file).name.removesuffix(".json.gz")
+            own = found.setdefault(name, {}).setdefault(job.method, [])
+            own.append(made)
+            if len(own) == given.repeats:  # whoever stops the run has what was done
+                print(f"{datetime.now():%H:%M} {name} {job.method}", file=sys.stderr, flush=True)
+                text = _write(given.results, found, given.repeats, given.budget)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())

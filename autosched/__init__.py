@@ -76,4 +76,5 @@ def __getattr__(name: str) -> Any:
     # Importing autosched is fast: the command line handles Ctrl-C before anything slow is imported.
     if name not in _HOMES:
         raise AttributeError(f"module 'autosched' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return found

@@ -1,0 +1,71 @@
+"""cupy's own arrays over memory that does not exist, and launches that return at once: to time what precedes one.
+
+No GPU is needed. What cupy itself does between ``RawKernel.__call__`` and the driver is left out on both sides of a
+comparison; attributes of arrays cost what they cost with a GPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+import cupy
+import numpy as np
+
+ATTRIBUTES = {
+    "MultiProcessorCount": 132,
+    "L2CacheSize": 60 * 2**20,
+}
+_SPACING = 1 << 30  # bytes from one array to the next
+
+
+def launch(grid: Any, block: Any, parameters: Any, shared_mem: int = 0) -> None:
+    """In place of a loaded function's call."""
+
+
+class SimulatedDriver:
+    """Set it as ``sys.modules["cupy"]``, and ask ``array`` for arrays."""
+
+    __version__ = cupy.__version__
+    ndarray = cupy.ndarray
+
+    def __init__(self) -> None:
+        self._free = itertools.count(_SPACING, _SPACING)
+        stream = SimpleNamespace(ptr=0)
+        properties = {"name": b"NVIDIA H200", "totalGlobalMem": 150_000_000_000, "major": 9, "minor": 0}
+        self.cuda = SimpleNamespace(
+            Device=_Device,
+            Stream=cupy.cuda.Stream,
+            get_current_stream=lambda: stream,
+            runtime=SimpleNamespace(
+                getDevice=lambda: 0,
+                getDeviceProperties=lambda gpu: properties,
+                runtimeGetVersion=lambda: 13000,
+            ),
+        )
+
+    def RawModule(self, path: str) -> Any:
+        with open(path, "rb") as file:
+            file.read()
+        return SimpleNamespace(get_function=lambda name: _Function())
+
+    def empty(self, shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
+        start = next(self._free)
+        memory = cupy.cuda.UnownedMemory(start, _SPACING, None, 0)
+        return cupy.ndarray(shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, 0))
+
+
+class _Device:
+    attributes = ATTRIBUTES
+
+    def __init__(self, gpu: int = 0) -> None:
+        self.id = gpu
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+class _Function:
+    max_dynamic_shared_size_bytes = 0
+    __call__ = staticmethod(launch)

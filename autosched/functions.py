@@ -155,8 +155,18 @@ def forget() -> None:
 
 @dataclass(frozen=True)
 class _Loaded:
+    """A kernel, its plan, the operands in the order of the arrays, out last, and their sizes in bytes."""
+
     kernel: LoadedKernel
     plan: Plan
+    names: tuple[str, ...]
+    bytes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, kernel: LoadedKernel, plan: Plan) -> _Loaded:
+        sizes = {o.name: o.bytes for o in plan.problem.operands()}
+        names = (*plan.operands, "out")
+        return cls(kernel, plan, names, tuple(sizes[name] for name in names))
 
 
 class _Default:
@@ -230,13 +240,17 @@ def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tup
         starts.append(result.data.ptr if result.__class__ is ndarray else result.data_ptr())
     else:
         result = out
-    at = dict(zip((*wanted.operands, "out"), starts, strict=True))
-    for name, start in at.items():
+    at = dict(zip(loaded.names, starts, strict=True))
+    for start in starts:
         if start % ALIGNMENT:
+            name = next(name for name in at if at[name] % ALIGNMENT)
             raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
     if given is not None:
-        sizes = {o.name: o.bytes for o in wanted.problem.operands()}
-        check_apart({name: (start, sizes[name]) for name, start in at.items()}, "out")
+        low = starts[-1]
+        high = low + loaded.bytes[-1]
+        for start, size in zip(starts[:-1], loaded.bytes, strict=False):
+            if start < high and low < start + size:
+                check_apart(dict(zip(loaded.names, zip(starts, loaded.bytes, strict=True), strict=True)), "out")
     loaded.kernel.launch_at(at, first)
     return result
 
@@ -251,7 +265,7 @@ def _load(
             made = plan(facts[:inputs], facts[inputs] if len(facts) > inputs else None)
             with cp.cuda.Device(gpu):
                 kernel = database.kernel(made.problem)
-            _loaded[key] = _Loaded(kernel, made)
+            _loaded[key] = _Loaded.of(kernel, made)
         return _loaded[key]
 
 

@@ -14,6 +14,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,13 +24,13 @@ from typing import Any
 
 from autosched.kernel_provenance import KernelProvenance
 from autosched.version import VERSION
-from measurements.cache_folder import CacheUnusable, cache_root
-from measurements.compile_cache import CompileCache, publish
+from measurements.cache_folder import CUBINS, CacheUnusable, cache_root, publish
 from measurements.runners.cuda_device import GpuHere
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.kernel import Launch, launch_from_json
 
 _FORMAT = 1
+_DIGEST = re.compile("[0-9a-f]{64}")
 _HEADER = 100  # bytes of an SQLite file, with the counter of its changes
 _COMPILERS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 _CHOOSERS = ("search_spaces", "cost_models", "autosched")  # packages whose code takes part in the choice
@@ -68,8 +69,8 @@ class ResolvedCache:
             provenance = KernelProvenance.from_json(data["provenance"])
             if data["launch"] is None:
                 return Resolved(None, None, provenance)
-            path = CompileCache().cubin_path(data["cubin"])
-            if hashlib.sha256(path.read_bytes()).hexdigest() == data["cubin"]:
+            path = cache_root() / CUBINS / f"{data['cubin']}.cubin"
+            if _DIGEST.fullmatch(data["cubin"]) and hashlib.sha256(path.read_bytes()).hexdigest() == data["cubin"]:
                 return Resolved(launch_from_json(data["launch"]), str(path), provenance)
         return None
 

@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+CUBINS = Path("cubin", "cubins")  # in the cache: compiled kernels, each named by its SHA-256
+
 
 class CacheUnusable(ValueError):
     """The cache cannot be made or written. The message is one line that says what to do."""
@@ -49,6 +51,18 @@ def put(temporary: str | Path, path: Path) -> None:
         os.replace(temporary, path)
     except (IsADirectoryError, NotADirectoryError) as error:
         raise OSError(f"{path} is a folder, where the cache keeps a file: remove it") from error
+
+
+def publish(path: Path, content: bytes) -> None:
+    """Write a file that readers see whole or not at all. Raises OSError."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        put(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def cannot_write(folder: Path, error: OSError) -> CacheUnusable:

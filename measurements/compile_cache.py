@@ -11,12 +11,11 @@ import dataclasses
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from measurements.cache_folder import cache_root, check_writable, make_folder, put
+from measurements.cache_folder import CUBINS, cache_root, check_writable, make_folder, publish
 from measurements.machine_code import machine_code
 from measurements.measurement import MachineCode, Resources
 from search_spaces.templates.kernel import Kernel
@@ -55,7 +54,7 @@ class CompileCache:
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder = default_folder() if folder is None else Path(folder)
-        self._entries, self._cubins = self.folder / "entries", self.folder / "cubins"
+        self._entries, self._cubins = self.folder / "entries", self.folder / CUBINS.name
 
     def check(self) -> None:
         """Raises ValueError where the folder cannot be made or written. Makes nothing."""
@@ -77,7 +76,7 @@ class CompileCache:
         """The entry of ``key``; None where it is missing or damaged."""
         try:
             entry = json.loads((self._entries / f"{key}.json").read_bytes())
-            path = self.cubin_path(entry["digest"])
+            path = self._cubin_path(entry["digest"])
             cubin = path.read_bytes()
             if hashlib.sha256(cubin).hexdigest() != entry["digest"]:
                 return None
@@ -115,7 +114,7 @@ class CompileCache:
         if not self._cubins.is_dir():  # the one that ``prepare`` makes last
             self.prepare()
         digest = hashlib.sha256(cubin).hexdigest()
-        path = self.cubin_path(digest)
+        path = self._cubin_path(digest)
         publish(path, cubin)
         document = {
             "digest": digest,
@@ -130,14 +129,13 @@ class CompileCache:
         code = machine_code(cubin)
         return Compiled(path, digest, entry, resources, compile_seconds, log, arch, toolchain, cached=False, code=code)
 
-    def cubin_path(self, digest: str) -> Path:
-        """Where the cubin of this SHA-256 is, if it is here."""
+    def _cubin_path(self, digest: str) -> Path:
         return self._cubins / f"{digest}.cubin"
 
 
 def default_folder() -> Path:
     """``cubin`` in the cache of this machine. Raises CacheUnusable without a home."""
-    return cache_root() / "cubin"
+    return cache_root() / CUBINS.parent
 
 
 def _resources(data: dict[str, int]) -> Resources:
@@ -145,15 +143,3 @@ def _resources(data: dict[str, int]) -> Resources:
     if not all(type(value) is int and value >= 0 for value in dataclasses.astuple(resources)):
         raise ValueError("resources must be counts")
     return resources
-
-
-def publish(path: Path, content: bytes) -> None:
-    """Write a file that readers see whole or not at all. Raises OSError."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        put(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

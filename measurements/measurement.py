@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -45,6 +44,8 @@ class Timing:
         """Statistics of repeated timings; at least one."""
         if len(seconds) == 1:
             return cls(seconds[0], seconds[0], seconds[0], 1)
+        import statistics  # with decimal and fractions, which programs that only call kernels do without
+
         p25, median, p75 = statistics.quantiles(seconds, n=4, method="inclusive")
         return cls(median, p25, p75, len(seconds))
 

@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from measurements.transport import WorkerError
-from measurements.worker import Worker
 from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device_of_driver_name
 
 WORKER_MODULE = "measurements.runners.cuda_worker"
@@ -29,6 +27,9 @@ def _ask(request: str, gpu: int) -> dict[str, Any] | str:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         return "no NVIDIA driver is installed (libcuda.so.1 was not found)"
+    from measurements.transport import WorkerError
+    from measurements.worker import Worker  # which a program that uses the GPU itself does without
+
     with Worker(WORKER_MODULE) as worker:
         try:
             return worker.request({"op": request, "gpu": gpu, "checks": None}, 60.0)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
 
-Lines = Callable[[np.random.Generator, int, int, DType], FloatArray]
+Lines = Callable[["np.random.Generator", int, int, DType], FloatArray]  # a text: importing numpy.random takes long
 
 EXACT = 2.0**24  # integers up to here are f32 numbers, so that sums of them that stay below are exact in any order
 _EDGES = (

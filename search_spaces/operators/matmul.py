@@ -58,12 +58,10 @@ class Matmul(Problem):
 
     def __post_init__(self) -> None:
         self._take_defaults(b=self.a, out=self.a)
-        self._take_sizes("m", "n", "k", "batch")
+        self._take_extents("m", "n", "k")
+        self._take_sizes("batch")
         if max(self.m * self.k, self.k * self.n, self.m * self.n) * self.batch >= 2**40:
             raise ValueError("the matrices are too large: keep each array under 2^40 elements")
-        for name in ("m", "n", "k"):
-            if getattr(self, name) >= 2**30:
-                raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
         for name in ("a", "b", "out"):
             dtype(getattr(self, name))
         if self.a != self.b:

@@ -36,11 +36,7 @@ class Matvec(Problem):
 
     def __post_init__(self) -> None:
         self._take_defaults(out=self.x)
-        self._take_sizes("m", "n", "k")
-        for name in ("m", "n", "k"):
-            size = getattr(self, name)
-            if size >= 2**30:
-                raise ValueError(f"{name} must be under 2^30, not {size}")
+        self._take_extents("m", "n", "k")
         if self.m > MOST_ROWS:
             raise ValueError(f"m must be at most {MOST_ROWS}, not {self.m}: use matmul for more rows")
         if self.n * self.k >= 2**40:

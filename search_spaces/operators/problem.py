@@ -105,6 +105,13 @@ class Problem(ABC):
         for name in names:
             object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
 
+    def _take_extents(self, *names: str) -> None:
+        """``_take_sizes`` of matrices, which kernels index by 32 bits. Raises ValueError for 2^30 and more, too."""
+        self._take_sizes(*names)
+        for name in names:
+            if getattr(self, name) >= 2**30:
+                raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
+
     @property
     @abstractmethod
     def flops(self) -> float: ...

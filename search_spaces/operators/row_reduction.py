@@ -22,7 +22,6 @@ from search_spaces.operators.problem import Array, Operand, Problem, option, sta
 KINDS = ("sum", "max", "mean", "sumsq", "argmax")
 AXES = ("row", "column")
 PASSES = ("one", "two")
-SIZE_LIMIT = 2**30
 
 _LEAST_EPS = 2.0**-126  # kernels add it in f32
 _UNIT = 2.0**-24  # roundoff of f32, the type of all arithmetic
@@ -41,11 +40,7 @@ class RowProblem(Problem):
 
     def __post_init__(self) -> None:
         self._take_defaults(out=self.dtype)
-        self._take_sizes("rows", "columns")
-        for name in ("rows", "columns"):
-            size = getattr(self, name)
-            if size >= SIZE_LIMIT:
-                raise ValueError(f"{name} must be under 2^30, not {size}")
+        self._take_extents("rows", "columns")
         if self.rows * self.columns >= 2**40:
             raise ValueError("the array is too large: keep rows x columns under 2^40 elements")
         dtype(self.dtype)

@@ -33,11 +33,7 @@ class ArrayMove(Problem):
     dtype: str = option("size of an element", "u32", choices=tuple(ELEMENT_BYTES))
 
     def __post_init__(self) -> None:
-        self._take_sizes("rows", "columns", "batch")
-        for name in ("rows", "columns", "batch"):
-            size = getattr(self, name)
-            if size >= 2**30:
-                raise ValueError(f"{name} must be under 2^30, not {size}")
+        self._take_extents("rows", "columns", "batch")
         if self.rows * self.columns * self.batch >= 2**40:
             raise ValueError("the array is too large: keep it under 2^40 elements")
         if self.dtype not in ELEMENT_BYTES:

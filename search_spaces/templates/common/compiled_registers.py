@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.config import Config
+from search_spaces.templates.common.launch_rules import register_limit
 
 
 def compiled_registers(config: Config, device: Device, scale: float = 1.0, more: int = 0) -> int:
     """``scale`` times the lower estimate and ``more``, up to what the block and ``min_blocks`` leave to a thread."""
     least, threads, blocks = config.integers("registers", "threads", "min_blocks")
-    unit = device.register_allocation_unit
-    share = device.registers_per_sm // (threads // device.warp_size * blocks) // unit * unit // device.warp_size
-    return max(least, min(int(scale * least) + more, share, device.max_registers_per_thread))
+    return max(least, min(int(scale * least) + more, int(register_limit(device, threads, blocks))))

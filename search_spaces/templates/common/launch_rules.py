@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.rules import Rule
 
@@ -21,16 +22,18 @@ def grid_rule(blocks: str = "blocks") -> Rule:
     )
 
 
+def register_limit(device: Device, threads: npt.ArrayLike, min_blocks: npt.ArrayLike) -> IntArray:
+    """Registers that each of a block's threads may have where ``min_blocks`` blocks share an SM; integers or arrays."""
+    # Registers are allotted to warps in units; a warp's share limits its threads.
+    unit = device.register_allocation_unit
+    warps = np.maximum(np.asarray(threads) // device.warp_size * np.asarray(min_blocks), 1)
+    share: IntArray = device.registers_per_sm // warps // unit * unit // device.warp_size
+    return share.clip(max=device.max_registers_per_thread)
+
+
 def device_rules(device: Device) -> tuple[Rule, ...]:
     """Rules over the columns ``threads`` and ``shared_bytes`` (of a block), ``registers`` (of a thread, a lower
     estimate) and ``min_blocks`` (blocks per SM that the compiler limits registers for)."""
-
-    def registers_suffice(registers: IntArray, threads: IntArray, min_blocks: IntArray) -> BoolArray:
-        # Registers are allotted to warps in units; a warp's share limits its threads.
-        unit = device.register_allocation_unit
-        warps = threads // device.warp_size * min_blocks
-        share: IntArray = device.registers_per_sm // np.maximum(warps, 1) // unit * unit // device.warp_size
-        return registers <= share.clip(max=device.max_registers_per_thread)
 
     return (
         Rule(
@@ -46,7 +49,7 @@ def device_rules(device: Device) -> tuple[Rule, ...]:
         ),
         Rule(
             "registers",
-            registers_suffice,
+            lambda registers, threads, min_blocks: registers <= register_limit(device, threads, min_blocks),
             "about {registers} registers a thread exceed what {threads} threads can have with {min_blocks} blocks per "
             f"SM (of {device.registers_per_sm}, each thread at most {device.max_registers_per_thread})",
         ),

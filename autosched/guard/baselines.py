@@ -18,6 +18,7 @@ from autosched.guard.entries import Entry
 from autosched.guard.timed import Baseline
 from measurements.compile import CompileFailure, CompilePool
 from measurements.compile_cache import CompileCache, Compiled
+from measurements.library_choice import is_library
 from measurements.measurement import Resources
 from measurements.runners.base import Candidate
 from measurements.store import Store
@@ -53,7 +54,7 @@ class DatabaseBaseline:
 
     def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
         record = self._store.best(entry.problem, entry.device.name)
-        if record is None:
+        if record is None or is_library(record.schedule):
             return f"{self._store.name} has no schedule for it"
         try:
             kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)

@@ -11,12 +11,14 @@ from autosched import formatting
 from autosched.guard.judging import Limits
 from autosched.guard.report import Finding, Verdict
 from measurements.foreign_text import one_line
+from measurements.library_choice import is_library
 from measurements.record import Record
 from measurements.store import ProblemSummary, Store, StoreError
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
+LIBRARY_WON = "the vendor's library won when it was tuned: there is no kernel of ours to check"
 RIVALS = 3  # of the next fastest schedules, whose predicted order is looked at
 
 
@@ -120,7 +122,11 @@ def _entry(
 def _rivals(store: Store, problem: Problem, best: Record) -> tuple[Record, ...]:
     """The newest ok trials of the next fastest schedules, fastest first."""
     newest = {r.schedule: r for r in store.trials(problem, best.device, best.provenance)}
-    others = [r for r in newest.values() if r.seconds is not None and r.schedule != best.schedule]
+    others = [
+        r
+        for r in newest.values()
+        if r.seconds is not None and r.schedule != best.schedule and not is_library(r.schedule)
+    ]
     return tuple(sorted(others, key=lambda r: r.seconds or 0.0)[:RIVALS])
 
 

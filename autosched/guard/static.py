@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from autosched.backends import Estimate
-from autosched.guard.entries import Entry
+from autosched.guard.entries import LIBRARY_WON, Entry
 from autosched.guard.report import Finding, Verdict
 from autosched.verify import CONDEMNING, verify_one
 from measurements.compile import CompileFailure, CompilePool, over_limits, usable_cores
 from measurements.compile_cache import Compiled
+from measurements.library_choice import is_library
 from measurements.measurement import MachineCode, Provenance, Resources
 from measurements.record import Record
 from measurements.runners.base import Candidate
@@ -56,6 +57,8 @@ def check_entry(entry: Entry, pool: CompilePool, options: StaticOptions) -> Find
 
 
 def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
+    if is_library(entry.record.schedule):
+        return entry.finding(Verdict.CANNOT_COMPARE, LIBRARY_WON)
     program = _program(entry, entry.record, pool)
     if isinstance(program, str):
         return entry.finding(Verdict.BROKEN, program)

@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from autosched.guard.entries import Entry
+from autosched.guard.entries import LIBRARY_WON, Entry
 from autosched.guard.judging import Comparison, Times
 from autosched.guard.procedure import Effort, Judgement, flagged, judged, until_decided
 from autosched.guard.report import Finding, Verdict
 from measurements import timing
 from measurements.compile import CompileFailure, CompilePool, over_limits
 from measurements.compile_cache import Compiled
+from measurements.library_choice import is_library
 from measurements.measurement import Status
 from measurements.runners.base import Candidate, Comparing, Entrant, RunnerStopped
 from search_spaces.catalogue import template
@@ -155,6 +156,8 @@ def _pair(entry: Entry, device: Device, pool: CompilePool, baselines: Baselines)
             Verdict.CANNOT_COMPARE, f"it is of {entry.device.name}, and the GPU of this machine is {device.name}"
         )
     record = entry.record
+    if is_library(record.schedule):
+        return entry.finding(Verdict.CANNOT_COMPARE, LIBRARY_WON)
     try:
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, device)
     except ValueError as error:

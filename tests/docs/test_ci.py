@@ -1,0 +1,111 @@
+"""docs/ci.md and the workflow beside it: every command that they show is run, in their order, in one folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from needs import needs_compiler, needs_nvrtc
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "docs" / "ci.md"
+WORKFLOW = REPOSITORY / "examples" / "workflows" / "tuned-schedules.yml"
+ACTION = REPOSITORY / "action.yml"
+
+pytestmark = [needs_nvrtc, needs_compiler]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ci")
+
+
+@pytest.fixture(scope="module")
+def environment(folder: Path) -> dict[str, str]:
+    """A shell that finds autosched and its pytest plugin, installed or not, and installs nothing."""
+    tools = folder / "bin"
+    tools.mkdir()
+    starts = {"autosched": f'exec "{sys.executable}" -m autosched "$@"', "python": f'exec "{sys.executable}" "$@"'}
+    for name, line in starts.items():
+        (tools / name).write_text(f"#!/bin/bash\n{line}\n")
+        (tools / name).chmod(0o755)
+    plugins = "-p autosched.pytest_plugin -p no:xdist -p no:cacheprovider"
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(REPOSITORY), "PYTEST_ADDOPTS": plugins, "COLUMNS": "120"}
+
+
+def shell(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """As a step of GitHub Actions runs it."""
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def steps(workflow: dict[str, Any], job: str) -> dict[str, str]:
+    return {step["name"]: step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step}
+
+
+def test_the_page_and_the_workflow_do_what_they_say(folder: Path, environment: dict[str, str]) -> None:
+    for block in blocks("sh"):
+        done = shell(block, folder, environment)
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+    assert (folder / "check.xml").read_bytes().startswith(b"<?xml")
+    assert "no confirmed regression: 1 same" in (folder / "summary.md").read_text()
+    stored, _ = blocks("python")
+    done = shell(f"python - <<'END'\n{stored}\nEND", folder, environment)
+    assert done.returncode == 0, done.stderr
+    run = steps(yaml.safe_load(WORKFLOW.read_text()), "static")
+    summary = folder / "step.md"
+    done = shell(run["check what needs no GPU"], folder, {**environment, "GITHUB_STEP_SUMMARY": str(summary)})
+    assert done.returncode == 0, done.stderr
+    assert "no confirmed regression" in summary.read_text() and (folder / "benchmark.json").exists()
+
+
+def test_the_action_passes_its_inputs_on_as_text(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    """With an autosched that only repeats its arguments."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "autosched").write_text('#!/bin/bash\nprintf "<%s>" "$@"\n')
+    (tools / "autosched").chmod(0o755)
+    action = yaml.safe_load(ACTION.read_text())
+    (step,) = action["runs"]["steps"]
+    given = {"database": "my best.db; touch hacked $(touch hacked)", "kernels": "a.toml\nb c.toml\n"}
+    values = {name: given.get(name, entry.get("default", "")) for name, entry in action["inputs"].items()}
+    variables = {k: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m[1]], v) for k, v in step["env"].items()}
+    assert "${{" not in step["run"], "no input is text of the script"
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    done = shell(step["run"], tmp_path, {**environment, **variables, "PATH": path})
+    assert done.stdout == (
+        "<check><--db><my best.db; touch hacked $(touch hacked)><--max-slowdown><1%><--junit><autosched-check.xml>"
+        "<--github><--static><--kernel><a.toml><--kernel><b c.toml>"
+    )
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_the_gpu_half_of_the_workflow_asks_for_what_check_has() -> None:
+    """Its GPU is not here: the options of its commands are those that the command takes."""
+    from autosched.cli.check import check
+
+    workflow = yaml.safe_load(WORKFLOW.read_text())
+    taken = {f"--{name.replace('_', '-')}" for name in check.__annotations__}
+    for job in workflow["jobs"]:
+        for text in steps(workflow, job).values():
+            for line in text.splitlines():
+                if line.strip().startswith("autosched check"):
+                    assert set(re.findall(r"--[\w-]+", line)) <= taken, line

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from measurements.measurement import Status
 from measurements.runners.base import Candidate, Comparing, Entrant
-from measurements.timing import Ratio, Verdict, choose, verdict
+from measurements.timing import Choice, Ratio, Verdict, choose, verdict
 
 MOST_ENTRANTS = 6
 WITHIN = 1.5  # times the fastest of screening: screening errors are smaller
@@ -63,8 +63,10 @@ def remeasure(
     *,
     rounds: int = ROUNDS,
     seconds: float = math.inf,
+    incumbent: int | None = None,
 ) -> Remeasurement:
-    """Time ``candidates`` of one problem in turns. The simplest of those that are as fast as the fastest wins.
+    """Time ``candidates`` of one problem in turns. Of those that are as fast as the fastest, the one at the position
+    ``incumbent`` wins, which has won before, else the simplest: ``timing.choose`` says what that means.
 
     ``rounds`` at a time, and none begin after ``seconds``. An entrant that fails is removed; if the others failed with
     it, they are timed again without it. Where the culprit is unknown, each entrant runs alone for a round: those that
@@ -114,16 +116,23 @@ def remeasure(
             why_not = other.reason if other.status is not Status.OK else why_not
         held += rounds
         late = time.monotonic() - began >= seconds
-        if late or len(times) == 1 or choose(list(times.values()), [complexity[i] for i in times], TIE).clear:
+        if late or len(times) == 1 or _choice(times, complexity, incumbent).clear:
             break
     losers = tuple(Standing(i, entrant, ()) for i, entrant in failed.items())
     if not times:
         return Remeasurement((), losers, False, 0, None, "no entrant ran")
     order = list(times)
-    choice = choose([times[i] for i in order], [complexity[i] for i in order], TIE)
+    choice = _choice(times, complexity, incumbent)
     winner = order[choice.winner]
     behind = sorted((i for i in order if i != winner), key=lambda i: choice.ratios[order.index(i)].median)
     compared = Ratio.paired(times[winner], library) if len(library) == held and not why_not else None
     placed = tuple(Standing(i, entrants[i], tuple(times[i])) for i in (winner, *behind))
     seconds_of_it = tuple(library) if compared is not None else ()
     return Remeasurement(placed, losers, choice.clear, held, compared, why_not, vendor, seconds_of_it)
+
+
+def _choice(times: Mapping[int, Sequence[float]], complexity: Sequence[float], incumbent: int | None) -> Choice:
+    """Among the positions that ``times`` has, which need not have the incumbent's any more."""
+    order = list(times)
+    place = order.index(incumbent) if incumbent in times and incumbent is not None else None
+    return choose([times[i] for i in order], [complexity[i] for i in order], TIE, place)

@@ -476,12 +476,34 @@ class Tuner:
                 found.setdefault(kernel.digest, Candidate(self._problem, schedule, kernel))
         return tuple(found.values())
 
+    def _simplest_first(self, entrants: Sequence[Candidate]) -> list[int]:
+        """The place of each entrant from the simplest to the least simple, no two alike: of two runs that tie the same
+        schedules, both must choose the same one. Simpler is what departs from fewer defaults, then what takes fewer
+        registers, then less shared memory; the text of the schedule decides the rest."""
+
+        def simplicity(candidate: Candidate) -> tuple[float, int, int, str]:
+            known = self._known.get(candidate.kernel.digest)
+            used = None if known is None else known.resources
+            registers = 0 if used is None else used.registers
+            shared = 0 if used is None else used.static_shared_bytes + used.dynamic_shared_bytes
+            return self._complexity(candidate.schedule), registers, shared, candidate.schedule.key()
+
+        order = sorted(range(len(entrants)), key=lambda i: simplicity(entrants[i]))
+        return [order.index(i) for i in range(len(entrants))]
+
+    def _incumbent(self, entrants: Sequence[Candidate]) -> int | None:
+        """The position of the one of ours that won the last re-measurement, if it is among ``entrants``."""
+        ranked = [r for r in self._stored if r.rank is not None and not is_library(r.schedule)]
+        schedules = [candidate.schedule for candidate in entrants]
+        return schedules.index(ranked[-1].schedule) if ranked and ranked[-1].schedule in schedules else None
+
     def _remeasure(
         self, runner: Comparing, entrants: Sequence[Candidate], seconds: float
     ) -> remeasurement.Remeasurement:
         """Time the entrants in turns and store what came of it: losers first, so that the winner is the last word."""
-        complexity = [self._complexity(c.schedule) for c in entrants]
-        remeasured = remeasurement.remeasure(runner, entrants, complexity, seconds=seconds)
+        complexity = [float(place) for place in self._simplest_first(entrants)]
+        incumbent = self._incumbent(entrants)
+        remeasured = remeasurement.remeasure(runner, entrants, complexity, seconds=seconds, incumbent=incumbent)
         provenance = self._runner.provenance
         rows: list[tuple[remeasurement.Standing, int | None]] = [(place, None) for place in remeasured.failed]
         first = 2 if remeasured.library_won else 1

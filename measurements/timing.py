@@ -159,28 +159,40 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
 class Choice:
     """``winner`` is a position; ``clear`` says that every other one is shown to be slower or as fast.
 
-    ``ratios`` compares every one with the fastest by median.
+    ``ratios`` compares every one with the fastest by median; ``tied`` are the positions of the tie set, the fastest
+    among them.
     """
 
     winner: int
     clear: bool
     ratios: tuple[Ratio, ...]
+    tied: tuple[int, ...]
 
 
-def choose(times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01) -> Choice:
-    """The winner among interleaved entrants: the simplest of those that are as fast as the fastest.
+def choose(
+    times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01, incumbent: int | None = None
+) -> Choice:
+    """The winner of interleaved entrants: the incumbent, else the simplest, of those that are as fast as the fastest.
 
-    ``times[i]`` are the times of entrant i, one per round; the lowest ``complexity`` is the simplest. Raises
-    ValueError for no entrants, for lists of different lengths, and for times that are not positive.
+    ``times[i]`` are the times of entrant i, one per round; the lowest ``complexity`` is the simplest. As fast is
+    whoever is not shown to be slower by more than ``tie``, and is not behind by more than twice that, shown or not. The
+    ``incumbent`` has won before: it stays until it is shown to be slower by more than twice ``tie``, as else one near
+    the boundary would come and go from run to run. Raises ValueError for no entrants, for lists of different lengths,
+    for times that are not positive, and for an incumbent that is not there.
     """
     if not times or len(times) != len(complexity):
         raise ValueError(f"every entrant needs times and a complexity, got {len(times)} and {len(complexity)}")
+    if incumbent is not None and not 0 <= incumbent < len(times):
+        raise ValueError(f"the incumbent must be an entrant, there is none at position {incumbent}")
     fastest = min(range(len(times)), key=lambda i: statistics.median(times[i]))
     ratios = tuple(Ratio.paired(t, times[fastest]) for t in times)
     verdicts = [Verdict.SAME if i == fastest else verdict(r, tie) for i, r in enumerate(ratios)]
-    same = [i for i, v in enumerate(verdicts) if v is Verdict.SAME]
-    winner = min(same, key=lambda i: (complexity[i], i != fastest))
-    return Choice(winner, Verdict.UNCERTAIN not in verdicts, ratios)
+    tied = tuple(i for i, r in enumerate(ratios) if i == fastest or (r.low <= 1 + tie and r.median <= 1 + 2 * tie))
+    if incumbent is not None and ratios[incumbent].low <= 1 + 2 * tie:
+        winner = incumbent
+    else:
+        winner = min(tied, key=lambda i: (complexity[i], i != fastest))
+    return Choice(winner, Verdict.UNCERTAIN not in verdicts, ratios, tied)
 
 
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:

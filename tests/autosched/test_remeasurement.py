@@ -168,6 +168,28 @@ def test_of_those_as_fast_as_each_other_the_simpler_wins(store: Store) -> None:
     assert result.best is not None and result.best.schedule["x"] == 3
 
 
+def test_the_winner_of_before_keeps_a_tie_and_loses_what_is_none(store: Store) -> None:
+    simple = {3: 0.0}
+    first = tuned(store, Turns(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
+    assert order(first)[0] == 3
+    again = tuned(
+        store, Turns(lambda x: 1e-6 * (1.005 if x == 3 else 1.0)), complexity=lambda s: float(-s.integer("x"))
+    )
+    assert order(again)[0] == 3, "others are simpler now, and even a little faster"
+    beaten = tuned(store, Turns(lambda x: 1e-6 * (1.05 if x == 3 else 1.0)))
+    assert order(beaten)[0] != 3
+
+
+def test_two_runs_that_tie_the_same_schedules_choose_the_same_one(tmp_path: Path) -> None:
+    winners = set()
+    for seed in range(4):
+        with Store.open(tmp_path / f"{seed}.db") as fresh:
+            noisy = Turns(lambda x: 1e-6, noise=0.002)
+            noisy.rng = np.random.default_rng(seed)
+            winners.add(order(tuned(fresh, noisy))[0])
+    assert len(winners) == 1
+
+
 def test_rounds_are_added_until_it_is_clear_or_a_limit_is_met(store: Store) -> None:
     runner = Turns(lambda x: 1e-6 * (1 + 0.012 * x), noise=0.01)
     result = tuned(store, runner)

@@ -28,6 +28,11 @@ def interval(differences: FloatArray, confidence: float) -> tuple[float, float] 
     return float(ordered[low]), float(ordered[high])
 
 
+def centre(values: FloatArray) -> float:
+    """The estimate that belongs to the interval: the median of the means of all pairs (Hodges and Lehmann)."""
+    return float(np.median(_walsh(values)))
+
+
 def p_value(differences: FloatArray, centre: float) -> float:
     """How likely differences at least as large are where their true centre is at most ``centre``."""
     above = int(np.count_nonzero(_walsh(differences) > centre))

@@ -159,7 +159,7 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
 class Choice:
     """``winner`` is a position; ``clear`` says that every other one is shown to be slower or as fast.
 
-    ``ratios`` compares every one with the fastest by median; ``tied`` are the positions of the tie set, the fastest
+    ``ratios`` compares every one with the fastest; ``tied`` are the positions of the tie set, the fastest
     among them.
     """
 
@@ -175,7 +175,8 @@ def choose(
     """The winner of interleaved entrants: the incumbent, else the simplest, of those that are as fast as the fastest.
 
     ``times[i]`` are the times of entrant i, one per round; the lowest ``complexity`` is the simplest. As fast is
-    whoever is not shown to be slower by more than ``tie``, and is not behind by more than twice that, shown or not. The
+    whoever is not shown to be slower by more than ``tie``, and is not behind by more than twice that, shown or not.
+    Centres are those of signed ranks: where a clock has two states, medians jump from one to the other. The
     ``incumbent`` has won before: it stays until it is shown to be slower by more than twice ``tie``, as else one near
     the boundary would come and go from run to run. Raises ValueError for no entrants, for lists of different lengths,
     for times that are not positive, and for an incumbent that is not there.
@@ -184,10 +185,11 @@ def choose(
         raise ValueError(f"every entrant needs times and a complexity, got {len(times)} and {len(complexity)}")
     if incumbent is not None and not 0 <= incumbent < len(times):
         raise ValueError(f"the incumbent must be an entrant, there is none at position {incumbent}")
-    fastest = min(range(len(times)), key=lambda i: statistics.median(times[i]))
+    fastest = min(range(len(times)), key=lambda i: signed_rank.centre(np.log(np.asarray(times[i], float))))
     ratios = tuple(Ratio.paired(t, times[fastest]) for t in times)
     verdicts = [Verdict.SAME if i == fastest else verdict(r, tie) for i, r in enumerate(ratios)]
-    tied = tuple(i for i, r in enumerate(ratios) if i == fastest or (r.low <= 1 + tie and r.median <= 1 + 2 * tie))
+    behind = [math.exp(signed_rank.centre(log_ratios(t, times[fastest]))) for t in times]
+    tied = tuple(i for i, r in enumerate(ratios) if i == fastest or (r.low <= 1 + tie and behind[i] <= 1 + 2 * tie))
     if incumbent is not None and ratios[incumbent].low <= 1 + 2 * tie:
         winner = incumbent
     else:

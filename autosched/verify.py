@@ -1,22 +1,30 @@
 """Prove schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
 
-A proof is several runs: on random inputs, and on those that the operator must answer (``Problem.input_cases``).
+A quick proof is a few runs: on random inputs, and, with warps and blocks in random order, on inputs that the operator
+must answer (``Problem.input_cases``). A full one has more of both, other orders, some blocks of the problem itself
+where that is too large to be emulated whole, and the same schedule at sizes that provoke (``provoking_sizes``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
+from typing import Literal
 
 import numpy as np
 
+from autosched.provoking_sizes import provoking_sizes
+from autosched.sampled_blocks import can_sample, prove_blocks
 from measurements.compile import usable_cores
-from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
+from measurements.emulator import ASCENDING, Emulation, Finding, GlobalSite, HostFailure, Order, SharedSite, emulate
 from measurements.verification import check
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
+from search_spaces.operators.input_cases import ProvokingInputs
 from search_spaces.operators.problem import Array, Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
@@ -30,16 +38,25 @@ TIME_LIMIT = 60.0  # seconds that the emulation of one candidate may take
 
 
 RANDOM = "random"  # the inputs of a first run
+GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)
+Depth = Literal["quick", "full"]
+_WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a provoking size that is run whole
 
 
 @dataclass(frozen=True)
 class Run:
-    """One emulated launch of a proof. ``cases`` are the kinds of its inputs, drawn from ``seed``. ``worst`` and
-    ``max_abs_error`` are None where the kernel did not finish, the second also where inputs are not all finite."""
+    """One emulated launch of a proof.
+
+    ``cases`` are the kinds of its inputs, drawn from ``seed``, ``order`` that of its blocks and threads, ``blocks`` how
+    many were run (None: all). ``worst`` and ``max_abs_error`` are None where the kernel did not finish, the second also
+    for other than random inputs.
+    """
 
     problem: Problem
     cases: tuple[str, ...]
     seed: int
+    order: Order
+    blocks: int | None
     status: str
     reason: str
     worst: float | None
@@ -106,64 +123,155 @@ def verify_one(
     *,
     seed: int = 0,
     time_limit: float = TIME_LIMIT,
+    depth: Depth = "quick",
+    budget: float | None = None,
 ) -> Verification:
-    """Emulate one schedule of ``template`` on inputs drawn from ``seed``, until a run fails.
+    """Emulate one schedule of ``template`` on inputs drawn from ``seed``, until a run fails or the proof has taken more
+    than ``budget`` seconds. ``time_limit`` is that of one launch.
 
     Raises ValueError if the schedule breaks a validity constraint, HostFailure where this machine cannot emulate.
     """
     template.config(problem, schedule, device)  # validates: what an invalid schedule cuts means nothing
-    small = emulated_problem(template, problem, schedule)
     try:
-        return _verified(template, small, schedule, device, seed, time_limit)
+        return _verified(template, problem, schedule, device, seed, time_limit, depth, budget)
     except MemoryError as error:
         raise HostFailure("there is not enough memory to verify: free some, or raise the limit (ulimit -v)") from error
 
 
 def _verified(
-    template: KernelTemplate, small: Problem, schedule: Schedule, device: Device, seed: int, time_limit: float
+    template: KernelTemplate,
+    problem: Problem,
+    schedule: Schedule,
+    device: Device,
+    seed: int,
+    time_limit: float,
+    depth: Depth,
+    budget: float | None,
 ) -> Verification:
-    runs = tuple(prove(small, template.kernel(small, schedule, device), seed=seed, time_limit=time_limit))
+    small = emulated_problem(template, problem, schedule)
+    jobs: Iterator[Callable[[], Run]] = _jobs(template, problem, small, schedule, device, seed, time_limit, depth)
+    started = time.monotonic()
+    runs: list[Run] = []
+    for job in jobs:
+        if runs and budget is not None and time.monotonic() - started > budget:
+            break
+        runs.append(job())
+        if runs[-1].status != "ok":
+            break
     first, last = runs[0], runs[-1]
     shown = first if last.status == "ok" else last
     worst = None if shown.worst is None else max(run.worst or 0.0 for run in runs)
     error = None if shown.worst is None else first.max_abs_error
-    return Verification(small, schedule, last.status, last.reason, worst, error, shown.emulation, runs)
+    return Verification(small, schedule, last.status, last.reason, worst, error, shown.emulation, tuple(runs))
 
 
-def prove(problem: Problem, kernel: Kernel, *, seed: int = 0, time_limit: float = TIME_LIMIT) -> Iterator[Run]:
-    """Emulate ``kernel`` on random inputs, then on sets of provoking ones; the first run that fails is the last.
-
-    One set is emulated in any case, more while their operands stay under ``EMULATED_BYTES`` together. Raises
-    HostFailure where this machine cannot emulate.
-    """
-    run = _run(problem, kernel, (RANDOM,), problem.random_inputs(seed), seed, time_limit)
-    yield run
-    most = max(1, EMULATED_BYTES // problem.min_bytes)
-    for given in islice(problem.provoking_inputs(seed), most):
-        if run.status != "ok":
-            return
-        run = _run(problem, kernel, given.cases, given.inputs, seed, time_limit)
-        yield run
-
-
-def _run(
+def _jobs(
+    template: KernelTemplate,
     problem: Problem,
-    kernel: Kernel,
-    cases: tuple[str, ...],
-    inputs: Mapping[str, Array],
+    small: Problem,
+    schedule: Schedule,
+    device: Device,
     seed: int,
     time_limit: float,
-) -> Run:
-    done = emulate(kernel, inputs, time_limit=time_limit)
+    depth: Depth,
+) -> Iterator[Callable[[], Run]]:
+    """The runs of a proof, likeliest faults first; each is made when it is called."""
+    kernel = template.kernel(small, schedule, device)
+    yield from _jobs_of(small, kernel, seed, time_limit, depth)
+    if depth == "quick":
+        return
+    if small != problem:
+        whole = template.kernel(problem, schedule, device)
+        if can_sample(problem, whole):
+            yield partial(_sampled, problem, whole, seed, time_limit)
+    for _, job in provoking_jobs(template, small, schedule, device, seed=seed, time_limit=time_limit):
+        yield job
+
+
+def provoking_jobs(
+    template: KernelTemplate,
+    small: Problem,
+    schedule: Schedule,
+    device: Device,
+    *,
+    seed: int = 0,
+    time_limit: float = TIME_LIMIT,
+) -> Iterator[tuple[str, Callable[[], Run]]]:
+    """A run, which is made when it is called, for each provoking size at which ``schedule`` is valid, and the name of
+    that size."""
+    for size in provoking_sizes(small, schedule):
+        try:
+            larger = template.kernel(size.problem, schedule, device)
+        except ValueError:  # the schedule is none for that size
+            continue
+        if size.whole and size.problem.flops <= _WHOLE_FLOPS and size.problem.min_bytes <= _WHOLE_BYTES:
+            inputs = next(iter(size.problem.provoking_inputs(seed)), None)
+            if inputs is None:
+                inputs = ProvokingInputs((RANDOM,), size.problem.random_inputs(seed))
+            yield size.name, partial(_run, size.problem, larger, inputs, seed, Order("interleaved"), time_limit)
+        elif can_sample(size.problem, larger):
+            yield size.name, partial(_sampled, size.problem, larger, seed, time_limit)
+
+
+def _jobs_of(
+    problem: Problem, kernel: Kernel, seed: int, time_limit: float, depth: Depth
+) -> Iterator[Callable[[], Run]]:
+    """Runs of the whole of ``problem``."""
+    random = ProvokingInputs((RANDOM,), problem.random_inputs(seed))
+    yield partial(_run, problem, kernel, random, seed, ASCENDING, time_limit)
+    turns = Order("random", seed + 1)
+    if depth == "quick":
+        most = max(1, EMULATED_BYTES // problem.min_bytes)
+        for given in islice(problem.provoking_inputs(seed), most):
+            yield partial(_run, problem, kernel, given, seed, turns, time_limit)
+        return
+    orders = (turns, Order("descending", seed + 2), Order("interleaved", seed + 3), ASCENDING)
+    for i, order in enumerate(orders[:3]):
+        for given in problem.provoking_inputs(seed + i):
+            yield partial(_run, problem, kernel, given, seed + i, order, time_limit)
+    yield partial(_run, problem, kernel, random, seed, Order("random", seed + 4), time_limit)
+
+
+def prove(
+    problem: Problem, kernel: Kernel, *, seed: int = 0, time_limit: float = TIME_LIMIT, depth: Depth = "quick"
+) -> Iterator[Run]:
+    """Emulate ``kernel`` on random inputs, then on sets of provoking ones; the first run that fails is the last.
+
+    Quick, one set is emulated in any case, more while their operands stay under ``EMULATED_BYTES`` together. Raises
+    HostFailure where this machine cannot emulate.
+    """
+    for job in _jobs_of(problem, kernel, seed, time_limit, depth):
+        run = job()
+        yield run
+        if run.status != "ok":
+            return
+
+
+def _run(problem: Problem, kernel: Kernel, given: ProvokingInputs, seed: int, order: Order, time_limit: float) -> Run:
+    done = emulate(kernel, given.inputs, time_limit=time_limit, order=order)
     if done.status not in ("ok", "findings"):
-        return Run(problem, cases, seed, done.status, done.reason, None, None, done)
-    reference = problem.reference(inputs)
-    outcome = check(problem, inputs, done.outputs, reference=reference)
+        return Run(problem, given.cases, seed, order, None, done.status, done.reason, None, None, done)
+    reference = problem.reference(given.inputs)
+    outcome = check(problem, given.inputs, done.outputs, reference=reference)
     status = "wrong_result" if not outcome.ok else done.status
-    provoked = "" if cases == (RANDOM,) or status == "ok" else f"on inputs {', '.join(cases)}"
-    reason = "; ".join(text for text in (outcome.reason, done.reason, provoked) if text)
-    error = _max_abs_error(problem, reference, done.outputs) if cases == (RANDOM,) else None
-    return Run(problem, cases, seed, status, reason, outcome.worst, error, replace(done, outputs={}))
+    plain = given.cases == (RANDOM,)
+    provoked = "" if plain or status == "ok" else f"on inputs {', '.join(given.cases)}"
+    turned = "" if order == ASCENDING or status == "ok" else f"blocks {order.name}"
+    reason = "; ".join(text for text in (outcome.reason, done.reason, provoked, turned) if text)
+    error = _max_abs_error(problem, reference, done.outputs) if plain else None
+    done = replace(done, outputs={})
+    return Run(problem, given.cases, seed, order, None, status, reason, outcome.worst, error, done)
+
+
+def _sampled(problem: Problem, kernel: Kernel, seed: int, time_limit: float) -> Run:
+    found = prove_blocks(problem, kernel, seed, limit=time_limit)
+    reason = found.reason
+    if found.status != "ok":
+        reason += f"; {len(found.blocks)} blocks of {' '.join(str(problem.to_json()).split())}"
+    return Run(
+        problem, (GENERATED,), seed, ASCENDING, len(found.blocks), found.status, reason, found.worst, None,
+        found.emulation,
+    )  # fmt: skip
 
 
 def verify(
@@ -175,11 +283,13 @@ def verify(
     seed: int = 0,
     workers: int | None = None,
     time_limit: float = TIME_LIMIT,
+    depth: Depth = "quick",
 ) -> Iterator[Verification]:
     """``verify_one`` for each schedule, ``workers`` at a time (default: one per usable core), in their order."""
     with ThreadPoolExecutor(workers or usable_cores()) as pool:
         yield from pool.map(
-            lambda s: verify_one(templates.of(s), problem, s, device, seed=seed, time_limit=time_limit), schedules
+            lambda s: verify_one(templates.of(s), problem, s, device, seed=seed, time_limit=time_limit, depth=depth),
+            schedules,
         )
 
 

@@ -27,7 +27,7 @@ from autosched.cli.problem_options import maybe_problem, problem_from, whole_num
 from autosched.cli.progress import Counter as Progress
 from autosched.cli.stored import refuse_unusable
 from autosched.cli.templates import TemplateOption
-from autosched.verify import Verification
+from autosched.verify import Depth, Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
 from measurements.measurement import Status
@@ -79,6 +79,10 @@ def verify(
             "--workers", parser=whole_number, metavar="W", help="Candidates at a time (default one per core)."
         ),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="All inputs in several orders, large sizes, long loops, addresses beyond 2^32."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     if sample is not None:
@@ -109,7 +113,7 @@ def verify(
                     console.print(f"{formatting.one_line(problem)} on {where.name}")
                     console.print(f"{formatting.plural(len(schedules), 'schedule')} {origin}")
                 done.append((problem, []))
-                _emulate(problem, schedules, where, seed, workers, done[-1][1])
+                _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", done[-1][1])
                 if not json:
                     _show(console, problem, done[-1][1])
     except KeyboardInterrupt:
@@ -179,11 +183,15 @@ def _emulate(
     device: Device,
     seed: int,
     workers: int | None,
+    depth: Depth,
     results: list[Verification],
 ) -> None:
     """Fills ``results``."""
     with Progress(stderr_console(), "emulated", len(schedules)) as progress:
-        for result in emulate_all(TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers):
+        found = emulate_all(
+            TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers, depth=depth
+        )
+        for result in found:
             results.append(result)
             failed = sum(not r.ok for r in results)
             progress.advance(f"{failed} failed" if failed else "")
@@ -245,7 +253,15 @@ def _to_json(problem: Problem, v: Verification) -> dict[str, Any]:
         "error_over_tolerance": v.worst,
         "max_abs_error": v.max_abs_error,
         "runs": [
-            {"problem": r.problem.to_json(), "cases": list(r.cases), "seed": r.seed, "status": r.status} for r in v.runs
+            {
+                "problem": r.problem.to_json(),
+                "cases": list(r.cases),
+                "seed": r.seed,
+                "order": r.order.name,
+                "blocks": r.blocks,
+                "status": r.status,
+            }
+            for r in v.runs
         ],
         "findings": [asdict(f) for f in v.findings],
         "shared_sites": [{**asdict(s), "conflict_degree": s.conflict_degree} for s in v.shared_sites],

@@ -11,8 +11,11 @@ from measurements.emulator.host import (
     emulator_folder,
     host_compiler,
 )
+from measurements.emulator.order import ASCENDING, Order
+from measurements.emulator.sparse import SparseEmulation, emulate_blocks
 
 __all__ = [
+    "ASCENDING",
     "Emulation",
     "EmulationJob",
     "Engine",
@@ -21,11 +24,14 @@ __all__ = [
     "GlobalSite",
     "HostCompilerMissing",
     "HostFailure",
+    "Order",
     "SharedSite",
+    "SparseEmulation",
     "cache_folder",
     "check_compiler",
     "check_host",
     "emulate",
+    "emulate_blocks",
     "emulate_many",
     "emulate_ptx",
     "emulator_folder",

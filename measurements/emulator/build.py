@@ -21,6 +21,7 @@ from typing import Literal
 
 from measurements.cache_folder import CacheUnusable, cannot_write, put
 from measurements.emulator.build_folders import build_folder
+from measurements.emulator.findings import Emulation
 from measurements.emulator.host import (
     FROM_STDIN,
     INCLUDE,
@@ -68,6 +69,11 @@ class KernelCompileError(Exception):
         self.reason = reason
         self.log = log
         self.seconds = seconds
+
+    @property
+    def emulation(self) -> Emulation:
+        """What comes of a launch of it."""
+        return Emulation(self.status, {}, (), (), (), reason=self.reason, log=self.log, compile_seconds=self.seconds)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ import numpy as np
 from measurements.emulator.build import CompiledKernel, KernelCompileError, compile_kernel, runner
 from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
+from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import SUFFIX as PTX_SUFFIX
 from measurements.emulator.ptx.build import Place, compile_to_program, ptx_to_program, read_places
 from measurements.foreign_text import harmless, one_line
@@ -49,12 +51,24 @@ class EmulationJob:
     engine: Engine = "host"
 
 
+@contextmanager
+def machine_failures() -> Iterator[None]:
+    """Errors of this machine become HostFailure."""
+    try:
+        yield
+    except OSError as error:
+        raise HostFailure(machine_sentence(error)) from error
+    except MemoryError as error:
+        raise HostFailure("the emulator is out of memory: free some, or raise its limit (ulimit -v)") from error
+
+
 def emulate(
     kernel: Kernel,
     inputs: Mapping[str, Array],
     *,
     time_limit: float = 60.0,
     check: bool = True,
+    order: Order = ASCENDING,
     engine: Engine = "host",
     perturb: bool = False,
 ) -> Emulation:
@@ -66,28 +80,23 @@ def emulate(
     ``inputs`` holds an array for each operand of role input, in its storage type and shape. Outputs, and workspaces
     that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the wall-clock seconds of the launch,
     without the compile. ``check=False`` leaves out races and initialisation (bounds, alignment, deadlocks and counts
-    stay) and is faster.
+    stay) and is faster. ``order`` is that of the blocks and of the turns of threads.
 
     Raises HostFailure where this machine is the problem (no compiler, a broken one, no memory, a full disk), and
     ValueError for inputs that do not fit or a launch that no GPU supports. A kernel that does not compile, crashes or
     does not terminate is a status of the result.
     """
-    try:
+    with machine_failures():
         arrays = _check(kernel, inputs, time_limit)
-        lacking = _lacking(kernel)
-        if lacking:
-            return Emulation("unsupported", {}, (), (), (), reason=lacking)
-        compiled = compile_kernel(kernel) if engine == "host" else compile_to_program(kernel)
+        lack = lacking(kernel)
+        if lack:
+            return Emulation("unsupported", {}, (), (), (), reason=lack)
+        try:
+            compiled = compile_kernel(kernel) if engine == "host" else compile_to_program(kernel)
+        except KernelCompileError as error:
+            return error.emulation
         with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
-            return run_launch(kernel, arrays, compiled, Path(folder), time_limit, check, perturb)
-    except KernelCompileError as error:
-        return Emulation(
-            error.status, {}, (), (), (), reason=error.reason, log=error.log, compile_seconds=error.seconds
-        )
-    except OSError as error:
-        raise HostFailure(machine_sentence(error)) from error
-    except MemoryError as error:
-        raise HostFailure("the emulator is out of memory: free some, or raise its limit (ulimit -v)") from error
+            return run_launch(kernel, arrays, compiled, Path(folder), time_limit, check, perturb, order)
 
 
 def emulate_ptx(
@@ -162,7 +171,7 @@ def _check(kernel: Launch, inputs: Mapping[str, Array], time_limit: float) -> di
     return arrays
 
 
-def _lacking(kernel: Kernel) -> str:
+def lacking(kernel: Kernel) -> str:
     """What the emulator lacks for the kernel, in one sentence; empty where it has everything."""
     if kernel.cluster != (1, 1, 1):
         return f"clusters are not emulated, and the kernel has one of {kernel.cluster} blocks"
@@ -170,7 +179,7 @@ def _lacking(kernel: Kernel) -> str:
     return f"tensor maps are not emulated, and the kernel takes {', '.join(maps)}" if maps else ""
 
 
-def _offsets(operands: tuple[Operand, ...]) -> dict[str, int]:
+def offsets_of(operands: tuple[Operand, ...]) -> dict[str, int]:
     """Where each operand lies in the data file, by name."""
     offsets, end = {}, 0
     for operand in operands:
@@ -179,7 +188,16 @@ def _offsets(operands: tuple[Operand, ...]) -> dict[str, int]:
     return offsets
 
 
-def _job_text(kernel: Launch, offsets: Mapping[str, int], time_limit: float, check: bool, perturb: bool) -> str:
+def _job_text(
+    kernel: Launch,
+    offsets: Mapping[str, int],
+    time_limit: float,
+    check: bool,
+    perturb: bool,
+    blocks: Sequence[int] | None,
+    order_seed: int,
+    contents: Mapping[str, str] | None,
+) -> str:
     def numbers(values: tuple[int, int, int]) -> str:
         return " ".join(map(str, values))
 
@@ -191,14 +209,19 @@ def _job_text(kernel: Launch, offsets: Mapping[str, int], time_limit: float, che
         f"time_limit {time_limit!r}",
         f"check {int(check)}",
         f"perturb {int(perturb)}",
+        f"sparse {int(contents is not None)}",
+        f"order_seed {order_seed}",
     ]
+    if blocks is not None:
+        lines.append(f"blocks {len(blocks)} {' '.join(map(str, blocks))}")
     for argument in kernel.arguments:
         if isinstance(argument, Scalar):
             lines.append(f"value {argument.stored.tobytes().hex()}")
         elif isinstance(argument, Operand):
             name, zeroed = "".join(argument.name.split()) or "unnamed", int(argument.zeroed)
             size, offset = argument.bytes, offsets[argument.name]
-            lines.append(f"buffer {name} {argument.role} {size} {argument.dtype.bytes} {zeroed} {offset}")
+            content = (contents or {}).get(argument.name, "none 0")
+            lines.append(f"buffer {name} {argument.role} {size} {argument.dtype.bytes} {zeroed} {offset} {content}")
     return "\n".join(lines) + "\n"
 
 
@@ -230,13 +253,35 @@ def run_launch(
     time_limit: float,
     check: bool,
     perturb: bool,
+    order: Order = ASCENDING,
 ) -> Emulation:
     """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``. Raises HostFailure, OSError."""
+    blocks = None if order.blocks == "ascending" else [int(b) for b in order.of(math.prod(kernel.grid))]
+    offsets = offsets_of(kernel.operands)
+    _write_data(folder / "data", kernel, arrays, offsets)
+    done = run_blocks(kernel, compiled, folder, offsets, time_limit, check, perturb, blocks, order.seed)
+    if done.status not in ("ok", "findings"):
+        return done
+    return dataclasses.replace(done, outputs=_read_outputs(folder / "data", kernel, offsets))
+
+
+def run_blocks(
+    kernel: Launch,
+    compiled: CompiledKernel,
+    folder: Path,
+    offsets: Mapping[str, int],
+    time_limit: float,
+    check: bool,
+    perturb: bool = False,
+    blocks: Sequence[int] | None = None,
+    order_seed: int = 0,
+    contents: Mapping[str, str] | None = None,
+) -> Emulation:
+    """Run ``blocks`` (None: all) of a launch on the file ``data`` of ``folder``, which the runner rewrites; without
+    outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written."""
     program = runner()
-    offsets = _offsets(kernel.operands)
     job, data, report = folder / "job", folder / "data", folder / "report"
-    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb))
-    _write_data(data, kernel, arrays, offsets)
+    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb, blocks, order_seed, contents))
     report.touch()
     started = time.monotonic()
     command = [str(program), str(compiled.path), str(job), str(data), str(report)]
@@ -273,7 +318,7 @@ def run_launch(
     status, reason = events.status(killed, code, time_limit)
     return Emulation(
         status=status,
-        outputs=_read_outputs(data, kernel, offsets) if status in ("ok", "findings") else {},
+        outputs={},
         findings=tuple(events.findings),
         shared_sites=tuple(events.shared_sites.values()),
         global_sites=tuple(events.global_sites.values()),

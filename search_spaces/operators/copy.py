@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from search_spaces.arrays import FloatArray
+from search_spaces.operators.part import Indices
 from search_spaces.operators.problem import Array
 from search_spaces.operators.transpose import ArrayMove
 
@@ -25,6 +26,9 @@ class Copy(ArrayMove):
     @property
     def bytes(self) -> int:
         return self.elements * self.element_bytes
+
+    def source_of(self, elements: Indices) -> Indices:
+        return elements
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         return {"out": self.word.load(inputs["x"])}

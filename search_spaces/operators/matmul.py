@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import erf
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, SMALLEST, DType, dtype
 from search_spaces.operators import input_cases as cases
+from search_spaces.operators.part import Indices, Part, grid, rectangles
 from search_spaces.operators.problem import Array, Operand, Problem, option, sum_growth
 
 ORDERS = ("row", "col")
@@ -152,6 +153,21 @@ class Matmul(Problem):
             if self.has_bias:
                 stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
             yield cases.ProvokingInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
+
+    def parts(self, places: Indices) -> Iterator[Part]:
+        """Rectangles of out, one matrix at a time, without the reduction."""
+        depth = np.arange(self.k)
+        for rows, columns in rectangles(places, self.n):
+            for batch in np.unique(rows // self.m):
+                here = rows[rows // self.m == batch] % self.m
+                a, b, out = (int(batch) * size for size in (self.m * self.k, self.k * self.n, self.m * self.n))
+                of_a = [(here, self.k), (depth, 1)] if self.order_a == "row" else [(depth, self.m), (here, 1)]
+                of_b = [(depth, self.n), (columns, 1)] if self.order_b == "row" else [(columns, self.k), (depth, 1)]
+                inputs = {"a": grid(a, *of_a)[None], "b": grid(b, *of_b)[None]}
+                if self.has_bias:
+                    inputs["bias"] = columns
+                problem = replace(self, m=here.size, n=columns.size, batch=1, reduction="none")
+                yield Part(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray]:
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, DType, dtype
 from search_spaces.operators import input_cases as cases
+from search_spaces.operators.part import Indices, Part, grid, rectangles
 from search_spaces.operators.problem import Array, Operand, Problem, option
 
 INPUTS = ("f16", "bf16")
@@ -76,6 +77,14 @@ class Matvec(Problem):
             x = rng.integers(1, 4, (self.m, self.k)).astype(np.float64)
             stored = {"x": self.input_dtype.store(x), "w": self.input_dtype.store(lines)}
             yield cases.ProvokingInputs(names, stored)
+
+    def parts(self, places: Indices) -> Iterator[Part]:
+        """Rectangles of out."""
+        depth = np.arange(self.k)
+        for rows, columns in rectangles(places, self.n):
+            inputs = {"x": grid(0, (rows, self.k), (depth, 1)), "w": grid(0, (columns, self.k), (depth, 1))}
+            problem = replace(self, m=rows.size, n=columns.size)
+            yield Part(problem, inputs, {"out": grid(0, (rows, self.n), (columns, 1))})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray]:
         return self.input_dtype.load(inputs["x"]), self.input_dtype.load(inputs["w"])

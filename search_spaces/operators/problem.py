@@ -18,6 +18,7 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.input_cases import InputCase, ProvokingInputs
+from search_spaces.operators.part import Indices, Part
 
 Array = npt.NDArray[np.generic]
 
@@ -137,6 +138,11 @@ class Problem(ABC):
 
     def provoking_inputs(self, seed: int) -> Iterator[ProvokingInputs]:
         """Inputs in which each of ``input_cases`` occurs, several of them at a time."""
+        return iter(())
+
+    def parts(self, places: Indices) -> Iterator[Part]:
+        """Smaller problems that together compute the elements of the first output at ``places`` (ascending, in memory
+        order); none where an element needs too much of the rest."""
         return iter(())
 
     def to_json(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, SMALLEST, U32, DType, dtype
 from search_spaces.operators import input_cases as cases
+from search_spaces.operators.part import Indices, Part, grid
 from search_spaces.operators.problem import Array, Operand, Problem, option, standard_normal, sum_growth
 
 KINDS = ("sum", "max", "mean", "sumsq", "argmax")
@@ -136,6 +137,13 @@ class RowProblem(Problem):
             stored |= {name: standard_normal(rng, o.shape, o.dtype) for name, o in others.items()}
             yield cases.ProvokingInputs(names, stored)
 
+    def parts(self, places: Indices) -> Iterator[Part]:
+        """The rows that ``places`` are in."""
+        rows, columns = np.unique(places // self.columns), np.arange(self.columns)
+        x = grid(0, (rows, self.columns), (columns, 1))
+        extra = {o.name: columns for o in self.operands() if o.role == "input" and o.name != "x"}
+        yield Part(replace(self, rows=rows.size), {"x": x, **extra}, {"out": x})
+
     def _load(self, inputs: Mapping[str, Array], name: str) -> FloatArray:
         return self.input_dtype.load(inputs[name])
 
@@ -254,6 +262,13 @@ class Reduce(RowProblem):
             first = (cases.NEGATIVE, cases.TIES, cases.MINUS_INFINITY, cases.ONE_FINITE, cases.NAN, cases.LARGEST)
             return (*first, cases.INFINITY, cases.ZERO, cases.SUBNORMAL)
         return (cases.INTEGERS, cases.NAN, cases.INFINITY, cases.HUGE, cases.NEGATIVE, cases.ZERO, cases.SUBNORMAL)
+
+    def parts(self, places: Indices) -> Iterator[Part]:
+        """A line of x for each of ``places``, as a row of a smaller problem."""
+        along = (np.arange(self.length), self.inner)
+        x = grid(places // self.inner * self.length * self.inner + places % self.inner, along)
+        rows = replace(self, rows=places.size, columns=self.length, axis="row", reduction_size=0)
+        yield Part(rows, {"x": x}, {"out": places})
 
     def _view(self, inputs: Mapping[str, Array]) -> FloatArray:
         """x in float64, (outer, length, inner) with the reduced axis moved to the end."""

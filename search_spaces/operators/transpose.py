@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import U8, U16, U32, DType
+from search_spaces.operators.part import Indices, Part
 from search_spaces.operators.problem import Array, Operand, Problem, option
 
 ELEMENT_BYTES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "u128": 16}
@@ -70,6 +71,18 @@ class ArrayMove(Problem):
             Operand("out", "output", self.word, (*self.out_shape, *tail)),
         )
 
+    @abstractmethod
+    def source_of(self, elements: Indices) -> Indices:
+        """Where elements of out are in x, counted in memory order."""
+
+    def parts(self, places: Indices) -> Iterator[Part]:
+        """The words at ``places``, one after another, as a row that is copied."""
+        words = self.element_bytes // self.word.bytes
+        source = self.source_of(places // words) * words + places % words
+        row = replace(self, rows=1, columns=places.size, batch=1, dtype=self.word.name)
+        x, out = row.operands()
+        yield Part(row, {"x": source.reshape(x.shape)}, {"out": places.reshape(out.shape)})
+
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Zero: every bit of an element must arrive."""
         return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self.operands()[1].shape)}
@@ -94,6 +107,11 @@ class Transpose(ArrayMove):
     @property
     def out_shape(self) -> tuple[int, int, int]:
         return self.batch, self.columns, self.rows
+
+    def source_of(self, elements: Indices) -> Indices:
+        matrix, inside = np.divmod(elements, self.rows * self.columns)
+        column, row = np.divmod(inside, self.rows)
+        return np.asarray(matrix * (self.rows * self.columns) + row * self.columns + column, dtype=np.int64)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         return {"out": self.word.load(inputs["x"].swapaxes(1, 2))}

@@ -52,6 +52,7 @@ class DeviceSource:
         call: Sequence[str],
         blocks: int,
         launches: int = 1,
+        cooperating: tuple[int, int] = (1, 1),
     ) -> Kernel:
         """The kernel whose ``Config`` has every parameter and attribute of ``config`` as a constant of its own name.
 
@@ -86,6 +87,7 @@ class DeviceSource:
             block=(threads, 1, 1),
             dynamic_shared_bytes=shared_bytes,
             launches=launches,
+            cooperating=cooperating,
         )
 
 

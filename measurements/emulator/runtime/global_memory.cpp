@@ -35,11 +35,20 @@ struct Buffer {
   BufferSpec spec;
   char* begin;
   Cell* cells;  // one an element, of outputs and workspaces
+  unsigned char* touched;  // of a sparse launch: one a page, whether it has its content
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
 };
 
 std::vector<Buffer> buffers;
+
+// Sparse launches: what a page holds is made when it is touched first.
+constexpr std::size_t page_bytes = 4096;
+struct Page {
+  Buffer* buffer;
+  std::size_t index;
+};
+std::vector<Page> touched_pages;
 
 // What a block has published by a fence followed by an atomic: all of epochs up to covered[warp], and of each thread
 // what came before so many of its fences.
@@ -92,6 +101,47 @@ Buffer* find(const void* address, int bytes) {
   return nullptr;
 }
 
+// Element i of a sparse input, a function of the seed and of i alone, the same in measurements/emulator/sparse.py: an
+// integer from 1 to 3 with a sign, so that sums are exact and no term is zero; or bits, but never all ones.
+unsigned generated(const BufferSpec& spec, std::size_t i) {
+  std::uint64_t x = spec.seed * 0x9e3779b97f4a7c15u + i;
+  x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
+  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
+  x ^= x >> 33;
+  const unsigned which = static_cast<unsigned>(x & 0xffff) % 3;
+  const bool negative = x >> 63 != 0;
+  switch (spec.content) {
+    case BufferSpec::Content::f16: return (negative ? 0x8000u : 0u) | (which == 0 ? 0x3c00u : which == 1 ? 0x4000u : 0x4200u);
+    case BufferSpec::Content::bf16: return (negative ? 0x8000u : 0u) | (which == 0 ? 0x3f80u : which == 1 ? 0x4000u : 0x4040u);
+    case BufferSpec::Content::f32:
+      return (negative ? 0x80000000u : 0u) | (which == 0 ? 0x3f800000u : which == 1 ? 0x40000000u : 0x40400000u);
+    default: break;
+  }
+  const unsigned ones = spec.element_bytes == 4 ? ~0u : (1u << 8 * spec.element_bytes) - 1;
+  const unsigned bits = static_cast<unsigned>(x >> 16) & ones;
+  return bits == ones ? 0 : bits;
+}
+
+void touch(Buffer& b, const void* address, int bytes) {
+  const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
+  for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) {
+    if (b.touched[p] != 0) continue;
+    b.touched[p] = 1;
+    touched_pages.push_back({&b, p});
+    char* page = b.begin + p * page_bytes;
+    const std::size_t size = std::min(page_bytes, b.spec.bytes - p * page_bytes);
+    if (b.writable()) {
+      if (!b.spec.zeroed) std::memset(page, 0xff, size);
+      continue;
+    }
+    const std::size_t each = b.spec.element_bytes;
+    for (std::size_t i = 0; i < size / each; ++i) {
+      const unsigned value = generated(b.spec, p * page_bytes / each + i);
+      std::memcpy(page + i * each, &value, each);  // little-endian hosts
+    }
+  }
+}
+
 bool ordered(const Stamp& before) {
   if (before.epoch < launch.began) return true;
   if (before.epoch >= clocks.first) return clocks.ordered(before.who, before.epoch, self->who);
@@ -128,6 +178,7 @@ Buffer* check_access(const void* address, int bytes, const char* instruction) {
             where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
+  if (launch.sparse && b->spec.role != BufferSpec::Role::variable) touch(*b, address, bytes);
   return b;
 }
 
@@ -295,6 +346,7 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
   std::vector<void*> addresses;
   for (const BufferSpec& spec : specs) {
     const std::size_t body = (spec.bytes + page - 1) / page * page;
+    // Not reserved: a page takes memory when it is touched.
     void* zone = mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zone == MAP_FAILED) {
       std::perror("emulator: cannot reserve a buffer");
@@ -305,7 +357,8 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
       std::perror("emulator: cannot allot a buffer");
       std::exit(1);
     }
-    Buffer b{spec, begin, nullptr};
+    Buffer b{spec, begin, nullptr, nullptr};
+    if (launch.sparse) b.touched = static_cast<unsigned char*>(reserve_zeroed(body / page_bytes + 1));
     if (b.writable()) b.cells = static_cast<Cell*>(reserve_zeroed(b.elements() * sizeof(Cell)));
     buffers.push_back(b);
     addresses.push_back(begin);
@@ -449,7 +502,50 @@ void fence_device() {
   }
 }
 
+void write_touched_outputs(int file) {
+  auto put = [file](const void* bytes, std::size_t size) {
+    for (std::size_t done = 0; done < size;) {
+      const ssize_t n = write(file, static_cast<const char*>(bytes) + done, size - done);
+      if (n <= 0) std::exit(1);
+      done += static_cast<std::size_t>(n);
+    }
+  };
+  std::vector<std::uint32_t> writer;
+  for (const Page& page : touched_pages) {
+    const Buffer& b = *page.buffer;
+    if (b.spec.role != BufferSpec::Role::output) continue;
+    const std::uint64_t first = page.index * page_bytes / b.spec.element_bytes;
+    const auto count = static_cast<std::uint32_t>(
+        std::min(page_bytes, b.spec.bytes - page.index * page_bytes) / b.spec.element_bytes);
+    writer.assign(count, ~0u);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Epoch epoch = b.cells[first + i].write.epoch;
+      if (epoch != 0) writer[i] = block_in_grid(block_of_epoch(epoch));
+    }
+    const auto number = static_cast<std::uint32_t>(&b - buffers.data());
+    put(&number, sizeof number);
+    put(&first, sizeof first);
+    put(&count, sizeof count);
+    put(b.begin + page.index * page_bytes, count * std::size_t{b.spec.element_bytes});
+    put(writer.data(), count * sizeof(std::uint32_t));
+  }
+}
+
 void check_after_launch() {
+  if (launch.sparse) {
+    for (const Page& page : touched_pages) {
+      const Buffer& b = *page.buffer;
+      if (b.spec.role != BufferSpec::Role::workspace || !b.spec.zeroed) continue;
+      const char* begin = b.begin + page.index * page_bytes;
+      const char* end = std::min(begin + page_bytes, static_cast<const char*>(b.begin) + b.spec.bytes);
+      const char* bad = std::find_if(begin, end, [](char c) { return c != 0; });
+      if (bad != end) {
+        FINDING(workspace_not_zero, 0, "%s must be zero again after the launch, and %s is not", b.spec.name.c_str(),
+                element(b, bad).c_str());
+      }
+    }
+    return;
+  }
   for (const Buffer& b : buffers) {
     if (b.spec.role == BufferSpec::Role::output && launch.check) {
       std::size_t missing = 0, first = 0;

@@ -73,6 +73,9 @@ struct Launch {
   unsigned threads = 0;
   unsigned dynamic_shared_bytes = 0;
   bool check = true;  // shadow memory: races and initialisation
+  bool sparse = false;  // buffers are backed, and inputs made, where they are touched
+  std::vector<unsigned> blocks;  // that run, in this order; none: all of the grid, ascending
+  std::uint64_t order_seed = 0;  // of the turns of warps and lanes; 0: ascending
 };
 
 extern Launch launch;
@@ -81,7 +84,9 @@ extern std::vector<Thread> threads;
 extern Warp warps[max_warps];
 extern unsigned warp_count;
 extern Thread* self;
-extern unsigned block_index;  // linear, of the running block, counted through all launches
+extern unsigned block_index;  // how many blocks ran before the running one, through all launches
+// The linear index in the grid of the n-th block to run.
+unsigned block_in_grid(unsigned n);
 
 // "thread (1, 0, 0) of block (0, 0, 0)" or "warp 1 of block ..." of a thread of block `block`.
 std::string describe(Who who, unsigned block);
@@ -142,6 +147,9 @@ struct BufferSpec {
   std::size_t bytes;
   unsigned element_bytes;
   bool zeroed;
+  // Of a sparse input: the floats are small integers, `bits` any bits but all ones (measurements/emulator/sparse.py).
+  enum class Content { none, f16, bf16, f32, bits } content = Content::none;
+  std::uint64_t seed = 0;
 };
 // Reserves the buffers with guard zones; returns their addresses.
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
@@ -154,6 +162,9 @@ void fence_device();
 // Checks a read of global memory for cp.async; false where it is out of bounds.
 bool check_global_read(const void* address, int bytes, SiteIndex site);
 void check_after_launch();
+// Of a sparse launch: every page of an output that was written, as the number of the buffer (4 bytes), its first
+// element (8), how many (4), the elements, and for each the block that wrote it last (4; all ones: none).
+void write_touched_outputs(int file);
 // "64 bytes after the end of `a`", for an address near a buffer; empty elsewhere.
 std::string locate_global(const void* address);
 

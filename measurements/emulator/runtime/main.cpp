@@ -62,11 +62,25 @@ Job read_job(const char* path) {
       file >> ptx::program.perturb;
     } else if (key == "check") {
       file >> launch.check;
+    } else if (key == "sparse") {
+      file >> launch.sparse;
+    } else if (key == "order_seed") {
+      file >> launch.order_seed;
+    } else if (key == "blocks") {
+      std::size_t count = 0;
+      file >> count;
+      launch.blocks.resize(count);
+      for (unsigned& block : launch.blocks) file >> block;
     } else if (key == "buffer") {
-      std::string role;
+      std::string role, content;
       BufferSpec b{};
       std::size_t offset = 0;
-      file >> b.name >> role >> b.bytes >> b.element_bytes >> b.zeroed >> offset;
+      file >> b.name >> role >> b.bytes >> b.element_bytes >> b.zeroed >> offset >> content >> b.seed;
+      b.content = content == "f16"    ? BufferSpec::Content::f16
+                  : content == "bf16" ? BufferSpec::Content::bf16
+                  : content == "f32"  ? BufferSpec::Content::f32
+                  : content == "bits" ? BufferSpec::Content::bits
+                                      : BufferSpec::Content::none;
       b.role = role == "input"    ? BufferSpec::Role::input
                : role == "output" ? BufferSpec::Role::output
                : role == "inout"  ? BufferSpec::Role::variable
@@ -236,9 +250,10 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
   setitimer(ITIMER_REAL, &off, nullptr);
   if (finished) {
     check_after_launch();
-    check_inputs(data, job, buffers);
+    if (!launch.sparse) check_inputs(data, job, buffers);
   }
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
+  if (launch.sparse) write_touched_outputs(data);
+  for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     if (job.buffers[i].role == BufferSpec::Role::output || job.buffers[i].role == BufferSpec::Role::variable) {
       transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
@@ -257,7 +272,7 @@ int run_program(const char* path, Job& job, int data) {
   std::vector<void*> buffers = reserve_buffers(specs);
   ptx::place_variables({buffers.begin() + static_cast<std::ptrdiff_t>(job.buffers.size()), buffers.end()});
   buffers.resize(job.buffers.size());
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
+  for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
   std::vector<std::string> arguments;
@@ -299,7 +314,7 @@ int run(int argc, char** argv) {
   const SharedSegment shared = find_shared(shared_anchor());
   reserve_shared(shared.begin, shared.bytes);
   const std::vector<void*> buffers = reserve_buffers(job.buffers);
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
+  for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
   std::vector<void*> parameters = parameters_of(job, buffers);

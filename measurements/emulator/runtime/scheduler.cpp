@@ -155,7 +155,8 @@ void report_deadlock() {
     if (b.arrived == 0) continue;
     auto waits_here = [id](const Thread& t) { return t.state == State::at_barrier && t.barrier == id; };
     FINDING(barrier_not_reached, b.site,
-            "barrier %u of block %u waits for %u threads and %u have come, the rest never do (%s)", id, block_index,
+            "barrier %u of block %u waits for %u threads and %u have come, the rest never do (%s)", id,
+            block_in_grid(block_index),
             b.expected, b.arrived, describe_others([&](const Thread& t) { return !waits_here(t); }).c_str());
   }
   for (unsigned w = 0; w < warp_count; ++w) {
@@ -176,15 +177,24 @@ void report_deadlock() {
         char lanes[32] = "every lane";
         if (t.mask != 0) std::snprintf(lanes, sizeof lanes, "the lanes %#010x", t.mask);
         write_finding(kind, t.site, "%s needs %s of warp %u of block %u, and some never reach it (%s)",
-                      t.collective->name, lanes, w, block_index, others.c_str());
+                      t.collective->name, lanes, w, block_in_grid(block_index), others.c_str());
       }
     }
   }
 }
 
-Index3 block_coordinates(unsigned block) {
-  const unsigned in_launch = block % (grid_size.x * grid_size.y * grid_size.z);
-  return {in_launch % grid_size.x, in_launch / grid_size.x % grid_size.y, in_launch / grid_size.x / grid_size.y};
+Index3 block_coordinates(unsigned n) {
+  const unsigned block = block_in_grid(n);
+  return {block % grid_size.x, block / grid_size.x % grid_size.y, block / grid_size.x / grid_size.y};
+}
+
+// Counter-based (the finalizer of MurmurHash3): turns depend on nothing but the seed.
+std::uint64_t turns_taken = 0;
+unsigned random_below(unsigned count) {
+  std::uint64_t x = launch.order_seed * 0x9e3779b97f4a7c15u + ++turns_taken;
+  x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
+  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
+  return static_cast<unsigned>((x ^ x >> 33) % count);
 }
 
 void start_block(const Stacks& stacks) {
@@ -220,21 +230,44 @@ void start_block(const Stacks& stacks) {
   if (start_block_of_program != nullptr) start_block_of_program();
 }
 
-// Lets every runnable thread run up to its next wait, until nobody can.
+// Lets every lane of a warp that can run, from lane `first` on and around, run up to its next wait.
+bool run_warp(unsigned w, unsigned first, bool descending) {
+  bool progress = false;
+  const unsigned lanes = warps[w].lanes;
+  for (unsigned i = 0; i < lanes; ++i) {
+    const unsigned lane = (descending ? first + lanes - i : first + i) % lanes;
+    Thread& t = threads[w * warp_size + lane];
+    if (t.state != State::runnable) continue;
+    progress = true;
+    if (run_warp_of_program != nullptr) {
+      run_warp_of_program(w);  // all its lanes: those behind this one no longer run
+      continue;
+    }
+    self = &t;
+    current = &t.built_ins;
+    switch_fiber(scheduler, t.fiber);
+    answer_active_masks(w);
+  }
+  return progress;
+}
+
+// Lets every thread that can run up to its next wait, until nobody can. With a seed, warps take their turns in random
+// order, some running far ahead of others, and lanes from a random one up or down.
 void run_block() {
+  unsigned turns[max_warps];
+  for (unsigned w = 0; w < warp_count; ++w) turns[w] = w;
+  const bool random = launch.order_seed != 0;
+  constexpr unsigned furthest = 24;  // waits that a warp may be ahead in one round
   for (bool progress = true; progress;) {
     progress = false;
-    for (Thread& t : threads) {
-      if (t.state != State::runnable) continue;
-      progress = true;
-      if (run_warp_of_program != nullptr) {
-        run_warp_of_program(t.warp);  // all its lanes: those behind this one no longer run
-        continue;
+    for (unsigned w = warp_count; random && w > 1; --w) std::swap(turns[w - 1], turns[random_below(w)]);
+    for (unsigned i = 0; i < warp_count; ++i) {
+      const unsigned w = turns[i];
+      const unsigned times = random ? 1 + random_below(furthest) : 1;
+      for (unsigned time = 0; time < times; ++time) {
+        if (!run_warp(w, random ? random_below(warps[w].lanes) : 0, random && random_below(2) != 0)) break;
+        progress = true;
       }
-      self = &t;
-      current = &t.built_ins;
-      switch_fiber(scheduler, t.fiber);
-      answer_active_masks(t.warp);
     }
   }
   self = nullptr;
@@ -288,6 +321,11 @@ std::string describe(Who who, unsigned block) {
                   i / block_size.x % block_size.y, i / block_size.x / block_size.y, b.x, b.y, b.z);
   }
   return text;
+}
+
+unsigned block_in_grid(unsigned n) {
+  if (!launch.blocks.empty()) return launch.blocks[n % launch.blocks.size()];
+  return n % (grid_size.x * grid_size.y * grid_size.z);
 }
 
 unsigned block_of_epoch(Epoch epoch) {
@@ -416,7 +454,8 @@ bool run_grid(void (*kernel)(void**), void** arguments, const Stacks& stacks) {
   entry_arguments = arguments;
   threads.resize(launch.threads);
   warp_count = (launch.threads + warp_size - 1) / warp_size;
-  const unsigned blocks = grid_size.x * grid_size.y * grid_size.z;
+  const unsigned blocks = launch.blocks.empty() ? grid_size.x * grid_size.y * grid_size.z
+                                                : static_cast<unsigned>(launch.blocks.size());
   for (block_index = 0; block_index < blocks * launch.launches; ++block_index) {
     start_block(stacks);
     if (block_index % blocks == 0) launch.began = clocks.first;

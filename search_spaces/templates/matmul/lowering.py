@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TypeVar
 
@@ -126,6 +127,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         }
     arguments = (*problem.operands(), *workspaces(problem, config))
     names = {operand.name for operand in arguments}
+    inner = config["batch_mapping"] == "inner"
     return SOURCE.kernel(
         config,
         constants=constants,
@@ -133,4 +135,8 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         arguments=arguments,
         call=tuple(name if name in names else "nullptr" for name in _CALL),
         blocks=config.integer("blocks"),
+        cooperating=(
+            config.integer("split_k"),
+            math.prod(config.integers("tiles_m", "tiles_n")) * (problem.batch if inner else 1),
+        ),
     )

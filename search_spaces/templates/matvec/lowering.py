@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.layouts.lowering_config import LoweringConfig
@@ -56,4 +58,5 @@ def lower(problem: Matvec | Matmul, config: Config, device: Device) -> Kernel:
             *([operand.name for operand in spaces] or ["nullptr", "nullptr"]),
         ),
         blocks=config.integer("blocks"),
+        cooperating=(config.integer("split_k"), math.prod(config.integers("tiles_m", "tiles_n"))),
     )

@@ -68,5 +68,6 @@ def lower(problem: RowProblem, config: Config, device: Device) -> Kernel:
         arguments=arguments,
         call=tuple(name if name in there else "nullptr" for name in call),
         blocks=config.integer("blocks"),
+        cooperating=(config.integer("split"), 1),
         launches=2 if config["finish"] == "second_launch" else 1,
     )

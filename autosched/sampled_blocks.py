@@ -1,0 +1,124 @@
+"""Prove a launch that is too large to be emulated whole: some of its blocks, against a reference of what they wrote."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from measurements.emulator import ASCENDING, Emulation, Order, emulate_blocks
+from measurements.emulator.sparse import Written, can_generate, generated, seeds_of
+from measurements.verification import compare
+from search_spaces.arrays import IntArray
+from search_spaces.operators.part import Part
+from search_spaces.operators.problem import Problem
+from search_spaces.templates.kernel import Kernel
+
+SAMPLED_FLOPS = 2.0**28  # of all blocks that are run
+SAMPLED_BYTES = 2.0**26  # that they move
+_MOST = 80  # groups of blocks
+_FEWEST = 3
+
+
+@dataclass(frozen=True)
+class SampledRun:
+    """What came of it: ``status`` as of an emulation, or "wrong_result"; ``blocks`` were run."""
+
+    blocks: tuple[int, ...]
+    status: str
+    reason: str
+    worst: float | None
+    emulation: Emulation
+
+
+def can_sample(problem: Problem, kernel: Kernel) -> bool:
+    """Whether some blocks can be proven without the rest: one output, of elements that the runner can make."""
+    one = sum(o.role == "output" for o in problem.operands()) == 1
+    first = next(problem.parts(np.zeros(1, dtype=np.int64)), None) if one else None
+    return first is not None and can_generate(kernel)
+
+
+def sampled_blocks(problem: Problem, kernel: Kernel, seed: int) -> tuple[int, ...]:
+    """Blocks of the first and the last results, of some that are powers of two away from these, and of random ones, as
+    far as there is time; with each block those that finish its result with it.
+
+    An index that overflows, or an order of tiles that repeats itself, takes two blocks that are a power of two apart to
+    the same place.
+    """
+    count, stride = kernel.cooperating
+    total = math.prod(kernel.grid)
+    groups = total // count
+    cost = max(problem.flops / SAMPLED_FLOPS, problem.min_bytes / SAMPLED_BYTES) / groups
+    most = int(min(_MOST, max(_FEWEST, 1.0 / cost)))
+    powers = [2**i for i in range(groups.bit_length() - 1, -1, -1)]
+    drawn = np.random.default_rng((seed, 2)).integers(0, groups, 4).tolist()
+    wanted = [0, groups - 1, *drawn[:1], *(p for power in powers for p in (power, groups - 1 - power)), *drawn]
+    chosen = list(dict.fromkeys(g for g in wanted if 0 <= g < groups))[:most]
+    return tuple(_block(group, part, count, stride) for part in range(count) for group in chosen)
+
+
+def prove_blocks(
+    problem: Problem, kernel: Kernel, seed: int, order: Order = ASCENDING, limit: float = 60.0
+) -> SampledRun:
+    """Run ``sampled_blocks`` and compare every element that they wrote; raises as ``emulate_blocks`` does."""
+    blocks = sampled_blocks(problem, kernel, seed)
+    done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
+    emulation = done.emulation
+    if emulation.status not in ("ok", "findings"):
+        return SampledRun(blocks, emulation.status, emulation.reason, None, emulation)
+    output = next(o for o in problem.operands() if o.role == "output")
+    written = done.written[output.name]
+    seeds = seeds_of(kernel, seed)
+    worst, wrong = 0.0, _missing(problem, kernel, written)
+    for part in problem.parts(written.places) if written.places.size else ():
+        if wrong:
+            break
+        found = _compare_part(part, output.name, written, seeds)
+        worst = max(worst, found[0])
+        wrong = found[1]
+    status = "wrong_result" if wrong else emulation.status
+    reason = "; ".join(text for text in (wrong, emulation.reason) if text)
+    return SampledRun(blocks, status, reason, worst, replace(emulation, outputs={}))
+
+
+def _block(group: int, part: int, count: int, stride: int) -> int:
+    """Block ``part`` of a group of those that are ``stride`` apart."""
+    return (group // stride * count + part) * stride + group % stride
+
+
+def _missing(problem: Problem, kernel: Kernel, written: Written) -> str:
+    """Whether all blocks together could write all of the output, if none writes more than the best of these did."""
+    output = next(o for o in problem.operands() if o.role == "output")
+    count, stride = kernel.cooperating
+    groups: IntArray = written.blocks // (stride * count) * stride + written.blocks % stride
+    most = int(np.unique(groups, return_counts=True)[1].max(initial=0))
+    of_grid = math.prod(kernel.grid) // count
+    if most * of_grid >= output.size:
+        return ""
+    return (
+        f"no block writes more than {most} elements of {output.name}, so that the {of_grid} blocks cannot write all of "
+        f"its {output.size}"
+    )
+
+
+def _compare_part(part: Part, name: str, written: Written, seeds: dict[str, int]) -> tuple[float, str]:
+    operands = {o.name: o for o in part.problem.operands()}
+    inputs = {
+        name: generated(operands[name].dtype, seeds[name], places).reshape(operands[name].shape)
+        for name, places in part.inputs.items()
+    }
+    reference, tolerance = part.problem.reference(inputs)[name], part.problem.tolerance(inputs)[name]
+    places = part.outputs[name].reshape(-1)
+    at = np.minimum(np.searchsorted(written.places, places), written.places.size - 1)
+    there = written.places[at] == places
+    found = compare(
+        name,
+        operands[name].dtype,
+        written.values[at[there]],
+        np.broadcast_to(reference, part.outputs[name].shape).reshape(-1)[there],
+        np.broadcast_to(tolerance, part.outputs[name].shape).reshape(-1)[there],
+    )
+    if found.ok:
+        return found.worst, ""
+    return found.worst, f"of the elements that the blocks wrote, from {int(places[there][0])} on: {found.reason}"

@@ -1,0 +1,43 @@
+"""In which order an emulated launch runs its blocks, and lets its threads take turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+OrderKind = Literal["ascending", "descending", "interleaved", "random"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """``blocks``: ascending or descending, interleaved (from both ends in turn) or random. With a ``seed`` other than
+    0, warps and lanes take turns at random, some warps far ahead of others, and so do the atomics that they reach; the
+    same seed gives the same turns."""
+
+    blocks: OrderKind = "ascending"
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.blocks + (f", turns of seed {self.seed}" if self.seed else "")
+
+    def of(self, count: int) -> npt.NDArray[np.int64]:
+        """The indices 0 to ``count`` - 1 in this order."""
+        ascending = np.arange(count)
+        match self.blocks:
+            case "ascending":
+                return ascending
+            case "descending":
+                return ascending[::-1]
+            case "interleaved":
+                both = np.empty(count, dtype=np.int64)
+                both[0::2], both[1::2] = ascending[: -(-count // 2)], ascending[::-1][: count // 2]
+                return both
+            case "random":
+                return np.random.default_rng(self.seed).permutation(count)
+
+
+ASCENDING = Order()

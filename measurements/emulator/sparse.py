@@ -1,0 +1,137 @@
+"""Some blocks of a launch that is too large to be emulated whole.
+
+Arrays are reserved in full, so that every address is what it is on a device, but only pages that are touched take
+memory. Inputs are a function of the seed and of an element's index alone: the runner makes an element when it is read,
+and ``generated`` makes the same for the reference. What the blocks wrote comes back with its place.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from measurements.emulator.build import KernelCompileError, compile_kernel
+from measurements.emulator.emulator import lacking, machine_failures, offsets_of, run_blocks
+from measurements.emulator.findings import Emulation
+from measurements.emulator.order import ASCENDING, Order
+from search_spaces.hardware.dtypes import DType
+from search_spaces.operators.problem import Array
+from search_spaces.templates.kernel import Kernel
+
+Indices = npt.NDArray[np.int64]
+
+_HEADER = struct.Struct("=IQI")  # number of the buffer, first element, elements
+_NOBODY = 2**32 - 1
+_CONTENT = {"f16": "f16", "bf16": "bf16", "f32": "f32", "u8": "bits", "u16": "bits", "u32": "bits"}
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """The elements of one output that the blocks wrote: their places in memory order, ascending, their values, and the
+    block that wrote each last."""
+
+    places: Indices
+    values: Array
+    blocks: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class SparseEmulation:
+    """``emulation`` has no outputs; ``written`` has an entry for each output, where the launch ended."""
+
+    emulation: Emulation
+    written: Mapping[str, Written]
+
+
+def generated(dtype: DType, seed: int, places: Indices) -> Array:
+    """The elements of an input at ``places``, stored as ``dtype``: integers from 1 to 3 with either sign, or bits.
+
+    A function of ``seed`` and place alone, as in runtime/global_memory.cpp: the finalizer of MurmurHash3.
+    """
+    with np.errstate(over="ignore"):
+        x = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + places.astype(np.uint64)
+        x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    x ^= x >> np.uint64(33)
+    if _CONTENT[dtype.name] == "bits":
+        ones = np.uint64(2**dtype.bits - 1)
+        bits = (x >> np.uint64(16)) & ones
+        return np.where(bits == ones, np.uint64(0), bits).astype(dtype.storage)
+    size = (1 + (x & np.uint64(0xFFFF)) % np.uint64(3)).astype(np.float64)
+    return dtype.store(np.where(x >> np.uint64(63) != 0, -size, size))
+
+
+def can_generate(kernel: Kernel) -> bool:
+    """Whether the inputs of ``kernel`` are of types that ``generated`` knows."""
+    known = all(o.dtype.name in _CONTENT and o.role != "inout" for o in kernel.operands)
+    return known and not lacking(kernel)
+
+
+def seeds_of(kernel: Kernel, seed: int) -> dict[str, int]:
+    """The seed of each input: every array has numbers of its own."""
+    names = [o.name for o in kernel.operands if o.role == "input"]
+    return {name: 1 + seed * len(names) + i for i, name in enumerate(names)}
+
+
+def emulate_blocks(
+    kernel: Kernel, blocks: Sequence[int], *, seed: int = 0, order: Order = ASCENDING, time_limit: float = 60.0
+) -> SparseEmulation:
+    """Compile ``kernel`` and run ``blocks`` of its grid alone, in ``order``, on inputs drawn from ``seed``.
+
+    Raises ValueError for blocks that the grid lacks, and otherwise as ``emulate`` does.
+    """
+    grid = math.prod(kernel.grid)
+    if not blocks or min(blocks) < 0 or max(blocks) >= grid or len(set(blocks)) < len(blocks):
+        raise ValueError(f"blocks must be different ones of the {grid} of the grid")
+    if not can_generate(kernel):
+        raise ValueError("only kernels of arrays of f16, bf16, f32, u8, u16 and u32 can be run in part")
+    seeds = seeds_of(kernel, seed)
+    contents = {o.name: f"{_CONTENT[o.dtype.name]} {seeds[o.name]}" for o in kernel.operands if o.name in seeds}
+    chosen = [int(blocks[i]) for i in order.of(len(blocks))]
+    with machine_failures(), tempfile.TemporaryDirectory(prefix="autosched-emulator-") as name:
+        folder = Path(name)
+        try:
+            compiled = compile_kernel(kernel)
+        except KernelCompileError as error:
+            return SparseEmulation(error.emulation, {})
+        (folder / "data").touch()
+        emulation = run_blocks(
+            kernel, compiled, folder, offsets_of(kernel.operands), time_limit, True, False, chosen, order.seed, contents
+        )
+        done = emulation.status in ("ok", "findings")
+        return SparseEmulation(emulation, _written(kernel, folder / "data") if done else {})
+
+
+def _written(kernel: Kernel, data: Path) -> dict[str, Written]:
+    content = data.read_bytes()
+    found: dict[int, list[tuple[Indices, Array, Indices]]] = {}
+    at = 0
+    while at < len(content):
+        number, first, count = _HEADER.unpack_from(content, at)
+        dtype = kernel.operands[number].dtype
+        at += _HEADER.size
+        values = np.frombuffer(content, dtype.storage, count, at)
+        at += count * dtype.bytes
+        writers = np.frombuffer(content, np.uint32, count, at)
+        at += 4 * count
+        there = writers != _NOBODY
+        page = (first + np.flatnonzero(there), values[there], writers[there].astype(np.int64))
+        found.setdefault(number, []).append(page)
+    written = {}
+    for number, operand in enumerate(kernel.operands):
+        if operand.role == "output":
+            nothing = np.zeros(0, dtype=np.int64)
+            pages = found.get(number, [(nothing, nothing.astype(operand.dtype.storage), nothing)])
+            places = np.concatenate([page[0] for page in pages])
+            values = np.concatenate([page[1] for page in pages])
+            blocks: Indices = np.concatenate([page[2] for page in pages])
+            ranks = np.argsort(places)
+            written[operand.name] = Written(places[ranks], values[ranks], blocks[ranks])
+    return written

@@ -1,0 +1,45 @@
+"""Part of a problem: the outputs at some places, as a smaller problem with inputs gathered from those of the large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from search_spaces.operators.problem import Problem
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """``problem`` computes ``outputs`` of the large one from its ``inputs``: for each operand of ``problem``, in its
+    shape, the places of the large array, in memory order."""
+
+    problem: Problem
+    inputs: Mapping[str, Indices]
+    outputs: Mapping[str, Indices]
+
+
+def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:
+    """``base`` plus index * stride of every combination of the ``axes``, the last fastest."""
+    places = np.asarray(base, dtype=np.int64)
+    for index, stride in axes:
+        places = places[..., None] + index.astype(np.int64) * stride
+    return places
+
+
+def rectangles(places: Indices, columns: int) -> Iterator[tuple[Indices, Indices]]:
+    """Rows and columns of a matrix with ``columns`` columns, such that their products make up ``places`` (ascending):
+    rows with the same columns belong together."""
+    rows, starts = np.unique(places // columns, return_index=True)
+    groups: dict[bytes, list[int]] = {}
+    of_row = np.split(places % columns, starts[1:])
+    for row, chosen in zip(rows.tolist(), of_row, strict=True):
+        groups.setdefault(chosen.tobytes(), []).append(row)
+    for chosen_bytes, together in groups.items():
+        yield np.array(together, dtype=np.int64), np.frombuffer(chosen_bytes, dtype=np.int64)

@@ -1,0 +1,47 @@
+"""Orders of blocks and threads: what they are, that they change nothing for a right kernel, and what they expose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from measurements.emulator import Order, emulate
+from search_spaces.hardware.dtypes import U32
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Kernel
+
+KINDS = ("ascending", "descending", "interleaved", "random")
+TICKETS = """
+extern "C" __global__ void tickets(unsigned* counter, unsigned* out) {
+  out[blockIdx.x * blockDim.x + threadIdx.x] = atomicAdd(counter, 1u);
+}
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 2, 7, 64])
+def test_every_order_has_every_block_once(kind: str, count: int) -> None:
+    assert sorted(Order(kind, seed=3).of(count).tolist()) == list(range(count))  # type: ignore[arg-type]
+
+
+def test_orders_are_what_their_names_say() -> None:
+    assert Order("descending").of(4).tolist() == [3, 2, 1, 0]
+    assert Order("interleaved").of(5).tolist() == [0, 4, 1, 3, 2]
+    assert Order("random", 1).of(64).tolist() != Order("random", 2).of(64).tolist()
+
+
+def tickets(order: Order) -> np.ndarray:
+    """When each thread of 4 blocks of 3 warps, the last of them short, came to an atomic."""
+    arguments = (Operand("counter", "workspace", U32, (1,), zeroed=True), Operand("out", "output", U32, (320,)))
+    kernel = Kernel(entry="tickets", source=TICKETS, arguments=arguments, grid=(4, 1, 1), block=(80, 1, 1))
+    return emulate(kernel, {}, order=order).outputs["out"].reshape(4, 80)
+
+
+def test_blocks_and_atomics_come_in_the_order_that_was_asked_for_and_a_seed_repeats_it() -> None:
+    plain = tickets(Order())
+    assert plain.reshape(-1).tolist() == list(range(320))
+    assert (tickets(Order("descending"))[:, 0] == [240, 160, 80, 0]).all()
+    first, again, other = (tickets(Order("random", seed)) for seed in (1, 1, 2))
+    assert (first == again).all() and (first != other).any()
+    assert sorted(first.reshape(-1).tolist()) == list(range(320))
+    assert (np.sort(first[0]) != first[0]).any(), "lanes and warps take turns at random"

@@ -1,0 +1,69 @@
+"""Some blocks of a launch: their inputs are those of the reference, and addresses go beyond 2^32 elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from measurements.emulator import emulate, emulate_blocks
+from measurements.emulator.sparse import generated, seeds_of
+from search_spaces.hardware.dtypes import BF16, F16, F32, U8, U16, U32, DType
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.device_source import include_dir
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+COPY_LAST = """
+#include <autosched/ptx/global_memory.cuh>
+extern "C" __global__ void copy_some(const TYPE* x, TYPE* out) {
+  const long long at = blockIdx.x * STRIDE + threadIdx.x;
+  autosched::ptx::st_global(out + at, autosched::ptx::ld_global_nc<sizeof(TYPE)>(x + at));
+}
+"""
+WIDE = 2**33 + 4096  # elements
+STRIDE = 2**32
+
+
+def copy_kernel(dtype: DType, size: int, stride: int, blocks: int) -> Kernel:
+    return Kernel(
+        entry="copy_some",
+        source=COPY_LAST.replace("TYPE", dtype.c_name).replace("STRIDE", f"{stride}ll"),
+        arguments=(Operand("x", "input", dtype, (size,)), Operand("out", "output", dtype, (size,))),
+        grid=(blocks, 1, 1),
+        block=(64, 1, 1),
+        headers=Headers.from_folder(include_dir()),
+    )
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, U8, U16, U32], ids=lambda d: d.name)
+def test_the_runner_makes_the_inputs_of_the_reference_beyond_32_bits(dtype: DType) -> None:
+    kernel = copy_kernel(dtype, WIDE, STRIDE, 3)
+    done = emulate_blocks(kernel, [0, 2], seed=5)
+    assert done.emulation.ok, done.emulation.reason
+    out = done.written["out"]
+    assert out.places.tolist() == [*range(64), *range(2 * STRIDE, 2 * STRIDE + 64)]
+    assert out.blocks.tolist() == [0] * 64 + [2] * 64
+    expected = generated(dtype, seeds_of(kernel, 5)["x"], out.places)
+    assert out.values.tobytes() == expected.tobytes()
+    assert np.unique(expected).size > 4
+
+
+def test_generated_floats_are_small_integers_and_bits_are_never_all_ones() -> None:
+    values = F16.load(generated(F16, 1, np.arange(5000)))
+    assert set(values.tolist()) == {-3.0, -2.0, -1.0, 1.0, 2.0, 3.0}
+    assert generated(U8, 1, np.arange(5000)).max() == 254
+    assert (generated(F16, 1, np.arange(64)) != generated(F16, 2, np.arange(64))).any()
+
+
+def test_findings_of_some_blocks_are_those_of_all() -> None:
+    past_the_end = copy_kernel(F32, 64, 64, 2)
+    found = emulate_blocks(past_the_end, [1])
+    assert [str(f.kind) for f in found.emulation.findings] == ["out_of_bounds_global"] * 2
+    whole = emulate(past_the_end, {"x": np.zeros(64, dtype=np.float32)})
+    assert [f.message for f in whole.findings] == [f.message for f in found.emulation.findings]
+
+
+@pytest.mark.parametrize("blocks", [[], [3], [-1], [0, 0]])
+def test_blocks_that_the_grid_lacks_are_refused(blocks: list[int]) -> None:
+    with pytest.raises(ValueError, match="different ones of the 3 of the grid"):
+        emulate_blocks(copy_kernel(U8, 4096, 64, 3), blocks)

@@ -11,8 +11,7 @@ from measurements.emulator import ASCENDING, Emulation, Order, emulate_blocks
 from measurements.emulator.sparse import Written, can_generate, generated, seeds_of
 from measurements.verification import compare
 from search_spaces.arrays import IntArray
-from search_spaces.operators.part import Part
-from search_spaces.operators.problem import Problem
+from search_spaces.operators.problem import Part, Problem
 from search_spaces.templates.kernel import Kernel
 
 SAMPLED_FLOPS = 2.0**28  # of all blocks that are run

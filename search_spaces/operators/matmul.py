@@ -13,8 +13,8 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, SMALLEST, DType, dtype
 from search_spaces.operators import input_cases as cases
-from search_spaces.operators.part import Indices, Part, grid, rectangles
-from search_spaces.operators.problem import Array, Operand, Problem, option, sum_growth
+from search_spaces.operators.part import Indices, grid, rectangles
+from search_spaces.operators.problem import Array, Operand, Part, Problem, option, sum_growth
 
 ORDERS = ("row", "col")
 ACTIVATIONS = ("relu", "gelu", "silu")

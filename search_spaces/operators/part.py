@@ -1,28 +1,13 @@
-"""Part of a problem: the outputs at some places, as a smaller problem with inputs gathered from those of the large."""
+"""Places of elements in memory: those of a grid of indices, and the rectangles that some places of a matrix make up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from search_spaces.operators.problem import Problem
-
 Indices = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """``problem`` computes ``outputs`` of the large one from its ``inputs``: for each operand of ``problem``, in its
-    shape, the places of the large array, in memory order."""
-
-    problem: Problem
-    inputs: Mapping[str, Indices]
-    outputs: Mapping[str, Indices]
 
 
 def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.input_cases import InputCase, ProvokingInputs
-from search_spaces.operators.part import Indices, Part
+from search_spaces.operators.part import Indices
 
 Array = npt.NDArray[np.generic]
 
@@ -167,6 +167,16 @@ class Problem(ABC):
     def key(self) -> str:
         """Canonical text of the problem, used as its identity in databases."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """``problem`` computes ``outputs`` of the large one from its ``inputs``: for each operand of ``problem``, in its
+    shape, the places of the large array, in memory order."""
+
+    problem: Problem
+    inputs: Mapping[str, Indices]
+    outputs: Mapping[str, Indices]
 
 
 def sum_growth(count: int) -> float:

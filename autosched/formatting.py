@@ -7,6 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from autosched.bounds import bound_by, known, roofline
 from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Resources
 from measurements.record import Record
@@ -33,11 +34,22 @@ def time(seconds: float) -> str:
     return f"{seconds:.2e} s"
 
 
-def flop_rate(problem: Problem, seconds: float) -> str:
-    """The arithmetic rate of a time, ``644.1 TFLOP/s``; where there is no arithmetic its bandwidth, ``4.103 TB/s``."""
-    if not problem.flops:
+def rate(problem: Problem, seconds: float, device: str | None = None) -> str:
+    """What a time amounts to: ``4.103 TB/s`` where moving the operands takes longest on ``device`` (or where there is
+    no arithmetic), else ``644.1 TFLOP/s``."""
+    chip = None if device is None else known(device)
+    if not problem.flops or (chip is not None and roofline(problem, chip).memory_bound):
         return f"{_scaled(problem.min_bytes / seconds)}B/s"
     return f"{_scaled(problem.flops / seconds)}FLOP/s"
+
+
+def share_of_roof(problem: Problem, seconds: float, device: str) -> str | None:
+    """``41% of the peak``, or of the bandwidth of DRAM where that bounds the problem; None for an unknown device."""
+    chip = known(device)
+    if chip is None:
+        return None
+    roof = roofline(problem, chip)
+    return f"{roof.share(seconds):.0%} of the {'bandwidth of DRAM' if roof.memory_bound else 'peak'}"
 
 
 def _scaled(value: float) -> str:
@@ -166,7 +178,9 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
         raise ValueError(f"record {record.id} has no time: its status is {record.status}")
     note = PROVENANCE_NOTE[record.provenance]
     rows = [("template", record.schedule.template)]
-    rows += [("time", f"{time(timing.median)}, {flop_rate(problem, timing.median)}, {note}")]
+    share = share_of_roof(problem, timing.median, record.device)
+    reached = rate(problem, timing.median, record.device) + (f" ({share})" if share else "")
+    rows += [("time", f"{time(timing.median)}, {reached}, {note}")]
     metrics = problem.metrics(record.schedule.values, timing.median)
     if metrics:
         rows.append(("metrics", ", ".join(f"{value:.4g} {name}" for name, value in metrics.items())))
@@ -178,6 +192,9 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     rows.append(("numbers", "not checked" if error is None else f"right: largest error {error:.2g} of its tolerance"))
     if resources is not None:
         rows.append(("resources", _resources(resources)))
+    bound = bound_by(problem, record)
+    if bound is not None:
+        rows.append(("bound by", bound))
     tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)
     rows.append(("compiled by" if not is_library(record.schedule) else "version", tools or "unknown"))
     when = record.created.strftime("%Y-%m-%d %H:%M UTC")
@@ -186,11 +203,19 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
 
 
 def record_json(problem: Problem, record: Record) -> dict[str, Any]:
-    """A record that has a time, as JSON values, with its arithmetic rate."""
+    """A record that has a time, as JSON values, with its arithmetic rate, the part of the roofline that it reaches and
+    what bounds it (null where that is not known)."""
     if record.seconds is None:
         raise ValueError(f"record {record.id} has no time: its status is {record.status}")
     metrics = dict(problem.metrics(record.schedule.values, record.seconds))
-    return {**record.to_json(), "flops_per_second": problem.flops / record.seconds, "metrics": metrics}
+    chip = known(record.device)
+    return {
+        **record.to_json(),
+        "flops_per_second": problem.flops / record.seconds,
+        "share_of_roof": None if chip is None else roofline(problem, chip).share(record.seconds),
+        "bound_by": bound_by(problem, record),
+        "metrics": metrics,
+    }
 
 
 def _resources(used: Resources) -> str:

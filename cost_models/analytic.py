@@ -100,6 +100,25 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
     return float(analyse([work], device, registers=given, spill_bytes=[spill_bytes]).seconds[0])
 
 
+def busy(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> dict[str, float]:
+    """The part of the predicted time for which each resource of the device is busy with one launch, 0..1.
+
+    Raises ValueError as ``predict`` does.
+    """
+    a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
+    row = unit(work.unit)
+    seconds = float(a.seconds[0])
+    blocks = -(-work.blocks // device.sm_count) / row.clock_hz(device)  # of one SM; its cycles in seconds
+    return {
+        "tensor cores" if row.tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
+        "instruction issue": float(a.issue[0]) * blocks / seconds,
+        "shared memory and L1": float(a.shared[0]) * blocks / seconds,
+        "L2": float(a.load[0]) * blocks / seconds,
+        "DRAM": float(a.dram_seconds[0]) / seconds,
+        "launching": LAUNCH_SECONDS * work.launches / seconds,
+    }
+
+
 def analyse(
     works: Sequence[CostCounts],
     device: Device,

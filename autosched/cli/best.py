@@ -162,5 +162,5 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
 def _answer(b: Best) -> tuple[str, ...]:
     seconds = b.record.seconds
     assert seconds is not None  # Store.best gives ok records only
-    rate = formatting.flop_rate(b.problem, seconds)
+    rate = formatting.rate(b.problem, seconds, b.record.device)
     return b.record.device, formatting.time(seconds), rate, formatting.count(b.trials), b.record.provenance.value

@@ -141,7 +141,7 @@ class TuneDisplay:
         record = self._now.best if self._now is not None else self._start.best if self._start is not None else None
         if record is None or record.seconds is None or self._start is None:
             return "none yet"
-        rate = formatting.flop_rate(self._start.problem, record.seconds)
+        rate = formatting.rate(self._start.problem, record.seconds, record.device)
         return f"{formatting.time(record.seconds)}, {rate}, {record.provenance.value}, record {record.id}"
 
     @property

@@ -40,7 +40,7 @@ def test_a_shown_time_is_the_time(seconds: float) -> None:
 @given(st.floats(1e-8, 10.0))
 def test_a_shown_rate_is_the_rate(seconds: float) -> None:
     problem = Matmul(512, 512, 512)
-    value, unit = formatting.flop_rate(problem, seconds).split()
+    value, unit = formatting.rate(problem, seconds).split()
     scale = {"TFLOP/s": 1e12, "GFLOP/s": 1e9, "MFLOP/s": 1e6}[unit]
     assert float(value) * scale == pytest.approx(problem.flops / seconds, rel=1e-3)
 
@@ -207,7 +207,7 @@ def test_time_left_is_told_once_there_is_something_to_tell_it_from(monkeypatch: 
         for done in range(1, 21):
             shown.trial(step(done, 100.0 + done / 4))  # what came before the first is no trial's time
     lines = messages.getvalue().splitlines()
-    assert "left" not in lines[15] and "/s" not in lines[15].removesuffix("FLOP/s, estimated, record 1")
+    assert "left" not in lines[15] and "/s" not in lines[15].removesuffix("B/s, estimated, record 1")
     assert lines[16].endswith("4.0/s, 5.8 s left")
 
 

@@ -12,6 +12,7 @@ learned with every trial (``Trend``).
 
 from __future__ import annotations
 
+import heapq
 import math
 import statistics
 from collections.abc import Sequence
@@ -72,6 +73,8 @@ class BayesSampler:
         self._unseen = Unseen(space, seed)
         self._columns = Coordinates(space)
         self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while it is not told
+        self._medians: dict[Schedule, float] = {}  # of those that have a time
+        self._best: float | None = None  # the least of them, once somebody asks
         self._told: list[Schedule] = []
         self._pool: Pool | None = None
         self._by_guess: list[Schedule] | None = None  # random ones, the best guess last
@@ -98,6 +101,8 @@ class BayesSampler:
                 self._pool.see([schedule])
         if measurement.timing is not None:
             times.append(measurement.timing.median)
+            self._medians[schedule] = statistics.median(times)
+            self._best = None
 
     def ask(self, n: int) -> list[Schedule]:
         self._unseen.check(n)
@@ -117,7 +122,7 @@ class BayesSampler:
     def _proposed(self, rng: np.random.Generator) -> Schedule | None:
         """The next trial; None where there is none left."""
         self._gain = math.inf
-        if self._unseen.seen < self._settings.first or not any(self._times.values()):
+        if self._unseen.seen < self._settings.first or not self._medians:
             return self._guessed() or next(iter(self._unseen.draw(1)), None)
         pool = self._made_pool()
         self._update(pool)
@@ -182,8 +187,7 @@ class BayesSampler:
         return [schedule for schedule in self._times if schedule in kept]
 
     def _hyperparameters(self, told: Sequence[Schedule]) -> Hyperparameters:
-        told = [schedule for schedule in told if not np.isnan(self._values([schedule])[0])] or list(told[:1])
-        values = np.nan_to_num(self._values(told))
+        values = self._values(told)
         scaled = Scale.of(values).down(values)
         if self._prior is not None:
             guesses = self._guessed_values(told)
@@ -193,13 +197,11 @@ class BayesSampler:
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
         """Best time over time; 0 for failures, NaN for what is not told yet."""
-        times = map(self._times.get, schedules)
-        medians = [None if t is None else statistics.median(t) if t else math.inf for t in times]
-        best = self._best_seconds()
-        return np.array([math.nan if m is None else best / m for m in medians], dtype=np.float64)
-
-    def _best_seconds(self) -> float:
-        return min((statistics.median(t) for t in self._times.values() if t), default=1.0)
+        if self._best is None:
+            self._best = min(self._medians.values(), default=1.0)
+        found = np.array([self._medians.get(schedule, math.inf) for schedule in schedules], dtype=np.float64)
+        waiting = np.array([self._times[schedule] is None for schedule in schedules], dtype=np.bool_)
+        return np.where(waiting, math.nan, self._best / found)
 
     def _worth(self, pool: Pool) -> FloatArray:
         """The acquisition at every place of the pool, minus infinity where it is seen."""
@@ -246,8 +248,7 @@ class BayesSampler:
 
     def _fresh(self, rng: np.random.Generator) -> list[Schedule]:
         """Neighbours and mutants of the fastest, and random schedules."""
-        medians = {s: statistics.median(t) for s, t in self._times.items() if t}
-        fastest = sorted(medians, key=lambda s: medians[s])[: self._settings.elite]
+        fastest = heapq.nsmallest(self._settings.elite, self._medians, key=self._medians.__getitem__)
         parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.moves)]
         near = self._space.neighbours(parents[0], self._settings.moves)
         random = self._space.sample(self._settings.moves, int(rng.integers(2**62)))

@@ -1,0 +1,63 @@
+"""The benchmarks of the search, on a recording that is made here."""
+
+import gzip
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from autosched.pace import FixedPace
+from benchmarks import search_clock, search_quality
+from benchmarks.search_clock import Costs, Machine
+from measurements.tables.reading import read_table
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recording with the best of 60 configurations at x = 8, y = 2."""
+    entries = {}
+    for x, y, z in product((1, 2, 4, 8, 16), (1, 2, 4), (0, 1, 2, 3)):
+        time = 1 + abs(x - 8) / 8 + abs(y - 2) / 2 + 0.2 * z
+        entries[f"{x},{y},{z}"] = {"x": x, "y": y, "z": z, "time": time, "times": [time]}
+    values = {"x": [1, 2, 4, 8, 16], "y": [1, 2, 4], "z": [0, 1, 2, 3]}
+    document = {"device_name": "A GPU", "kernel_name": "k", "problem_size": [1, 1], "tune_params_keys": list(values)}
+    document |= {"tune_params": values, "cache": entries}
+    path = tmp_path / "data"
+    path.mkdir()
+    (path / "small.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
+    return path
+
+
+def test_every_method_but_kernel_tuner_searches(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    methods = ["random", "optuna_tpe_ordinal", "xgboost_bootstrap"]
+    given = ["--repeats", "1", "--budget", "12", "--workers", "1", "--results", str(tmp_path / "r"), "--methods"]
+    assert search_quality.main([str(folder), *given, *methods]) == 0
+    document = json.loads((tmp_path / "r" / "search_quality.json").read_text())
+    assert [row["sampler"] for row in document["recordings"]["small"]] == methods
+    table = (tmp_path / "r" / "search_quality.md").read_text()
+    assert all(f"| {method} |" in table for method in methods)
+    assert (tmp_path / "r" / "search_quality.svg").stat().st_size > 1000
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert search_quality.main([str(tmp_path)]) == search_clock.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_compilers_and_the_gpu_work_at_the_same_time() -> None:
+    machine = Machine(2, Costs(compile=3.0, measure=1.0))
+    assert machine.finish(0.0, 2) == 5.0  # both compiled at 3, measured one after the other
+    assert machine.finish(0.0, 2) == 8.0  # compiled at 6, when the GPU is free
+    assert machine.finish(20.0, 1) == 24.0
+
+
+def test_a_simulated_search_ends_at_the_optimum(folder: Path) -> None:
+    table = read_table(folder / "small.json.gz")
+    seconds, evaluations = search_clock.simulate(
+        table, table.space(), "random", FixedPace(4), 2, Costs(compile=1.0, measure=0.1), 0
+    )
+    assert evaluations <= 60 and seconds >= evaluations / 2 - 4

@@ -86,7 +86,7 @@ def test_the_document_s_pads_meet_wmma_and_ldmatrix() -> None:
     assert answer(wmma, "pad(8,1)") is None and answer(mma, "pad(8,1)") is None
     layout_rule = next(rule for rule in validity_constraints(LARGE, H200) if rule.name == "layout_a")
     values = {"layout_a": "pad(4,2)", "tile_m": 128, "tile_k": 64, "intrinsic": "wmma_m16n16k16_f16"}
-    assert "one leading dimension" in layout_rule.reason(values)
+    assert "one leading dimension" in layout_rule.why_not(values)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")

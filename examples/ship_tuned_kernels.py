@@ -1,0 +1,97 @@
+"""Tune, ship the database, and call the kernel in another process. Runs with a GPU, and without one.
+
+python examples/ship_tuned_kernels.py [FOLDER]
+
+The database is one file. Put it into your package as data, open it with importlib.resources, and neither tuning nor a
+compiler is needed where it is used: the first process compiles what it calls, every later one finds it in the cache.
+Without a GPU the times are estimated, and the second process looks the kernel up, checks the database as CI does, and
+calls the kernel in the emulator.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import autosched
+from autosched.runtime import RuntimeUnavailable
+
+PROBLEM = autosched.Softmax(rows=64, columns=512)
+DEVICE = "h200"  # what to tune for where there is no GPU
+
+
+def tune(database: Path, trials: int) -> None:
+    """The developer's machine."""
+    result = autosched.tune(PROBLEM, trials=trials, database=database)
+    if result.best is None or result.best.seconds is None:
+        raise SystemExit("no schedule worked")
+    print(f"tuned: {result.best.seconds * 1e6:.2f} us ({result.best.provenance}), {len(result.trials)} trials")
+
+
+def use(database: Path) -> None:
+    """The user's program: with a GPU, what is tuned is called; without one, as far as that goes."""
+    try:
+        kernel = autosched.Database(database).kernel(PROBLEM)
+    except RuntimeUnavailable as error:
+        print(f"no GPU: {error}")
+        emulate(database)
+        return
+    import cupy
+
+    inputs = PROBLEM.random_inputs(seed=1)
+    x = cupy.asarray(inputs["x"])
+    check(inputs, {"out": cupy.asnumpy(kernel(x))})
+    step = kernel.bind(x)  # for inner loops: no checks, no new arrays
+    step()
+    print(f"called: {kernel.provenance.kind}, {kernel.provenance.schedule.template}")
+
+
+def emulate(database: Path) -> None:
+    """Look the kernel up, and run it on the CPU."""
+    from measurements.emulator import emulate
+
+    answer = autosched.Database(database).look_up(PROBLEM, DEVICE)
+    if answer.kernel is None:
+        raise SystemExit("the vendor's library won: there is no kernel to emulate")
+    print(f"looked up: {answer.provenance.kind}, {answer.provenance.schedule.template}")
+    inputs = PROBLEM.random_inputs(seed=1)
+    run = emulate(answer.kernel, inputs)
+    if run.status != "ok":
+        raise SystemExit(f"the emulation ended with {run.status}: {run.reason}")
+    check(inputs, run.outputs)
+
+
+def check(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
+    """Compare with the float64 reference."""
+    from measurements.verification import check
+
+    found = check(PROBLEM, inputs, outputs)
+    if not found.ok:
+        raise SystemExit(found.reason)
+    print(f"right: largest error {found.worst:.2g} of its tolerance")
+
+
+def run(*command: str) -> None:
+    print(f"$ {' '.join(Path(part).name if Path(part).is_absolute() else part for part in command)}", flush=True)
+    subprocess.run(command, check=True)
+
+
+def main(folder: Path, trials: int = 16) -> None:
+    database = folder / "best.db"
+    tune(database, trials)
+    sys.stdout.flush()
+    # What CI does for every pull request, without a GPU: still valid, compiled, within the device's limits, right?
+    run(sys.executable, "-m", "autosched", "check", "--db", str(database), "--static")
+    run(sys.executable, __file__, "--use", str(database))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--use"]:
+        use(Path(sys.argv[2]))
+    elif len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+    else:
+        with tempfile.TemporaryDirectory() as made:
+            main(Path(made))

@@ -1,0 +1,37 @@
+"""The figures of docs/run-time.md are those of the code, and its names exist."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import autosched
+from autosched import default_choice, key_distance, lookup, remeasurement
+from autosched.database import NotTuned, StaleSchedule
+from autosched.kernel_provenance import KernelProvenance, Kind
+
+PAGE = " ".join((Path(__file__).parents[2] / "docs" / "run-time.md").read_text("utf-8").split())
+
+
+def test_figures() -> None:
+    for text in (
+        f"among {default_choice.SAMPLES} samples",
+        f"At most {lookup.MOST_TRIED} are tried",
+        f"over {lookup.BEHIND:g} times the second",
+        f"and {key_distance.OTHER_DEVICE:g} at least; {key_distance.UNKNOWN_DEVICE:g} where",
+        f"Beyond {key_distance.FARTHEST:g}, nothing",
+        f"by more than {100 * remeasurement.TIE:g}%",
+    ):
+        assert text in PAGE, text
+
+
+def test_names() -> None:
+    names = re.search(r"`matmul`, .*? take arrays", PAGE)
+    assert names is not None
+    for name in re.findall(r"`(\w+)`", names[0]):
+        assert callable(getattr(autosched, name))
+    fields = {field.name for field in dataclasses.fields(KernelProvenance)}
+    assert {"kind", "origin", "distance", "differences", "stale", "refused"} <= fields
+    assert all(f"**{kind.value.capitalize()}**" in PAGE or f"(`{kind.value}`)" in PAGE for kind in Kind)
+    assert all(f"`{category.__name__}`" in PAGE for category in (NotTuned, StaleSchedule))

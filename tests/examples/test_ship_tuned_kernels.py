@@ -1,0 +1,83 @@
+"""``examples/ship_tuned_kernels.py``: what it does without a GPU; all of it, processes included, every night."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import cpp_compiler
+
+from autosched.database import NoSchedule
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.record import Record
+from measurements.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "ship_tuned_kernels.py"
+
+
+@pytest.fixture(scope="module")
+def example() -> Any:
+    spec = importlib.util.spec_from_file_location("ship_tuned_kernels", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_looked_up_is_emulated_and_right(
+    example: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cpp_compiler()
+    path, problem, row, its = tmp_path / "best.db", example.PROBLEM, device("h200"), template("row_reduction")
+    schedule = its.space(problem, row).sample(1, 4)[0]
+    record = Record(
+        problem_key=problem.key(),
+        schedule=schedule,
+        device=row.name,
+        fingerprint="{}",
+        template_version=its.version,
+        space_version="",
+        kernel_digest=its.kernel(problem, schedule, row).digest,
+        measurement=Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(1e-6)),
+        toolchain="",
+        driver="",
+        autosched_version="",
+        created=datetime.now(UTC),
+        sampler="random",
+        seed=0,
+    )
+    with Store.open(path) as store:
+        store.append(record)
+    example.emulate(path)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "looked up: exact, row_reduction" and said[1].startswith("right: largest error")
+
+
+def test_wrong_numbers_are_noticed(example: Any) -> None:
+    inputs = example.PROBLEM.random_inputs(seed=1)
+    with pytest.raises(SystemExit, match="out"):
+        example.check(inputs, {"out": inputs["x"]})
+
+
+def test_a_database_without_it(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store.open(tmp_path / "best.db").close()
+    monkeypatch.setattr("autosched.lookup.default_choice", lambda *_: None)
+    with pytest.raises(NoSchedule, match="has no usable record"):
+        example.emulate(tmp_path / "best.db")
+
+
+@pytest.mark.nightly
+def test_all_of_it(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True, text=True, cwd=SCRIPT.parents[1]
+    )
+    assert run.returncode == 0, run.stderr
+    assert "tuned: " in run.stdout and "no confirmed regression: 1 same" in run.stdout
+    assert "right: largest error" in run.stdout

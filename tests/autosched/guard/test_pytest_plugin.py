@@ -28,15 +28,30 @@ MakeRecord = Callable[..., Record]
 MakeDatabase = Callable[..., Path]
 
 
-def run(folder: Path, *arguments: str, plugin: bool = True) -> subprocess.CompletedProcess[str]:
-    """pytest in a folder of its own, as another project runs it."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:timeout"]
-    command += ["-p", "autosched.pytest_plugin"] if plugin else []
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    environment.pop("PYTEST_ADDOPTS", None)
-    return subprocess.run(
-        [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
+ADDED = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:timeout", "-p", "autosched.pytest_plugin")
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """pytest in the folder of another project: in this process, which has what takes time to import."""
+    monkeypatch.chdir(project)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+
+    def run(*arguments: str) -> Done:
+        capsys.readouterr()
+        status = pytest.main([*ADDED, "--rootdir", str(project), *arguments])
+        out = capsys.readouterr()
+        sys.modules.pop("test_own", None)
+        return Done(int(status), out.out, out.err)
+
+    return run
 
 
 @pytest.fixture
@@ -49,7 +64,7 @@ def project(tmp_path: Path) -> Path:
 
 @needs_nvrtc
 def test_every_entry_is_a_test(
-    project: Path, record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+    run: Callable[..., Done], project: Path, record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
     good = record(schedules[0])
     resources = good.measurement.resources
@@ -59,7 +74,7 @@ def test_every_entry_is_a_test(
     path = database(good, worse, stranger)
     (project / "test_own.py").write_text("def test_own(): pass\n")
     static = ("--autosched-db", str(path), "--autosched-static", "--autosched-no-emulate")
-    done = run(project, *static, "--junitxml", "out.xml", "-rfs")
+    done = run(*static, "--junitxml", "out.xml", "-rfs")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 failed, 2 passed, 1 skipped" in done.stdout
     assert "k=128 a=f16 b=f16 acc=f32 out=f16 on h200 is slower" in done.stdout
@@ -70,15 +85,17 @@ def test_every_entry_is_a_test(
         for case in ET.parse(project / "out.xml").iter("testcase")
     }
     assert told["matmul m=64 n=64 k=64 a=f16 b=f16 acc=f32 out=f16 on h200"]["registers"] == str(resources.registers)
-    only = run(project, *static, "-k", "stencil")
+    only = run(*static, "-k", "stencil")
     assert only.returncode == 2, "what is selected and not judged does not pass: " + only.stdout
 
 
-def test_a_database_without_entries_or_of_another_kind_is_refused(project: Path, database: MakeDatabase) -> None:
+def test_a_database_without_entries_or_of_another_kind_is_refused(
+    run: Callable[..., Done], project: Path, database: MakeDatabase
+) -> None:
     (project / "test_own.py").write_text("def test_own(): pass\n")
     (project / "text.db").write_text("no database")
     for path, told in ((str(database()), "a check of nothing does not pass"), ("text.db", "text.db")):
-        done = run(project, "--autosched-db", path, "--autosched-static")
+        done = run("--autosched-db", path, "--autosched-static")
         assert done.returncode == pytest.ExitCode.USAGE_ERROR
         assert told in done.stderr and "Traceback" not in done.stderr
 
@@ -91,14 +108,19 @@ def test_projects_that_do_not_use_it_import_nothing_of_it(project: Path) -> None
         "    assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         "    assert [m for m in sys.modules if m.startswith('autosched')] != []\n"
     )
-    done = run(project)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("PYTEST_ADDOPTS", None)
+    command = [sys.executable, "-m", "pytest", *ADDED]
+    done = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
 @needs_nvrtc
 @needs_compiler
 def test_a_program_that_calls_tuned_kernels_is_tested_without_a_gpu(
-    project: Path, record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+    run: Callable[..., Done], project: Path, record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
     path = database(record(schedules[0]))
     (project / "pytest.ini").write_text(f"[pytest]\nautosched_db = {path}\n")
@@ -113,7 +135,7 @@ def test_a_program_that_calls_tuned_kernels_is_tested_without_a_gpu(
         "def test_another(tuned_kernel):\n"
         "    tuned_kernel(autosched.Matmul(96, 64, 64))\n"
     )
-    done = run(project)
+    done = run()
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "96" in done.stdout or "tune" in done.stdout
 

@@ -14,12 +14,12 @@ import json
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, RowMapping, make_url
@@ -76,6 +76,7 @@ class Store:
         self._grown: set[tuple[str, str]] = set()  # entries that got trials
         self._close = weakref.finalize(self, _let_go, engine, None)
         self.name = name
+        self.migrated_from: int | None = None  # the older schema that opening found
 
     @property
     def in_memory(self) -> bool:
@@ -193,6 +194,29 @@ class Store:
             self._grown.add((row["problem_digest"], row["device"]))
         return replace(record, id=made)
 
+    def extend(self, records: Sequence[Record]) -> None:
+        """Store many records in their order, all or none. Raises StoreError as ``append``."""
+        rows = [store_rows.to_row(record) for record in records]
+        if not rows:
+            return
+        self._enter_write_ahead()
+        with self._transaction(write=True) as connection:
+            connection.execute(TRIALS.insert(), rows)
+            for digest in sorted({row["problem_digest"] for row in rows}):
+                store_entries.rebuild(connection, self.name, digest)
+
+    def entry(self, summary: ProblemSummary) -> list[Record]:
+        """All records of a problem, device and provenance, in the order they were stored."""
+        c = TRIALS.c
+        wanted = (c.device == summary.device, c.provenance == summary.provenance.value)
+        digest = c.problem_digest == digest_of(summary.problem_key)
+        return self._read(sa.select(*store_rows.COLUMNS).where(digest, *wanted).order_by(c.id))
+
+    def _read(self, query: sa.Select[Any]) -> list[Record]:
+        reader = store_rows.Reader(self.name)
+        with self._transaction() as connection:
+            return [reader.record(row) for row in connection.execute(query)]
+
     def trials(
         self,
         problem: Problem | None = None,
@@ -204,9 +228,7 @@ class Store:
         """The records that match everything given, in the order they were stored."""
         columns = store_rows.COLUMNS
         query = sa.select(*columns).where(*_where(problem, device, provenance, status)).order_by(TRIALS.c.id)
-        reader = store_rows.Reader(self.name)
-        with self._transaction() as connection:
-            return [reader.record(row) for row in connection.execute(query)]
+        return self._read(query)
 
     def count(
         self, problem: Problem | None = None, device: str | None = None, provenance: Provenance | None = None
@@ -256,10 +278,18 @@ class Store:
             query = sa.select(ENTRIES.c.device).where(ENTRIES.c.device == device).limit(1)
             return connection.execute(query).first() is not None
 
+    def best_of(self, summary: ProblemSummary) -> Record | None:
+        """As ``best``, of the problem, device and provenance of a summary, whose problem need not be known."""
+        return self._best(summary.problem_key, summary.device, summary.provenance)
+
     def guard(self, problem: Problem, device: str) -> Guard | None:
         """What CI holds this entry to; None where nothing was said about it."""
+        return self.guard_of(problem.key(), device)
+
+    def guard_of(self, problem_key: str, device: str) -> Guard | None:
+        """The same, of a problem that need not be known."""
         c = GUARDS.c
-        query = sa.select(GUARDS).where(c.problem_digest == digest_of(problem.key()), c.device == device)
+        query = sa.select(GUARDS).where(c.problem_digest == digest_of(problem_key), c.device == device)
         with self._transaction() as connection:
             row = connection.execute(query).mappings().one_or_none()
         if row is None:
@@ -268,13 +298,17 @@ class Store:
             return Guard(**{name: row[name] for name in Guard.__dataclass_fields__})
         except ValueError as error:
             raise StoreError(
-                f"the guard of {one_line(problem.key())} in the database {self.name} cannot be read ({error}): "
+                f"the guard of {one_line(problem_key)} in the database {self.name} cannot be read ({error}): "
                 "set it again"
             ) from error
 
     def set_guard(self, problem: Problem, device: str, guard: Guard | None) -> None:
         """Hold this entry to ``guard`` from now on; None forgets what was said. Raises StoreError as ``append``."""
-        key = {"problem_digest": digest_of(problem.key()), "device": device}
+        self.set_guard_of(problem.key(), device, guard)
+
+    def set_guard_of(self, problem_key: str, device: str, guard: Guard | None) -> None:
+        """The same, of a problem that need not be known."""
+        key = {"problem_digest": digest_of(problem_key), "device": device}
         c = GUARDS.c
         self._enter_write_ahead()
         with self._transaction(write=True) as connection:
@@ -332,6 +366,42 @@ class Store:
             raise unreadable(self.name, record.id, "it is filed under another problem or device")
         return replace(record, measurement=replace(record.measurement, timing=timing))
 
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection for queries of ``store_care``, in one transaction. Raises StoreError."""
+        with self._transaction() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """The same for statements that change something: all of it is kept, or nothing."""
+        self._enter_write_ahead()
+        with self._transaction(write=True) as connection:
+            yield connection
+
+    def size(self) -> int | None:
+        """Bytes of the file; None where there is none."""
+        return None if self._file is None else self._file.stat().st_size
+
+    def damage(self) -> list[str]:
+        """What SQLite itself finds wrong with the file, one sentence each."""
+        if self._file is None:
+            return []
+        with self._transaction() as connection:
+            said = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
+        return [f"the file is damaged: {one_line(str(line))}" for line in said if line != "ok"]
+
+    def compact(self) -> None:
+        """Give the room of removed trials back to the disk. Raises StoreError."""
+        if self._file is not None:
+            try:
+                store_file.compact(self._file)
+            except sqlite3.Error as error:
+                todo = store_file.advice(error, self._file)
+                raise StoreError(
+                    f"the database {self.name} cannot be compacted ({first_line(error)}): {todo}"
+                ) from error
+
     def _refuse_closed(self) -> None:
         if not self._close.alive:
             raise StoreError(f"the database {self.name} has been closed: open it again")
@@ -375,6 +445,7 @@ class Store:
             if create and store_schema.has_none(connection):
                 store_schema.create(connection)
             schema = store_schema.refuse_other(connection, self.name)
+        self.migrated_from = schema if schema < SCHEMA_VERSION else None
         if schema < SCHEMA_VERSION:
             with self._transaction(write=True) as connection:
                 store_migrations.migrate(connection, self.name)

@@ -154,8 +154,8 @@ def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner:
     connection.execute(entry.values(ranked_id=newest_id, **_cells(winner)))
 
 
-def rebuild(connection: Connection, name: str) -> None:
-    """Make all entries anew from the trials of the database ``name``. Raises StoreError as ``rank``."""
+def counted(connection: Connection, problem_digest: str | None = None) -> list[dict[str, Any]]:
+    """What the trials say of every entry, or of those of one problem, but for their winners."""
     t = TRIALS.c
     keys = (t.problem_digest, t.device, t.provenance)
     grouped = sa.select(
@@ -167,8 +167,19 @@ def rebuild(connection: Connection, name: str) -> None:
         sa.func.min(t.id).label("first_id"),
         sa.func.max(t.id).label("newest_id"),
     ).group_by(*keys)
-    found = [dict(row) for row in connection.execute(grouped).mappings()]
-    connection.execute(ENTRIES.delete())
+    if problem_digest is not None:
+        grouped = grouped.where(t.problem_digest == problem_digest)
+    return [dict(row) for row in connection.execute(grouped).mappings()]
+
+
+def rebuild(connection: Connection, name: str, problem_digest: str | None = None) -> None:
+    """Make all entries, or those of one problem, anew from the trials of the database ``name``. Raises StoreError as
+    ``rank``."""
+    found = counted(connection, problem_digest)
+    delete = ENTRIES.delete()
+    if problem_digest is not None:
+        delete = delete.where(ENTRIES.c.problem_digest == problem_digest)
+    connection.execute(delete)
     for row in found:
         winner = rank(connection, row, name)
         connection.execute(ENTRIES.insert(), {**row, "ranked_id": row["newest_id"], **_cells(winner)})
@@ -292,4 +303,4 @@ class _Ranked:
     tried_alone: int
 
 
-__all__ = ["Entry", "Winner", "digest_of", "insert", "keep", "kept", "kept_of", "rank", "rebuild"]
+__all__ = ["Entry", "Winner", "counted", "digest_of", "insert", "keep", "kept", "kept_of", "rank", "rebuild"]

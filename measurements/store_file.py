@@ -181,6 +181,12 @@ def leave_write_ahead(path: Path) -> None:
             connection.execute("PRAGMA journal_mode = DELETE")
 
 
+def compact(path: Path) -> None:
+    """Make the file as small as what it holds. Raises sqlite3.Error."""
+    with closing(_connect(path, "mode=rw")) as connection:
+        connection.execute("VACUUM")
+
+
 def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
     """The sqlite3 module begins no transaction before CREATE TABLE or SELECT: do it here.
 

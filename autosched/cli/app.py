@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from autosched.cli import kernel_option
+from autosched.cli import kernel_option, sharing
 from autosched.cli.best import best
 from autosched.cli.check import check
 from autosched.cli.doctor import doctor
@@ -47,6 +47,10 @@ _EXAMPLES = {
     "best": f"autosched best {_PROBLEM} --db best.db",
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
+    "export": "autosched export --db best.db --out configs",
+    "import": "autosched import configs --db best.db",
+    "merge": "autosched merge theirs.db --into best.db",
+    "db": "autosched db stats --db best.db",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
 }
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -85,8 +89,29 @@ def build() -> typer.Typer:
     app.command("train", context_settings=_SETTINGS, epilog=f"Example: {_EXAMPLES['train']}")(train)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
+    shared: dict[str, Callable[..., int]] = {
+        "export": sharing.export,
+        "import": sharing.import_,
+        "merge": sharing.merge,
+    }
+    for name, call in shared.items():
+        app.command(name, context_settings=_SETTINGS, epilog=f"Example: {_EXAMPLES[name]}")(call)
+    app.add_typer(_care(), name="db", help="Keep a database in order.", epilog=f"Example: {_EXAMPLES['db']}")
     app.command("check", epilog=f"Example: {_EXAMPLES['check']}")(check)
     return app
+
+
+def _care() -> typer.Typer:
+    group = typer.Typer(cls=_Group, context_settings=_SETTINGS)
+    calls: dict[str, Callable[..., int]] = {
+        "stats": sharing.stats,
+        "gc": sharing.gc,
+        "migrate": sharing.migrate,
+        "check": sharing.check_db,
+    }
+    for name, call in calls.items():
+        group.command(name, context_settings=_SETTINGS)(call)
+    return group
 
 
 def _root(

@@ -1,0 +1,139 @@
+"""``export``, ``import``, ``merge`` and ``db`` as a user meets them, whatever the database is."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from store_records import record
+
+from autosched.cli.app import run
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.record import Record
+from measurements.store import SCHEMA_VERSION, Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.transpose import Transpose
+
+PROBLEM, H200 = Transpose(64, 64), device("h200")
+SCHEDULES = template("transpose").space(PROBLEM, H200).sample(2, 0)
+
+
+def stored(path: Path, which: int = 0, time: float = 1e-6) -> Record:
+    measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 9))
+    with Store.open(path) as store:
+        return store.append(record(SCHEDULES[which], measurement, PROBLEM))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_round_trip_and_a_merge(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+    assert run(["export", "--db", "a.db", "--out", "configs"]) == 0
+    assert capsys.readouterr().out.split() == ["configs/h200.transpose.json"]
+    assert run(["import", "configs", "--db", "b.db", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    assert (entry["verdict"], entry["taken"]) == ("new", 1)
+    stored(here / "c.db", 1, 2e-6)
+    assert run(["merge", "a.db", "--into", "c.db"]) == 0
+    out = capsys.readouterr().out
+    assert "0 trials taken" in out and "unclear: " in out and "never timed in turns" in out
+    assert run(["db", "stats", "--db", "c.db"]) == 0 and "transpose" in capsys.readouterr().out
+    assert run(["db", "check", "--db", "c.db"]) == 0
+    assert run(["db", "gc", "--db", "c.db", "--keep", "1", "--json"]) == 0
+    assert run(["db", "migrate", "--db", "c.db"]) == 0
+    assert f"schema {SCHEMA_VERSION}" in capsys.readouterr().out
+
+
+def test_a_schedule_that_is_not_valid_is_not_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+    run(["export", "--db", "a.db", "--out", "configs"])
+    path = here / "configs" / "h200.transpose.json"
+    document = json.loads(path.read_text())
+    document["entries"][0]["best"]["schedule"] = {name: 12345 for name in SCHEDULES[0]}
+    path.write_text(json.dumps(document))
+    assert run(["import", str(path), "--db", "b.db"]) == 2
+    assert "cannot be used" in capsys.readouterr().err and not (here / "b.db").exists()
+
+
+def test_an_older_database_is_migrated(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = Path(__file__).parents[1] / "measurements" / "schema_3.sql"
+    with closing(sqlite3.connect(here / "old.db")) as raw:
+        raw.executescript(sql.read_text())
+    assert run(["db", "migrate", "--db", "old.db"]) == 0
+    assert f"had schema 3, and now has {SCHEMA_VERSION}" in capsys.readouterr().out
+
+
+READING = (
+    ["best", "transpose"],
+    ["check", "--static", "--no-emulate"],
+    ["export", "--out", "configs"],
+    ["db", "stats"],
+    ["db", "check"],
+    ["db", "gc"],
+    ["db", "migrate"],
+)
+
+
+STATES = {
+    "missing": lambda path: None,
+    "empty": lambda path: path.touch(),
+    "corrupted": lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40),
+    "text": lambda path: path.write_text("a,b\n1,2\n"),
+    "a folder": lambda path: path.mkdir(),
+    "newer": lambda path: changed(path, "UPDATE meta SET value = '99' WHERE key = 'schema_version'"),
+    "of another project": lambda path: foreign(path),
+    "with a trigger": lambda path: changed(path, "CREATE TRIGGER t AFTER INSERT ON trials BEGIN SELECT 1; END"),
+}
+
+
+def changed(path: Path, statement: str) -> None:
+    stored(path)
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute(statement)
+
+
+def foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("CREATE TABLE studies (study_id INTEGER)")
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_a_database_that_cannot_be_used(
+    here: Path, capsys: pytest.CaptureFixture[str], command: list[str], state: str
+) -> None:
+    STATES[state](here / "x.db")
+    before = {path: path.read_bytes() for path in here.iterdir() if path.is_file()}
+    assert run([*command, "--db", "x.db"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("autosched: ") and err.count("\n") == 1 and "x.db" in err
+    assert {path: path.read_bytes() for path in here.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize("command", [["merge", "x.db", "--into"], ["merge", "good.db", "x.db", "--into"]])
+@pytest.mark.parametrize("state", STATES)
+def test_nothing_is_merged_from_what_cannot_be_read(
+    here: Path, capsys: pytest.CaptureFixture[str], command: list[str], state: str
+) -> None:
+    stored(here / "good.db")
+    STATES[state](here / "x.db")
+    assert run([*command, "new.db"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "x.db" in err and not (here / "new.db").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+@pytest.mark.parametrize("command", READING[:5], ids=" ".join)
+def test_a_read_only_database_is_read(here: Path, command: list[str]) -> None:
+    stored(here / "x.db")
+    os.chmod(here / "x.db", 0o444)
+    assert run([*command, "--db", "x.db"]) == 0

@@ -1,13 +1,17 @@
-"""Any file of measurements as a table: a cache of Kernel Tuner, a T4 file, or a recording of autosched."""
+"""Any file of measurements as a table: a cache of Kernel Tuner, a T4 file, a recording or a database of autosched."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+from measurements.record import Record
 from measurements.recording import RecordingError, read
 from measurements.tables.kernel_tuner import read_cache, read_t4, text_of
 from measurements.tables.table import Row, Table, TableError, table_of
+
+_SQLITE = b"SQLite format 3\0"
 
 
 def read_table(path: str | Path) -> Table:
@@ -17,12 +21,17 @@ def read_table(path: str | Path) -> Table:
     """
     path = Path(path)
     try:
+        with path.open("rb") as file:
+            if file.read(len(_SQLITE)) == _SQLITE:
+                return _database(path)
         text, whole = text_of(path)
     except OSError as error:
         raise TableError(f"{path} cannot be read ({error.strerror})") from None
     first = text.lstrip()[:1]
     if first != "{":
-        raise TableError(f"{path} is no recording: give a Kernel Tuner cache, a T4 file or a recording of autosched")
+        raise TableError(
+            f"{path} is no recording: give a Kernel Tuner cache, a T4 file, or a recording or database of autosched"
+        )
     if text.lstrip().startswith('{"recording"'):
         return _recording(path)
     if '"results"' in text and '"cache"' not in text:
@@ -33,6 +42,22 @@ def read_table(path: str | Path) -> Table:
     return table
 
 
+def _database(path: Path) -> Table:
+    from measurements.store import Store, StoreError  # with sqlalchemy, which the other formats do without
+
+    try:
+        with Store.open(path, create=False) as store:
+            held = store.problems()
+            if len(held) != 1:
+                raise TableError(
+                    f"{path} holds the trials of {len(held)} problems, devices and provenances: give a database of one"
+                )
+            records = store.trials()
+    except StoreError as error:
+        raise TableError(str(error)) from None
+    return _of_records(path, records)
+
+
 def _recording(path: Path) -> Table:
     try:
         recordings = read(path)
@@ -41,11 +66,15 @@ def _recording(path: Path) -> Table:
     origins = {(r.problem_key, r.device) for r in recordings}
     if len(origins) > 1:
         raise TableError(f"{path} holds recordings of {len(origins)} problems or devices: give them one by one")
-    records = [record for recording in recordings for record in recording.records]
+    return _of_records(path, [record for recording in recordings for record in recording.records])
+
+
+def _of_records(path: Path, records: Sequence[Record]) -> Table:
+    """The table of trials of one problem on one device."""
     rows = [Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records]
-    operator = json.loads(recordings[0].problem_key).get("operator", "problem")
+    operator = json.loads(records[0].problem_key).get("operator", "problem")
     try:
-        table = table_of(recordings[0].device, rows)
+        table = table_of(records[0].device, rows)
     except ValueError as error:  # of a table, or of a parameter
         raise TableError(f"{path}: {error}") from None
     return Table(str(operator), table.device, table.parameters, table.measurements, table.notes)

@@ -2,15 +2,21 @@
 
 import gzip
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from measurements.measurement import Measurement, Provenance, Status
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.record import Record
+from measurements.store import Store
 from measurements.tables.kernel_tuner import to_t4
 from measurements.tables.reading import read_table
 from measurements.tables.table import Row, Table, TableError, table_of
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.schedule import Schedule
 
 FAILURES = {"CompilationFailedConfig": Status.COMPILE_ERROR, "RuntimeFailedConfig": Status.LAUNCH_ERROR}
 
@@ -89,6 +95,45 @@ class TestT4:
         (result,) = to_t4([({"x": 1}, failed, "2026-01-01T00:00:00+00:00")], {})["results"]
         assert (result["invalidity"], result["correctness"], result["measurements"]) == ("correctness", 0, [])
         assert result.keys() >= {"timestamp", "configuration", "objectives", "times"}
+
+
+class TestDatabase:
+    def record(self, tile: int, problem: Problem) -> Record:
+        seconds = tile * 1e-6
+        return Record(
+            problem_key=problem.key(),
+            schedule=Schedule("fma", (("layout", "xor"), ("tile", tile))),
+            device="h200",
+            fingerprint="{}",
+            template_version="v1",
+            space_version="s1",
+            kernel_digest=f"d{tile}",
+            measurement=Measurement(
+                Status.OK, Provenance.MEASURED, timing=Timing(seconds, seconds, seconds, 5), error=0.1
+            ),
+            toolchain="",
+            driver="",
+            autosched_version="0",
+            created=datetime(2026, 1, 2, tzinfo=UTC),
+            sampler="bayes",
+            seed=0,
+        )
+
+    def test_of_one_problem_is_a_table(self, tmp_path: Path) -> None:
+        with Store.open(tmp_path / "a.db") as store:
+            for tile in (64, 32, 16):
+                store.append(self.record(tile, Transpose(rows=8, columns=8)))
+        table = read_table(tmp_path / "a.db")
+        assert (table.kernel, table.device, len(table.measurements)) == ("transpose", "h200", 3)
+        assert table.best_seconds == pytest.approx(16e-6)
+        assert [p.kind for p in table.parameters["fma"]] == ["categorical", "ordinal"]
+
+    def test_of_several_is_refused(self, tmp_path: Path) -> None:
+        with Store.open(tmp_path / "a.db") as store:
+            for rows in (8, 16):
+                store.append(self.record(32, Transpose(rows=rows, columns=8)))
+        with pytest.raises(TableError, match="2 problems"):
+            read_table(tmp_path / "a.db")
 
 
 BAD: dict[str, str | bytes] = {

@@ -19,6 +19,8 @@ from autosched.cli.replay import replay
 from autosched.cli.space import space
 from autosched.cli.train import train
 from autosched.cli.tune import tune
+from autosched.cli.tune_suite import COMMAND, tune_suite
+from autosched.cli.tune_suite import expanded as suite_expanded
 from autosched.cli.verify import verify
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
@@ -64,7 +66,8 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            raise InputError(f"unknown {self.noun} {cmd_name!r}: use one of {', '.join(self.list_commands(ctx))}")
+            known = [name for name in self.list_commands(ctx) if name != COMMAND]
+            raise InputError(f"unknown {self.noun} {cmd_name!r}: use one of {', '.join(known)}")
         return found
 
 
@@ -86,6 +89,7 @@ def build() -> typer.Typer:
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)
     app.command("replay", context_settings=_SETTINGS)(replay)
+    app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
     app.command("train", context_settings=_SETTINGS, epilog=f"Example: {_EXAMPLES['train']}")(train)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
@@ -155,7 +159,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            statuses = [_one(line) for line in kernel_option.expanded(arguments)]
+            statuses = [_one(line) for line in kernel_option.expanded(suite_expanded(arguments))]
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, StoreError, HostFailure) as error:

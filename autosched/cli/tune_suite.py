@@ -1,0 +1,177 @@
+"""``autosched tune --suite FILE``: many problems under one budget.
+
+``--json``: ``suite``, ``database``, ``trials``, ``seconds``, ``interrupted``, ``stopped`` (a reason, or ""), and
+``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` of this run, ``worth`` of its warm start, or
+"", and ``best``: null, or a record as in ``autosched best --json``.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autosched import formatting
+from autosched.backends import BACKENDS
+from autosched.cli.devices import DeviceOption, target
+from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, bad_input, within
+from autosched.cli.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.problem_options import one_of, whole_number
+from autosched.search import DEFAULT, samplers
+from measurements.store import StoreError
+from search_spaces.catalogue import templates_for
+
+if TYPE_CHECKING:
+    from autosched.suite import Standing, SuiteResult
+    from autosched.tuner import TuneResult
+
+COMMAND = "tune-suite"  # what ``tune --suite`` stands for
+
+
+def expanded(arguments: Sequence[str]) -> list[str]:
+    """``tune --suite FILE ...`` as the command that it stands for; every other command line as it is."""
+    asked = any(a == "--suite" or a.startswith("--suite=") for a in arguments)
+    if len(arguments) > 1 and arguments[0] == "tune" and arguments[1].startswith("-") and asked:
+        return [COMMAND, *arguments[1:]]
+    return list(arguments)
+
+
+def tune_suite(
+    suite: Annotated[str, typer.Option("--suite", metavar="FILE", help="TOML with a table [[problem]] for each.")],
+    db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Database, made if missing. (required)")] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", parser=whole_number, metavar="N", help="Trials of all problems together.")
+    ] = 256,
+    device: DeviceOption = None,
+    backend: Annotated[
+        str,
+        typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from."),
+    ] = "auto",
+    sampler: Annotated[
+        str,
+        typer.Option(
+            "--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes schedules."
+        ),
+    ] = DEFAULT,
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time.")
+    ] = None,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="Start from this file of 'train'.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Tune many problems, such as the layers of a model, under one budget.
+
+    Every [[problem]] of the file has an operator, its fields, and perhaps a weight: how often it is computed. The next
+    trials go where they are expected to save most. Exit status 1 if some problem has no schedule that works.
+    """
+    if db is None:
+        raise InputError("tune --suite needs --db: autosched tune --suite layers.toml --db best.db")
+    within("--trials", trials, 1, MOST_TRIALS)
+    within("--seed", seed, 0, MOST_SEED)
+    if workers is not None:
+        within("--workers", workers, 1, MOST_WORKERS)
+    from autosched import suite as suites
+
+    with bad_input():
+        try:
+            members = suites.read_suite(suite)
+        except OSError as error:
+            raise InputError(f"{suite} cannot be read ({error.strerror}): name another file") from error
+        for member in members:
+            templates_for(member.problem, target(device))
+    console = stderr_console()
+
+    def tell(standing: "Standing", result: "TuneResult") -> None:
+        best = "nothing works yet" if standing.best is None else formatting.time(standing.bests[-1])
+        name = formatting.one_line(standing.member.problem)
+        console.print(f"{name}: {formatting.plural(standing.trials, 'trial')}, {best}", soft_wrap=True)
+
+    try:
+        result = suites.tune_suite(
+            members,
+            trials=trials,
+            tell=tell,
+            database=db,
+            device=device,
+            backend=backend,
+            sampler=sampler,
+            seed=seed,
+            workers=workers,
+            verify=not no_verify,
+            model=model,
+        )
+    except StoreError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except KeyboardInterrupt:
+        print(f"autosched: stopped; everything so far is kept in {db}", file=sys.stderr)
+        return STOPPED
+    if json:
+        print_json(_to_json(result, suite, db))
+    else:
+        _show(result)
+    if result.stopped:
+        print(f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {db}", file=sys.stderr)
+    if result.interrupted:
+        return STOPPED
+    return 0 if result.ok and not result.stopped else NO
+
+
+def _show(result: "SuiteResult") -> None:
+    console = stdout_console()
+    whole = math.fsum(_cost(s) for s in result.standings)
+    numbers = ("weight", "trials", "before", "best", "share")
+    made = formatting.table("problem", *numbers, "provenance", right=numbers, fold=("problem",))
+    for standing in result.standings:
+        before = next((b for b in standing.bests if math.isfinite(b)), math.inf)
+        made.add_row(
+            formatting.one_line(standing.member.problem),
+            f"{standing.member.weight:g}",
+            formatting.count(standing.trials),
+            formatting.time(before) if math.isfinite(before) else "-",
+            formatting.time(standing.bests[-1]) if standing.best is not None else "none works",
+            f"{100 * _cost(standing) / whole:.1f} %" if whole and standing.best is not None else "-",
+            standing.best.provenance.value if standing.best is not None else "-",
+        )
+    show(console, made)
+    console.print()
+    together = (
+        f"{formatting.time(whole)} of all problems, weighted" if whole else "no problem has a schedule that works"
+    )
+    console.print(f"{formatting.plural(result.trials, 'trial')} in {formatting.duration(result.seconds)}: {together}")
+    for standing in result.standings:
+        if standing.worth:
+            console.print(f"{formatting.one_line(standing.member.problem)}: {standing.worth}", soft_wrap=True)
+
+
+def _cost(standing: "Standing") -> float:
+    return standing.member.weight * standing.bests[-1] if standing.best is not None else 0.0
+
+
+def _to_json(result: "SuiteResult", suite: str, db: str) -> dict[str, Any]:
+    return {
+        "suite": suite,
+        "database": db,
+        "trials": result.trials,
+        "seconds": result.seconds,
+        "interrupted": result.interrupted,
+        "stopped": result.stopped,
+        "problems": [
+            {
+                "problem": s.member.problem.to_json(),
+                "weight": s.member.weight,
+                "trials": s.trials,
+                "worth": s.worth,
+                "best": None if s.best is None else formatting.record_json(s.member.problem, s.best),
+            }
+            for s in result.standings
+        ],
+    }

@@ -1,0 +1,157 @@
+"""Many problems under one budget: the next trials go where they are expected to save most of the whole suite's time."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autosched import tuner
+from autosched.tuner import TuneResult
+from measurements.record import Record
+from search_spaces.catalogue import problem_from_json
+from search_spaces.operators.problem import Problem, whole_number
+
+CHUNK = 16  # trials of one problem at a time, where the budget gives every problem two of these
+LEAST_SAVED = 0.02  # of a problem's time, by its first chunk
+_LASTING = 0.5  # of what a chunk saved, the next one is expected to save
+_LARGEST = 1 << 20  # bytes of a file
+
+
+class SuiteError(ValueError):
+    """A file that is no suite. One line says why."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A problem, and how often it is computed."""
+
+    problem: Problem
+    weight: float = 1.0
+
+
+@dataclass
+class Standing:
+    """How far a member has come: ``bests`` in seconds before its first chunk and after each, infinite where nothing
+    has worked."""
+
+    member: Member
+    bests: list[float] = field(default_factory=list)
+    trials: int = 0
+    best: Record | None = None
+    exhausted: bool = False
+    worth: str = ""
+
+    @property
+    def expected_gain(self) -> float:
+        """Weighted seconds that its next chunk is expected to save: half of what its last one did, and at least
+        LEAST_SAVED over the number of its chunks, because searches slow down and none is given up. Infinite before the
+        first; a problem where nothing works yet comes last."""
+        if self.exhausted:
+            return -math.inf
+        if not self.trials:
+            return math.inf
+        now, before = self.bests[-1], self.bests[-2]
+        if math.isinf(now):
+            return 0.0
+        saved = _LASTING * (1.0 - now / before) if math.isfinite(before) else 0.0
+        return self.member.weight * now * max(saved, LEAST_SAVED / (len(self.bests) - 1))
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """What became of each member, in the order of the suite; and why the run ended early, if it did."""
+
+    standings: tuple[Standing, ...]
+    trials: int
+    seconds: float
+    interrupted: bool = False
+    stopped: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every problem has a schedule that works."""
+        return all(standing.best is not None for standing in self.standings)
+
+
+def read_suite(path: str | Path) -> tuple[Member, ...]:
+    """The members of a TOML file: a table ``[[problem]]`` for each with ``operator``, its fields, and perhaps
+    ``weight``. Raises SuiteError, and OSError."""
+    file = Path(path)
+    if file.stat().st_size > _LARGEST:
+        raise SuiteError(f"{path} is no suite: it has more than {_LARGEST:,} bytes")
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise SuiteError(f"{path} is not TOML: {' '.join(str(error).split())}") from error
+    tables = document.get("problem")
+    if set(document) != {"problem"} or not isinstance(tables, list) or not tables:
+        raise SuiteError(f"{path} must hold a table [[problem]] for each problem, and nothing else")
+    members = [_member(f"problem {number} of {path}", table) for number, table in enumerate(tables, 1)]
+    keys = [member.problem.key() for member in members]
+    for number, key in enumerate(keys, 1):
+        if key in keys[: number - 1]:
+            raise SuiteError(f"problem {number} of {path} is there twice: give it once, with the sum of the weights")
+    return tuple(members)
+
+
+def _member(where: str, table: Any) -> Member:
+    if not isinstance(table, Mapping) or not isinstance(table.get("operator"), str):
+        raise SuiteError(f"{where} needs an operator")
+    weight = table.get("weight", 1)
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
+        raise SuiteError(f"{where} has the weight {weight!r:.40}: use a positive number")
+    try:
+        problem = problem_from_json({name: value for name, value in table.items() if name != "weight"})
+    except ValueError as error:
+        raise SuiteError(f"{where} cannot be used: {' '.join(str(error).split())}") from error
+    return Member(problem, float(weight))
+
+
+Tell = Callable[[Standing, TuneResult], None]
+
+
+def tune_suite(
+    members: Sequence[Member], *, trials: int, tell: Tell = lambda standing, result: None, **options: Any
+) -> SuiteResult:
+    """Share ``trials`` among ``members``, into one database; ``options`` are those of ``autosched.tune``.
+
+    Every problem gets some trials first, then each next chunk goes to the one with the largest expected gain. A search
+    starts from what the others found (``warm_start``). ``tell`` hears of every chunk. Raises ValueError as ``tune``
+    does, and for fewer trials than problems.
+    """
+    trials = whole_number("trials", trials, 1)
+    if not members:
+        raise SuiteError("a suite needs at least one problem")
+    if trials < len(members):
+        raise SuiteError(f"{trials} trials are too few for {len(members)} problems: give at least one for each")
+    chunk = max(1, min(CHUNK, trials // (2 * len(members))))
+    standings = tuple(Standing(member) for member in members)
+    left, seconds = trials, 0.0
+    while left:
+        standing = max(standings, key=lambda s: s.expected_gain)
+        if standing.exhausted:
+            break
+        result = tuner.tune(standing.member.problem, trials=min(chunk, left), **options)
+        if not standing.bests:
+            new = {record.id for record in result.trials}
+            earlier = result.best is not None and result.best.id not in new
+            standing.bests.append(_seconds(result.best) if earlier else math.inf)
+        standing.best = result.best
+        standing.bests.append(_seconds(result.best))
+        standing.trials += len(result.trials)
+        standing.exhausted = result.exhausted or not result.trials
+        standing.worth = result.worth or standing.worth
+        seconds += result.seconds
+        left -= len(result.trials)
+        tell(standing, result)
+        if result.interrupted or result.stopped:
+            return SuiteResult(standings, trials - left, seconds, result.interrupted, result.stopped)
+    return SuiteResult(standings, trials - left, seconds)
+
+
+def _seconds(record: Record | None) -> float:
+    return math.inf if record is None or record.seconds is None else record.seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import needs_nvrtc
 
 from measurements.emulator import Emulation, FindingKind
 from measurements.emulator.build import RUNTIME
@@ -173,3 +175,38 @@ def test_check_false_leaves_races_out(run: Callable[..., Emulation], test_kernel
     arguments = (Operand("a", "input", F32, (64,)), Operand("o", "output", F32, (64,)))
     a = np.arange(64, dtype=np.float32)
     assert run(source, arguments, {"a": a}, block=64, shared=256, check=False).ok
+
+
+# Executed as PTX ---------------------------------------------------------------------------------------------------
+
+# What is no crash here: plain pointers are watched, and calls have no stack of the host.
+OTHERWISE = {
+    "plain_pointer_past_the_end": FindingKind.OUT_OF_BOUNDS_GLOBAL,
+    "endless_recursion": FindingKind.TRAP,
+}
+# Lanes that have exited are not waited for (PTX ISA, shfl.sync).
+NO_FAULT = ("shuffle_in_a_branch",)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("case", [c for c in CASES if c.kernel not in NO_FAULT], ids=lambda case: case.kernel)
+def test_fault_is_found_in_ptx_at_its_line(
+    case: Case, run: Callable[..., Emulation], test_kernel: Callable[[str], str]
+) -> None:
+    emulation, line = emulate_case(case, True, functools.partial(run, engine="ptx"), test_kernel)
+    kind = OTHERWISE.get(case.kernel, case.kind)
+    found = [f for f in emulation.findings if f.kind is kind]
+    assert found, f"found only {[str(f) for f in emulation.findings]}: {emulation.reason}"
+    if case.kernel not in OTHERWISE:
+        assert emulation.status == case.status
+        assert line in [f.line for f in found], f"expected line {line}: {[str(f) for f in found]}"
+
+
+@needs_nvrtc
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
+def test_without_its_fault_the_ptx_is_clean(
+    case: Case, run: Callable[..., Emulation], test_kernel: Callable[[str], str]
+) -> None:
+    emulation, _ = emulate_case(case, False, functools.partial(run, engine="ptx"), test_kernel)
+    assert emulation.ok, emulation.reason

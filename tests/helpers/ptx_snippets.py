@@ -1,0 +1,118 @@
+"""Runs single PTX instructions over arrays of operands, many of them in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from measurements.emulator import Emulation, emulate_ptx
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Launch
+
+Words = npt.NDArray[np.uint64]
+BYTES = {"b16": 2, "b32": 4, "b64": 8}
+HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """``text`` with %d, %a, %b, %c for its registers, of ``to`` and ``sources`` bits; ``reference`` takes and gives the
+    operands' bits, one Python int each."""
+
+    text: str
+    to: str
+    sources: tuple[str, ...]
+    reference: Callable[..., int]
+
+
+def _lines(k: int, snippet: Snippet, count: int) -> str:
+    text = snippet.text
+    lines = []
+    for name, kind in zip("abc", snippet.sources, strict=False):
+        register = f"%x{k}{name}"
+        lines.append(f".reg .b64 {register}w; ld.global.u64 {register}w, [%in+{'abc'.index(name) * 8 * count}];")
+        if kind == "pred":
+            lines.append(f".reg .pred {register}; setp.ne.u64 {register}, {register}w, 0;")
+        elif kind == "b64":
+            lines.append(f".reg .b64 {register}; mov.b64 {register}, {register}w;")
+        else:
+            lines.append(f".reg .{kind} {register}; cvt.u{kind[1:]}.u64 {register}, {register}w;")
+        text = text.replace(f"%{name}", register)
+    lines.append(f".reg .{snippet.to} %y{k}; .reg .b64 %y{k}w;")
+    lines.append(text.replace("%d", f"%y{k}"))
+    if snippet.to == "pred":
+        lines.append(f"selp.u64 %y{k}w, 1, 0, %y{k};")
+    elif snippet.to == "b64":
+        lines.append(f"mov.b64 %y{k}w, %y{k};")
+    else:
+        lines.append(f"cvt.u64.u{snippet.to[1:]} %y{k}w, %y{k};")
+    lines.append(f"st.global.u64 [%out+{k * 8 * count}], %y{k}w;")
+    return "\n".join(lines)
+
+
+def results(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]], perturb: bool = False) -> Words:
+    """What each snippet gives for each of the operands (a, b, c): an array of (snippets, operands)."""
+    count = len(operands)
+    threads = -(-count // 32) * 32
+    padded = [*operands, *([operands[0]] * (threads - count))]
+    given = np.array(padded, dtype=np.uint64).T.copy()
+    while given.shape[0] < 3:
+        given = np.vstack([given, np.zeros((1, threads), np.uint64)])
+    body = "\n".join(_lines(k, s, threads) for k, s in enumerate(snippets))
+    text = f"""{HEAD}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.reg .b64 %out, %in, %offset; .reg .b32 %t, %block;
+ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
+mov.u32 %t, %tid.x; mov.u32 %block, %ctaid.x;
+mad.lo.u32 %t, %block, 32, %t;
+mul.wide.u32 %offset, %t, 8;
+add.u64 %out, %out, %offset; add.u64 %in, %in, %offset;
+{body}
+ret; }}
+"""
+    run = run_ptx(text, len(snippets) * threads, given, grid=threads // 32, block=32, perturb=perturb)
+    assert run.ok, run.reason
+    return run.outputs["out"].view(np.uint64).reshape(len(snippets), threads)[:, :count]
+
+
+def run_ptx(
+    text: str,
+    words: int,
+    given: npt.NDArray[Any],
+    *,
+    grid: int = 1,
+    block: int = 32,
+    shared: int = 0,
+    perturb: bool = False,
+) -> Emulation:
+    """``kernel(out, in)`` with ``words`` of 8 bytes to write."""
+    u64 = SCALAR_DTYPES["u64"]
+    plain = np.ascontiguousarray(given).view(np.uint64).reshape(-1)
+    launch = Launch(
+        entry="kernel",
+        arguments=(Operand("out", "output", u64, (words,)), Operand("in", "input", u64, plain.shape)),
+        grid=(grid, 1, 1),
+        block=(block, 1, 1),
+    )
+    return emulate_ptx(text, launch, {"in": plain}, time_limit=60, perturb=perturb)
+
+
+def disagreements(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]]) -> list[str]:
+    """What the machine and the references compute differently; at most a few of each snippet."""
+    found: list[str] = []
+    for snippet, row in zip(snippets, results(snippets, operands), strict=True):
+        masks = [2 ** (8 * BYTES[s]) - 1 if s in BYTES else 1 for s in snippet.sources]
+        wrong = []
+        for given, got in zip(operands, row, strict=True):
+            masked = [x & m if m > 1 else int(x != 0) for x, m in zip(given, masks, strict=False)]
+            wanted = snippet.reference(*masked) & (2 ** (8 * BYTES.get(snippet.to, 8)) - 1)
+            if int(got) != wanted:
+                shown = ", ".join(f"{x:#x}" for x in masked)
+                wrong.append(f"{snippet.text} of {shown}: {int(got):#x}, not {wanted:#x}")
+        found += wrong[:3]
+    return found

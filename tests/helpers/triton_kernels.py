@@ -1,0 +1,55 @@
+"""Three kernels of Triton's tutorials, and how they are compiled where no GPU is."""
+
+# mypy: ignore-errors
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+
+@triton.jit
+def softmax(o, x, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + column, mask=column < n, other=-float("inf"))
+    e = tl.exp(v - tl.max(v, axis=0))
+    tl.store(o + row * n + column, e / tl.sum(e, axis=0), mask=column < n)
+
+
+@triton.jit
+def layer_norm(o, x, w, b, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < n
+    v = tl.load(x + row * n + column, mask=inside, other=0.0).to(tl.float32)
+    centred = tl.where(inside, v - tl.sum(v, axis=0) / n, 0.0)
+    variance = tl.sum(centred * centred, axis=0) / n
+    y = centred / tl.sqrt(variance + eps) * tl.load(w + column, mask=inside) + tl.load(b + column, mask=inside)
+    tl.store(o + row * n + column, y, mask=inside)
+
+
+@triton.jit
+def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    n = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    k = tl.arange(0, BK)
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for first in range(0, K, BK):
+        l = first + k  # noqa: E741
+        x = tl.load(a + m * K + l[None, :], mask=(m < M) & (l[None, :] < K), other=0.0)
+        y = tl.load(b + l[:, None] * N + n, mask=(l[:, None] < K) & (n < N), other=0.0)
+        sums += tl.dot(x, y)
+    tl.store(c + m * N + n, sums.to(tl.float16), mask=(m < M) & (n < N))
+
+
+def compiled(name: str, signature: dict[str, str], constants: dict[str, int], aligned: int = 0, **options: Any) -> Any:
+    """The kernel for sm_80; the first ``aligned`` arguments are multiples of 16."""
+    source = ASTSource(
+        fn=globals()[name],
+        signature={**signature, **dict.fromkeys(constants, "constexpr")},
+        constexprs=constants,
+        attrs={(i,): [["tt.divisibility", 16]] for i in range(aligned)},
+    )
+    return triton.compile(source, target=GPUTarget("cuda", 80, 32), options=options or None)

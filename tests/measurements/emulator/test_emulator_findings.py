@@ -129,7 +129,9 @@ def test_kernel_without_the_fault_is_clean(
 
 
 def test_every_kind_has_a_case() -> None:
-    assert {case.kind for case in CASES} == set(FindingKind)
+    # Only the machine of PTX can tell these: test_ptx_instructions.py.
+    of_ptx = {K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.TRAP}
+    assert {case.kind for case in CASES} == set(FindingKind) - of_ptx
 
 
 def test_runtime_and_python_name_the_same_kinds() -> None:

@@ -432,6 +432,21 @@ ret; }}
     assert found and "PTX line 13" in found[0].instruction
 
 
+@pytest.mark.parametrize(("last", "kind"), [("st.local.u64 [%a+64], 5;", "out_of_bounds_local"), ("trap;", "trap")])
+def test_what_leaves_a_thread_s_own_memory_or_stops_it_is_found(last: str, kind: str) -> None:
+    text = f"""{HEAD}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.local .align 8 .b8 mine[64];
+.reg .b64 %a;
+mov.u64 %a, mine;
+{last}
+ret; }}
+"""
+    run = run_ptx(text, 1, np.zeros(1, np.uint64), block=1)
+    found = [f for f in run.findings if f.kind == kind]
+    assert found and "PTX line 9" in found[0].instruction
+
+
 WARP = (
     "shfl.sync.up.b32 %y|%p, %x, 3, 0x0, 0xffffffff;",
     "shfl.sync.down.b32 %y|%p, %x, 3, 0x181f, 0xffffffff;",

@@ -79,7 +79,7 @@ class Guard:
             self._pool = self._pool or CompilePool(workers=1)
             return check_entry(entry, self._pool, self.options.static)
         if self._timed is None:
-            report = timed_report(self.database, self.wanted, self.options, lambda finding: None)
+            report = timed_report(self.database, self.wanted, self.options, lambda note: None)
             self._timed = {finding.name: finding for finding in report.findings}
         return self._timed[entry.name]
 

@@ -28,7 +28,7 @@ from measurements.store import Store, StoreError
 
 if TYPE_CHECKING:
     from autosched.guard.check import CheckOptions
-    from autosched.guard.report import Finding, Report
+    from autosched.guard.report import Report
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 
@@ -202,12 +202,7 @@ def _run(db: str, options: "CheckOptions", static: bool, check_database: Callabl
     with Store.open(db, create=False) as store:
         total = len({(s.problem_key, s.device) for s in store.problems() if s.ok})
     with Counter(stderr_console(), "checked", max(total, 1)) as progress:
-
-        def told(finding: "Finding | None") -> None:
-            if finding is not None:
-                progress.advance(finding.verdict.value if not finding.verdict.judged or finding.verdict.fails else "")
-
-        return check_database(db, options, static=static, told=told)
+        return check_database(db, options, static=static, told=progress.advance)
 
 
 def _learn(db: str, noises: Any) -> None:

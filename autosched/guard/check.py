@@ -14,15 +14,15 @@ from autosched.guard.judging import Limits
 from autosched.guard.procedure import Effort
 from autosched.guard.report import Finding, Report
 from autosched.guard.static import StaticOptions, check_static
-from autosched.guard.timed import Baselines, Session, check_timed
+from autosched.guard.timed import Baselines, Session, Told, check_timed
 from autosched.kernel_files.user_kernel import Kernel
 from measurements.compile import CompilePool, NvrtcMissing
+from measurements.emulator import HostFailure, check_host
 from measurements.runners.cuda import CudaRunner, cuda_available, cuda_device
 from measurements.store import Store
 from search_spaces.hardware.devices import Device
 
 Pool = TypeVar("Pool", bound=CompilePool)
-Told = Callable[[Finding | None], None]
 
 
 class CannotCheck(ValueError):
@@ -57,12 +57,12 @@ def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
 
 
 def check_database(
-    database: str | Path, options: CheckOptions, *, static: bool, told: Told = lambda finding: None
+    database: str | Path, options: CheckOptions, *, static: bool, told: Told = lambda note: None
 ) -> Report:
     """Check the entries of a database (a path or SQLAlchemy URL), which is only read.
 
     ``told`` is called for every entry that is done. Raises StoreError for a database that cannot be used, CannotCheck
-    and other ValueErrors for what cannot be done here, HostFailure where nothing can be emulated.
+    and other ValueErrors for what cannot be done here, HostFailure where emulating stops half-way.
     """
     with Store.open(database, create=False) as store:
         found = selected(store, options)
@@ -75,10 +75,15 @@ def static_report(name: str, found: Sequence[Entry | Finding], options: CheckOpt
     began = time.monotonic()
     good = [entry for entry in found if isinstance(entry, Entry)]
     done: list[Finding] = []
+    if good and options.static.emulate:
+        try:
+            check_host()
+        except HostFailure as error:
+            raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
     with _pool(CompilePool) as pool:
         for finding in check_static(good, pool, options.static):
             done.append(finding)
-            told(finding)
+            told("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
         tools = {"toolchain": pool.toolchain}
     return Report(name, "static", _in_place(found, done), tools=tools, seconds=time.monotonic() - began)
 

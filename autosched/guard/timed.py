@@ -50,7 +50,7 @@ class Baselines(Protocol):
         """The baseline of an entry whose kernel of today is ``candidate``; or in one line why there is none."""
 
 
-Progress = Callable[[Finding | None], None]  # told after each entry; None for one that is looked at once more
+Told = Callable[[str], None]  # after each entry that is done for now, with a note for people or ""
 
 
 class _Failed(Exception):
@@ -77,7 +77,7 @@ def check_timed(
     pool: CompilePool,
     baselines: Baselines,
     effort: Effort,
-    told: Progress = lambda finding: None,
+    told: Told = lambda note: None,
 ) -> tuple[list[Finding], str]:
     """A finding for each entry, in their order, and why the run as a whole is in doubt, "" where it is not.
 
@@ -90,7 +90,7 @@ def check_timed(
         pair = _pair(entry, device, pool, baselines)
         if isinstance(pair, Finding):
             found[i] = pair
-            told(pair)
+            told(pair.verdict.value)
         else:
             pairs[i] = pair
     stopped = ""
@@ -115,7 +115,7 @@ def check_timed(
             except RunnerStopped as error:
                 stopped = str(error)
                 break
-            told(found.get(i))
+            told("" if i in first and first[i].decided else "not decided")
     again: dict[int, Comparison] = {}
     suspects = flagged(first)
     if suspects and not stopped:
@@ -128,7 +128,6 @@ def check_timed(
                 except RunnerStopped as error:
                     stopped = str(error)
                     break
-                told(None)
     judgements, doubt = judged(first, again, {i: pair.entry.limits for i, pair in pairs.items()})
     for i, judgement in judgements.items():
         if i not in found:

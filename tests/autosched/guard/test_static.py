@@ -18,6 +18,7 @@ from autosched.guard.check import CheckOptions, check_database
 from autosched.guard.report import Report, Verdict
 from autosched.guard.static import StaticOptions
 from measurements.compile import CompileFailure
+from measurements.emulator import HostCompilerMissing
 from measurements.measurement import Provenance, Status
 from measurements.record import Record
 from measurements.store import Guard, Store
@@ -213,6 +214,23 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     assert main(command) == 1
     (entry,) = json.loads(capsys.readouterr().out)["entries"]
     assert entry["verdict"] == "wrong" and "emulated:" in entry["reasons"][0]
+
+
+def test_without_a_host_compiler_it_says_how_to_go_on(
+    record: MakeRecord,
+    database: MakeDatabase,
+    schedules: list[Schedule],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def missing() -> None:
+        raise HostCompilerMissing("there is no C++ compiler")
+
+    monkeypatch.setattr("autosched.guard.check.check_host", missing)
+    path = str(database(record(schedules[0])))
+    assert main(["check", "--db", path, "--static"]) == 2
+    assert "or give --no-emulate" in capsys.readouterr().err
+    assert main(["check", "--db", path, "--static", "--no-emulate"]) == 0
 
 
 def test_an_emulation_without_a_verdict_is_uncertain(

@@ -125,7 +125,7 @@ def run(programs: KnownPrograms) -> Callable[..., Report]:
     def check(path: Path, gpu: Gpu, options: CheckOptions = OPTIONS) -> Report:
         with Store.open(path, create=False) as store:
             found = selected(store, options)
-        return timed_on(str(path), found, options, lambda finding: None, H200, programs, gpu.start)
+        return timed_on(str(path), found, options, lambda note: None, H200, programs, gpu.start)
 
     return check
 
@@ -136,6 +136,15 @@ def measured(record: MakeRecord, schedules: list[Schedule]) -> Callable[..., Rec
         return record(schedules[schedule], problem=PROBLEMS[problem], provenance=Provenance.MEASURED, **more)
 
     return make
+
+
+def test_every_entry_is_told_once(measured, database, programs: KnownPrograms) -> None:
+    notes: list[str] = []
+    other = dataclasses.replace(measured(), device="a100")
+    with Store.open(database(measured(), measured(problem=1), other), create=False) as store:
+        found = selected(store, OPTIONS)
+    timed_on("b.db", found, OPTIONS, notes.append, H200, programs, Gpu().start)
+    assert sorted(notes) == ["", "", "cannot compare"]
 
 
 def test_what_today_makes_is_compared_with_what_was_recorded(run, measured, database) -> None:
@@ -296,7 +305,7 @@ def test_over_a_worker_process(measured, database, tmp_path: Path, factor: float
 
     with pool, Store.open(database(new), create=False) as store:
         found = selected(store, options)
-        report = timed_on("b.db", found, options, lambda finding: None, H200, pool, start)
+        report = timed_on("b.db", found, options, lambda note: None, H200, pool, start)
     assert report.findings[0].verdict is verdict, report.findings[0]
 
 

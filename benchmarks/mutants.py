@@ -1,0 +1,153 @@
+"""Mutants of device code: every place of a ``.cuh`` file where one small edit makes another program.
+
+An edit is one that a person could make by mistake: a statement is left out, an operator is another one, a number is
+off by one, an identity, a width, a predicate or a term of an index is wrong. Comments, preprocessor lines, assertions
+and texts are left alone. The order is that of the file, so that a seed names a sample.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``new`` in place of ``old`` at ``start`` of ``header`` (below include/autosched); ``kind`` says what is wrong."""
+
+    header: str
+    line: int
+    kind: str
+    start: int
+    old: str
+    new: str
+
+    @property
+    def name(self) -> str:
+        return (
+            f"{self.header}:{self.line} {self.kind}: `{' '.join(self.old.split())}` -> `{' '.join(self.new.split())}`"
+        )
+
+    def applied(self, text: str) -> str:
+        """``text``, which must be that of the file, with the edit."""
+        assert text[self.start : self.start + len(self.old)] == self.old
+        return text[: self.start] + self.new + text[self.start + len(self.old) :]
+
+
+# One operator for another, where blanks tell it from a bracket of a template or an address.
+_OPERATORS = {
+    " < ": (" <= ", " > "),
+    " <= ": (" < ",),
+    " > ": (" >= ", " < "),
+    " >= ": (" > ",),
+    " == ": (" != ",),
+    " != ": (" == ",),
+    " + ": (" - ",),
+    " - ": (" + ",),
+    " * ": (" / ", " + "),
+    " / ": (" * ", " % "),
+    " % ": (" / ",),
+    " && ": (" || ",),
+    " || ": (" && ",),
+    " << ": (" >> ",),
+    " >> ": (" << ",),
+    " & ": (" | ",),
+    " | ": (" & ",),
+    " ^ ": (" | ",),
+    " += ": (" = ", " -= "),
+    " *= ": (" = ",),
+    " |= ": (" = ",),
+}
+_WORDS = {
+    "negative_infinity()": ("0.0f", "-3.402823466e38f"),
+    "max_nan": ("min_nan",),
+    "threadIdx.x": ("blockIdx.x",),
+    "blockIdx.x": ("threadIdx.x",),
+    "true": ("false",),
+    "false": ("true",),
+}
+_NAMES = ((r"\bmajor\b", "minor"), (r"\bTilesM\b", "TilesN"), (r"\bwarp_m\b", "warp_n"), (r"\brow\b(?!\()", "col"))
+_OPERATOR = re.compile("|".join(re.escape(o) for o in sorted(_OPERATORS, key=len, reverse=True)))
+_WORD = re.compile("|".join(rf"(?<!\w){re.escape(w)}(?!\w)" for w in _WORDS))
+_NUMBER = re.compile(r"(?<![\w.])(\d+)(u?)(?![\w.])")
+_FLOAT = re.compile(r"(?<![\w.])(\d+\.\d+)f\b")
+_CONDITION = re.compile(r"\bif \((?!constexpr)")
+_TERM = re.compile(r" [+-] [\w:.]+(?:\[\w+\])?(?=[;,)\]])")
+_FACTOR = re.compile(r" \* [\w:.]+(?:\[\w+\])?(?=[;,)\] ])")
+_CONJUNCT = re.compile(r" (?:&&|\|\|) [\w:. ()%<>=!+\-\[\]]+?(?=\)? (?:&&|\|\||\?)|;|\) )")
+_CHOICE = re.compile(r"\? ([\w:.]+(?:\([^()]*\))?) : ([\w:.]+(?:\([^()]*\))?)(?=[;,) ])")
+_STATEMENT = re.compile(
+    r"^[ ]*(?P<statement>"
+    r"(?!return\b|using\b|template\b|static\b|constexpr\b|const\b|struct\b|typename\b|friend\b|case\b)"
+    r"[A-Za-z_*][\w:.<>\[\], ]*(?:\(.*\)| (?:[-+*/|&^]|<<|>>)?= .*|\+\+|--);)$",
+    re.MULTILINE,
+)
+_DECLARATION = re.compile(r"^(?:unsigned|int|float|bool|long long|auto|[A-Z]\w*(?:<.*>)?) \w+( =|\{|\()")
+_GUARD = re.compile(r"\b(?P<guard>if \((?:[^()]|\([^()]*\))*\)) (?P<jump>continue|return[^;]*);")
+_TEMPLATE_ARGUMENT = re.compile(r"(?<=[\w])<([\w:]+|\d+)>(?=\()")
+
+
+def mutants_of(header: str, text: str) -> Iterator[Mutant]:
+    """Every mutant of one file."""
+    code = _blanked(text)
+
+    def made(kind: str, start: int, old: str, new: str) -> Mutant:
+        return Mutant(header, text.count("\n", 0, start) + 1, kind, start, text[start : start + len(old)], new)
+
+    for found in _STATEMENT.finditer(code):
+        statement = found["statement"]
+        if not _DECLARATION.match(statement):
+            yield made("statement left out", found.start("statement"), statement, ";")
+    for found in _GUARD.finditer(code):
+        yield made("guard left out", found.start(), found[0], ";")
+    for found in _OPERATOR.finditer(code):
+        for new in _OPERATORS[found[0]]:
+            yield made("operator", found.start(), found[0], new)
+    for found in _WORD.finditer(code):
+        for new in _WORDS[found[0]]:
+            yield made("identity or name", found.start(), found[0], new)
+    for pattern, new in _NAMES:
+        for found in re.finditer(pattern, code):
+            yield made("name", found.start(), found[0], new)
+    for found in _NUMBER.finditer(code):
+        value = int(found[1])
+        for other in (value + 1, value - 1) if value > 0 else (1,):
+            yield made("number", found.start(), found[0], f"{other}{found[2]}")
+    for found in _FLOAT.finditer(code):
+        yield made("number", found.start(), found[0], "1.0f" if float(found[1]) == 0.0 else "0.0f")
+    for found in _CONDITION.finditer(code):
+        end = _closing(code, found.end() - 1)
+        condition = code[found.end() : end]
+        for new in ("true", "false", f"!({text[found.end() : end]})"):
+            yield made("condition", found.end(), condition, new)
+    for kind, pattern in (("term left out", _TERM), ("factor left out", _FACTOR), ("condition left out", _CONJUNCT)):
+        for found in pattern.finditer(code):
+            yield made(kind, found.start(), found[0], "")
+    for found in _CHOICE.finditer(code):
+        yield made("choice", found.start(), found[0], f"? {found[2]} : {found[1]}")
+    for found in _TEMPLATE_ARGUMENT.finditer(code):
+        yield made("width", found.start(), found[0], f"<({found[1]}) + 1>")
+
+
+def _blanked(text: str) -> str:
+    """``text`` with blanks in place of what is left alone; places stay."""
+
+    def blanks(found: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", found[0])
+
+    text = re.sub(r"//[^\n]*", blanks, text)
+    text = re.sub(r'"(?:[^"\\\n]|\\.)*"', blanks, text)
+    text = re.sub(r"^ *#[^\n]*", blanks, text, flags=re.MULTILINE)
+    text = re.sub(r"^ *template <[^{};]*?>\n", blanks, text, flags=re.MULTILINE)
+    return re.sub(r"\bstatic_assert\([^;]*;", blanks, text)
+
+
+def _closing(code: str, opening: int) -> int:
+    """Where the bracket at ``opening`` is closed."""
+    depth = 0
+    for place in range(opening, len(code)):
+        depth += {"(": 1, ")": -1}.get(code[place], 0)
+        if depth == 0:
+            return place
+    return opening

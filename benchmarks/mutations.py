@@ -1,0 +1,253 @@
+"""Plant faults in the device code, one at a time, and see whether a proof reports them.
+
+    python -m benchmarks.mutations [--sample 1000] [--seed 0] [--workers 2] [--header kernels/matmul.cuh] [--log FILE]
+    python -m benchmarks.mutations --report LOG [LOG ...]
+
+Mutants are made by ``benchmarks/mutants.py``, and each runs with golden cases (``tests/golden``) that include its file,
+until one reports it. What does not compile in one of them is no mutant; one whose object is that of the right kernel in
+all of them is not reached. Both are left out of the score. Results go to a log of JSON lines as they come: a run that
+is started again goes on. The report lists the survivors, with reasons for those that cannot be told from the right
+program (``benchmarks/equivalent_mutants.toml``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.verify import prove
+from benchmarks.mutants import Mutant, mutants_of
+from measurements.emulator.build import KernelCompileError, compile_kernel
+from search_spaces.catalogue import problem_from_json, template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.device_source import include_dir
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+ROOT = Path(__file__).parents[1]
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
+FOLDERS = ("kernels", "common", "intrinsics")  # ptx/ has a twin of its own in the emulator
+LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each
+TIME_LIMIT = 8.0  # seconds of one launch; the right ones take well under one
+
+
+@dataclass(frozen=True)
+class Case:
+    """A golden case: a problem, and the kernel of one schedule of it."""
+
+    name: str
+    problem: Problem
+    kernel: Kernel
+
+    def with_headers(self, headers: Headers) -> Kernel:
+        return replace(self.kernel, headers=headers)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``result`` is "reported", "survived", "unreached" or "refused" (by the compiler); ``said`` what was found."""
+
+    header: str
+    line: int
+    kind: str
+    start: int
+    old: str
+    new: str
+    result: str
+    case: str
+    said: str
+    seconds: float
+
+
+def golden_cases() -> list[Case]:
+    cases = []
+    for path in sorted((ROOT / "tests/golden").glob("*.json")):
+        if path.stem in LARGE:
+            continue
+        data = json.loads(path.read_text())
+        problem = problem_from_json(data["problem"])
+        schedule = Schedule.from_json(data["template"], data["schedule"])
+        kernel = template(data["template"]).kernel(problem, schedule, device(data["device"]))
+        cases.append(Case(path.stem, problem, kernel))
+    return sorted(cases, key=lambda case: case.problem.flops + case.problem.min_bytes)
+
+
+def all_mutants(header: str | None = None) -> list[Mutant]:
+    """Of every file, or of one."""
+    root = Path(include_dir()) / "autosched"
+    files = sorted(path for folder in FOLDERS for path in (root / folder).glob("*.cuh"))
+    names = [str(path.relative_to(root)) for path in files]
+    if header is not None and header not in names:
+        raise SystemExit(f"there is no {header}: use one of {', '.join(names)}")
+    return [
+        mutant
+        for path, name in zip(files, names, strict=True)
+        if header in (None, name)
+        for mutant in mutants_of(name, path.read_text())
+    ]
+
+
+def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """``count`` of them in random order; the first of a larger sample are those of a smaller one."""
+    order = np.random.default_rng(seed).permutation(len(mutants))
+    return [mutants[i] for i in order[:count]]
+
+
+def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
+    """Compile and prove ``mutant`` in each of ``cases`` that its file is part of, until one reports it."""
+    started = time.monotonic()
+    result, case_name, said = "refused", "", ""
+
+    def outcome() -> Outcome:
+        seconds = round(time.monotonic() - started, 2)
+        return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
+
+    files = dict(Headers.from_folder(include_dir()).files)
+    name = f"autosched/{mutant.header}"
+    headers = Headers.of(files | {name: mutant.applied(files[name])})
+    for case in cases:
+        if not _includes(case.kernel, mutant.header):
+            continue
+        kernel = case.with_headers(headers)
+        try:
+            if compile_kernel(kernel).path.read_bytes() == compile_kernel(case.kernel).path.read_bytes():
+                result = "unreached" if result == "refused" else result
+                continue
+        except KernelCompileError as error:  # often a static_assert
+            result, case_name, said = "refused", case.name, error.reason[:200]
+            return outcome()
+        *_, last = prove(case.problem, kernel, time_limit=TIME_LIMIT)
+        if last.status != "ok":
+            result, case_name, said = "reported", case.name, f"{last.status}: {last.reason}"[:200]
+            return outcome()
+        result, case_name, said = "survived", case.name, ""
+    return outcome()
+
+
+def _includes(kernel: Kernel, header: str) -> bool:
+    """Whether ``header`` is among the files that the kernel's source includes, directly or not."""
+    seen, todo = set(), ["".join(kernel.source)]
+    files = dict(kernel.headers.files)
+    while todo:
+        text = todo.pop()
+        for name, content in files.items():
+            if name not in seen and f"<{name}>" in text:
+                seen.add(name)
+                todo.append(content)
+    return f"autosched/{header}" in seen
+
+
+def run_all(mutants: Sequence[Mutant], log: Path, workers: int) -> Iterator[Outcome]:
+    """Outcomes of those that ``log`` has not, which it gets as they come."""
+    known = {(o.header, o.start, o.old, o.new) for o in read(log)} if log.exists() else set()
+    left = [m for m in mutants if (m.header, m.start, m.old, m.new) not in known]
+    cases = golden_cases()
+    print(f"{len(mutants)} mutants, {len(left)} of them to run with {len(cases)} cases", file=sys.stderr)
+    with log.open("a") as file, ThreadPoolExecutor(workers) as pool:
+        for outcome in pool.map(lambda mutant: run(mutant, cases), left):
+            file.write(json.dumps(asdict(outcome)) + "\n")
+            file.flush()
+            yield outcome
+
+
+def read(log: Path) -> list[Outcome]:
+    """The last outcome of each mutant in the log."""
+    found: dict[tuple[object, ...], Outcome] = {}
+    for line in log.read_text().splitlines():
+        outcome = Outcome(**json.loads(line))
+        found[(outcome.header, outcome.start, outcome.old, outcome.new)] = outcome
+    return list(found.values())
+
+
+def reasons() -> list[Mapping[str, Any]]:
+    """What is known of survivors: ``header``, ``text`` (a part of the line), ``old``, ``new`` (where only some edits of
+    it are meant) and ``reason``."""
+    return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
+
+
+def why_equivalent(outcome: Outcome, line: str, known: Sequence[Mapping[str, Any]]) -> str | None:
+    for entry in known:
+        if entry["header"] != outcome.header or entry["text"] not in line:
+            continue
+        if entry.get("old", outcome.old) == outcome.old and entry.get("new", outcome.new) == outcome.new:
+            return str(entry["reason"])
+    return None
+
+
+def report(outcomes: Sequence[Outcome]) -> str:
+    """A Markdown page: scores by file and kind, survivors by reason."""
+    known = reasons()
+    root = Path(include_dir()) / "autosched"
+    lines = {name: (root / name).read_text().splitlines() for name in {o.header for o in outcomes}}
+    survivors = [o for o in outcomes if o.result == "survived"]
+    why = {o: why_equivalent(o, lines[o.header][o.line - 1], known) for o in survivors}
+    open_ones = [o for o in survivors if why[o] is None]
+    counted = [o for o in outcomes if o.result in ("reported", "survived") and why.get(o) is None]
+    reported = sum(o.result == "reported" for o in counted)
+    left = Counter(o.result for o in outcomes)
+    share = 100.0 * reported / len(counted) if counted else 0.0
+    text = [
+        f"{len(outcomes)} mutants were made: {left['refused']} do not compile, {left['unreached']} change no golden "
+        f"case, {len(survivors) - len(open_ones)} cannot be told from the right program. Of the {len(counted)} others "
+        f"{reported} are reported: {share:.1f} %.",
+        "",
+        "| file | reported | survived | the same program | not reached | do not compile |",
+        "|---|---|---|---|---|---|",
+    ]
+    for header in sorted(lines):
+        mine = [o for o in outcomes if o.header == header]
+        same = sum(why.get(o) is not None for o in mine)
+        by = Counter(o.result for o in mine)
+        row = (by["reported"], by["survived"] - same, same, by["unreached"], by["refused"])
+        text.append(f"| `{header}` | " + " | ".join(map(str, row)) + " |")
+    text += ["", "| what is wrong | reported | survived |", "|---|---|---|"]
+    for kind in sorted({o.kind for o in counted}):
+        of_kind = Counter(o.result for o in counted if o.kind == kind)
+        text.append(f"| {kind} | {of_kind['reported']} | {of_kind['survived']} |")
+    for title, chosen in (("Survivors", open_ones), ("The same program", [o for o in survivors if why[o] is not None])):
+        if not chosen:
+            continue
+        text += ["", f"## {title}", "| line | edit | why |", "|---|---|---|"]
+        for o in sorted(chosen, key=lambda o: (o.header, o.line)):
+            edit = " -> ".join("`" + " ".join(x.split()).replace("|", "\\|") + "`" for x in (o.old, o.new))
+            text.append(f"| `{o.header}:{o.line}` | {edit} | {why[o] or ''} |")
+    return "\n".join(text) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sample", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--header")
+    parser.add_argument("--log", type=Path, default=Path("mutations.jsonl"))
+    parser.add_argument("--report", type=Path, nargs="+", metavar="LOG")
+    options = parser.parse_args()
+    if options.report:
+        print(report([outcome for log in options.report for outcome in read(log)]), end="")
+        return 0
+    mutants = sample(all_mutants(options.header), options.sample, options.seed)
+    counts: Counter[str] = Counter()
+    for outcome in run_all(mutants, options.log, options.workers):
+        counts[outcome.result] += 1
+        if outcome.result == "survived":
+            print(f"{outcome.header}:{outcome.line} {outcome.kind}: {outcome.old!r} -> {outcome.new!r}", flush=True)
+    print(dict(counts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

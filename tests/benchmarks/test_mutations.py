@@ -1,0 +1,118 @@
+"""The mutation engine: what it makes of code, and that a few of its mutants of every kind of file are reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mutants import Mutant, mutants_of
+from benchmarks.mutations import Outcome, all_mutants, golden_cases, reasons, report, run, sample
+from search_spaces.templates.device_source import include_dir
+
+CODE = """
+#include <a < b.cuh>
+// a + b is left alone; so is this: x = 1;
+template <int N>
+__device__ int f(int a, float* p) {
+  static_assert(N < 4, "a + 1 < b");
+  const int row = a + 1;
+  if (row >= N) return 0;
+  ptx::barrier_sync();
+  p[row] += 0.0f;
+  return a < 3 ? row : a;
+}
+"""
+
+
+def made(text: str = CODE) -> set[tuple[int, str, str]]:
+    return {(m.line, m.old, m.new) for m in mutants_of("x.cuh", text)}
+
+
+def test_edits_of_statements_operators_numbers_conditions_and_terms() -> None:
+    assert {
+        (7, " + ", " - "),
+        (7, " + 1", ""),
+        (7, "1", "2"),
+        (7, "1", "0"),
+        (8, "if (row >= N) return 0;", ";"),
+        (8, "row >= N", "true"),
+        (8, " >= ", " > "),
+        (9, "ptx::barrier_sync();", ";"),
+        (10, "p[row] += 0.0f;", ";"),
+        (10, " += ", " = "),
+        (10, "0.0f", "1.0f"),
+        (11, "? row : a", "? a : row"),
+        (11, "3", "4"),
+    } <= made()
+
+
+def test_comments_headers_assertions_and_template_heads_are_left_alone() -> None:
+    assert {line for line, _, _ in made()} == {7, 8, 9, 10, 11}
+
+
+def test_an_edit_applies_where_it_was_found() -> None:
+    mutant = next(m for m in mutants_of("x.cuh", CODE) if m.old == "3")
+    assert mutant.applied(CODE) == CODE.replace("a < 3", f"a < {mutant.new}")
+    with pytest.raises(AssertionError):
+        mutant.applied("something else")
+
+
+def test_every_file_has_mutants_and_a_smaller_sample_is_the_beginning_of_a_larger_one() -> None:
+    mutants = all_mutants()
+    assert len(mutants) > 3000 and len({(m.header, m.start, m.old, m.new) for m in mutants}) > 3000
+    assert {m.header.split("/")[0] for m in mutants} == {"kernels", "common", "intrinsics"}
+    assert sample(mutants, 5, 1) == sample(mutants, 50, 1)[:5]
+
+
+def test_the_report_says_how_many_and_which() -> None:
+    def outcome(header: str, line: int, old: str, new: str, result: str) -> Outcome:
+        return Outcome(header, line, "operator", 0, old, new, result, "", "", 0.1)
+
+    line = (Path(include_dir()) / "autosched/common/activation.cuh").read_text().splitlines()
+    relu = 1 + next(i for i, text in enumerate(line) if "x < 0.0f ? 0.0f : x" in text)
+    text = report(
+        [
+            outcome("common/activation.cuh", relu, " < ", " <= ", "survived"),
+            outcome("common/activation.cuh", relu, " < ", " > ", "survived"),
+            outcome("common/activation.cuh", relu, "0.0f", "1.0f", "reported"),
+            outcome("common/activation.cuh", 1, "a", "b", "refused"),
+        ]
+    )
+    assert "Of the 2 others 1 are reported: 50.0 %" in text
+    assert "zero is zero" in text.split("The same program")[1]
+    assert f"`common/activation.cuh:{relu}` | `<` -> `>` |" in text.split("## Survivors")[1]
+
+
+def test_reasons_are_of_lines_that_are_there() -> None:
+    for entry in reasons():
+        text = (Path(include_dir()) / "autosched" / entry["header"]).read_text()
+        assert entry["text"] in text and entry["reason"], entry
+
+
+# One of each kind of file, reported by the smallest cases.
+CHOSEN = (
+    ("common/last_block.cuh", "ptx::fence_gpu();", ";"),
+    ("common/raster.cuh", " % ", " / "),
+    ("common/reduce.cuh", " += ", " = "),
+    ("kernels/copy.cuh", " < ", " <= "),
+    ("kernels/row_reduction.cuh", "ptx::barrier_sync();", ";"),
+)
+
+
+def first_of(header: str, old: str, new: str) -> Mutant:
+    return next(m for m in all_mutants(header) if (m.old, m.new) == (old, new))
+
+
+@pytest.mark.parametrize(("header", "old", "new"), CHOSEN, ids=lambda x: x.strip())
+def test_a_mutant_is_reported(header: str, old: str, new: str) -> None:
+    outcome = run(first_of(header, old, new), golden_cases())
+    assert outcome.result == "reported", outcome
+
+
+@pytest.mark.nightly
+def test_nearly_all_of_a_sample_are_reported() -> None:
+    cases = golden_cases()
+    counts = Counter(run(mutant, cases).result for mutant in sample(all_mutants(), 60, 7))
+    assert counts["reported"] >= 9 * counts["survived"], counts

@@ -442,6 +442,8 @@ class Store:
     def _prepare(self, create: bool) -> None:
         """Create the tables where there are none; check that they are ours, and bring an older schema up to date."""
         with self._transaction(write=create) as connection:
+            if create:
+                store_schema.wait_for_others(connection)
             if create and store_schema.has_none(connection):
                 store_schema.create(connection)
             schema = store_schema.refuse_other(connection, self.name)

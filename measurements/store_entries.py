@@ -175,6 +175,10 @@ def counted(connection: Connection, problem_digest: str | None = None) -> list[d
 def rebuild(connection: Connection, name: str, problem_digest: str | None = None) -> None:
     """Make all entries, or those of one problem, anew from the trials of the database ``name``. Raises StoreError as
     ``rank``."""
+    others = sa.select(ENTRIES.c.device).order_by(ENTRIES.c.problem_digest, *_ORDER).with_for_update()
+    if problem_digest is not None:
+        others = others.where(ENTRIES.c.problem_digest == problem_digest)
+    connection.execute(others).all()  # whoever appends to them is waited for
     found = counted(connection, problem_digest)
     delete = ENTRIES.delete()
     if problem_digest is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from measurements import store_entries
+from measurements import store_entries, store_schema
 from measurements.store_schema import META, SCHEMA_VERSION, unreadable
 
 SCRIPTS = Path(__file__).resolve().parent / "migrations"
@@ -33,6 +33,7 @@ def migrate(connection: Connection, name: str) -> None:
     from alembic import command  # only here: a current database is opened without it
     from alembic.config import Config
 
+    store_schema.wait_for_others(connection)
     found = connection.execute(sa.select(META.c.value).where(META.c.key == "schema_version")).scalar_one()
     if int(found) == SCHEMA_VERSION:  # another process was faster
         return

@@ -17,6 +17,7 @@ from measurements.measurement import Resources
 SCHEMA_VERSION = 5
 OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
 APPLICATION = "autosched"
+_LOCK = int.from_bytes(b"autosch")  # any number that others do not use
 SINCE = "since"  # in the info of a table or a column: the schema that brought it
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
@@ -153,6 +154,12 @@ def create(connection: Connection) -> None:
     _METADATA.create_all(connection)
     rows = {"application": APPLICATION, "schema_version": str(SCHEMA_VERSION)}
     connection.execute(META.insert(), [{"key": k, "value": v} for k, v in rows.items()])
+
+
+def wait_for_others(connection: Connection) -> None:
+    """Let one process at a time make or migrate the tables of a server; in SQLite, writing itself is that."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
 def has_none(connection: Connection) -> bool:

@@ -1,0 +1,62 @@
+"""A PostgreSQL server for tests, of the binaries that are installed; ended with the tests."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+def binaries() -> Path | None:
+    """The folder of the newest installed server."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parent.parent.name))
+    there = found[-1].parent if found else None
+    return there or (Path(path).parent if (path := shutil.which("initdb")) else None)
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """A URL prefix to which the name of a database is added: ``prefix.format(name)``. Skips where there is none."""
+    folder_of_binaries = binaries()
+    if folder_of_binaries is None:
+        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+    pytest.importorskip("psycopg", exc_type=ImportError)
+    user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())  # it refuses to run as root
+    folder = Path(tempfile.mkdtemp(prefix="autosched-pg-", dir="/tmp"))  # a socket's path has 107 characters at most
+    os.chown(folder, user.pw_uid, user.pw_gid)
+
+    def execute(*command: str) -> None:
+        done = subprocess.run(
+            [str(folder_of_binaries / command[0]), *command[1:]],
+            user=user.pw_uid,
+            group=user.pw_gid,
+            extra_groups=(),
+            cwd=folder,
+            env={"HOME": str(folder), "LC_ALL": "C", "PATH": os.defpath},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+
+    data = str(folder / "data")
+    try:
+        execute("initdb", "-D", data, "-U", "autosched", "-A", "trust", "-E", "UTF8", "--no-sync")
+        options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=40"
+        execute("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
+        try:
+            yield f"postgresql+psycopg://autosched@/{{}}?host={folder}"
+        finally:
+            execute("pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

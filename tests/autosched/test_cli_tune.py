@@ -145,6 +145,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
 def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
     more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
     more += ("--workers", "2", "--no-verify", "--warm-cache", "--gpus", "0,2", "--model", "m.json")
+    more += ("--min-gain", "0.02")
     assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
     asked = {k: v for k, v in fake.asked.items() if k != "progress"}
     assert asked == {
@@ -161,6 +162,7 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "gpus": [0, 2],
         "templates": None,
         "model": "m.json",
+        "min_gain": 0.02,
     }
     assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
     assert fake.asked["gpus"] == "all"
@@ -181,7 +183,7 @@ def test_tune_says_first_where_times_come_from_and_then_how_it_goes(run: Run, fa
     assert out.startswith("times are ESTIMATED: no GPU answers\n")
     assert "1.000 us" in out and "estimated by a model, not measured" in out
     assert "3 new in 2.0 s, failed 1: compile_error 1" in out
-    assert err.splitlines()[-1] == "3/3, best 1.000 us, 524.3 GFLOP/s, estimated, record 3, failed 1: compile_error 1"
+    assert err.splitlines()[-1] == "3/3, best 1.000 us, 24.58 GB/s, estimated, record 3, failed 1: compile_error 1"
 
 
 def test_tune_json_is_one_document_and_the_rest_is_on_stderr(run: Run, fake: FakeTune) -> None:

@@ -55,6 +55,7 @@ from benchmarks.journal import Journal, read
 from measurements import recording
 from measurements.compile import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_host, emulate
+from measurements.library_choice import is_library
 from measurements.measurement import Measurement, Status
 from measurements.record import Record
 from measurements.recording import Recording
@@ -363,6 +364,10 @@ class Benchmark:
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem
+        if is_library(schedule):  # it won: the fastest schedule is what is compared
+            if result.remeasured is None or not result.remeasured.standings:
+                return {}
+            schedule = result.entrants[result.remeasured.standings[0].position]
         candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
         winner, *others = self.runner.compare([candidate], rounds=self.plan.rounds, library=True, others=entrants)
         compared = {

@@ -190,7 +190,8 @@ def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
         rows.append(("entrants", failed))
     if remeasured.library is not None:
         r = remeasured.library
-        rows.append(("library", f"{r.median:.3f} of its time, between {r.low:.3f} and {r.high:.3f} (95 %)"))
+        won = "it won, the fastest schedule takes " if remeasured.library_won else ""
+        rows.append(("library", f"{won}{r.median:.3f} of its time, between {r.low:.3f} and {r.high:.3f} (95 %)"))
     else:
         rows.append(("library", f"not compared: {remeasured.why_not}"))
     return rows

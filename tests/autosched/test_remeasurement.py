@@ -10,6 +10,7 @@ import pytest
 
 from autosched import remeasurement
 from autosched.cli.stored import refuse_unusable
+from autosched.cli.tune import _remeasured_facts
 from autosched.formatting import record_facts
 from autosched.search import sampler
 from autosched.tuner import Tuner, TuneResult, simplicity
@@ -400,7 +401,11 @@ def test_also_one_that_was_not_screened(store: Store) -> None:
 
 
 def test_best_shows_that_the_library_won(store: Store) -> None:
-    best = tuned(store, Turns(time_of, library=0.8e-6)).best
+    result = tuned(store, Turns(time_of, library=0.8e-6))
+    assert result.remeasured is not None and result.best is not None
+    ((_, said),) = [row for row in _remeasured_facts(result.remeasured) if row[0] == "library"]
+    assert said.startswith("it won, the fastest schedule takes 1.250 of its time")
+    best = result.best
     facts = dict(record_facts(PROBLEM, best))
     assert facts["winner"] == "the vendor's library: no schedule tried was as fast"
     assert facts["version"] == "cublas 13.2.0"

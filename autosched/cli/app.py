@@ -22,6 +22,9 @@ from autosched.cli.tune import tune
 from autosched.cli.tune_suite import COMMAND, tune_suite
 from autosched.cli.tune_suite import expanded as suite_expanded
 from autosched.cli.verify import verify
+from autosched.cli.verify_ptx import COMMAND as VERIFY_PTX
+from autosched.cli.verify_ptx import expanded as ptx_expanded
+from autosched.cli.verify_ptx import verify_ptx
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store import StoreError
@@ -66,7 +69,7 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            known = [name for name in self.list_commands(ctx) if name != COMMAND]
+            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PTX)]
             raise InputError(f"unknown {self.noun} {cmd_name!r}: use one of {', '.join(known)}")
         return found
 
@@ -90,6 +93,7 @@ def build() -> typer.Typer:
     app.command("doctor")(doctor)
     app.command("replay", context_settings=_SETTINGS)(replay)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
+    app.command(VERIFY_PTX, hidden=True, context_settings=_SETTINGS)(verify_ptx)
     app.command("train", context_settings=_SETTINGS, epilog=f"Example: {_EXAMPLES['train']}")(train)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
@@ -159,7 +163,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            statuses = [_one(line) for line in kernel_option.expanded(suite_expanded(arguments))]
+            statuses = [_one(line) for line in kernel_option.expanded(ptx_expanded(suite_expanded(arguments)))]
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, StoreError, HostFailure) as error:

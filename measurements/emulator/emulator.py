@@ -29,11 +29,12 @@ from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import SUFFIX as PTX_SUFFIX
 from measurements.emulator.ptx.build import Place, compile_to_program, ptx_to_program, read_places
 from measurements.foreign_text import harmless, one_line
+from measurements.nvrtc import NvrtcMissing, toolchain_version
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
 from search_spaces.templates.tensor_map import TensorMap
 
-Engine = Literal["ptx", "host"]
+Engine = Literal["auto", "ptx", "host"]
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
@@ -48,7 +49,7 @@ class EmulationJob:
     inputs: Mapping[str, Array]
     time_limit: float = 60.0
     check: bool = True
-    engine: Engine = "host"
+    engine: Engine = "auto"
 
 
 @contextmanager
@@ -69,12 +70,14 @@ def emulate(
     time_limit: float = 60.0,
     check: bool = True,
     order: Order = ASCENDING,
-    engine: Engine = "host",
+    engine: Engine = "auto",
     perturb: bool = False,
 ) -> Emulation:
     """Compile ``kernel`` and run its launch once on the CPU.
 
-    ``engine`` "ptx" executes the PTX that NVRTC makes of it; "host" compiles its C++ for this machine. ``perturb``: the
+    ``engine`` "ptx" executes the PTX that NVRTC makes of it; "host" compiles its C++ for this machine, where only what
+    is reached through ``autosched/ptx`` is watched. "auto": the PTX of kernels that use plain pointers, if NVRTC is
+    installed, else the host. ``perturb``: the
     approximate functions of PTX err as much as the PTX ISA allows.
 
     ``inputs`` holds an array for each operand of role input, in its storage type and shape. Outputs, and workspaces
@@ -92,7 +95,7 @@ def emulate(
         if lack:
             return Emulation("unsupported", {}, (), (), (), reason=lack)
         try:
-            compiled = compile_kernel(kernel) if engine == "host" else compile_to_program(kernel)
+            compiled = compile_to_program(kernel) if _executes_ptx(kernel, engine) else compile_kernel(kernel)
         except KernelCompileError as error:
             return error.emulation
         with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
@@ -143,6 +146,18 @@ def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulati
         finally:
             for future in running:
                 future.cancel()
+
+
+def _executes_ptx(kernel: Kernel, engine: Engine) -> bool:
+    if engine != "auto":
+        return engine == "ptx"
+    if "autosched/" in kernel.source:
+        return False
+    try:
+        toolchain_version()
+    except NvrtcMissing:
+        return False
+    return True
 
 
 def _emulate_job(job: EmulationJob) -> Emulation:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
+from autosched.cli import main
 from autosched.emulation import EmulatedLaunch
 from measurements.nvrtc import cuda_include_folders
 
@@ -255,3 +258,14 @@ def test_what_cuda_cpp_offers_runs() -> None:
     y[4] *= 2
     y[5] = 0
     assert np.array_equal(result.arrays[0], y.astype(np.float32))  # type: ignore[arg-type]
+
+
+def test_verify_ptx_runs_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tail.cu"
+    file.write_text(TAIL)
+    launch = ["--argument", "out f32[250]", "--argument", "f32[250]", "--argument", "250", "--block", "256"]
+    assert main(["verify", "--ptx", str(file), *launch, "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [(f["kind"], f["line"]) for f in document["findings"]] == [
+        ("out_of_bounds_global", 1 + TAIL.splitlines().index("  o[i] = 2.0f;  // here"))
+    ]

@@ -96,7 +96,8 @@ def test_a_broken_kernel_is_seen_to_be_wrong(name: str, right: str, wrong: str) 
     assert kernel.source.count(right) == 1
     broken = dataclasses.replace(kernel, source=kernel.source.replace(right, wrong))
     assert worst(problem, inputs, emulate(kernel, inputs).outputs) <= 1
-    assert worst(problem, inputs, emulate(broken, inputs).outputs) > 1
+    seen = emulate(broken, inputs)
+    assert seen.findings or worst(problem, inputs, seen.outputs) > 1
 
 
 def test_every_space_is_worth_searching() -> None:

@@ -42,7 +42,6 @@ from autosched.replay import NEAR, Search, Searches, search
 from autosched.search import sampler
 from measurements.tables.reading import read_table
 from measurements.tables.table import Table
-from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.union_space import UnionSpace
 
@@ -144,7 +143,7 @@ def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) 
     """Raises ValueError where none of RESTRICTIONS gives what is recorded."""
     whole = list(itertools.product(*values.values()))
     columns = {name: np.array([row[i] for row in whole]) for i, name in enumerate(values)}
-    coded = Columns({name: column.astype(np.int64) for name, column in columns.items()})
+    coded = {name: column.astype(np.int64) for name, column in columns.items()}
     for texts in RESTRICTIONS:
         try:
             rules = [parse(text, dict.fromkeys(values, "int")) for text in texts]

@@ -251,16 +251,32 @@ class GrowingPosterior:
         fitted: FloatArray = line + rest - noise
         return fitted
 
+    def evidence(self, values: FloatArray, trend: Trend) -> float:
+        """The logarithm of how many times likelier the known values are with the trend than without any."""
+        guess, value = self._whitened(values, trend)
+        scatter = trend.deviation**2
+        rest = value - trend.slope * guess
+        explained = float(guess @ rest) ** 2 * scatter / (1 + scatter * float(guess @ guess))
+        fit = float(value @ value) - float(rest @ rest) + explained
+        return 0.5 * (fit - math.log1p(scatter * float(guess @ guess)))
+
     def _slope(self, values: FloatArray, trend: Trend) -> tuple[float, float]:
         """The mean and the precision of the slope, given the known values (generalised least squares)."""
+        guess, value = self._whitened(values, trend)
+        precision = float(guess @ guess) + trend.deviation**-2
+        return (float(guess @ value) + trend.slope * trend.deviation**-2) / precision, precision
+
+    def _whitened(self, values: FloatArray, trend: Trend) -> tuple[FloatArray, FloatArray]:
+        """The guesses and the known values where these are known, both times factor^-1."""
         known = ~np.isnan(values)
         factor = self._factor[: self._n, : self._n]
+        if not known.any():
+            return np.zeros(0), np.zeros(0)
         if not known.all():
             factor = _cholesky((factor @ factor.T)[np.ix_(known, known)], 0.0)
         both = np.stack([trend.observed[known], values[known]], axis=1)
-        guess, value = solve_triangular(factor, both, lower=True).T if known.any() else np.zeros((2, 0))
-        precision = float(guess @ guess) + trend.deviation**-2
-        return (float(guess @ value) + trend.slope * trend.deviation**-2) / precision, precision
+        guess, value = solve_triangular(factor, both, lower=True).T
+        return guess, value
 
     def believed(self, values: FloatArray) -> FloatArray:
         """``values`` with the posterior's mean in place of NaN."""

@@ -7,7 +7,7 @@ the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimizati
 not yet told counts as observed with the value that the model expects, so that the proposals of a batch differ.
 
 Where a prior guesses times, the Gaussian process models what the guess leaves over; how far the guess is followed is
-learned with every trial (``Trend``).
+learned with every trial (``Trend``), and where the trials speak against the guess it is left alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MODEL = gaussian_process.Settings(starts=1)
 
 @dataclass(frozen=True)
 class Settings:
-    """``first`` trials are random, or the best guesses of a prior among ``guessed`` random schedules.
+    """``first`` trials are random; of a prior that guesses, every other one is the best among ``guessed`` random ones.
 
     Hyper-parameters are fitted again with ``growth`` times the results of the last time. The model holds at most
     ``most`` observations: the fastest half of them, and the newest others. A space of up to ``whole`` schedules is
@@ -123,7 +123,8 @@ class BayesSampler:
         """The next trial; None where there is none left."""
         self._gain = math.inf
         if self._unseen.seen < self._settings.first or not self._medians:
-            return self._guessed() or next(iter(self._unseen.draw(1)), None)
+            guessed = self._guessed() if self._unseen.seen % 2 == 0 else None  # the others in case it misleads
+            return guessed or next(iter(self._unseen.draw(1)), None)
         pool = self._made_pool()
         self._update(pool)
         if not pool.whole:
@@ -214,6 +215,8 @@ class BayesSampler:
             observed = self._guessed_values(self._observed)
             of_guesses = Scale.of(observed)
             trend = Trend(of_guesses.down(observed), of_guesses.down(self._guesses))
+            if self._grown.evidence(scale.down(values), trend) < 0:
+                trend = None
         predicted = self._grown.predict(scale.down(values), trend)
         best = float(self._grown.fitted(scale.down(values), trend).max())
         worth = expected_improvement(predicted, best) * scale.deviation

@@ -5,12 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
+from scipy.stats import multivariate_normal
 
 from cost_models.gaussian_process import (
     GaussianProcess,
     GrowingPosterior,
     Hyperparameters,
     Settings,
+    Trend,
     _Likelihood,
     coordinates,
     covariance,
@@ -130,3 +132,28 @@ class TestGrowing:
         grown.replace(np.array([3, 1, 7, 20, 29]), coordinates(new))
         assert grown.predict(y).mean[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).mean, abs=1e-3)
         assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).deviation, abs=1e-3)
+
+    def test_a_trend_is_followed_as_far_as_the_values_do(self) -> None:
+        X, new = rows(30), rows(40, seed=3)
+        y = values(X)
+        scaled, of_new = (y - y.mean()) / y.std(), (values(new) - y.mean()) / y.std()
+        grown = GrowingPosterior(coordinates(new), self.given)
+        grown.observe(coordinates(X))
+        right = Trend(scaled, of_new)
+        noise = np.random.default_rng(0)
+        wrong = Trend(noise.normal(size=30), noise.normal(size=40))
+        assert grown.evidence(scaled, right) > 5 and grown.evidence(scaled, wrong) < -1
+        error = np.abs(grown.predict(scaled).mean - of_new).mean()
+        assert np.abs(grown.predict(scaled, right).mean - of_new).mean() < 0.5 * error
+        assert np.abs(grown.predict(scaled, wrong).mean - of_new).mean() < 2 * error
+
+    def test_the_evidence_is_that_of_the_covariances(self) -> None:
+        X = rows(12)
+        y, guess = values(X) - values(X).mean(), np.linspace(-1, 1, 12)
+        grown = GrowingPosterior(coordinates(X), self.given)
+        grown.observe(coordinates(X))
+        whole = covariance(coordinates(X), coordinates(X), self.given).astype(np.float64) + 0.01 * np.eye(12)
+        trend = Trend(guess, guess, slope=0.3, deviation=0.7)
+        with_trend = multivariate_normal(0.3 * guess, whole + 0.49 * np.outer(guess, guess)).logpdf(y)
+        without = multivariate_normal(np.zeros(12), whole).logpdf(y)
+        assert grown.evidence(y, trend) == pytest.approx(with_trend - without, abs=1e-2)

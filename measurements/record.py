@@ -163,6 +163,8 @@ class Record:
 
         Raises ValueError for a missing or malformed field.
         """
+        if not isinstance(data, Mapping):
+            raise ValueError(f"this is not the JSON of a record: {data!r:.60}")
         data = {**dict.fromkeys(_MAY_BE_MISSING), **data}
         try:
             _check(data, _KINDS)

@@ -18,6 +18,7 @@ from autosched import replay as replaying
 from autosched.cli.errors import MOST_SEED, InputError, bad_input, within
 from autosched.cli.output import print_json, show, stdout_console
 from autosched.replay import Searches
+from autosched.search import Prior
 from measurements.tables.table import Table
 
 QUALITIES = (0.9, 0.95, 0.99)
@@ -40,6 +41,10 @@ def replay(
     restriction: Annotated[
         list[str] | None,
         typer.Option("--restriction", metavar="EXPR", help="Search only where this holds; may be repeated."),
+    ] = None,
+    transfer: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE", help="Start from this recording of the same kernel on another GPU."),
     ] = None,
     plot: Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Draw the curves (.svg or .png).")] = None,
     to_t4: Annotated[
@@ -65,11 +70,17 @@ def replay(
         table = read_table(file)
         if restriction:
             table = replaying.restricted(table, restriction)
+        prior = None if transfer is None else _prior(table, transfer)
     if to_t4 is not None:
         return _write_t4(table, to_t4)
 
     def maker(name: str) -> replaying.Make:
-        return lambda space, number: make_sampler(name, space, seed=number)
+        if name == "bayes" and prior is not None:
+            from autosched.search.bayes import BayesSampler, Settings
+
+            everywhere = Settings(guessed=Settings.whole)  # guesses are looked up, so that all of them cost nothing
+            return lambda space, number: BayesSampler(space, number, prior=prior, settings=everywhere)
+        return lambda space, number: make_sampler(name, space, seed=number, prior=prior)
 
     found = [
         replaying.searches(
@@ -92,6 +103,17 @@ def replay(
         if plot is not None:
             print(f"\nthe curves are in {plot}")
     return 0
+
+
+def _prior(table: Table, path: str) -> Prior:
+    """What another recording tells. Raises ValueError where that is nothing."""
+    from autosched.search.transfer import TransferPrior
+    from measurements.tables.reading import read_table
+
+    try:
+        return TransferPrior(table.space(), read_table(path).measurements)
+    except ValueError as error:
+        raise InputError(f"--from {path} cannot be used: {error}") from error
 
 
 def _draw(title: str, found: Sequence[Searches], plot: str) -> None:

@@ -1,0 +1,75 @@
+"""Another recording of a kernel as a prior: followed where it is right, and left where it misleads."""
+
+import math
+
+import numpy as np
+import pytest
+
+from autosched import replay
+from autosched.search.bayes import BayesSampler
+from autosched.search.transfer import TransferPrior
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.tables.table import Row, Table, table_of
+
+
+def table(device: str, best: tuple[int, int], values: tuple[int, ...] = (2, 4, 8, 16, 32, 64)) -> Table:
+    """A kernel of two tile sizes and a flag, fastest where both are ``best``; tiles beyond 1024 elements fail."""
+    rows = []
+    for m in values:
+        for n in values:
+            for cache in ("yes", "no"):
+                far = abs(math.log2(m / best[0])) + abs(math.log2(n / best[1]))
+                seconds = 1e-3 * 1.3**far * (1.0 if cache == "yes" else 1.2)
+                result = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([seconds]))
+                if m * n > 1024:
+                    result = Measurement(Status.LAUNCH_ERROR, Provenance.MEASURED, "too large")
+                rows.append(Row("k", {"m": m, "n": n, "cache": cache}, result))
+    return table_of(device, rows)
+
+
+def evaluations(here: Table, prior: TransferPrior | None) -> float:
+    found = replay.searches(
+        here, "bayes", lambda space, seed: BayesSampler(space, seed, prior=prior), budget=30, repeats=1
+    )
+    needed = found.median_evaluations_to(0.99)
+    return math.inf if needed is None else needed
+
+
+def test_a_sibling_that_agrees_saves_most_of_the_search() -> None:
+    here = table("a", (32, 8))
+    cold = evaluations(here, None)
+    warm = evaluations(here, TransferPrior(here.space(), table("b", (32, 8)).measurements))
+    assert warm <= 2 < cold
+
+
+def test_one_that_misleads_costs_little() -> None:
+    here = table("a", (32, 8))
+    cold = evaluations(here, None)
+    assert evaluations(here, TransferPrior(here.space(), table("b", (2, 64)).measurements)) <= 1.5 * cold + 5 < 30
+
+
+def test_a_guess_is_the_recorded_time_or_that_of_trees() -> None:
+    here = table("a", (32, 8))
+    every_second = table("b", (32, 8), (4, 16, 64))
+    prior = TransferPrior(here.space(), every_second.measurements)
+    schedules = list(here.measurements)
+    guesses = np.exp(prior.log_seconds(schedules))
+    known = [i for i, s in enumerate(schedules) if s in every_second.measurements]
+    times = [every_second.measurements[schedules[i]].timing for i in known]
+    slowest = max(t.median for t in times if t is not None)
+    expected = [2 * slowest if t is None else t.median for t in times]
+    np.testing.assert_allclose(guesses[known], expected)
+    others = np.delete(guesses, known)
+    assert len(others) == len(schedules) - len(known) > 0
+    assert (others > 0.5e-3).all() and (others < 3 * slowest).all()
+    assert prior.features(schedules[:2]).shape[0] == 2
+
+
+def test_recordings_of_other_kernels_are_refused() -> None:
+    here = table("a", (32, 8))
+    other = table_of("b", [Row("z", {"x": i}, next(iter(here.measurements.values()))) for i in (1, 2)])
+    with pytest.raises(ValueError, match="share no parameter that varies"):
+        TransferPrior(here.space(), other.measurements)
+    failed = {s: Measurement(Status.LAUNCH_ERROR, Provenance.MEASURED, "no") for s in here.measurements}
+    with pytest.raises(ValueError, match="nothing in the other recording has a time"):
+        TransferPrior(here.space(), failed)

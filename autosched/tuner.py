@@ -25,7 +25,7 @@ from autosched.default_choice import default_choice
 from autosched.pace import Pace
 from autosched.search import DEFAULT, Foresighted, Sampler, check
 from autosched.search import sampler as make_sampler
-from autosched.verify import CONDEMNING, verify_one
+from autosched.verify import CONDEMNING, Verification, verify_one
 from autosched.version import VERSION
 from measurements.emulator import HostCompilerMissing, HostFailure, check_host
 from measurements.library_choice import LIBRARY_SCHEDULE, is_library
@@ -294,6 +294,7 @@ class Tuner:
         self._generate = generate
         self._versions = dict(versions or {})
         self._verifier = verifier
+        self._proofs: dict[Schedule, str] = {}  # canonical JSON
         self._complexity = complexity
         self._default = default
         self._lines = tuple(lines)
@@ -616,6 +617,7 @@ class Tuner:
             seed=self._seed,
             rank=rank,
             budget=self._budget,
+            proof=self._proofs.get(schedule),
         )
 
     def _is_better(self, measurement: Measurement) -> bool:
@@ -633,6 +635,8 @@ class Tuner:
         except ValueError as error:  # a record of earlier code, whose schedule is no longer valid
             status, reason, worst = Status.UNPROVEN, str(error), None
         else:
+            if isinstance(outcome, Verification):
+                self._proofs[schedule] = canonical_json(outcome.proof())
             if outcome.ok:
                 return dataclasses.replace(measurement, error=outcome.worst)
             status = Status.WRONG_RESULT if outcome.status in CONDEMNING else Status.UNPROVEN

@@ -13,14 +13,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from autosched.provoking_sizes import provoking_sizes
 from autosched.sampled_blocks import can_sample, prove_blocks
 from measurements.compile import usable_cores
-from measurements.emulator import ASCENDING, Emulation, Finding, GlobalSite, HostFailure, Order, SharedSite, emulate
+from measurements.emulator import (
+    ASCENDING,
+    Emulation,
+    Finding,
+    GlobalSite,
+    HostFailure,
+    Order,
+    SharedSite,
+    emulate,
+    emulator_version,
+)
 from measurements.verification import check
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
@@ -86,6 +96,25 @@ class Verification:
     @property
     def ok(self) -> bool:
         return self.status == "ok"
+
+    def proof(self) -> dict[str, Any]:
+        """What a record keeps: the runs, with all that repeats them, and the version of the emulator."""
+        return {
+            "status": self.status,
+            "emulator": emulator_version(),
+            "seconds": round(self.seconds, 3),
+            "runs": [
+                {
+                    "problem": run.problem.to_json(),
+                    "cases": list(run.cases),
+                    "seed": run.seed,
+                    "order": run.order.blocks,
+                    "turns": run.order.seed,
+                    "blocks": run.blocks,
+                }
+                for run in self.runs
+            ],
+        }
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -1,6 +1,6 @@
 """Runs kernels without a GPU: numbers, races, bounds, barriers, and memory transactions, on the CPU."""
 
-from measurements.emulator.build import cache_folder
+from measurements.emulator.build import cache_folder, emulator_version
 from measurements.emulator.emulator import EmulationJob, Engine, emulate, emulate_many, emulate_ptx
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import (
@@ -35,5 +35,6 @@ __all__ = [
     "emulate_many",
     "emulate_ptx",
     "emulator_folder",
+    "emulator_version",
     "host_compiler",
 ]

@@ -35,6 +35,7 @@ from measurements.emulator.host import (
     main_complaint,
     probe,
 )
+from measurements.emulator.seal import intact, seal
 from measurements.foreign_text import harmless
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel, Scalar
@@ -95,6 +96,12 @@ def cache_folder() -> Path:
     return folder
 
 
+def emulator_version() -> str:
+    """SHA-256 (hex) of the emulator's own sources."""
+    parts = Headers.from_folder(RUNTIME).digest + Headers.from_folder(INCLUDE).digest
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
     """One process and one thread at a time: the runtime is large enough to compile it only once."""
@@ -109,10 +116,10 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     flags = (*RUNTIME_FLAGS, *extra_flags)
     digest = _digest(compiler, flags, Headers.from_folder(RUNTIME).digest, Headers.from_folder(INCLUDE).digest)
     path = cache_folder() / f"runner-{digest}"
-    if path.is_file():
+    if intact(path):
         return path
     with _lock(path.parent / "runner.lock"):
-        if path.is_file():
+        if intact(path):
             return path
         with build_folder(path.parent) as folder:
             built = folder / "runner"
@@ -120,6 +127,7 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
                 sources = sorted(RUNTIME.glob("*.cpp"))
                 objects = list(pool.map(lambda source: _runtime_object(compiler, source, flags, folder), sources))
             _compile_runtime(compiler, built, [*flags, *LINK_FLAGS, *map(str, objects), "-ldl"])
+            seal(built)
             _check_runs(built, compiler)
             put(built, path)
     return path
@@ -182,12 +190,13 @@ def compile_kernel(kernel: Kernel) -> CompiledKernel:
         kernel.headers.digest,
     )
     path = cache_folder() / f"{digest}.so"
-    if path.is_file():
+    if intact(path):
         os.utime(path)  # recently used
         return CompiledKernel(path, time.monotonic() - started, True)
     with build_folder(path.parent) as folder:
         built = folder / "kernel.so"
         _compile(compiler, kernel, folder, built)
+        seal(built)
         put(built, path)
     _prune(path.parent)
     return CompiledKernel(path, time.monotonic() - started, False)

@@ -30,6 +30,7 @@ from measurements.emulator.ptx.build import SUFFIX as PTX_SUFFIX
 from measurements.emulator.ptx.build import Place, compile_to_program, ptx_to_program, read_places
 from measurements.foreign_text import harmless, one_line
 from measurements.nvrtc import NvrtcMissing, toolchain_version
+from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
 from search_spaces.templates.tensor_map import TensorMap
@@ -39,6 +40,15 @@ Engine = Literal["auto", "ptx", "host"]
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
 GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces the time limit itself
+
+
+_PROBE = Kernel(
+    entry="probe",
+    source='extern "C" __global__ void probe(unsigned* out) { out[threadIdx.x] = threadIdx.x; }\n',
+    arguments=(Operand("out", "output", U32, (64,)),),
+    grid=(1, 1, 1),
+    block=(64, 1, 1),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +109,21 @@ def emulate(
         except KernelCompileError as error:
             return error.emulation
         with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
-            return run_launch(kernel, arrays, compiled, Path(folder), time_limit, check, perturb, order)
+            done = run_launch(kernel, arrays, compiled, Path(folder), time_limit, check, perturb, order)
+        if done.status == "crashed" and engine == "host" and kernel != _PROBE:
+            _check_runner()
+        return done
+
+
+def _check_runner() -> None:
+    """Before a crash condemns a kernel, one that is known to be right must run. Raises HostFailure where it does not:
+    then the runner is broken; it is compiled again next time."""
+    done = emulate(_PROBE, {}, time_limit=GRACE_SECONDS)
+    if done.status != "ok" or done.outputs["out"].tolist() != list(range(64)):
+        runner().unlink(missing_ok=True)
+        raise HostFailure(
+            f"the emulator fails for a kernel that is right ({done.reason or 'wrong numbers'}): try again"
+        )
 
 
 def emulate_ptx(

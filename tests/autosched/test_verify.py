@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from autosched.cli.best import proof_line
 from autosched.verify import EMULATED_FLOPS, emulated_problem, verify, verify_one
 from search_spaces.hardware.bank_conflicts import fragment_traffic
 from search_spaces.hardware.devices import device
@@ -35,6 +37,20 @@ def test_a_sample_of_odd_schedules_passes() -> None:
         assert result.worst is not None and 0 < result.worst <= 1
         assert result.max_abs_error is not None and result.max_abs_error < 0.1
         assert result.seconds > 0
+
+
+def test_a_proof_is_json_that_names_every_run() -> None:
+    problem = Matmul(20, 24, 40, order_a="col")
+    (schedule,) = space(problem, H200).sample(1, seed=3)
+    proof = json.loads(json.dumps(verify_one(MATMUL, problem, schedule, H200, seed=5).proof()))
+    assert proof["status"] == "ok" and len(proof["emulator"]) == 64
+    first, second = proof["runs"]
+    assert (first["cases"], first["order"], first["turns"]) == (["random"], "ascending", 0)
+    assert {"integers", "nan"} <= set(second["cases"]) and (second["order"], second["seed"]) == ("random", 5)
+    assert first["problem"] == problem.to_json() and second["blocks"] is None
+    shown = proof_line(json.dumps(proof))
+    assert shown.startswith("ok in 2 emulated runs: random, integers") and "blocks ascending, random" in shown
+    assert proof_line('{"runs": 3}') == proof_line('{"some": "other"}') == "of another kind, see --json"
 
 
 def test_a_large_problem_is_cut() -> None:

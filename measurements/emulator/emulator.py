@@ -110,7 +110,7 @@ def emulate(
             return error.emulation
         with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
             done = run_launch(kernel, arrays, compiled, Path(folder), time_limit, check, perturb, order)
-        if done.status == "crashed" and engine == "host" and kernel != _PROBE:
+        if done.status == "crashed" and kernel != _PROBE:
             _check_runner()
         return done
 
@@ -118,7 +118,7 @@ def emulate(
 def _check_runner() -> None:
     """Before a crash condemns a kernel, one that is known to be right must run. Raises HostFailure where it does not:
     then the runner is broken; it is compiled again next time."""
-    done = emulate(_PROBE, {}, time_limit=GRACE_SECONDS)
+    done = emulate(_PROBE, {}, time_limit=GRACE_SECONDS, engine="host")
     if done.status != "ok" or done.outputs["out"].tolist() != list(range(64)):
         runner().unlink(missing_ok=True)
         raise HostFailure(

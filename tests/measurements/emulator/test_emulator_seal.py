@@ -42,7 +42,7 @@ def test_a_damaged_kernel_in_the_cache_heals(damage: str) -> None:
     half = len(content) // 2
     flipped = content[:half] + bytes(255 - b for b in content[half : half + 64]) + content[half + 64 :]
     path.write_bytes({"flipped": flipped, "short": content[:half], "empty": b""}[damage])
-    done = emulate(kernel(), {})
+    done = emulate(kernel(), {}, engine="host")
     assert done.ok and not done.from_cache
     assert done.outputs["out"].tolist() == [3 * i for i in range(32)]
     assert path.read_bytes() == content
@@ -61,11 +61,11 @@ def test_a_damaged_runner_is_seen(tmp_path: Path) -> None:
 def test_a_crash_condemns_a_kernel_only_where_the_runner_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert emulate(kernel(CRASHES), {}).status == "crashed"
+    assert emulate(kernel(CRASHES), {}, engine="host").status == "crashed"
     broken = tmp_path / "runner"
     broken.write_text("#!/bin/sh\nkill -SEGV $$\n")
     broken.chmod(0o700)
     monkeypatch.setattr(emulator, "runner", lambda: broken)
     with pytest.raises(HostFailure, match="fails for a kernel that is right"):
-        emulate(kernel(), {})
+        emulate(kernel(), {}, engine="host")
     assert not broken.exists(), "it is compiled again next time"

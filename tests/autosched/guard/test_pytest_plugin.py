@@ -19,6 +19,7 @@ from measurements.record import Record
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 
 REPOSITORY = Path(__file__).parents[3]
@@ -122,18 +123,19 @@ def test_projects_that_do_not_use_it_import_nothing_of_it(project: Path) -> None
 def test_a_program_that_calls_tuned_kernels_is_tested_without_a_gpu(
     run: Callable[..., Done], project: Path, record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
-    path = database(record(schedules[0]))
+    problem = Transpose(rows=64, columns=48)
+    schedule = template("transpose").space(problem, device("h200")).sample(1, 0)[0]
+    path = database(record(schedule, problem=problem))
     (project / "pytest.ini").write_text(f"[pytest]\nautosched_db = {path}\n")
     (project / "test_own.py").write_text(
         "import numpy as np, autosched\n"
-        "def test_product(tuned_kernel):\n"
-        "    kernel = tuned_kernel(autosched.Matmul(64, 64, 64))\n"
-        "    a = np.eye(64, dtype=np.float16)\n"
-        "    b = np.arange(64 * 64).reshape(64, 64).astype(np.float16)\n"
-        "    assert np.array_equal(kernel(a, b), b)\n"
-        "    assert kernel(a[None], b[None]).shape == (1, 64, 64)\n"
+        "def test_turned(tuned_kernel):\n"
+        "    kernel = tuned_kernel(autosched.Transpose(rows=64, columns=48))\n"
+        "    x = np.arange(64 * 48, dtype=np.uint32).reshape(64, 48)\n"
+        "    assert np.array_equal(kernel(x), x.T)\n"
+        "    assert kernel(x[None]).shape == (1, 48, 64)\n"
         "def test_another(tuned_kernel):\n"
-        "    tuned_kernel(autosched.Matmul(96, 64, 64))\n"
+        "    tuned_kernel(autosched.Transpose(rows=96, columns=48))\n"
     )
     done = run()
     assert "1 failed, 1 passed" in done.stdout, done.stdout

@@ -111,6 +111,7 @@ with Store.open(url) as store:
 """
 
 
+@pytest.mark.timeout(1800)  # ten processes may share few cores
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_processes_that_write_at_once_lose_nothing_and_double_nothing(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, nightly: bool

@@ -193,7 +193,8 @@ class BayesSampler:
         if self._prior is not None:
             guesses = self._guessed_values(told)
             guesses = Scale.of(guesses).down(guesses)
-            scaled = scaled - guesses * float(guesses @ scaled + 2.0) / (float(guesses @ guesses) + 4.0)
+            slope = float(guesses @ scaled + 2.0) / (float(guesses @ guesses) + 4.0)
+            scaled = scaled - max(slope, 0.0) * guesses
         return gaussian_process.hyperparameters(coordinates(self._columns.of(told)), scaled, self._settings.model)
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:

@@ -126,25 +126,33 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
                 sources = sorted(RUNTIME.glob("*.cpp"))
                 objects = list(pool.map(lambda source: _runtime_object(compiler, source, flags, folder), sources))
-            _compile_runtime(compiler, built, [*flags, *LINK_FLAGS, *map(str, objects), "-ldl"])
-            seal(built)
-            _check_runs(built, compiler)
+            parts = [str(made if made.exists() else kept) for kept, made in objects]
+            try:
+                _compile_runtime(compiler, built, [*flags, *LINK_FLAGS, *parts, "-ldl"])
+                seal(built)
+                _check_runs(built, compiler)
+            except HostFailure:
+                for kept, _ in objects:  # one of them may be damaged: all are compiled again next time
+                    kept.unlink(missing_ok=True)
+                raise
             put(built, path)
+            for kept, made in objects:
+                if made.exists():
+                    put(made, kept)
     return path
 
 
-def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...], folder: Path) -> Path:
-    """One file of the runtime, compiled; kept, as most of them stay when one of them changes."""
+def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
+    """Where one file of the runtime is kept compiled, as most of them stay when one of them changes, and where it has
+    been compiled now if it was not there: it is kept only once the program that it is part of has run."""
     headers = "".join(header.read_text() for header in sorted(RUNTIME.glob("*.hpp")))
     digest = _digest(compiler, flags, source.read_text(), headers, Headers.from_folder(INCLUDE).digest)
-    path = cache_folder() / f"{source.stem}-{digest}.o"
-    if not path.exists():
-        built = folder / f"{source.stem}.o"
+    kept, made = cache_folder() / f"{source.stem}-{digest}.o", folder / f"{source.stem}.o"
+    if not kept.exists():
         if source.stem.startswith("ptx_"):
             flags = (*flags, "-O1")  # many small functions: -O2 takes twice as long to compile and gains little
-        _compile_runtime(compiler, built, [*flags, f"-I{INCLUDE}", "-c", str(source)])
-        os.replace(built, path)
-    return path
+        _compile_runtime(compiler, made, [*flags, f"-I{INCLUDE}", "-c", str(source)])
+    return kept, made
 
 
 def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) -> None:

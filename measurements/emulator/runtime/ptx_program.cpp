@@ -284,7 +284,7 @@ bool set_arguments(const std::vector<std::string>& bytes) {
   for (std::size_t k = 0; k < bytes.size(); ++k) {
     const Span& s = program.parameter_spans[k];
     if (bytes[k].size() != s.bytes) {
-      std::fprintf(stderr, "arguments: parameter %zu of the kernel has %u bytes, and its argument %zu\n", k, s.bytes,
+      std::fprintf(stderr, "arguments: parameter %zu of the kernel must have as many bytes as its argument: %u, not %zu\n", k, s.bytes,
                    bytes[k].size());
       return false;
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 from measurements.emulator.build import CompiledKernel, KernelCompileError, cache_folder
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import NotExecutable, Program, shown_frame, translate
+from measurements.emulator.seal import intact, seal
 from measurements.nvrtc import PTX_OPTIONS, compile_to_ptx, toolchain_version
 from search_spaces.templates.kernel import Kernel
 
@@ -38,7 +39,7 @@ def compile_to_program(kernel: Kernel, arch: str = ARCH) -> CompiledKernel:
     started = time.monotonic()
     options = (*PTX_OPTIONS, *kernel.compile_options)
     path = _place(toolchain_version(), arch, *options, kernel.entry, kernel.source, kernel.headers.digest)
-    if path.exists():
+    if intact(path):
         os.utime(path)
         return CompiledKernel(path, time.monotonic() - started, True)
     output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
@@ -53,7 +54,7 @@ def ptx_to_program(text: str, entry: str = "") -> CompiledKernel:
     """PTX text as a program for the runner. Raises KernelCompileError (compile_error, unsupported), HostFailure."""
     started = time.monotonic()
     path = _place("text", entry, text)
-    if path.exists():
+    if intact(path):
         os.utime(path)
         return CompiledKernel(path, time.monotonic() - started, True)
     return _publish(path, text, entry, started)
@@ -69,6 +70,7 @@ def _publish(path: Path, text: str, entry: str, started: float) -> CompiledKerne
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="build-", delete=False) as file:
         file.write(program.text)
         file.write(_places_text(program))
+    seal(Path(file.name))
     os.replace(file.name, path)
     return CompiledKernel(path, time.monotonic() - started, False)
 
@@ -104,7 +106,7 @@ def read_places(path: Path) -> tuple[str, dict[int, Place]]:
     """The kernel's name, and what ``_publish`` wrote of each site."""
     places: dict[int, Place] = {}
     entry = ""
-    for line in path.read_text().splitlines():
+    for line in path.read_text(errors="replace").splitlines():  # the seal is no text
         if line.startswith("entry "):
             entry = line[6:]
         elif line.startswith("place "):

@@ -32,15 +32,18 @@ _BATCH = 10_000
 def fill(path: Path, records: int, problems: int) -> list[Matmul]:
     """A database of ``records`` random trials of ``problems`` problems."""
     random, h200 = Random(1), device("h200")
-    made = [Matmul(m=64 + i, n=64, k=64) for i in range(problems)]
+    made = [Matmul(m=64 * (1 + i), n=64, k=64) for i in range(problems)]
     schedules = template("matmul").space(made[0], h200).sample(512, 0)
     with Store.open(path) as store:
         store._enter_write_ahead()
         for start in range(0, records, _BATCH):
             rows = []
             for i in range(start, min(records, start + _BATCH)):
-                seconds = random.uniform(1e-5, 1e-3)
-                schedule = schedules[i % len(schedules)].replace(split_k=1 + i // len(schedules))
+                turn = i // problems  # the valid schedules come first, and are the fastest
+                seconds = random.uniform(1e-5, 2e-5) * (1 if turn < len(schedules) else 10)
+                schedule = schedules[turn % len(schedules)]
+                if turn >= len(schedules):
+                    schedule = schedule.replace(split_k=100 + turn)
                 rows.append(
                     store_rows.to_row(
                         Record(

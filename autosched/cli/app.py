@@ -135,13 +135,18 @@ def _root(
     return 0
 
 
+_INSTEAD = {"space": (), "best": (), "tune": ("--suite FILE [OPTIONS]",), "verify": ("--ptx FILE [OPTIONS]",)}
+
+
 def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
     name = command.__name__
     group = typer.Typer(
         cls=_OperatorGroup,
         context_settings=_SETTINGS,
         options_metavar="",
-        subcommand_metavar="OPERATOR [PROBLEM] [OPTIONS] | --kernel FILE [--size NAME=N] [OPTIONS]",
+        subcommand_metavar=" | ".join(
+            ("OPERATOR [PROBLEM] [OPTIONS]", "--kernel FILE [--size NAME=N] [OPTIONS]", *_INSTEAD[name])
+        ),
     )
 
     def without_operator(ctx: typer.Context) -> None:

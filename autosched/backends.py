@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from autosched.emulated_counts import emulated_counts
 from autosched.version import VERSION
 from cost_models.analytic import predict
 from cost_models.features import features
@@ -19,6 +20,7 @@ from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, c
 from measurements.runners.estimate import EstimateRunner, Predict
 from measurements.runners.replay import ReplayRunner
 from search_spaces.catalogue import templates_for
+from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem, whole_number
@@ -223,11 +225,15 @@ class Estimate:
     templates: TemplateSet
 
     def __call__(self, candidate: Candidate, resources: Resources) -> float | None:
-        """None where the template has no cost counts."""
-        template, problem = self.templates.of(candidate.schedule), candidate.problem
+        """None where the template has no cost counts and the emulator cannot count them."""
+        template, problem, schedule = self.templates.of(candidate.schedule), candidate.problem, candidate.schedule
+        counts: CostCounts | None
         if template.counts is None:
+            counts = emulated_counts(template, problem, schedule, self.device)
+        else:
+            counts = template.counts(problem, template.config(problem, schedule, self.device), self.device)
+        if counts is None:
             return None
-        counts = template.counts(problem, template.config(problem, candidate.schedule, self.device), self.device)
         spilled = resources.spill_store_bytes + resources.spill_load_bytes
         return predict(counts, self.device, registers=resources.registers, spill_bytes=spilled)
 

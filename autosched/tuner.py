@@ -678,8 +678,8 @@ def _unranked(chosen: backends.Backend) -> str:
     if chosen.runner.provenance is not Provenance.ESTIMATED or not silent:
         return ""
     return (
-        f"no time can be estimated for {', '.join(silent)}, whose cost is not stated ([cost] of a kernel file): "
-        "schedules are compiled and verified, and not ranked"
+        f"the cost of {', '.join(silent)} is not stated ([cost] of a kernel file): the emulator counts its memory "
+        "requests, arithmetic is not counted, and a schedule that it cannot run is not ranked"
     )
 
 

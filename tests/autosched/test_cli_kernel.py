@@ -165,14 +165,24 @@ def test_it_is_tuned_and_found_again(write: Write, run: Run, tmp_path: Path) -> 
     assert {b["template"] for b in best} == {"twice"} and all(b["template_version"] for b in best)
 
 
-def test_without_a_cost_it_is_compiled_and_verified_but_not_ranked(write: Write, run: Run, tmp_path: Path) -> None:
+def test_without_a_cost_the_emulator_counts_it(write: Write, run: Run, tmp_path: Path) -> None:
     path = write(('[cost]\nbytes = "8 * n"\n', ""))
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")
     status, out, err = run(*tune, "--db", str(tmp_path / "own.db"))
     document = json.loads(out)
-    assert status == 1 and document["best"] is None
-    assert document["trials"]["failures"] == {"unranked": 3}
-    assert "no time can be estimated for twice" in err and "[cost]" in err
+    assert status == 0 and document["best"]["template"] == "twice"
+    assert document["trials"]["failures"] == {}
+    assert "the cost of twice is not stated" in err and "[cost]" in err
+
+
+def test_without_a_cost_what_the_emulator_cannot_run_is_not_ranked(
+    write: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autosched.backends.emulated_counts", lambda *arguments: None)
+    path = write(('[cost]\nbytes = "8 * n"\n', ""))
+    tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")
+    status, out, _ = run(*tune, "--db", str(tmp_path / "own.db"))
+    assert status == 1 and json.loads(out)["trials"]["failures"] == {"unranked": 3}
 
 
 def test_without_a_cost_a_wrong_one_is_still_found(write: Write, run: Run, tmp_path: Path) -> None:

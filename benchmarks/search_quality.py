@@ -235,9 +235,9 @@ def _bootstrap(table: Table, job: Job) -> Iterator[Schedule]:
             predicted = []
             for member in range(5):
                 drawn = rng.integers(len(order), size=len(order))
-                model = xgboost.XGBRegressor(n_estimators=60, max_depth=4, learning_rate=0.2, n_jobs=1, seed=member)
-                model.fit(rows[[order[i] for i in drawn]], value[drawn])
-                predicted.append(model.predict(rows))
+                settings = {"max_depth": 4, "eta": 0.2, "nthread": 1, "seed": member}
+                known = xgboost.DMatrix(rows[[order[i] for i in drawn]], label=value[drawn])
+                predicted.append(xgboost.train(settings, known, num_boost_round=60).predict(xgboost.DMatrix(rows)))
             worth = np.mean(predicted, axis=0) + np.std(predicted, axis=0)
             chosen = int(np.where(unseen, worth, -np.inf).argmax())
         order.append(chosen)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from autosched.search.base import Foresighted, Prior, Sampler, Unseen
@@ -73,6 +74,13 @@ def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = N
     return made
 
 
+def preload(name: str) -> None:
+    """Import what a built-in sampler needs: where Ctrl-C raises an exception, an import may swallow it."""
+    module = {"bayes": "autosched.search.bayes", "evolution": "cost_models.boosted", "tpe": "autosched.search.tpe"}
+    if name in module:
+        import_module(module[name])
+
+
 def check(name: str, seed: int) -> None:
     """Raises ValueError, in one line, for what ``sampler`` would refuse."""
     if name not in samplers():
@@ -81,4 +89,15 @@ def check(name: str, seed: int) -> None:
         raise ValueError(f"the seed must be an integer from 0 to 2^31 - 1, not {seed!r}")
 
 
-__all__ = ["DEFAULT", "ENTRY_POINTS", "Foresighted", "Prior", "Sampler", "Unseen", "check", "sampler", "samplers"]
+__all__ = [
+    "DEFAULT",
+    "ENTRY_POINTS",
+    "Foresighted",
+    "Prior",
+    "Sampler",
+    "Unseen",
+    "check",
+    "preload",
+    "sampler",
+    "samplers",
+]

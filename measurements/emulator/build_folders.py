@@ -27,8 +27,9 @@ def build_folder(parent: Path) -> Iterator[Path]:
     remove_abandoned(parent)
     with tempfile.TemporaryDirectory(dir=parent, prefix=_PREFIX) as name:
         folder = Path(name)
-        with (folder / _LOCK).open("w") as file:
+        with (folder / f"{_LOCK}.new").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            os.rename(file.name, folder / _LOCK)  # nobody sees it before it is locked
             yield folder
 
 

@@ -213,7 +213,7 @@ class Matmul(Problem):
         if self.multiplied_as == "tf32" and self.precision == "tf32":
             bound += 4.0 * 2.0**-10 * s
         exact = self._exact(a, b, bias)
-        bound[exact] = 0.0
+        bound = np.where(exact, 0.0, bound)
         finished = _activate(self.activation, product + bias)
         result = np.abs(finished)
         if self.activation in ("gelu", "silu"):

@@ -161,6 +161,8 @@ def test_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
         "file": "autosched/kernels/matmul.cuh",
         "line": 99,
         "count": 7,
+        "instruction": "",
+        "callers": [],
     }
     assert (bad["error_over_tolerance"], good["error_over_tolerance"]) == ("inf", 0.25)
     assert good["shared_sites"][0]["conflict_degree"] == 1.5
@@ -191,11 +193,11 @@ def test_stored_schedules_come_fastest_first_and_once(run: Run, fake: FakeEmulat
 
 
 def test_without_a_problem_every_stored_one_is_verified(run: Run, fake: FakeEmulator) -> None:
-    other = Matmul(32, 32, 32)
+    other = Matmul(64, 64, 256)
     stored(Path("b.db"), 3e-6)
     stored(Path("b.db"), 2e-6, problem=other)
-    status, out, _ = run("verify", "matmul", "--db", "b.db")
-    assert status == 0
+    status, out, err = run("verify", "matmul", "--db", "b.db")
+    assert status == 0, err
     assert [call["problem"] for call in fake.calls] == [PROBLEM, other]
     assert "all 2 pass" in out
 

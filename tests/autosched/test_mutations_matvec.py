@@ -103,7 +103,6 @@ MUTATIONS = (
         "reduce_lanes<C::lane_basis_k, 1>",
         "reduce_lanes<C::lane_basis_n, C::lane_basis_k>",
     ),
-    Mutation("every lane stores", SHARED, KERNEL, "if (lane % C::lane_basis_k == 0) use", "use"),
     Mutation("subgroups along k in one place", SHARED, KERNEL, "(subgroup_k * C::workgroup_m + i)", "(i)"),
     Mutation("subgroup left out", SHARED, KERNEL, "s < C::subgroup_basis_k; ++s", "s < C::subgroup_basis_k - 1; ++s"),
     Mutation("sums read before they are written", SHARED, KERNEL, "int n0) {\n    ptx::barrier_sync();", "int n0) {"),

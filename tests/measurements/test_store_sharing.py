@@ -252,7 +252,8 @@ def test_a_damaged_file_is_said_to_be_that(tmp_path: Path) -> None:
     with database(tmp_path / "a.db", *(trial(tile, 1.0 * tile) for tile in range(1, 60))):
         pass
     content = bytearray((tmp_path / "a.db").read_bytes())
-    content[5 * 4096 + 8 : 5 * 4096 + 400] = bytes(392)
+    for page in range(1, len(content) // 4096):
+        content[page * 4096 + 8 : page * 4096 + 400] = bytes(392)
     (tmp_path / "a.db").write_bytes(content)
     try:
         assert store_care.check(Store.open(tmp_path / "a.db", create=False))

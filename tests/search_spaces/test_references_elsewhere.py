@@ -30,6 +30,9 @@ class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
         assert types == (Elsewhere,), types
         return called(function)(*inputs, **options)
 
+    def __getitem__(self, key):
+        return wrapped(self.array[key.array if isinstance(key, Elsewhere) else key])
+
     def __array__(self, *_, **__):
         raise TypeError("implicit conversion to a numpy array")
 

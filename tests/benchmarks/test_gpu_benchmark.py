@@ -22,7 +22,7 @@ from benchmarks import gpu, simulated_gpu
 from benchmarks.gpu import Benchmark, Plan
 from benchmarks.gpu_problems import matmuls, others
 from cost_models.boosted import Settings
-from cost_models.training import train
+from cost_models.training import table, train
 from measurements import recording
 from measurements.compile import CompileCache, CompilePool
 from measurements.emulator import HostCompilerMissing, host_compiler

@@ -224,9 +224,17 @@ class TestEstimate:
         allotted = Resources(40, 24, 16, 0, 0, 0)
         assert self.ESTIMATE(candidate, allotted) == predict(work, H200, registers=40, spill_bytes=40)
 
-    def test_a_template_without_cost_counts_is_not_estimated(self, candidate: Candidate) -> None:
-        silent = TemplateSet([dataclasses.replace(MATMUL, counts=None)])
-        assert Estimate(H200, silent)(candidate, Resources(40, 0, 0, 0, 0, 0)) is None
+    def test_a_template_without_cost_counts_is_estimated_by_what_the_emulator_counts(
+        self, candidate: Candidate, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)
+        config = MATMUL.config(candidate.problem, candidate.schedule, H200)
+        assert MATMUL.counts is not None
+        counted = MATMUL.counts(candidate.problem, config, H200)
+        monkeypatch.setattr("autosched.backends.emulated_counts", lambda *_: counted)
+        assert Estimate(H200, silent)(candidate, resources) == predict(counted, H200, registers=40)
+        monkeypatch.setattr("autosched.backends.emulated_counts", lambda *_: None)
+        assert Estimate(H200, silent)(candidate, resources) is None
 
     def test_spills_make_it_slower(self, candidate: Candidate) -> None:
         calm, spilled = Resources(40, 0, 0, 0, 0, 0), Resources(40, 4000, 4000, 0, 0, 0)

@@ -183,7 +183,7 @@ def test_ctrl_c_is_130_and_one_line_at_any_moment(
         out, err = child.communicate(timeout=60)
     finally:
         child.kill()
-        child.wait()
+        child.communicate()
     assert child.returncode == 130, err
     assert "Traceback" not in err
     if out:
@@ -193,6 +193,30 @@ def test_ctrl_c_is_130_and_one_line_at_any_moment(
         assert unseen in (0, 1)  # one may have been stored as Ctrl-C came
     else:
         assert err == "autosched: stopped\n"
+
+
+LOCKING = """
+import signal, threading, time
+from functools import partial
+from autosched.cli import interrupts
+class Lock:  # Ctrl-C comes as a Condition has just taken it
+    __enter__ = staticmethod(partial(signal.raise_signal, signal.SIGINT))
+    acquire = release = __exit__ = print
+interrupts.take()
+try:
+    with interrupts.raised(), threading.Condition(Lock()):
+        while True:
+            time.sleep(0.1)
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
+
+def test_ctrl_c_leaves_no_lock_held() -> None:
+    """Raised inside Condition.__enter__ it would: a pool's threads would wait for that lock, and its end for them."""
+    done = subprocess.run([sys.executable, "-c", LOCKING], capture_output=True, text=True, timeout=60)
+    released, stopped = done.stdout.splitlines()
+    assert "KeyboardInterrupt" in released and stopped == "stopped", done.stderr
 
 
 def handler() -> object:

@@ -50,6 +50,7 @@ TIME_LIMIT = 60.0  # seconds that the emulation of one candidate may take
 RANDOM = "random"  # the inputs of a first run
 GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)
 Depth = Literal["quick", "full"]
+Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and order: ``emulate``, or another engine
 _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a provoking size that is run whole
 
 
@@ -243,41 +244,55 @@ def provoking_jobs(
 
 
 def _jobs_of(
-    problem: Problem, kernel: Kernel, seed: int, time_limit: float, depth: Depth
+    problem: Problem, kernel: Kernel, seed: int, time_limit: float, depth: Depth, execute: Execute = emulate
 ) -> Iterator[Callable[[], Run]]:
     """Runs of the whole of ``problem``."""
     random = ProvokingInputs((RANDOM,), problem.random_inputs(seed))
-    yield partial(_run, problem, kernel, random, seed, ASCENDING, time_limit)
+    yield partial(_run, problem, kernel, random, seed, ASCENDING, time_limit, execute)
     turns = Order("random", seed + 1)
     if depth == "quick":
         most = max(1, EMULATED_BYTES // problem.min_bytes)
         for given in islice(problem.provoking_inputs(seed), most):
-            yield partial(_run, problem, kernel, given, seed, turns, time_limit)
+            yield partial(_run, problem, kernel, given, seed, turns, time_limit, execute)
         return
     orders = (turns, Order("descending", seed + 2), Order("interleaved", seed + 3), ASCENDING)
     for i, order in enumerate(orders[:3]):
         for given in problem.provoking_inputs(seed + i):
-            yield partial(_run, problem, kernel, given, seed + i, order, time_limit)
-    yield partial(_run, problem, kernel, random, seed, Order("random", seed + 4), time_limit)
+            yield partial(_run, problem, kernel, given, seed + i, order, time_limit, execute)
+    yield partial(_run, problem, kernel, random, seed, Order("random", seed + 4), time_limit, execute)
 
 
 def prove(
-    problem: Problem, kernel: Kernel, *, seed: int = 0, time_limit: float = TIME_LIMIT, depth: Depth = "quick"
+    problem: Problem,
+    kernel: Kernel,
+    *,
+    seed: int = 0,
+    time_limit: float = TIME_LIMIT,
+    depth: Depth = "quick",
+    execute: Execute = emulate,
 ) -> Iterator[Run]:
     """Emulate ``kernel`` on random inputs, then on sets of provoking ones; the first run that fails is the last.
 
     Quick, one set is emulated in any case, more while their operands stay under ``EMULATED_BYTES`` together. Raises
     HostFailure where this machine cannot emulate.
     """
-    for job in _jobs_of(problem, kernel, seed, time_limit, depth):
+    for job in _jobs_of(problem, kernel, seed, time_limit, depth, execute):
         run = job()
         yield run
         if run.status != "ok":
             return
 
 
-def _run(problem: Problem, kernel: Kernel, given: ProvokingInputs, seed: int, order: Order, time_limit: float) -> Run:
-    done = emulate(kernel, given.inputs, time_limit=time_limit, order=order)
+def _run(
+    problem: Problem,
+    kernel: Kernel,
+    given: ProvokingInputs,
+    seed: int,
+    order: Order,
+    time_limit: float,
+    execute: Execute = emulate,
+) -> Run:
+    done = execute(kernel, given.inputs, time_limit=time_limit, order=order)
     if done.status not in ("ok", "findings"):
         return Run(problem, given.cases, seed, order, None, done.status, done.reason, None, None, done)
     reference = problem.reference(given.inputs)

@@ -1,13 +1,15 @@
 """Plant faults in the device code, one at a time, and see whether a proof reports them.
 
-    python -m benchmarks.mutations [--sample 1000] [--seed 0] [--workers 2] [--header kernels/matmul.cuh] [--log FILE]
+    python -m benchmarks.mutations [--of headers|ptx] [--sample 1000] [--seed 0] [--workers 2] [--header F] [--log FILE]
     python -m benchmarks.mutations --report LOG [LOG ...]
 
-Mutants are made by ``benchmarks/mutants.py``, and each runs with golden cases (``tests/golden``) that include its file,
-until one reports it. What does not compile in one of them is no mutant; one whose object is that of the right kernel in
-all of them is not reached. Both are left out of the score. Results go to a log of JSON lines as they come: a run that
-is started again goes on. The report lists the survivors, with reasons for those that cannot be told from the right
-program (``benchmarks/equivalent_mutants.toml``).
+Mutants are made by ``benchmarks/mutants.py`` (C++ of the headers) and ``benchmarks/ptx_mutants.py`` (inline PTX of the
+headers, PTX that NVRTC makes of golden kernels). One of a header runs with the golden cases (``tests/golden``) that
+include it, until one reports it; one of a case's PTX with that case. C++ runs on the host, PTX in the emulator's other
+engine. What does not compile is no mutant; one that leaves the PTX of all cases as it was is not reached. Both are left
+out of the score. Results go to a log of JSON lines as they come: a run that is started again goes on. The report lists
+the survivors, with reasons for those that cannot be told from the right program
+(``benchmarks/equivalent_mutants.toml``).
 """
 
 from __future__ import annotations
@@ -21,17 +23,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autosched.verify import prove
+from autosched.verify import Execute, prove
 from benchmarks.mutants import Mutant, mutants_of
-from measurements.emulator.build import KernelCompileError, compile_kernel
+from benchmarks.ptx_mutants import mutants_of_asm, mutants_of_ptx
+from measurements.emulator import Emulation, Order, emulate, emulate_ptx
+from measurements.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
-from search_spaces.operators.problem import Problem
+from search_spaces.operators.problem import Array, Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
@@ -39,7 +45,9 @@ from search_spaces.templates.kernel import Kernel
 
 ROOT = Path(__file__).parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
-FOLDERS = ("kernels", "common", "intrinsics")  # ptx/ has a twin of its own in the emulator
+FOLDERS = ("kernels", "common", "intrinsics", "ptx")
+INLINE_PTX = "ptx/"  # headers that have a twin on the host
+OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
 LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each
 TIME_LIMIT = 8.0  # seconds of one launch; the right ones take well under one
 
@@ -54,6 +62,25 @@ class Case:
 
     def with_headers(self, headers: Headers) -> Kernel:
         return replace(self.kernel, headers=headers)
+
+
+@lru_cache(maxsize=64)
+def right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
+    """The PTX of a golden kernel as it is."""
+    return compile_to_ptx(source, entry, "compute_80", Headers.from_folder(include_dir()), (*PTX_OPTIONS, *options))
+
+
+def ptx_of(kernel: Kernel) -> PtxOutput:
+    return compile_to_ptx(
+        kernel.source, kernel.entry, "compute_80", kernel.headers, (*PTX_OPTIONS, *kernel.compile_options)
+    )
+
+
+def instructions(text: str) -> list[str]:
+    """PTX without what only names lines of the source, and without constants that no instruction reads."""
+    body = text[: text.find("\n\t.file")] if "\n\t.file" in text else text
+    skipped = ("\t.loc", ".global", "//", "\t//")
+    return [line for line in body.splitlines() if line.strip() and not line.startswith(skipped)]
 
 
 @dataclass(frozen=True)
@@ -86,7 +113,7 @@ def golden_cases() -> list[Case]:
 
 
 def all_mutants(header: str | None = None) -> list[Mutant]:
-    """Of every file, or of one."""
+    """Of every header, or of one."""
     root = Path(include_dir()) / "autosched"
     files = sorted(path for folder in FOLDERS for path in (root / folder).glob("*.cuh"))
     names = [str(path.relative_to(root)) for path in files]
@@ -96,8 +123,19 @@ def all_mutants(header: str | None = None) -> list[Mutant]:
         mutant
         for path, name in zip(files, names, strict=True)
         if header in (None, name)
-        for mutant in mutants_of(name, path.read_text())
+        for mutant in (mutants_of_asm if name.startswith(INLINE_PTX) else mutants_of)(name, path.read_text())
     ]
+
+
+def sampled_ptx_mutants(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
+    """``count`` mutants of the PTX of ``cases``, the same number of each; the first of more are those of fewer."""
+    rng = np.random.default_rng(seed)
+    of_case = []
+    for case in cases:
+        made = list(mutants_of_ptx(OF_CASE + case.name, ptx_of(case.kernel).text or ""))
+        of_case.append([made[i] for i in rng.permutation(len(made))])
+    in_turn = (mutants[i] for i in range(max(map(len, of_case))) for mutants in of_case if i < len(mutants))
+    return list(islice(in_turn, count))
 
 
 def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
@@ -107,34 +145,57 @@ def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
 
 
 def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
-    """Compile and prove ``mutant`` in each of ``cases`` that its file is part of, until one reports it."""
+    """Compile and prove ``mutant`` in each of ``cases`` that it is part of, until one reports it."""
     started = time.monotonic()
     result, case_name, said = "refused", "", ""
-
-    def outcome() -> Outcome:
-        seconds = round(time.monotonic() - started, 2)
-        return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
-
     files = dict(Headers.from_folder(include_dir()).files)
-    name = f"autosched/{mutant.header}"
-    headers = Headers.of(files | {name: mutant.applied(files[name])})
+    of_ptx = mutant.header.startswith(OF_CASE)
+    headers = Headers.of({})
+    if not of_ptx:
+        name = f"autosched/{mutant.header}"
+        headers = Headers.of(files | {name: mutant.applied(files[name])})
     for case in cases:
-        if not _includes(case.kernel, mutant.header):
+        if mutant.header != OF_CASE + case.name if of_ptx else not _includes(case.kernel, mutant.header):
             continue
-        kernel = case.with_headers(headers)
-        try:
-            if compile_kernel(kernel).path.read_bytes() == compile_kernel(case.kernel).path.read_bytes():
+        right = right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
+        kernel, execute = case.kernel, emulate
+        if mutant.header.startswith(INLINE_PTX) and mutant.old.strip('"').split()[0].strip(";") not in (
+            right.text or ""
+        ):
+            result = "unreached" if result == "refused" else result
+            continue
+        if of_ptx:
+            made = replace(right, text=mutant.applied(right.text or ""))
+        else:
+            kernel = case.with_headers(headers)
+            made = ptx_of(kernel)
+            if made.text is None:  # often a static_assert
+                result, case_name, said = "refused", case.name, made.log[:200]
+                break
+            if instructions(made.text) == instructions(right.text or ""):
                 result = "unreached" if result == "refused" else result
                 continue
-        except KernelCompileError as error:  # often a static_assert
-            result, case_name, said = "refused", case.name, error.reason[:200]
-            return outcome()
-        *_, last = prove(case.problem, kernel, time_limit=TIME_LIMIT)
+        if of_ptx or mutant.header.startswith(INLINE_PTX):
+            execute = executed(made)
+        *_, last = prove(case.problem, kernel, time_limit=TIME_LIMIT, execute=execute)
+        if last.status in ("compile_error", "unsupported"):
+            result, case_name, said = "refused", case.name, last.reason[:200]
+            break
         if last.status != "ok":
             result, case_name, said = "reported", case.name, f"{last.status}: {last.reason}"[:200]
-            return outcome()
+            break
         result, case_name, said = "survived", case.name, ""
-    return outcome()
+    seconds = round(time.monotonic() - started, 2)
+    return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
+
+
+def executed(ptx: PtxOutput) -> Execute:
+    """Emulates a text in place of the PTX of a kernel."""
+
+    def execute(kernel: Kernel, inputs: Mapping[str, Array], *, time_limit: float, order: Order) -> Emulation:
+        return emulate_ptx(ptx.text or "", replace(kernel, entry=ptx.entry), inputs, time_limit=time_limit, order=order)
+
+    return execute
 
 
 def _includes(kernel: Kernel, header: str) -> bool:
@@ -150,11 +211,10 @@ def _includes(kernel: Kernel, header: str) -> bool:
     return f"autosched/{header}" in seen
 
 
-def run_all(mutants: Sequence[Mutant], log: Path, workers: int) -> Iterator[Outcome]:
+def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers: int) -> Iterator[Outcome]:
     """Outcomes of those that ``log`` has not, which it gets as they come."""
     known = {(o.header, o.start, o.old, o.new) for o in read(log)} if log.exists() else set()
     left = [m for m in mutants if (m.header, m.start, m.old, m.new) not in known]
-    cases = golden_cases()
     print(f"{len(mutants)} mutants, {len(left)} of them to run with {len(cases)} cases", file=sys.stderr)
     with log.open("a") as file, ThreadPoolExecutor(workers) as pool:
         for outcome in pool.map(lambda mutant: run(mutant, cases), left):
@@ -229,6 +289,7 @@ def report(outcomes: Sequence[Outcome]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--of", choices=("headers", "ptx"), default="headers")
     parser.add_argument("--sample", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
@@ -239,9 +300,13 @@ def main() -> int:
     if options.report:
         print(report([outcome for log in options.report for outcome in read(log)]), end="")
         return 0
-    mutants = sample(all_mutants(options.header), options.sample, options.seed)
+    cases = golden_cases()
+    if options.of == "ptx":
+        mutants = sampled_ptx_mutants(cases, options.sample, options.seed)
+    else:
+        mutants = sample(all_mutants(options.header), options.sample, options.seed)
     counts: Counter[str] = Counter()
-    for outcome in run_all(mutants, options.log, options.workers):
+    for outcome in run_all(mutants, cases, options.log, options.workers):
         counts[outcome.result] += 1
         if outcome.result == "survived":
             print(f"{outcome.header}:{outcome.line} {outcome.kind}: {outcome.old!r} -> {outcome.new!r}", flush=True)

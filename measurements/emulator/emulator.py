@@ -133,6 +133,7 @@ def emulate_ptx(
     *,
     time_limit: float = 60.0,
     check: bool = True,
+    order: Order = ASCENDING,
     perturb: bool = False,
 ) -> Emulation:
     """Execute PTX text of any compiler: the kernel ``launch.entry``, or the only one where that is empty.
@@ -143,7 +144,7 @@ def emulate_ptx(
         arrays = _check(launch, inputs, time_limit)
         compiled = ptx_to_program(text, launch.entry)
         with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
-            return run_launch(launch, arrays, compiled, Path(folder), time_limit, check, perturb)
+            return run_launch(launch, arrays, compiled, Path(folder), time_limit, check, perturb, order)
     except KernelCompileError as error:
         return Emulation(error.status, {}, (), (), (), reason=error.reason, log=error.log)
     except OSError as error:

@@ -6,9 +6,22 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from needs import needs_nvrtc
 
 from benchmarks.mutants import Mutant, mutants_of
-from benchmarks.mutations import Outcome, all_mutants, golden_cases, reasons, report, run, sample
+from benchmarks.mutations import (
+    OF_CASE,
+    Outcome,
+    all_mutants,
+    golden_cases,
+    ptx_of,
+    reasons,
+    report,
+    run,
+    sample,
+    sampled_ptx_mutants,
+)
+from benchmarks.ptx_mutants import edits_of, mutants_of_asm, mutants_of_ptx
 from search_spaces.templates.device_source import include_dir
 
 CODE = """
@@ -62,7 +75,7 @@ def test_an_edit_applies_where_it_was_found() -> None:
 def test_every_file_has_mutants_and_a_smaller_sample_is_the_beginning_of_a_larger_one() -> None:
     mutants = all_mutants()
     assert len(mutants) > 3000 and len({(m.header, m.start, m.old, m.new) for m in mutants}) > 3000
-    assert {m.header.split("/")[0] for m in mutants} == {"kernels", "common", "intrinsics"}
+    assert {m.header.split("/")[0] for m in mutants} == {"kernels", "common", "intrinsics", "ptx"}
     assert sample(mutants, 5, 1) == sample(mutants, 50, 1)[:5]
 
 
@@ -101,16 +114,95 @@ CHOSEN = (
 )
 
 
+def edited(instruction: str) -> set[str]:
+    return {edit.new for edit in edits_of(instruction)}
+
+
+def test_edits_of_an_instruction() -> None:
+    assert edited("@%p1 setp.lt.s32 %p2, %r1, 5;") == {
+        "",
+        "@!%p1 setp.lt.s32 %p2, %r1, 5;",
+        "setp.lt.s32 %p2, %r1, 5;",
+        "@%p1 setp.le.s32 %p2, %r1, 5;",
+        "@%p1 setp.ge.s32 %p2, %r1, 5;",
+        "@%p1 setp.lt.s32 %p2, %r1, 6;",
+        "@%p1 setp.lt.s32 %p2, %r1, 4;",
+    }
+    assert edited("sub.s32 %r1, %r2, %r3;") == {"", "add.s32 %r1, %r2, %r3;", "sub.s32 %r1, %r3, %r2;"}
+    assert edited("st.shared.v2.b32 [%r1+8], {%r2, %r3};") == {
+        "",
+        "st.shared.v2.b32 [%r1+12], {%r2, %r3};",
+        "st.shared.v2.b32 [%r1+8], {%r3, %r2};",
+    }
+    assert edited("fence.acq_rel.gpu;") == {"", "fence.acq_rel.cta;"}
+    assert edited("bar.sync 0;") == {""}
+
+
+def test_instructions_are_found_in_a_program_and_in_asm() -> None:
+    text = "\tadd.s32 \t%r1, %r2, 1;\n$L_1:\n\t@%p1 bra \t$L_1;\n\t.section\t.debug_str\n\tadd.s32 %r1, %r1, %r1;\n"
+    made = list(mutants_of_ptx("x", text))
+    assert {(m.line, m.kind) for m in made} == {
+        (1, "instruction left out"),
+        (1, "opcode"),
+        (1, "number"),
+        (3, "predicate"),
+    }
+    assert all(m.applied(text) != text for m in made)
+    header = 'asm volatile("st.b32 [%0], "\n      "%1;" ::"l"(p), "r"(x));\nasm("ld" HINT " %0, [%1];" : "=r"(x));\n'
+    assert {m.applied(header).split(" ::")[0] for m in mutants_of_asm("ptx/x.cuh", header)} == {
+        'asm volatile(""',
+        'asm volatile("st.b32 [%0+4], %1;"',
+    }
+
+
+# In the inline PTX of headers, and in the PTX of the smallest kernel.
+CHOSEN_PTX = (
+    ("ptx/global_memory.cuh", '"st.global.b16 [%0], %1;"', '""'),
+    ("ptx/barrier.cuh", '"bar.sync 0;"', '""'),
+    (f"{OF_CASE}matvec_f16_odd", "bar.sync", ""),
+)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("header", "old", "new"), CHOSEN_PTX, ids=lambda x: x.strip())
+def test_a_mutant_of_ptx_is_reported(header: str, old: str, new: str) -> None:
+    cases = [case for case in golden_cases() if case.name == "matvec_f16_odd"]
+    if header.startswith(OF_CASE):
+        text = ptx_of(cases[0].kernel).text or ""
+        mutants = [m for m in mutants_of_ptx(header, text) if m.old.startswith(old) and m.new == new]
+    else:
+        mutants = [m for m in all_mutants(header) if (m.old, m.new) == (old, new)]
+    assert mutants and {run(m, cases).result for m in mutants[:1]} == {"reported"}
+
+
+@needs_nvrtc
+def test_an_edit_that_the_compiler_undoes_is_not_reached() -> None:
+    case = next(case for case in golden_cases() if case.name == "copy_u8_tail")
+    hint = next(m for m in all_mutants("common/cache_hints.cuh") if m.old == " == ")
+    assert run(hint, [case]).result in ("unreached", "survived")
+    unused = next(m for m in all_mutants("ptx/global_memory.cuh") if m.old == '"fence.acq_rel.gpu;"')
+    assert run(unused, [case]).result == "unreached"
+
+
+@needs_nvrtc
+def test_mutants_of_ptx_are_of_all_cases_in_turn() -> None:
+    cases = [case for case in golden_cases() if case.name in ("copy_u8_tail", "transpose_u64_odd")]
+    few, more = sampled_ptx_mutants(cases, 4, 0), sampled_ptx_mutants(cases, 8, 0)
+    assert more[:4] == few and Counter(m.header for m in few) == {OF_CASE + case.name: 2 for case in cases}
+
+
 def first_of(header: str, old: str, new: str) -> Mutant:
     return next(m for m in all_mutants(header) if (m.old, m.new) == (old, new))
 
 
+@needs_nvrtc
 @pytest.mark.parametrize(("header", "old", "new"), CHOSEN, ids=lambda x: x.strip())
 def test_a_mutant_is_reported(header: str, old: str, new: str) -> None:
     outcome = run(first_of(header, old, new), golden_cases())
     assert outcome.result == "reported", outcome
 
 
+@needs_nvrtc
 @pytest.mark.nightly
 def test_nearly_all_of_a_sample_are_reported() -> None:
     cases = golden_cases()

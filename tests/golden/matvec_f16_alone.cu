@@ -1,0 +1,50 @@
+// grid (1, 1, 1), block (32, 1, 1), 1536 bytes of dynamic shared memory
+#include <autosched/kernels/matvec.cuh>
+
+struct Config {
+  using T = autosched::f16;
+  using Out = autosched::f16;
+  static constexpr int m = 1;
+  static constexpr int n = 1;
+  static constexpr int k = 332;
+  static constexpr int workgroup_m = 2;
+  static constexpr int workgroup_n = 4;
+  static constexpr int thread = 4;
+  static constexpr int lane_basis_n = 4;
+  static constexpr int lane_basis_k = 8;
+  static constexpr int subgroup_basis_n = 1;
+  static constexpr int subgroup_basis_k = 1;
+  static constexpr int partial_reduction = 64;
+  static constexpr autosched::Choice expand_dims = "yes";
+  static constexpr autosched::Choice intrinsic = "fma";
+  static constexpr int k_unroll = 1;
+  static constexpr int split_k = 1;
+  static constexpr autosched::Choice x_source = "shared";
+  static constexpr autosched::Choice w_cache = "no_allocate_l2_256b";
+  static constexpr int min_blocks = 1;
+  static constexpr int tiles_m = 1;
+  static constexpr int tiles_n = 1;
+  static constexpr int tiles_k = 6;
+  static constexpr int tiles_of_split = 6;
+  static constexpr int blocks = 1;
+  static constexpr int threads = 32;
+  static constexpr int access = 4;
+  static constexpr int rows_n = 1;
+  static constexpr int batches_k = 2;
+  static constexpr int rows_x = 2;
+  static constexpr int vectors = 2;
+  static constexpr int carried = 1;
+  static constexpr int accumulators = 4;
+  static constexpr int multiplies = 16;
+  static constexpr int split_elements = 384;
+  static constexpr int line_bytes = 768;
+  static constexpr int slab_bytes = 1536;
+  static constexpr int sums_bytes = 0;
+  static constexpr int shared_bytes = 1536;
+  static constexpr int registers = 26;
+};
+
+extern "C" __global__ void __launch_bounds__(32, 1)
+autosched_matvec(const autosched::f16* __restrict__ x, const autosched::f16* __restrict__ w, autosched::f16* __restrict__ out) {
+  autosched::matvec<Config>(x, w, out, nullptr, nullptr);
+}

@@ -28,12 +28,13 @@ from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import SUFFIX as PTX_SUFFIX
 from measurements.emulator.ptx.build import Place, compile_to_program, ptx_to_program, read_places
+from measurements.emulator.twins import needs_ptx, ptx_arch
 from measurements.foreign_text import harmless, one_line
 from measurements.nvrtc import NvrtcMissing, toolchain_version
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, SWIZZLE_BYTES, TensorMap
 
 Engine = Literal["auto", "ptx", "host"]
 
@@ -87,8 +88,8 @@ def emulate(
 
     ``engine`` "ptx" executes the PTX that NVRTC makes of it; "host" compiles its C++ for this machine, where only what
     is reached through ``autosched/ptx`` is watched. "auto": the PTX of kernels that use plain pointers, if NVRTC is
-    installed, else the host. ``perturb``: the
-    approximate functions of PTX err as much as the PTX ISA allows.
+    installed, and of those with tensor maps or headers of ``ptx/`` that have no host twin, else the host.
+    ``perturb``: the approximate functions of PTX err as much as the PTX ISA allows.
 
     ``inputs`` holds an array for each operand of role input, in its storage type and shape. Outputs, and workspaces
     that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the wall-clock seconds of the launch,
@@ -105,7 +106,7 @@ def emulate(
         if lack:
             return Emulation("unsupported", {}, (), (), (), reason=lack)
         try:
-            compiled = compile_to_program(kernel) if _executes_ptx(kernel, engine) else compile_kernel(kernel)
+            compiled = compiled_for(kernel, engine)
         except KernelCompileError as error:
             return error.emulation
         with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
@@ -173,9 +174,24 @@ def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulati
                 future.cancel()
 
 
+def compiled_for(kernel: Kernel, engine: Engine = "auto") -> CompiledKernel:
+    """``kernel`` for the runner, as ``engine`` says. Raises KernelCompileError and HostFailure."""
+    if not _executes_ptx(kernel, engine):
+        return compile_kernel(kernel)
+    try:
+        return compile_to_program(kernel, ptx_arch(kernel))
+    except NvrtcMissing as error:
+        if not needs_ptx(kernel):
+            raise
+        reason = f"the emulator executes the PTX of this kernel: {error}"
+        raise KernelCompileError("unsupported", reason, "", 0.0) from error
+
+
 def _executes_ptx(kernel: Kernel, engine: Engine) -> bool:
     if engine != "auto":
         return engine == "ptx"
+    if needs_ptx(kernel):
+        return True
     if "autosched/" in kernel.source:
         return False
     try:
@@ -215,8 +231,8 @@ def lacking(kernel: Kernel) -> str:
     """What the emulator lacks for the kernel, in one sentence; empty where it has everything."""
     if kernel.cluster != (1, 1, 1):
         return f"clusters are not emulated, and the kernel has one of {kernel.cluster} blocks"
-    maps = [a.name for a in kernel.arguments if isinstance(a, TensorMap)]
-    return f"tensor maps are not emulated, and the kernel takes {', '.join(maps)}" if maps else ""
+    packed = [a.name for a in kernel.arguments if isinstance(a, TensorMap) and a.interleave != "NONE"]
+    return f"interleaved tensor maps are not emulated, and the kernel takes {', '.join(packed)}" if packed else ""
 
 
 def offsets_of(operands: tuple[Operand, ...]) -> dict[str, int]:
@@ -254,15 +270,28 @@ def _job_text(
     ]
     if blocks is not None:
         lines.append(f"blocks {len(blocks)} {' '.join(map(str, blocks))}")
+    for operand in kernel.operands:
+        name, zeroed = "".join(operand.name.split()) or "unnamed", int(operand.zeroed)
+        size, offset = operand.bytes, offsets[operand.name]
+        content = (contents or {}).get(operand.name, "none 0")
+        lines.append(f"buffer {name} {operand.role} {size} {operand.dtype.bytes} {zeroed} {offset} {content}")
+    numbers_of = {operand: k for k, operand in enumerate(kernel.operands)}
     for argument in kernel.arguments:
-        if isinstance(argument, Scalar):
-            lines.append(f"value {argument.stored.tobytes().hex()}")
-        elif isinstance(argument, Operand):
-            name, zeroed = "".join(argument.name.split()) or "unnamed", int(argument.zeroed)
-            size, offset = argument.bytes, offsets[argument.name]
-            content = (contents or {}).get(argument.name, "none 0")
-            lines.append(f"buffer {name} {argument.role} {size} {argument.dtype.bytes} {zeroed} {offset} {content}")
+        match argument:
+            case Scalar():
+                lines.append(f"value {argument.stored.tobytes().hex()}")
+            case Operand():
+                lines.append(f"pointer {numbers_of[argument]}")
+            case TensorMap():
+                lines.append(_tensor_map_line(argument, numbers_of[argument.operand]))
     return "\n".join(lines) + "\n"
+
+
+def _tensor_map_line(m: TensorMap, buffer: int) -> str:
+    """The runner's own encoding of a tensor map follows from these numbers (runtime/tensor_map.hpp)."""
+    sizes = (*m.sizes, *m.strides, *m.box, *m.element_strides)
+    head = (buffer, ELEMENT_BYTES[m.element], len(m.sizes))
+    return " ".join(map(str, ("tensor_map", *head, *sizes, SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"))))
 
 
 def _write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], offsets: Mapping[str, int]) -> None:

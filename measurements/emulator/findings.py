@@ -33,6 +33,12 @@ class FindingKind(StrEnum):
     OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # of a thread's own arrays, or of the parameters
     TRAP = "trap"  # a trap, a failed assertion; ends the launch
     UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction that is not a tf32 value
+    WGMMA_IN_FLIGHT = "wgmma_in_flight"  # what an unfinished wgmma reads or writes is touched
+    BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"  # what an unfinished bulk copy reads is changed, or its block ends
+    MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # registers that were written since the last wgmma.fence
+    MISSING_PROXY_FENCE = "missing_proxy_fence"  # generic writes that wgmma or a bulk copy reads
+    MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialization
+    BLOCK_EXITED = "block_exited"  # shared memory of a block of the cluster that may have exited
     CRASH = "crash"
     TIMEOUT = "timeout"
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from measurements.emulator.build import KernelCompileError, compile_kernel
-from measurements.emulator.emulator import lacking, machine_failures, offsets_of, run_blocks
+from measurements.emulator.build import KernelCompileError
+from measurements.emulator.emulator import compiled_for, lacking, machine_failures, offsets_of, run_blocks
 from measurements.emulator.findings import Emulation
 from measurements.emulator.order import ASCENDING, Order
 from search_spaces.hardware.dtypes import DType
@@ -98,7 +98,7 @@ def emulate_blocks(
     with machine_failures(), tempfile.TemporaryDirectory(prefix="autosched-emulator-") as name:
         folder = Path(name)
         try:
-            compiled = compile_kernel(kernel)
+            compiled = compiled_for(kernel)
         except KernelCompileError as error:
             return SparseEmulation(error.emulation, {})
         (folder / "data").touch()

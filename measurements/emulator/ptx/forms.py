@@ -35,7 +35,7 @@ CONVERTED = (
     "e4m3x2", "e5m2x2",
 )  # fmt: skip
 SPACES = ("generic", "global", "shared", "local", "param")
-MULTIPLIED = ("f16", "bf16", "tf32", "f64", "s8", "u8", "f32", "s32")
+MULTIPLIED = ("f16", "bf16", "tf32", "f64", "s8", "u8", "f32", "s32", "e4m3", "e5m2")
 _SPACE_NAMES = {"global": 1, "const": 1, "shared": 2, "shared::cta": 2, "shared::cluster": 2, "local": 3, "param": 4}
 _ONE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80}
 

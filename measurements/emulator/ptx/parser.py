@@ -337,8 +337,12 @@ class _Body:
                     sign = -sign
                 offset += sign * _integer(self.pop())
             if self.peek() == ",":  # a tensor map's coordinates
-                self.items("]", start)
-                return Address(Symbol("tensor"))
+                self.pop()
+                inside = self.items("]", start)
+                if len(inside) != 1 or not isinstance(inside[0], Vector) or not isinstance(base, Register | Symbol):
+                    self.parser.at = start
+                    raise self.parser.error("an address that is not understood")
+                return Address(base, offset, inside[0].items)
             if self.pop() != "]" or not isinstance(base, Register | Symbol | Number):
                 self.parser.at = start
                 raise self.parser.error("an address that is not understood")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
+from measurements.emulator.ptx.async_forms import async_form
 from measurements.emulator.ptx.forms import Form, Source, Unsupported, call_parts, form_of
 from measurements.emulator.ptx.parser import TYPE_BYTES
 from measurements.emulator.ptx.syntax import (
@@ -265,7 +266,7 @@ class _Translation:
         elif i.opcode == "mov" and isinstance(i.operands[1], Register) and i.operands[1].name in _CLOCKS:
             form = Form("clock", 0, [i.operands[0]])
         else:
-            form = self.with_parameters(f, i, form_of(i))
+            form = self.with_parameters(f, i, async_form(i) or form_of(i))
         if form.key == "cp.async" and form.immediates[3] == 2:
             last = form.sources[2].operand
             predicate = isinstance(last, Register) and f.function.registers.get(last.name) == 0

@@ -41,10 +41,11 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``[base + offset]``."""
+    """``[base + offset]``, or ``[base + offset, {coordinates}]`` of a tensor."""
 
     base: Register | Symbol | Number
     offset: int = 0
+    coordinates: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ struct Acquire {
   bool visible_to(const Thread& t) const {
     if (fenced[t.linear]) return true;
     for (unsigned w = 0; w < warp_count; ++w) {
-      if (fence_of_warp[w] != 0 && fence_of_warp[w] <= clocks.seen[t.warp][w]) return true;
+      if (fence_of_warp[w] != 0 && fence_of_warp[w] <= clocks.seen(t.warp, w)) return true;
     }
     return false;
   }
@@ -400,6 +400,28 @@ bool check_global_read(const void* address, int bytes, SiteIndex site) {
   return true;
 }
 
+void read_global_bulk(void* to, const void* address, int bytes, const char* instruction) {
+  Buffer* b = check_access(address, bytes, instruction);
+  if (b == nullptr) {
+    std::memset(to, 0xff, static_cast<std::size_t>(bytes));
+    return;
+  }
+  shadow_read(*b, address, bytes, false, false);
+  std::memcpy(to, address, static_cast<std::size_t>(bytes));
+}
+
+void write_global_bulk(void* address, const void* from, int bytes, const char* instruction) {
+  Buffer* b = check_access(address, bytes, instruction);
+  if (b == nullptr) return;
+  if (!b->writable()) {
+    FINDING(write_to_input, self->site, "%s writes %s, which is an input", describe_self().c_str(),
+            element(*b, address).c_str());
+    return;
+  }
+  shadow_write(*b, address, bytes, false);
+  std::memcpy(address, from, static_cast<std::size_t>(bytes));
+}
+
 void load_global(void* to, const void* address, int bytes, GlobalLoad how, Site site) {
   self->site = site_index(site);
   const bool read_only = how == GlobalLoad::read_only;
@@ -494,7 +516,7 @@ void fence_device() {
   Fence& fence = self->last_fences[0];
   fence.epoch = clocks.now[self->warp];
   fence.count = self->fences;
-  std::copy_n(clocks.seen[self->warp], max_warps, fence.seen);
+  for (unsigned w = 0; w < warp_count; ++w) fence.seen[w] = clocks.seen(self->warp, w);
   for (Acquire& a : acquires) {
     if (!clocks.ordered(a.who, a.epoch, self->who)) continue;
     a.fenced[self->linear] = true;

@@ -46,6 +46,7 @@ struct Thread {
   Who who = 0;
   State state = State::exited;
   SiteIndex site = 0;  // of the last instruction
+  bool polls = false;  // waits by asking again and again
 
   const Collective* collective = nullptr;  // while gathering
   void* arguments = nullptr;
@@ -109,6 +110,7 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
 // Executes the runnable lanes of a warp in place of fibers, where the kernel is a program of instructions.
 extern void (*run_warp_of_program)(unsigned w);
 extern void (*start_block_of_program)();
+extern void (*end_block_of_program)();
 
 // Runs the whole grid. Returns false where the launch was ended by a deadlock.
 bool run_grid(void (*entry)(void** arguments), void** arguments, const Stacks& stacks);
@@ -140,6 +142,32 @@ enum class Access { read, write };
 unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
                                         const char* instruction);
 
+// What the async proxy does, on behalf of the running thread: bulk copies and wgmma.
+bool check_shared(unsigned address, int bytes, int alignment, const char* instruction);
+// From now on until the copy lands the bytes may change at any moment.
+bool start_bulk_write(unsigned address, int bytes);
+void land_bulk_write(unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
+                     SiteIndex site);
+// A read that is done when an actor's epoch is; nullptr where it is out of bounds.
+const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
+                                    const char* instruction);
+void place_mbarrier(unsigned address, bool there);
+// Whether the initialization of an mbarrier happened before (a finding where not) and, for the async proxy, whether a
+// proxy fence is in between.
+bool check_mbarrier_visible(unsigned address, const char* instruction, bool to_engine);
+std::string describe_shared(unsigned address);
+// An actor without lanes: what messages call it, and what it means that something it reads is changed.
+unsigned add_actor(std::string name, Kind in_flight);
+Kind in_flight_kind(unsigned actor);
+
+// Turns that found a thread still waiting, since anything has happened at all.
+extern std::uint64_t idle_polls;
+// Random numbers of the launch's order; below 1: 0.
+unsigned random_below(unsigned count);
+inline bool seeded() { return launch.order_seed != 0; }
+// What waiting threads wait for, once nobody can go on; of the program's machine.
+extern void (*report_waiting_of_program)();
+
 // Global memory (global_memory.cpp).
 struct BufferSpec {
   enum class Role { input, output, workspace, variable } role;  // variable: of the program, not of the launch
@@ -161,6 +189,9 @@ unsigned char* update_global(void* address, int bytes, const char* instruction);
 void fence_device();
 // Checks a read of global memory for cp.async; false where it is out of bounds.
 bool check_global_read(const void* address, int bytes, SiteIndex site);
+// What a bulk copy reads or writes, of any length and alignment. Out of bounds reads as 0xFF.
+void read_global_bulk(void* to, const void* address, int bytes, const char* instruction);
+void write_global_bulk(void* address, const void* from, int bytes, const char* instruction);
 void check_after_launch();
 // Of a sparse launch: every page of an output that was written, as the number of the buffer (4 bytes), its first
 // element (8), how many (4), the elements, and for each the block that wrote it last (4; all ones: none).

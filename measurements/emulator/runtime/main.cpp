@@ -26,15 +26,20 @@
 #include "counting.hpp"
 #include "machine.hpp"
 #include "ptx.hpp"
+#include "tensor_map.hpp"
 
 namespace autosched::emulator {
 namespace {
+
+using ptx::TensorMapSpec;
 
 struct Job {
   std::vector<BufferSpec> buffers;
   std::vector<std::size_t> offsets;  // in DATA
   std::vector<std::string> values;   // bytes of the parameters that are passed by value
-  std::vector<bool> is_value;        // of each parameter
+  std::vector<TensorMapSpec> maps;
+  // Of each parameter: p with a buffer, v with a value, t with a tensor map, by their indices.
+  std::vector<std::pair<char, std::size_t>> parameters;
   double time_limit = 60;
 };
 
@@ -88,7 +93,22 @@ Job read_job(const char* path) {
       if (b.role == BufferSpec::Role::variable) b.zeroed = true;  // all of it has been written
       job.buffers.push_back(b);
       job.offsets.push_back(offset);
-      job.is_value.push_back(false);
+    } else if (key == "pointer") {
+      std::size_t buffer = 0;
+      file >> buffer;
+      if (buffer >= job.buffers.size()) fail("a pointer to no buffer");
+      job.parameters.push_back({'p', buffer});
+    } else if (key == "tensor_map") {
+      TensorMapSpec m{};
+      file >> m.buffer >> m.element_bytes >> m.rank;
+      if (m.buffer >= job.buffers.size() || m.rank < 1 || m.rank > 5) fail("a tensor map of no buffer");
+      for (unsigned d = 0; d < m.rank; ++d) file >> m.sizes[d];
+      for (unsigned d = 0; d + 1 < m.rank; ++d) file >> m.strides[d];
+      for (unsigned d = 0; d < m.rank; ++d) file >> m.box[d];
+      for (unsigned d = 0; d < m.rank; ++d) file >> m.element_strides[d];
+      file >> m.swizzle_bytes >> m.fills_nan;
+      job.parameters.push_back({'t', job.maps.size()});
+      job.maps.push_back(m);
     } else if (key == "value") {
       std::string digits;
       file >> digits;
@@ -96,15 +116,15 @@ Job read_job(const char* path) {
       for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
         bytes.push_back(static_cast<char>(std::strtol(digits.substr(i, 2).c_str(), nullptr, 16)));
       }
+      job.parameters.push_back({'v', job.values.size()});
       job.values.push_back(bytes);
-      job.is_value.push_back(true);
     } else {
       fail("unknown setting " + key);
     }
     if (!file) fail("bad value of " + key);
   }
   launch.threads = block_size.x * block_size.y * block_size.z;
-  if (launch.threads == 0 || launch.threads > max_warps * warp_size) fail("a block has 1 to 1024 threads");
+  if (launch.threads == 0 || launch.threads > max_block_warps * warp_size) fail("a block has 1 to 1024 threads");
   warp_count = (launch.threads + warp_size - 1) / warp_size;
   return job;
 }
@@ -124,9 +144,8 @@ void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool 
 // What the entry function takes: addresses of buffers, and of the bytes of values.
 std::vector<void*> parameters_of(Job& job, const std::vector<void*>& buffers) {
   std::vector<void*> parameters;
-  std::size_t buffer = 0, value = 0;
-  for (const bool is_value : job.is_value) {
-    parameters.push_back(is_value ? job.values[value++].data() : buffers[buffer++]);
+  for (const auto& [kind, index] : job.parameters) {
+    parameters.push_back(kind == 'v' ? job.values[index].data() : buffers[index]);
   }
   return parameters;
 }
@@ -276,10 +295,10 @@ int run_program(const char* path, Job& job, int data) {
     transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
   std::vector<std::string> arguments;
-  std::size_t buffer = 0, value = 0;
-  for (const bool is_value : job.is_value) {
-    arguments.push_back(is_value ? job.values[value++]
-                                 : std::string(reinterpret_cast<const char*>(&buffers[buffer++]), sizeof(void*)));
+  for (const auto& [kind, index] : job.parameters) {
+    arguments.push_back(kind == 'v'   ? job.values[index]
+                        : kind == 't' ? ptx::encoded(job.maps[index], buffers[job.maps[index].buffer])
+                                      : std::string(reinterpret_cast<const char*>(&buffers[index]), sizeof(void*)));
   }
   if (!ptx::set_arguments(arguments)) return 5;
   const Stacks stacks(1);
@@ -287,6 +306,8 @@ int run_program(const char* path, Job& job, int data) {
   ptx::start();
   run_warp_of_program = ptx::run_warp;
   start_block_of_program = ptx::start_block;
+  end_block_of_program = ptx::end_block;
+  report_waiting_of_program = ptx::report_waiting;
   guard_process(job.time_limit);
   finish(run_grid(nullptr, nullptr, stacks), job, data, buffers);
   return 0;

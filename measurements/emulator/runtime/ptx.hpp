@@ -18,7 +18,10 @@ struct Register {
   Lanes defined;
   Lanes bits;        // of a predicate
   SiteIndex origin;  // of the first instruction that read an undefined register to make this one
-  unsigned char unused[22];
+  // For wgmma (ptx_wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
+  // or is a copy of (both counted from 1), and the number of the warp's wgmma.fence before it was written, plus 1.
+  std::uint32_t flying, carries, written;
+  unsigned char unused[8];
 };
 static_assert(sizeof(Register) == 32);
 
@@ -66,6 +69,7 @@ enum class Flow : std::uint8_t {
   collective,  // gathers the whole warp where immediate 0 is not 0, else the lanes of the mask in source 0
   barrier,     // of the block
   yields,      // plain, but lets other warps go on before it
+  polls,       // the same for what asks whether something has happened
 };
 
 // One form of an instruction. The tables of these rows are what the machine can do.
@@ -85,6 +89,7 @@ struct Instruction {
   const Row* row = nullptr;
   Flow flow = Flow::plain;
   bool strict = false, own = false, negated = false;
+  bool copies = false;  // mov of one register or constant
   SiteIndex site = 0;
   std::uint32_t guard = 0;  // register, 0: none
   std::uint32_t flags = 0;
@@ -138,6 +143,7 @@ struct Warp {
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
+  bool retry = false;  // a collective cannot go on yet: its lanes come again
 
   template <class T>
   T* values(std::uint32_t at) {
@@ -159,6 +165,7 @@ struct Program {
   std::vector<unsigned char> parameters;  // of the kernel, as ld.param reads them
   std::vector<Span> parameter_spans;
   bool perturb = false;  // approximate functions err as much as the PTX ISA allows
+  bool uses_wgmma = false;
 };
 extern Program program;
 
@@ -200,7 +207,7 @@ struct Rows {
   const Row* end;
 };
 extern const Rows integer_rows, float_rows, half_rows, compare_rows, convert_rows, move_rows, memory_rows, atomic_rows,
-    async_rows, warp_rows, matrix_rows, control_rows;
+    async_rows, warp_rows, matrix_rows, control_rows, mbarrier_rows, bulk_rows, tensor_rows, wgmma_rows;
 
 // Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
 // on stderr says what.
@@ -209,12 +216,22 @@ bool load_program(const char* path);
 bool set_arguments(const std::vector<std::string>& bytes);
 void start();  // once the launch, its buffers and arguments are known
 void start_block();
+void end_block();
 void run_warp(unsigned w);  // until its lanes wait, exit, or let others go on
 // Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
 std::vector<BufferSpec> variable_specs();
 void place_variables(const std::vector<void*>& addresses);
 void fill_constants(Warp& warp);
 void fill_special(Warp& warp);
+// What the asynchronous units of a block remember (ptx_mbarrier.cpp, ptx_bulk.cpp, ptx_wgmma.cpp).
+void start_block_mbarriers();
+void start_block_bulk();
+void start_block_wgmma(std::vector<Warp>& machine);
+void end_block_bulk();
+void end_block_wgmma();
+void report_waiting();
+// Registers of wgmma: what an instruction does to them, and what is wrong with that.
+void track_registers(Warp& w, const Instruction& i);
 [[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);
 
 }  // namespace autosched::emulator::ptx

@@ -94,6 +94,7 @@ void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
 }
 
 void execute(Warp& w, const Instruction& i, Lanes active) {
+  if (program.uses_wgmma) [[unlikely]] track_registers(w, i);
   if (i.own) {
     if (i.strict) {
       Lanes defined = all_lanes;
@@ -193,6 +194,10 @@ bool complete_collectives(Warp& w) {
         });
       }
       i.execute(w, i, there);
+      if (w.retry) {
+        for_lanes(there, [&](unsigned l) { --w.pc[l]; });
+        return true;
+      }
     } else {
       execute(w, i, there);
     }
@@ -399,6 +404,14 @@ void start_block() {
     fill_special(warp);
   }
   for (BarrierReduction& r : reductions) r = {};
+  start_block_mbarriers();
+  start_block_bulk();
+  start_block_wgmma(machine);
+}
+
+void end_block() {
+  end_block_bulk();
+  end_block_wgmma();
 }
 
 void run_warp(unsigned index) {
@@ -408,13 +421,16 @@ void run_warp(unsigned index) {
   for (;;) {
     Lanes runnable = runnable_lanes(w);
     if (runnable == 0) {
-      if (complete_collectives(w)) continue;
+      if (complete_collectives(w) && !w.retry) continue;
+      if (!w.retry) idle_polls = 0;
+      w.retry = false;
       return;
     }
     // Where some lanes wait for others of their warp, fairness matters more than meeting again.
     if (turns >= patience) {
       turns = 0;
       ahead = !ahead;
+      idle_polls = 0;
       if (!ahead) return;  // other warps too
     }
     const Group group = choose(w, runnable, ahead);
@@ -475,9 +491,11 @@ void run_warp(unsigned index) {
         case Flow::trap:
           run_as(w, static_cast<unsigned>(__builtin_ctz(now)));
           stop_launch(Kind::trap, i.site, "the kernel stops here (trap, or a failed assertion)");
+        case Flow::polls:
         case Flow::yields:
           if (w.yielded_at != pc) {
             w.yielded_at = pc;
+            if (i.flow == Flow::yields) idle_polls = 0;
             place_lanes(w, now, pc);
             return;
           }
@@ -488,6 +506,10 @@ void run_warp(unsigned index) {
         default:
           gather(w, i, pc, now);
           complete_collectives(w);
+          if (w.retry) {
+            w.retry = false;
+            return;
+          }
       }
       break;
     }

@@ -54,7 +54,8 @@ const std::unordered_multimap<std::string, const Row*>& rows_by_name() {
   static const auto* table = [] {
     auto* t = new std::unordered_multimap<std::string, const Row*>;
     for (const Rows* rows : {&integer_rows, &float_rows, &half_rows, &compare_rows, &convert_rows, &memory_rows,
-                             &atomic_rows, &async_rows, &warp_rows, &matrix_rows, &control_rows}) {
+                             &atomic_rows, &async_rows, &warp_rows, &matrix_rows, &control_rows, &mbarrier_rows,
+                             &bulk_rows, &tensor_rows, &wgmma_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;
@@ -209,6 +210,9 @@ bool read_instruction(std::istream& in, const std::vector<SiteIndex>& sites) {
   }
   i.operand = at.data();
   i.width = width.data();
+  const std::string_view name = i.row->name;
+  i.copies = name == "mov" || name.starts_with("mov.b");
+  if (name == "wgmma.mma_async") program.uses_wgmma = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
   if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
   program.code.push_back(i);
@@ -346,7 +350,7 @@ void fill_special(Warp& warp) {
       else if (is("cluster_nctaid.") || is("cluster_nctarank")) value = 1;
       else if (is("laneid")) value = lane;
       else if (is("warpid")) value = warp.index;
-      else if (is("nwarpid")) value = max_warps;
+      else if (is("nwarpid")) value = max_block_warps;
       else if (is("nsmid")) value = 1;
       else if (is("lanemask_eq")) value = 1u << lane;
       else if (is("lanemask_lt")) value = (1u << lane) - 1;

@@ -63,7 +63,7 @@ class Line {
 };
 
 // How often each kind was found, by site; [0, kinds) are those without a site.
-constexpr std::size_t kinds = static_cast<std::size_t>(Kind::unrounded_tf32) + 1;
+constexpr std::size_t kinds = static_cast<std::size_t>(last_kind) + 1;
 std::vector<std::uint64_t> counts;
 std::size_t finding_id(Kind kind, SiteIndex site) { return site * kinds + static_cast<std::size_t>(kind); }
 
@@ -131,6 +131,12 @@ const char* kind_name(Kind kind) {
     case Kind::out_of_bounds_local: return "out_of_bounds_local";
     case Kind::trap: return "trap";
     case Kind::unrounded_tf32: return "unrounded_tf32";
+    case Kind::wgmma_in_flight: return "wgmma_in_flight";
+    case Kind::bulk_copy_in_flight: return "bulk_copy_in_flight";
+    case Kind::missing_wgmma_fence: return "missing_wgmma_fence";
+    case Kind::missing_proxy_fence: return "missing_proxy_fence";
+    case Kind::mbarrier_misuse: return "mbarrier_misuse";
+    case Kind::block_exited: return "block_exited";
   }
   return "";
 }

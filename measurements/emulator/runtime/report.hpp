@@ -47,7 +47,14 @@ enum class Kind {
   out_of_bounds_local,
   trap,
   unrounded_tf32,
+  wgmma_in_flight,
+  bulk_copy_in_flight,
+  missing_wgmma_fence,
+  missing_proxy_fence,
+  mbarrier_misuse,
+  block_exited,
 };
+constexpr Kind last_kind = Kind::block_exited;
 const char* kind_name(Kind kind);
 
 // Counts a finding; whether it is the first of its kind at its site.

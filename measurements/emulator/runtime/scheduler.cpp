@@ -16,6 +16,9 @@ Thread* self = nullptr;
 unsigned block_index = 0;
 void (*run_warp_of_program)(unsigned w) = nullptr;
 void (*start_block_of_program)() = nullptr;
+void (*end_block_of_program)() = nullptr;
+void (*report_waiting_of_program)() = nullptr;
+std::uint64_t idle_polls = 0;
 
 const BuiltIns* current = nullptr;
 Index3 block_size{1, 1, 1}, grid_size{1, 1, 1};
@@ -29,7 +32,7 @@ struct Barrier {
   unsigned arrived = 0;
   SiteIndex site = 0;             // of the first arrival
   std::vector<unsigned> waiting;  // warps that go on when it completes
-  Epoch joined[max_warps] = {};
+  Knowledge joined;
 };
 
 Barrier barriers[barriers_per_block];
@@ -135,7 +138,10 @@ std::string describe_others(Wanted wanted) {
   for (const Thread& t : threads) {
     if (!wanted(t)) continue;
     std::string what =
-        t.state == State::exited ? "exited" : std::string("at ") + t.collective->name + ", " + place(t.site);
+        t.state == State::exited ? "exited"
+        : t.state == State::runnable || t.collective == nullptr
+            ? "at " + place(t.site)
+            : std::string("at ") + t.collective->name + ", " + place(t.site);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == what; });
     if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
     group->second.push_back(t.linear);
@@ -188,17 +194,18 @@ Index3 block_coordinates(unsigned n) {
   return {block % grid_size.x, block / grid_size.x % grid_size.y, block / grid_size.x / grid_size.y};
 }
 
-// Counter-based (the finalizer of MurmurHash3): turns depend on nothing but the seed.
 std::uint64_t turns_taken = 0;
-unsigned random_below(unsigned count) {
-  std::uint64_t x = launch.order_seed * 0x9e3779b97f4a7c15u + ++turns_taken;
-  x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
-  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
-  return static_cast<unsigned>((x ^ x >> 33) % count);
-}
+
+struct EngineActor {
+  std::string name;
+  Kind in_flight;
+};
+std::vector<EngineActor> engine_actors;  // of the running block, from clocks.warps on
 
 void start_block(const Stacks& stacks) {
-  clocks.start_block();
+  clocks.start_block(warp_count);
+  engine_actors.clear();
+  idle_polls = 0;
   block_starts.push_back(clocks.first);
   start_block_shared();
   start_block_global();
@@ -214,6 +221,7 @@ void start_block(const Stacks& stacks) {
     t.lane = i % warp_size;
     t.who = who_of(t.warp, t.lane);
     t.state = State::runnable;
+    t.polls = false;
     t.site = 0;
     t.copies.clear();
     t.group = 0;
@@ -240,8 +248,8 @@ bool run_warp(unsigned w, unsigned first, bool descending) {
     if (t.state != State::runnable) continue;
     progress = true;
     if (run_warp_of_program != nullptr) {
-      run_warp_of_program(w);  // all its lanes: those behind this one no longer run
-      continue;
+      run_warp_of_program(w);  // all its lanes
+      return true;
     }
     self = &t;
     current = &t.built_ins;
@@ -257,6 +265,7 @@ void run_block() {
   unsigned turns[max_warps];
   for (unsigned w = 0; w < warp_count; ++w) turns[w] = w;
   const bool random = launch.order_seed != 0;
+  constexpr unsigned patience_of_pollers = 2048;  // of each warp: more turns in vain are a deadlock
   constexpr unsigned furthest = 24;  // waits that a warp may be ahead in one round
   for (bool progress = true; progress;) {
     progress = false;
@@ -269,6 +278,7 @@ void run_block() {
         progress = true;
       }
     }
+    if (idle_polls > patience_of_pollers * warp_count) break;
   }
   self = nullptr;
 }
@@ -310,7 +320,31 @@ constexpr Collective bar_warp_sync{"bar.warp.sync", false, true};
 
 }  // namespace
 
+// Counter-based (the finalizer of MurmurHash3): turns depend on nothing but the seed.
+unsigned random_below(unsigned count) {
+  std::uint64_t x = launch.order_seed * 0x9e3779b97f4a7c15u + ++turns_taken;
+  x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
+  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
+  return static_cast<unsigned>((x ^ x >> 33) % count);
+}
+
+unsigned add_actor(std::string name, Kind in_flight) {
+  const unsigned actor = clocks.add_actor();
+  engine_actors.resize(actor - clocks.warps);
+  engine_actors.push_back({std::move(name), in_flight});
+  return actor;
+}
+
+Kind in_flight_kind(unsigned actor) {
+  const unsigned index = actor - clocks.warps;
+  return index < engine_actors.size() ? engine_actors[index].in_flight : Kind::shared_race;
+}
+
 std::string describe(Who who, unsigned block) {
+  if (block == block_index && warp_of(who) >= clocks.warps) {
+    const unsigned index = warp_of(who) - clocks.warps;
+    if (index < engine_actors.size()) return engine_actors[index].name;
+  }
   char text[128];
   const Index3 b = block_coordinates(block);
   if (lane_of(who) == whole_warp) {
@@ -428,9 +462,10 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
     FINDING(invalid_argument, self->site, "barrier %d is used with %u and with %u threads at a time", id, b.expected,
             expected);
   }
+  idle_polls = 0;
   b.arrived += whole_block ? warps[w].lanes : warp_size;
   clocks.advance(w);
-  for (unsigned v = 0; v < max_warps; ++v) b.joined[v] = std::max(b.joined[v], clocks.seen[w][v]);
+  b.joined.join(clocks.known[w]);
   if (waits) {
     b.waiting.push_back(w);
     for (unsigned lane = 0; lane < warps[w].lanes; ++lane) {
@@ -441,7 +476,7 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
   }
   if (b.arrived < b.expected) return true;
   for (const unsigned v : b.waiting) {
-    for (unsigned u = 0; u < max_warps; ++u) clocks.seen[v][u] = std::max(clocks.seen[v][u], b.joined[u]);
+    clocks.known[v].join(b.joined);
     for (unsigned lane = 0; lane < warps[v].lanes; ++lane) threads[v * warp_size + lane].state = State::runnable;
   }
   completed = b.waiting;
@@ -463,8 +498,10 @@ bool run_grid(void (*kernel)(void**), void** arguments, const Stacks& stacks) {
     for (unsigned w = 0; w < warp_count; ++w) realign_warp(w);
     if (std::any_of(threads.begin(), threads.end(), [](const Thread& t) { return t.state != State::exited; })) {
       report_deadlock();
+      if (report_waiting_of_program != nullptr) report_waiting_of_program();
       return false;
     }
+    if (end_block_of_program != nullptr) end_block_of_program();
     end_block_shared();
     clocks.end_block();
   }

@@ -18,8 +18,10 @@ struct Stamp {
   Who who;
   SiteIndex site;
 };
+// What is under way to a byte, or what stands there that is no data.
+enum class Under : std::uint8_t { nothing, cp_async, bulk_copy, mbarrier };
 struct Pending {
-  bool active;
+  Under what;
   Who who;
   SiteIndex site;
 };
@@ -32,8 +34,11 @@ unsigned char* dynamic_memory = nullptr;
 // Indexed by window address. A stamp of an earlier block counts as none.
 Stamp* last_write = nullptr;
 Pending* pending = nullptr;
-std::uint32_t* reading_warps = nullptr;  // since the last write; may name warps whose stamp is of an earlier block
-Stamp* last_read[max_warps] = {};        // newest read of each warp; lane 32: several lanes in that epoch
+// Since the last write, of actors modulo 32; may name some whose stamp is of an earlier block.
+std::uint32_t* readers = nullptr;
+std::size_t window_bytes = 0;
+// Newest read of each actor that has read; lane 32: several lanes in that epoch.
+Stamp* last_read[max_actors] = {};
 
 // Sites whose accesses do not race with each other: atomics, and volatile or relaxed loads and stores.
 std::vector<bool> strong_sites;
@@ -43,6 +48,11 @@ bool both_strong(const Stamp& other) { return strong(other.site) && strong(self-
 template <class T>
 T* zeroed_array(std::size_t count) {
   return static_cast<T*>(reserve_zeroed(count * sizeof(T)));
+}
+
+Stamp* reads_of(unsigned actor) {
+  if (last_read[actor] == nullptr) last_read[actor] = zeroed_array<Stamp>(window_bytes);
+  return last_read[actor];
 }
 
 unsigned char* locate(unsigned address, int bytes) {
@@ -71,24 +81,66 @@ std::string describe_address(unsigned address) {
   return text;
 }
 
+bool has_engines = false;  // bulk copies or mbarriers were used
+
 std::string describe_here(Who who) { return describe(who, block_index); }
 
+// Whether the one who did it is the async proxy: wgmma, or a bulk copy.
+bool by_engine(Who who) { return warp_of(who) >= clocks.warps; }
+
 void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
+  if (by_engine(other.who)) {
+    const bool read = did[0] == 'r';
+    const Kind kind = read ? in_flight_kind(warp_of(other.who)) : Kind::async_read_before_wait;
+    if (count_finding(kind, self->site)) {
+      write_finding(kind, self->site, "%s %s %s, which %s %s (%s), and nothing says that it is done",
+                    describe_here(me).c_str(), doing, describe_address(address).c_str(),
+                    describe_here(other.who).c_str(), did, place(other.site).c_str());
+    }
+    return;
+  }
   FINDING(shared_race, self->site, "%s %s %s, which %s %s at %s, and no barrier is in between",
           describe_here(me).c_str(), doing, describe_address(address).c_str(), describe_here(other.who).c_str(), did,
           place(other.site).c_str());
 }
 
+// Reports what a thread finds at a byte that is no data yet, or never.
+void report_pending(unsigned address, Who me, const char* doing, bool writing) {
+  const Pending& p = pending[address];
+  if (p.what == Under::mbarrier) {
+    FINDING(mbarrier_misuse, self->site, "%s %s %s, where the mbarrier of %s stands, without an mbarrier instruction",
+            describe_here(me).c_str(), doing, describe_address(address).c_str(), place(p.site).c_str());
+  } else if (p.what == Under::bulk_copy) {
+    if (writing) {
+      FINDING(shared_race, self->site, "%s %s %s while a bulk copy of %s at %s is under way to it",
+              describe_here(me).c_str(), doing, describe_address(address).c_str(), describe_here(p.who).c_str(),
+              place(p.site).c_str());
+    } else {
+      FINDING(async_read_before_wait, self->site,
+              "%s %s %s, which the bulk copy of %s at %s has not delivered: its mbarrier has not completed the phase",
+              describe_here(me).c_str(), doing, describe_address(address).c_str(), describe_here(p.who).c_str(),
+              place(p.site).c_str());
+    }
+  } else if (writing) {
+    FINDING(shared_race, self->site, "%s %s %s while a cp.async of %s at %s is under way to it",
+            describe_here(me).c_str(), doing, describe_address(address).c_str(), describe_here(p.who).c_str(),
+            place(p.site).c_str());
+  } else {
+    FINDING(async_read_before_wait, self->site,
+            "%s %s %s, which a cp.async of %s at %s has not written yet: its wait comes later or never",
+            describe_here(me).c_str(), doing, describe_address(address).c_str(), describe_here(p.who).c_str(),
+            place(p.site).c_str());
+  }
+}
+
 void shadow_read(unsigned address, int bytes, Who me) {
   const unsigned warp = warp_of(me);
   const Stamp mine{clocks.now[warp], me, self->site};
+  Stamp* const reads = reads_of(warp);
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     const Stamp& write = last_write[a];
-    if (pending[a].active) {
-      FINDING(async_read_before_wait, self->site,
-              "%s reads %s, which a cp.async of %s at %s has not written yet: its wait comes later or never",
-              describe_here(me).c_str(), describe_address(a).c_str(), describe_here(pending[a].who).c_str(),
-              place(pending[a].site).c_str());
+    if (pending[a].what != Under::nothing) {
+      report_pending(a, me, "reads", false);
       return;
     }
     if (write.epoch < clocks.first) {
@@ -100,22 +152,32 @@ void shadow_read(unsigned address, int bytes, Who me) {
       report_race(a, me, "reads", write, "wrote");
       return;
     }
-    Stamp& read = last_read[warp][a];
+    Stamp& read = reads[a];
     const bool others_too = read.epoch == mine.epoch && read.who != me;
     read = mine;
     if (others_too) read.who = who_of(warp, whole_warp);
-    reading_warps[a] |= 1u << warp;
+    readers[a] |= 1u << warp % 32;
   }
+}
+
+// The newest read of a byte that did not happen before what `me` does, or nullptr.
+const Stamp* unordered_read(unsigned a, Who me) {
+  for (std::uint32_t left = readers[a]; left != 0; left &= left - 1) {
+    for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
+      if (last_read[actor] == nullptr) continue;
+      const Stamp& read = last_read[actor][a];
+      if (read.epoch >= clocks.first && !clocks.ordered(read.who, read.epoch, me) && !both_strong(read)) return &read;
+    }
+  }
+  return nullptr;
 }
 
 // Reports at most one race; returns whether there was none. Lanes of a warp may write one value with one instruction:
 // "only one thread performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT architecture).
 bool check_write(unsigned address, int bytes, Who me, bool same_value = false) {
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
-    if (pending[a].active) {
-      FINDING(shared_race, self->site, "%s writes %s while a cp.async of %s at %s is under way to it",
-              describe_here(me).c_str(), describe_address(a).c_str(), describe_here(pending[a].who).c_str(),
-              place(pending[a].site).c_str());
+    if (pending[a].what != Under::nothing) {
+      report_pending(a, me, "writes", true);
       return false;
     }
     const Stamp& write = last_write[a];
@@ -125,12 +187,9 @@ bool check_write(unsigned address, int bytes, Who me, bool same_value = false) {
       report_race(a, me, "writes", write, "wrote");
       return false;
     }
-    for (std::uint32_t left = reading_warps[a]; left != 0; left &= left - 1) {
-      const Stamp& read = last_read[__builtin_ctz(left)][a];
-      if (read.epoch >= clocks.first && !clocks.ordered(read.who, read.epoch, me) && !both_strong(read)) {
-        report_race(a, me, "writes", read, "read");
-        return false;
-      }
+    if (const Stamp* read = unordered_read(a, me)) {
+      report_race(a, me, "writes", *read, "read");
+      return false;
     }
   }
   return true;
@@ -139,7 +198,7 @@ bool check_write(unsigned address, int bytes, Who me, bool same_value = false) {
 void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
   const Stamp mine{clocks.now[warp_of(me)], me, site};
   std::fill_n(last_write + address, bytes, mine);
-  std::fill_n(reading_warps + address, bytes, 0u);
+  std::fill_n(readers + address, bytes, 0u);
 }
 
 void shadow_write(unsigned address, int bytes, Who me, bool same_value = false) {
@@ -164,7 +223,7 @@ void land(const AsyncCopy& copy) {
   unsigned char* to = locate(copy.shared, copy.bytes);
   std::memcpy(to, copy.data, static_cast<std::size_t>(copy.bytes));
   if (!launch.check) return;
-  for (int i = 0; i < copy.bytes; ++i) pending[copy.shared + static_cast<unsigned>(i)].active = false;
+  for (int i = 0; i < copy.bytes; ++i) pending[copy.shared + static_cast<unsigned>(i)].what = Under::nothing;
   mark_written(copy.shared, copy.bytes, self->who, copy.site);
 }
 
@@ -176,11 +235,10 @@ void reserve_shared(char* begin, std::size_t bytes) {
   static_begin = begin;
   static_bytes = static_cast<unsigned>(bytes);
   dynamic_begin = (window_begin + static_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
-  const std::size_t window = std::size_t{dynamic_begin} + launch.dynamic_shared_bytes;
-  last_write = zeroed_array<Stamp>(window);
-  pending = zeroed_array<Pending>(window);
-  reading_warps = zeroed_array<std::uint32_t>(window);
-  for (unsigned w = 0; w < warp_count; ++w) last_read[w] = zeroed_array<Stamp>(window);
+  window_bytes = std::size_t{dynamic_begin} + launch.dynamic_shared_bytes;
+  last_write = zeroed_array<Stamp>(window_bytes);
+  pending = zeroed_array<Pending>(window_bytes);
+  readers = zeroed_array<std::uint32_t>(window_bytes);
 }
 
 void start_block_shared() {
@@ -191,9 +249,10 @@ void start_block_shared() {
 void end_block_shared() {
   for (Thread& t : threads) {
     for (const AsyncCopy& copy : t.copies) {
-      for (int i = 0; i < copy.bytes; ++i) pending[copy.shared + static_cast<unsigned>(i)].active = false;
+      for (int i = 0; i < copy.bytes; ++i) pending[copy.shared + static_cast<unsigned>(i)].what = Under::nothing;
     }
   }
+  if (has_engines) std::fill_n(pending, window_bytes, Pending{});
 }
 
 unsigned shared_memory() { return dynamic_begin; }
@@ -309,7 +368,7 @@ void start_copy(unsigned shared, const void* global, int bytes, int source_bytes
   if (launch.check) {
     // From now until the wait the bytes may change at any moment.
     check_write(shared, bytes, self->who);
-    for (int i = 0; i < bytes; ++i) pending[shared + static_cast<unsigned>(i)] = {true, self->who, self->site};
+    for (int i = 0; i < bytes; ++i) pending[shared + static_cast<unsigned>(i)] = {Under::cp_async, self->who, self->site};
   }
   self->copies.push_back(copy);
 }
@@ -354,5 +413,89 @@ unsigned char* collective_shared_access(Access access, unsigned address, int byt
   }
   return p;
 }
+
+bool check_shared(unsigned address, int bytes, int alignment, const char* instruction) {
+  if (locate(address, bytes) == nullptr) {
+    report_out_of_bounds(address, bytes, instruction);
+    return false;
+  }
+  check_alignment(address, alignment, instruction);
+  return true;
+}
+
+bool start_bulk_write(unsigned address, int bytes) {
+  has_engines = true;
+  if (!launch.check) return true;
+  const bool good = check_write(address, bytes, self->who);
+  std::fill_n(pending + address, bytes, Pending{Under::bulk_copy, self->who, self->site});
+  return good;
+}
+
+void land_bulk_write(unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
+                     SiteIndex site) {
+  std::memcpy(locate(address, bytes), data, static_cast<std::size_t>(bytes));
+  if (!launch.check) return;
+  std::fill_n(pending + address, bytes, Pending{});
+  std::fill_n(last_write + address, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
+  std::fill_n(readers + address, bytes, 0u);
+}
+
+const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
+                                    const char* instruction) {
+  const unsigned char* from = locate(address, bytes);
+  if (from == nullptr) {
+    report_out_of_bounds(address, bytes, instruction);
+    return nullptr;
+  }
+  if (!launch.check) return from;
+  Stamp checked{};
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    if (pending[a].what != Under::nothing) {
+      report_pending(a, me, "reads", false);
+      break;
+    }
+    const Stamp& write = last_write[a];
+    if (write.epoch == checked.epoch && write.who == checked.who && write.site == checked.site) continue;
+    checked = write;
+    if (write.epoch < clocks.first) {
+      FINDING(uninitialized_shared_read, self->site, "%s: %s reads %s, which nobody has written yet",
+              describe_here(me).c_str(), instruction, describe_address(a).c_str());
+      break;
+    }
+    if (!clocks.ordered(write.who, write.epoch, me)) {
+      report_race(a, me, "reads", write, "wrote");
+      break;
+    }
+    if (!by_engine(write.who) && !clocks.proxied(write.who, write.epoch, me)) {
+      FINDING(missing_proxy_fence, self->site,
+              "%s: %s reads %s, which %s wrote at %s, and no fence.proxy.async stands in between",
+              describe_here(me).c_str(), instruction, describe_address(a).c_str(), describe_here(write.who).c_str(),
+              place(write.site).c_str());
+      break;
+    }
+  }
+  std::fill_n(reads_of(actor) + address, bytes, Stamp{epoch, who_of(actor, whole_warp), self->site});
+  for (int i = 0; i < bytes; ++i) readers[address + static_cast<unsigned>(i)] |= 1u << actor % 32;
+  return from;
+}
+
+void place_mbarrier(unsigned address, bool there) {
+  has_engines = true;
+  std::fill_n(pending + address, 8, there ? Pending{Under::mbarrier, self->who, self->site} : Pending{});
+}
+
+bool check_mbarrier_visible(unsigned address, const char* instruction, bool to_engine) {
+  if (!launch.check) return true;
+  const Stamp& write = last_write[address];
+  if (!clocks.ordered(write.who, write.epoch, self->who)) {
+    FINDING(mbarrier_misuse, self->site, "%s: %s uses the mbarrier at %s, which %s initializes at %s, and no barrier is in between",
+            describe_self().c_str(), instruction, describe_address(address).c_str(), describe_here(write.who).c_str(),
+            place(write.site).c_str());
+    return false;
+  }
+  return !to_engine || clocks.proxied(write.who, write.epoch, self->who);
+}
+
+std::string describe_shared(unsigned address) { return describe_address(address); }
 
 }  // namespace autosched::emulator

@@ -1,0 +1,163 @@
+"""Forms of what works asynchronously: mbarriers, bulk copies, wgmma, and the fences between the proxies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported
+from measurements.emulator.ptx.syntax import Address, Instruction, Number, Operand, Register, Vector
+
+_ARRIVALS = ("plain", "expect_tx", "noComplete", "drop")  # the order of Arrival in runtime/ptx_mbarrier.cpp
+_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # of wgmma with 8-bit integers (PTX ISA 9.7.15.2)
+# Bytes of an element of A and B of wgmma, and the k of one instruction: 32 bytes.
+_ELEMENT_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
+
+
+def async_form(i: Instruction) -> Form | None:
+    """None for all other instructions. Raises Unsupported."""
+    form = _ASYNC.get(i.opcode)
+    return form(i) if form is not None else None
+
+
+def _address(operand: Operand) -> Address:
+    if not isinstance(operand, Address):
+        raise Unsupported
+    return operand
+
+
+def _values(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _number(operand: Operand) -> int:
+    if not isinstance(operand, Number) or operand.kind != "i":
+        raise Unsupported
+    return operand.bits - 2**64 if operand.bits >= 2**63 else operand.bits
+
+
+def _sink(operand: Operand) -> list[Operand]:
+    """A destination, none for ``_``."""
+    return [] if isinstance(operand, Register) and operand.name == "_" else [operand]
+
+
+def _relaxed(i: Instruction) -> int:
+    return FLAGS["strong"] if "relaxed" in i.qualifiers else 0
+
+
+def _mbarrier(i: Instruction) -> Form:
+    what = i.qualifiers[0]
+    flags = _relaxed(i)
+    if what in ("init", "inval"):
+        at = _address(i.operands[0])
+        count = [Source(i.operands[1], 4)] if what == "init" else []
+        return Form(f"mbarrier.{what}", 0, (), [Source(at.base, 8), *count], [at.offset])
+    if what in ("arrive", "arrive_drop"):
+        to, *rest = i.operands
+        if isinstance(to, Address):  # .shared::cluster has no result
+            to, rest = Register("_"), [to, *rest]
+        at = _address(rest[0])
+        kind = "drop" if what == "arrive_drop" else "plain"
+        kind = next((q for q in i.qualifiers if q in _ARRIVALS[1:3]), kind)
+        if what == "arrive_drop" and kind != "drop":
+            raise Unsupported
+        counts = [Source(rest[1], 4)] if len(rest) > 1 else []
+        immediates = [at.offset, _ARRIVALS.index(kind), len(counts)]
+        return Form("mbarrier.arrive", flags, _sink(to), [Source(at.base, 8), *counts], immediates)
+    if what in ("expect_tx", "complete_tx"):
+        at = _address(i.operands[0])
+        immediates = [at.offset, int(what == "complete_tx")]
+        return Form("mbarrier.tx", flags, (), [Source(at.base, 8), Source(i.operands[1], 4)], immediates)
+    if what in ("test_wait", "try_wait"):
+        at = _address(i.operands[1])
+        parity = "parity" in i.qualifiers
+        sources = [Source(at.base, 8), Source(i.operands[2], 4 if parity else 8)]
+        return Form("mbarrier.wait", flags, [i.operands[0]], sources, [at.offset, int(parity), int(what == "try_wait")])
+    raise Unsupported
+
+
+def _fence(i: Instruction) -> Form | None:
+    text = ".".join(i.qualifiers)
+    if text.startswith("mbarrier_init"):
+        return Form("fence.mbarrier_init")
+    if text.startswith("proxy.async") and not text.endswith("global"):
+        return Form("fence.proxy.async")
+    return None
+
+
+def _cp(i: Instruction) -> Form | None:
+    q = i.qualifiers
+    if q[:3] == ("async", "mbarrier", "arrive"):
+        at = _address(i.operands[0])
+        return Form("cp.async.mbarrier.arrive", 0, (), [Source(at.base, 8)], [at.offset, int("noinc" in q)])
+    if q[:3] == ("async", "bulk", "tensor") and "mbarrier::complete_tx::bytes" in q and "global" in q:
+        return _tensor_load(i)
+    return None
+
+
+def _rank(qualifiers: Sequence[str]) -> int:
+    return next(int(q[0]) for q in qualifiers if q in ("1d", "2d", "3d", "4d", "5d"))
+
+
+def _tensor_load(i: Instruction) -> Form:
+    if any(q.startswith(("im2col", "tile::", "cta_group", "multicast")) for q in i.qualifiers):
+        raise Unsupported
+    to, map_, barrier = (_address(o) for o in i.operands[:3])
+    rank = _rank(i.qualifiers)
+    if len(map_.coordinates) != rank:
+        raise Unsupported
+    sources = [
+        Source(to.base, 8),
+        Source(map_.base, 8),
+        *(Source(c, 4) for c in map_.coordinates),
+        Source(barrier.base, 8),
+    ]
+    return Form("tensor.load", 0, (), sources, [rank, to.offset, map_.offset, barrier.offset])
+
+
+def _prefetch(i: Instruction) -> Form | None:
+    if "tensormap" not in i.qualifiers:
+        return None
+    at = _address(i.operands[0])
+    return Form("prefetch.tensormap", 0, (), [Source(at.base, 8)], [at.offset])
+
+
+def _wgmma(i: Instruction) -> Form:
+    what, *q = i.qualifiers
+    if what in ("fence", "commit_group"):
+        return Form(f"wgmma.{what}", immediates=[1])
+    if what == "wait_group":
+        return Form("wgmma.wait_group", immediates=[1, _number(i.operands[0])])
+    if what != "mma_async" or "sp" in q:
+        raise Unsupported
+    shape = next(x for x in q if x.startswith("m64n"))
+    columns, k = (int(n) for n in shape[4:].split("k"))
+    d_type, a_type, b_type = (x for x in q if x in MULTIPLIED)
+    integer = a_type in ("s8", "u8")
+    results = ("s32",) if integer else ("f32", "f16") if a_type in ("f16", "e4m3", "e5m2") else ("f32",)
+    if d_type not in results or k * _ELEMENT_BYTES[a_type] != 32 or _ELEMENT_BYTES[a_type] != _ELEMENT_BYTES[b_type]:
+        raise Unsupported
+    if not 8 <= columns <= 256 or columns % 8 or (integer and columns not in _INTEGER_COLUMNS):
+        raise Unsupported
+    d, a, b, accumulate, *scales = i.operands
+    registers = _values(d)
+    in_registers = isinstance(a, Vector)
+    if len(registers) != columns // (4 if d_type == "f16" else 2) or (in_registers and len(_values(a)) != 4):
+        raise Unsupported
+    numbers = [_number(s) for s in scales]
+    negated = [int(n == -1) for n in numbers[:2]] if not integer else [0, 0]
+    transposed = numbers[2:]
+    if in_registers:
+        transposed = [0, *transposed]
+    transposed = [*transposed, 0, 0][:2]
+    if any(transposed) and a_type not in ("f16", "bf16"):
+        raise Unsupported
+    types = [MULTIPLIED.index(t) for t in (d_type, a_type, b_type)]
+    sources = [*(Source(x, 4 if in_registers else 8) for x in _values(a)), Source(b, 8), Source(accumulate)]
+    flags = FLAGS["satfinite"] if "satfinite" in q else 0
+    immediates = [1, columns, *types, int(in_registers), *transposed, *negated]
+    return Form("wgmma.mma_async", flags, registers, sources, immediates)
+
+
+_ASYNC: dict[str, Callable[[Instruction], Form | None]] = {
+    "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "wgmma": _wgmma,
+}  # fmt: skip

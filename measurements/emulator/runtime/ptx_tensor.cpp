@@ -1,0 +1,180 @@
+// cp.async.bulk.tensor: PTX ISA 9.7.9.27 and 5.5 (tensors, boxes, swizzles). A box is as many rows as it has, each as
+// wide as its first side, one behind the other; swizzling permutes the 16-byte pieces of a row by address bits above
+// them, within 128, 64 or 32 bytes.
+#include <algorithm>
+
+#include "counting.hpp"
+#include "mbarrier.hpp"
+#include "tensor_map.hpp"
+
+namespace autosched::emulator::ptx {
+
+std::string encoded(const TensorMapSpec& spec, void* base) {
+  EncodedTensorMap e{};
+  e.what = EncodedTensorMap::mark;
+  e.base = reinterpret_cast<std::uint64_t>(base);
+  e.rank = static_cast<std::uint8_t>(spec.rank);
+  e.element_bytes = static_cast<std::uint8_t>(spec.element_bytes);
+  e.swizzle_bytes = static_cast<std::uint8_t>(spec.swizzle_bytes);
+  e.fills_nan = spec.fills_nan;
+  for (unsigned d = 0; d < spec.rank; ++d) {
+    e.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);
+    e.box[d] = static_cast<std::uint16_t>(spec.box[d]);
+    e.element_strides[d] = static_cast<std::uint8_t>(spec.element_strides[d]);
+    if (d + 1 < spec.rank) e.strides[d] = spec.strides[d];
+  }
+  return std::string(reinterpret_cast<const char*>(&e), sizeof e);
+}
+
+namespace {
+
+// The tensor map that a generic address names; false, and a finding, where it names none.
+bool map_at(std::uint64_t address, const char* instruction, EncodedTensorMap& map) {
+  const std::uint64_t offset = address & ~window_mask;
+  if ((address & window_mask) == param_base && offset + sizeof map <= program.parameters.size()) {
+    std::memcpy(&map, program.parameters.data() + offset, sizeof map);
+  } else if ((address & window_mask) == 0 && address != 0 && !locate_global(reinterpret_cast<void*>(address)).empty()) {
+    read_global_bulk(&map, reinterpret_cast<const void*>(address), sizeof map, instruction);
+  }
+  if (map.what == EncodedTensorMap::mark && offset % 64 == 0) return true;
+  FINDING(invalid_argument, self->site, "%s: %s takes %#llx, which is not the address of a tensor map%s",
+          describe_self().c_str(), instruction, static_cast<unsigned long long>(address),
+          map.what == EncodedTensorMap::mark ? " at a multiple of 64 bytes" : "");
+  return false;
+}
+
+std::uint32_t swizzled(std::uint32_t address, unsigned swizzle_bytes) {
+  const std::uint32_t pieces = swizzle_bytes / 16;
+  return pieces == 0 ? address : address ^ ((address >> 7 & (pieces - 1)) << 4);
+}
+
+// A box at its place: rows of `row_bytes`, `pitch` bytes apart in shared memory.
+struct Box {
+  unsigned counts[5] = {1, 1, 1, 1, 1};  // elements in each dimension
+  unsigned row_bytes, pitch, rows;
+  std::int64_t first[5] = {};
+
+  Box(const EncodedTensorMap& map, const std::int32_t* coordinates) {
+    rows = 1;
+    for (unsigned d = 0; d < map.rank; ++d) {
+      counts[d] = (map.box[d] + map.element_strides[d] - 1u) / map.element_strides[d];
+      first[d] = coordinates[d];
+      if (d != 0) rows *= counts[d];
+    }
+    row_bytes = counts[0] * map.element_bytes;
+    pitch = std::max<unsigned>(row_bytes, map.swizzle_bytes);
+  }
+};
+
+// Calls body(row, address of its first element, first element inside, end of those inside) for each row, with an empty
+// range for those outside.
+template <class Body>
+void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
+  for (unsigned row = 0; row < box.rows; ++row) {
+    unsigned rest = row;
+    bool inside = true;
+    std::uint64_t address = map.base;
+    for (unsigned d = 1; d < map.rank; ++d) {
+      const std::int64_t at = box.first[d] + std::int64_t{rest % box.counts[d]} * map.element_strides[d];
+      rest /= box.counts[d];
+      inside = inside && at >= 0 && at <= map.last[d];
+      address += static_cast<std::uint64_t>(at) * map.strides[d - 1];
+    }
+    const std::int64_t size = std::int64_t{map.last[0]} + 1, step = map.element_strides[0];
+    const std::int64_t before = box.first[0] < 0 ? (-box.first[0] + step - 1) / step : 0;
+    const std::int64_t end = size > box.first[0] ? (size - box.first[0] + step - 1) / step : 0;
+    const auto last = std::clamp<std::int64_t>(end, 0, box.counts[0]);
+    const auto begin = inside ? std::clamp<std::int64_t>(before, 0, last) : last;
+    body(row, address + static_cast<std::uint64_t>(box.first[0] * map.element_bytes), static_cast<unsigned>(begin),
+         static_cast<unsigned>(last));
+  }
+}
+
+void count_row(SiteIndex site, const char* instruction, std::uint64_t address, unsigned bytes) {
+  for (unsigned done = 0; done < bytes;) {
+    std::uint64_t addresses[warp_size] = {};
+    Lanes lanes = 0;
+    for (unsigned k = 0; k < warp_size && done < bytes; ++k, done += 16) {
+      addresses[k] = (address + done) / 16 * 16;
+      lanes |= 1u << k;
+    }
+    count_global_request(site, instruction, 16, lanes, addresses);
+  }
+}
+
+// Reads a box into `data`, rows dense.
+void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, const char* instruction) {
+  const unsigned element = map.element_bytes;
+  for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
+    unsigned char* to = data + std::size_t{row} * box.row_bytes;
+    std::memset(to, map.fills_nan ? 0xff : 0, box.row_bytes);
+    if (begin >= end) return;
+    const unsigned step = element * map.element_strides[0];
+    const std::uint64_t from = address + std::uint64_t{begin} * step;
+    if (step == element) {
+      count_row(self->site, instruction, from, (end - begin) * element);
+      read_global_bulk(to + begin * element, reinterpret_cast<const void*>(from), static_cast<int>((end - begin) * element), instruction);
+      return;
+    }
+    for (unsigned e = begin; e < end; ++e) {
+      read_global_bulk(to + e * element, reinterpret_cast<const void*>(address + std::uint64_t{e} * step), static_cast<int>(element), instruction);
+    }
+  });
+}
+
+// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address.
+// Sources: shared address, map, coordinates, mbarrier.
+void load(Warp& w, const Instruction& i, Lanes active) {
+  constexpr const char* name = "cp.async.bulk.tensor";
+  const auto rank = static_cast<unsigned>(i.immediate[0]);
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    EncodedTensorMap map{};
+    std::uint32_t to, barrier;
+    if (!shared_operand(w, i, 0, i.immediate[1], k, name, to)) return;
+    if (!map_at(address_of(w, i, 1, i.immediate[2], k), name, map)) return;
+    if (!shared_operand(w, i, 2 + rank, i.immediate[3], k, name, barrier)) return;
+    if (map.rank != rank) {
+      FINDING(invalid_argument, self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self().c_str(),
+              name, rank, map.rank);
+      return;
+    }
+    if (mbarrier_at(barrier, name, true) == nullptr) return;
+    std::int32_t coordinates[5] = {};
+    for (unsigned d = 0; d < rank; ++d) coordinates[d] = static_cast<std::int32_t>(w.values<std::uint32_t>(i.source(2 + d))[k]);
+    const Box box(map, coordinates);
+    if (!check_shared(to, static_cast<int>(box.rows * box.pitch), 128, name)) return;
+    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site};
+    read_box(map, box, load.data.data(), name);
+    for (unsigned row = 0; row < box.rows; ++row) {
+      const std::uint32_t at = to + row * box.pitch;
+      if (map.swizzle_bytes == 0) {
+        load.pieces.push_back({at, box.row_bytes});
+        continue;
+      }
+      for (unsigned done = 0; done < box.row_bytes; done += 16) load.pieces.push_back({swizzled(at + done, map.swizzle_bytes), 16});
+    }
+    start_bulk_load(std::move(load));
+  });
+}
+
+void prefetch(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    EncodedTensorMap map{};
+    map_at(address_of(w, i, 0, i.immediate[0], k), "prefetch.tensormap", map);
+  });
+}
+
+constexpr Row rows[] = {
+    {"tensor.load", load, 0, ":****", Flow::plain, true},
+    {"prefetch.tensormap", prefetch, 0, ":*", Flow::plain, true},
+};
+
+}  // namespace
+
+const Rows tensor_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

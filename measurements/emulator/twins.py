@@ -1,0 +1,60 @@
+"""Which kernels the emulator can only execute as PTX: those that use headers of ``ptx/`` without host twins."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+
+from measurements.emulator.host import INCLUDE
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.tensor_map import TensorMap
+
+HOPPER_ARCH = "compute_90a"
+ORDINARY_ARCH = "compute_80"
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[>"]', re.MULTILINE)
+_LAYER = "autosched/ptx/"
+# Instructions of sm_90 and sm_90a in inline PTX.
+HOPPER = re.compile(
+    r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster)\b"
+)
+
+
+def needs_ptx(kernel: Kernel) -> bool:
+    """Whether no host compiler can stand in: a header of ``ptx/`` has no twin, or a tensor map or a cluster is used."""
+    if kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments):
+        return True
+    return any(name not in _twins() for name in _included(kernel.source, kernel.headers) if name.startswith(_LAYER))
+
+
+def ptx_arch(kernel: Kernel) -> str:
+    """The architecture whose PTX is executed: sm_90a for what only that has."""
+    if kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments):
+        return HOPPER_ARCH
+    return HOPPER_ARCH if _uses_hopper(kernel.source, kernel.headers) else ORDINARY_ARCH
+
+
+@cache
+def _twins() -> frozenset[str]:
+    return frozenset(name for name, _ in Headers.from_folder(INCLUDE).files)
+
+
+@lru_cache(maxsize=256)
+def _included(source: str, headers: Headers) -> tuple[str, ...]:
+    """The names of the headers that ``source`` includes, those that they include with them."""
+    texts = dict(headers.files)
+    found: dict[str, None] = {}
+    pending = [source]
+    while pending:
+        for name in _INCLUDE.findall(pending.pop()):
+            if name in texts and name not in found:
+                found[name] = None
+                pending.append(texts[name])
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _uses_hopper(source: str, headers: Headers) -> bool:
+    texts = dict(headers.files)
+    return any(HOPPER.search(text) for text in (source, *(texts[name] for name in _included(source, headers))))

@@ -20,7 +20,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autosched.search.acquisition import expected_improvement
 from cost_models import gaussian_process
-from cost_models.gaussian_process import GrowingPosterior, Hyperparameters, Scale, coordinates
+from cost_models.covariance import Hyperparameters, coordinates
+from cost_models.gaussian_process import GrowingPosterior, Scale
 from search_spaces.arrays import FloatArray
 
 Params = dict[str, Any]

@@ -1,10 +1,7 @@
 """A Gaussian process over schedules, the surrogate for up to some hundred measurements.
 
-Rows are coordinates, one per parameter: an ordinal parameter from 0 to 1, a categorical one by whole numbers, NaN for a
-parameter that a schedule does not have. Two values of a parameter are ``min(|a - b|, 1) + STEP`` apart if they differ,
-a missing one from any other 1 + STEP: steps between neighbouring values have a size of their own, and categories are
-all equally far apart. With a length for every parameter, the covariance is Matern 5/2 of the root of the sum of
-(distance / length)^2 (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2, 4 and 5).
+Rows are coordinates as ``cost_models/covariance.py`` says, NaN for a parameter that a schedule does not have. The
+formulas are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5.
 
 Lengths, variance and noise are the most probable ones under a prior that suits a few dozen rows: without one, maximum
 likelihood finds parameters irrelevant that were merely not varied yet.
@@ -13,7 +10,6 @@ likelihood finds parameters irrelevant that were merely not varied yet.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +17,10 @@ import numpy.typing as npt
 from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
 
+from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance, squared_distances
 from cost_models.surrogate import Prediction
 from search_spaces.arrays import FloatArray, IntArray
 
-STEP = 0.2
-_MISSING = -8.0  # farther than 1 from every coordinate
 _JITTER = 1e-8
 _BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)}  # of the logarithms
 
@@ -48,54 +43,6 @@ class Settings:
         for name in ("starts", "iterations", "most_rows"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """``lengths`` [d] per parameter; ``variance`` of the function and of the ``noise``, for values scaled to mean 0 and
-    variance 1."""
-
-    lengths: tuple[float, ...]
-    variance: float
-    noise: float
-
-
-def coordinates(X: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """X [n, d] as the columns that ``Kernel`` takes, float32 [d, n]. Raises ValueError for infinite values."""
-    matrix = np.asarray(X, dtype=np.float32)
-    if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise ValueError(f"rows must be a table of rows and columns, not of shape {matrix.shape}")
-    if np.isinf(matrix).any():
-        raise ValueError("coordinates must be finite, or NaN where they are missing")
-    return np.ascontiguousarray(np.where(np.isnan(matrix), np.float32(_MISSING), matrix).T)
-
-
-def squared_distances(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> Iterator[npt.NDArray[np.float32]]:
-    """The square of the distance between every column of ``a`` [d, n] and of ``b`` [d, m], [n, m] per parameter."""
-    for left, right in zip(a, b, strict=True):
-        apart = np.abs(left[:, None] - right[None, :])
-        differs = apart > 0
-        np.minimum(apart, 1, out=apart)
-        apart += np.float32(STEP) * differs
-        apart *= apart
-        yield apart
-
-
-def covariance(
-    a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], given: Hyperparameters
-) -> npt.NDArray[np.float32]:
-    """Between the values at every column of ``a`` [d, n] and of ``b`` [d, m], without noise: [n, m]."""
-    squares = np.zeros((a.shape[1], b.shape[1]), dtype=np.float32)
-    for length, square in zip(given.lengths, squared_distances(a, b), strict=True):
-        square *= np.float32(5.0 / length**2)
-        squares += square
-    r = np.sqrt(squares)
-    squares /= 3
-    squares += r
-    squares += 1
-    squares *= np.exp(-r)
-    squares *= np.float32(given.variance)
-    return squares
 
 
 class GaussianProcess:
@@ -177,11 +124,12 @@ class GrowingPosterior:
 
     What was observed where decides the deviation, and the values only the mean: so a trial that is still running is
     observed at once, and its value counts as the posterior's own mean until it is known. Memory is 4 bytes for each
-    place and observation.
+    place and observation. ``grid`` of the same places makes it faster where none of them is replaced.
     """
 
-    def __init__(self, places: npt.NDArray[np.float32], given: Hyperparameters) -> None:
+    def __init__(self, places: npt.NDArray[np.float32], given: Hyperparameters, grid: Grid | None = None) -> None:
         self._places = places
+        self._grid = grid
         self.hyperparameters = given
         count = places.shape[1]
         self._observed = np.zeros((len(places), 0), dtype=np.float32)
@@ -212,13 +160,13 @@ class GrowingPosterior:
         self._factor[n : n + k, :n] = mixed.T
         self._factor[n : n + k, n : n + k] = corner
         self._observed[:, n : n + k] = columns
-        self._solved[n : n + k] = self._rows(columns, self._places, mixed, corner)
+        self._solved[n : n + k] = self._rows(columns, mixed, corner)
         self._explained += (self._solved[n : n + k] ** 2).sum(axis=0)
         self._n += k
 
     def replace(self, positions: IntArray, places: npt.NDArray[np.float32]) -> None:
         """Put other places, columns [d, k], at these positions of the pool."""
-        n = self._n
+        n, self._grid = self._n, None
         self._places[:, positions] = places
         between = covariance(self._observed[:, :n], places, self.hyperparameters).astype(np.float64)
         solved = solve_triangular(self._factor[:n, :n], between, lower=True) if n else between
@@ -293,14 +241,11 @@ class GrowingPosterior:
         whole[unknown] = np.linalg.solve(inverse.T @ inverse, -(inverse.T @ half))
         return whole
 
-    def _rows(
-        self,
-        columns: npt.NDArray[np.float32],
-        places: npt.NDArray[np.float32],
-        mixed: FloatArray,
-        corner: FloatArray,
-    ) -> npt.NDArray[np.float32]:
-        between = covariance(columns, places, self.hyperparameters)
+    def _rows(self, columns: npt.NDArray[np.float32], mixed: FloatArray, corner: FloatArray) -> npt.NDArray[np.float32]:
+        if self._grid is None:
+            between = covariance(columns, self._places, self.hyperparameters)
+        else:
+            between = self._grid.covariance(columns, self.hyperparameters)
         if self._n:
             between -= mixed.T.astype(np.float32) @ self._solved[: self._n]
         if len(corner) == 1:

@@ -26,7 +26,8 @@ from autosched.search.base import Prior, Unseen
 from autosched.search.coordinates import Coordinates
 from autosched.search.pool import Pool
 from cost_models import gaussian_process
-from cost_models.gaussian_process import GrowingPosterior, Hyperparameters, Scale, Trend, coordinates
+from cost_models.covariance import Hyperparameters, coordinates
+from cost_models.gaussian_process import GrowingPosterior, Scale, Trend
 from measurements.measurement import Measurement
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
@@ -163,11 +164,11 @@ class BayesSampler:
         refitted = size != self._fitted or self._grown is None
         if refitted:
             given = self._hyperparameters(self._told[:size])
-            self._grown, self._observed, self._fitted = GrowingPosterior(pool.places, given), [], size
+            self._grown, self._observed, self._fitted = GrowingPosterior(pool.places, given, pool.grid), [], size
         assert self._grown is not None
         new = self._remembered() if refitted else list(islice(self._times, self._count, None))
         if not refitted and len(self._observed) + len(new) > self._settings.most * 5 // 4:
-            self._grown = GrowingPosterior(pool.places, self._grown.hyperparameters)
+            self._grown = GrowingPosterior(pool.places, self._grown.hyperparameters, pool.grid)
             self._observed, new = [], self._remembered()
         self._count = len(self._times)
         self._observed += new

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.search.coordinates import Coordinates
-from cost_models.gaussian_process import coordinates
+from cost_models.covariance import Grid, coordinates
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
@@ -19,7 +19,8 @@ class Pool:
     """All schedules of a space that has no more than ``whole``; else ``living`` random ones, whose worst make way for
     others.
 
-    ``places`` are their coordinates, float32 [d, n]; ``seen`` says which need not be proposed any more.
+    ``places`` are their coordinates, float32 [d, n], and ``grid`` those of a whole space; ``seen`` says which need not
+    be proposed any more.
     """
 
     def __init__(self, space: SearchSpace, columns: Coordinates, seed: int, whole: int, living: int) -> None:
@@ -27,6 +28,7 @@ class Pool:
         self.whole = space.count() <= whole
         self.schedules = space.sample(whole if self.whole else living, seed)
         self.places = coordinates(columns.of(self.schedules))
+        self.grid = Grid(self.places) if self.whole else None
         self.seen: BoolArray = np.zeros(len(self.schedules), dtype=np.bool_)
         self._position = {schedule: i for i, schedule in enumerate(self.schedules)}
 

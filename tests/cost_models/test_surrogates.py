@@ -7,15 +7,13 @@ import pytest
 from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal
 
+from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance
 from cost_models.gaussian_process import (
     GaussianProcess,
     GrowingPosterior,
-    Hyperparameters,
     Settings,
     Trend,
     _Likelihood,
-    coordinates,
-    covariance,
     hyperparameters,
 )
 from cost_models.surrogate import Surrogate
@@ -96,6 +94,17 @@ def test_distances_of_ordinals_categories_and_missing_values() -> None:
 
     assert between(0.5, 0.5) == between(np.nan, np.nan) == 1
     assert between(0.0, 1.0) == between(1.0, 3.0) == between(np.nan, 0.2) < between(0.2, 0.4) < 1
+
+
+def test_a_grid_looks_up_the_same_covariances() -> None:
+    X, new = rows(40), rows(500, seed=3)
+    many = np.random.default_rng(0).random((500, 5))  # no value occurs twice
+    given = Hyperparameters((0.5, 0.8, 1.0, 0.7), 1.2, 0.01)
+    columns, places = coordinates(X), coordinates(new)
+    np.testing.assert_allclose(Grid(places).covariance(columns, given), covariance(columns, places, given), rtol=1e-5)
+    given = Hyperparameters((0.5, 0.8, 1.0, 0.7, 2.0), 1.2, 0.01)
+    columns, places = coordinates(many[:40]), coordinates(many)
+    np.testing.assert_allclose(Grid(places).covariance(columns, given), covariance(columns, places, given), rtol=1e-5)
 
 
 class TestGrowing:

@@ -2,25 +2,55 @@
 
 Times measured minutes apart saw different clocks and temperatures, so screening alone cannot separate schedules that
 are a few percent apart. Here every entrant runs once per round, on inputs of another seed than in screening, and the
-ratios within rounds decide. Rounds are added until the winner is clear or a limit is met.
+ratios within rounds decide. Rounds are added, for those whose place they may still change, until the winner is clear or
+a limit is met.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from measurements.measurement import Status
+from measurements.measurement import Status, Timing
 from measurements.runners.base import Candidate, Comparing, Entrant
-from measurements.timing import Choice, Ratio, Verdict, choose, verdict
+from measurements.ties import Choice, choose
+from measurements.timing import MEDIAN_OF_NORMAL, Ratio, Verdict, verdict
 
-MOST_ENTRANTS = 6
+FEWEST_ENTRANTS = 6
+MOST_ENTRANTS = 32
 WITHIN = 1.5  # times the fastest of screening: screening errors are smaller
+DRIFT = 0.02  # what clock and temperature may have done to a time of screening, beyond the noise of its repeats
+ERRORS = 3.0  # standard errors of the difference of two times of screening
 ROUNDS = 20
-MOST_ROUNDS = 100
+MOST_ROUNDS = 1000
+MOST_AT_ONCE = 100  # rounds
+SECONDS = 60.0
 TIE = 0.01  # schedules closer than this count as equally fast
+
+
+def let_in(screened: Sequence[Timing]) -> list[int]:
+    """The positions of those that may be as fast as the fastest, by their times of screening; fastest first.
+
+    A true tie may be behind by TIE, by DRIFT, and by what the noise of a few repeats makes of two medians: the error of
+    one is taken over all that are near, since the quartiles of a few repeats are themselves uncertain. The
+    FEWEST_ENTRANTS fastest are let in as long as they are WITHIN.
+    """
+    order = sorted(range(len(screened)), key=lambda i: screened[i].median)
+    if not order:
+        return []
+    best = screened[order[0]].median
+    near = [i for i in order if screened[i].median <= WITHIN * best]
+    errors = [_error(screened[i]) for i in near[:MOST_ENTRANTS]]
+    bar = best * math.exp(math.log1p(TIE) + DRIFT + ERRORS * math.sqrt(2) * statistics.fmean(errors))
+    return [i for place, i in enumerate(near) if place < FEWEST_ENTRANTS or screened[i].median <= bar][:MOST_ENTRANTS]
+
+
+def _error(timing: Timing) -> float:
+    """The relative standard error of a median, by the quartiles beside it."""
+    return MEDIAN_OF_NORMAL * (timing.p75 - timing.p25) / timing.median / math.sqrt(max(timing.count, 1))
 
 
 @dataclass(frozen=True)
@@ -62,40 +92,32 @@ def remeasure(
     complexity: Sequence[float],
     *,
     rounds: int = ROUNDS,
-    seconds: float = math.inf,
+    seconds: float = SECONDS,
     incumbent: int | None = None,
 ) -> Remeasurement:
     """Time ``candidates`` of one problem in turns. Of those that are as fast as the fastest, the one at the position
-    ``incumbent`` wins, which has won before, else the simplest: ``timing.choose`` says what that means.
+    ``incumbent`` wins, which has won before, else the simplest: ``ties.choose`` says what that means.
 
-    ``rounds`` at a time, and none begin after ``seconds``. An entrant that fails is removed; if the others failed with
-    it, they are timed again without it. Where the culprit is unknown, each entrant runs alone for a round: those that
-    fail are removed, or else the library, or else the slowest in screening. Raises RunnerStopped.
+    At first ``rounds``, then as many as there were, and none begin after ``seconds``. Who can no longer win, nor say
+    how far others are behind, takes part in no more of them. An entrant that fails is removed; if the others failed
+    with it, they are timed again without it. Where the culprit is unknown, each entrant runs alone for a round: those
+    that fail are removed, or else the library, or else the slowest in screening. Raises RunnerStopped.
     """
-    times: dict[int, list[float]] = {i: [] for i in range(len(candidates))}
-    entrants: dict[int, Entrant] = {}
+    heat = _Heat(list(range(len(candidates))))
     failed: dict[int, Entrant] = {}
-    library: list[float] = []
     why_not = ""
     vendor: Entrant | None = None
     with_library = True
-    held = 0
     began = time.monotonic()
-    while times and held < MOST_ROUNDS:
-        places = list(times)
-        told = runner.compare([candidates[i] for i in places], rounds=rounds, library=with_library)
+    while heat.running and heat.held < MOST_ROUNDS:
+        places = list(heat.running)
+        step = heat.next_rounds(rounds)
+        told = runner.compare([candidates[i] for i in places], rounds=step, library=with_library)
         told, others = told[: len(places)], told[len(places) :]
-        ok = {i: entrant for i, entrant in zip(places, told, strict=True) if entrant.status is Status.OK}
-        out = {
-            i: entrant
-            for i, entrant in zip(places, told, strict=True)
-            if i not in ok and entrant.status is not Status.CRASHED
-        }
-        if len(ok) < len(places):
-            if len(out) in (
-                0,
-                len(places),
-            ):  # a crash or a common time limit: the culprit is unknown
+        entrants = dict(zip(places, told, strict=True))
+        if any(entrant.status is not Status.OK for entrant in told):
+            out = {i: e for i, e in entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
+            if len(out) in (0, len(places)):  # a crash or a common time limit: the culprit is unknown
                 alone = {i: runner.compare([candidates[i]], rounds=1, library=False)[0] for i in places}
                 out = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
                 if not out and with_library:
@@ -103,36 +125,60 @@ def remeasure(
                 elif not out:
                     out = {places[-1]: told[-1]}
             failed |= out
-            times = {i: [] for i in places if i not in out}  # rounds are comparable only where all took part
-            library, held = [], 0
+            heat = _Heat([i for i in heat.times if i not in failed])  # who was behind whom is open again
             why_not = "" if with_library else why_not
             continue
-        entrants = ok
-        for i, entrant in ok.items():
-            times[i] += entrant.seconds
         for other in others:
             vendor = other
-            library += other.seconds
+            heat.library += other.seconds
             why_not = other.reason if other.status is not Status.OK else why_not
-        held += rounds
-        late = time.monotonic() - began >= seconds
-        if late or len(times) == 1 or _choice(times, complexity, incumbent).clear:
+        heat.add(entrants, step)
+        choice = heat.choice(complexity, incumbent)
+        if time.monotonic() - began >= seconds or choice.clear:
             break
+        heat.keep(choice)
     losers = tuple(Standing(i, entrant, ()) for i, entrant in failed.items())
-    if not times:
+    if not heat.running:
         return Remeasurement((), losers, False, 0, None, "no entrant ran")
-    order = list(times)
-    choice = _choice(times, complexity, incumbent)
-    winner = order[choice.winner]
-    behind = sorted((i for i in order if i != winner), key=lambda i: choice.ratios[order.index(i)].median)
-    compared = Ratio.paired(times[winner], library) if len(library) == held and not why_not else None
-    placed = tuple(Standing(i, entrants[i], tuple(times[i])) for i in (winner, *behind))
-    seconds_of_it = tuple(library) if compared is not None else ()
-    return Remeasurement(placed, losers, choice.clear, held, compared, why_not, vendor, seconds_of_it)
+    choice = heat.choice(complexity, incumbent)
+    winner = heat.running[choice.winner]
+    compared = None
+    if len(heat.library) == heat.held and not why_not:
+        compared = Ratio.paired(heat.times[winner], heat.library)
+    behind = sorted((i for i in heat.times if i != winner), key=lambda i: heat.behind[i])
+    placed = tuple(Standing(i, heat.entrants[i], tuple(heat.times[i])) for i in (winner, *behind))
+    seconds_of_it = tuple(heat.library) if compared is not None else ()
+    return Remeasurement(placed, losers, choice.clear, heat.held, compared, why_not, vendor, seconds_of_it)
 
 
-def _choice(times: Mapping[int, Sequence[float]], complexity: Sequence[float], incumbent: int | None) -> Choice:
-    """Among the positions that ``times`` has, which need not have the incumbent's any more."""
-    order = list(times)
-    place = order.index(incumbent) if incumbent in times and incumbent is not None else None
-    return choose([times[i] for i in order], [complexity[i] for i in order], TIE, place)
+class _Heat:
+    """Rounds in which the same entrants took part, but for those who dropped out; by their positions."""
+
+    def __init__(self, entrants: Sequence[int]) -> None:
+        self.times: dict[int, list[float]] = {i: [] for i in entrants}
+        self.running = list(entrants)
+        self.behind: dict[int, float] = {}  # the fastest, when last compared
+        self.entrants: dict[int, Entrant] = {}
+        self.library: list[float] = []
+        self.held = 0
+
+    def next_rounds(self, first: int) -> int:
+        """As many again as there were, within limits."""
+        return min(max(first, self.held), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.held) if self.held else first
+
+    def add(self, entrants: Mapping[int, Entrant], rounds: int) -> None:
+        for i, entrant in entrants.items():
+            self.times[i] += entrant.seconds
+        self.entrants |= entrants
+        self.held += rounds
+
+    def choice(self, complexity: Sequence[float], incumbent: int | None) -> Choice:
+        """Among those that are running, which the incumbent need not be any more; positions are places among them."""
+        running = self.running
+        place = running.index(incumbent) if incumbent in running and incumbent is not None else None
+        made = choose([self.times[i] for i in running], [complexity[i] for i in running], TIE, place)
+        self.behind |= {i: behind.centre for i, behind in zip(running, made.behind, strict=True)}
+        return made
+
+    def keep(self, choice: Choice) -> None:
+        self.running = [self.running[place] for place in choice.contenders]

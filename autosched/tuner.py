@@ -317,7 +317,7 @@ class Tuner:
         self,
         trials: int,
         seconds: float = math.inf,
-        final_seconds: float = math.inf,
+        final_seconds: float = remeasurement.SECONDS,
         *,
         earlier: Sequence[Record] | None = None,
         min_gain: float = 0.0,
@@ -455,15 +455,14 @@ class Tuner:
         fingerprint = canonical_json(self._fingerprint)
         trials = [r for r in self._stored if not is_library(r.schedule)]  # it takes part anyway
         newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
-        times = [r.seconds for r in newest.values() if r.seconds]
-        if not times:
+        timed = {schedule: r.measurement.timing for schedule, r in newest.items() if r.measurement.timing is not None}
+        if not timed:
             return ()
-        bar = remeasurement.WITHIN * (min(times) if is_library(self._best.schedule) else self._best.seconds)
-        fast = sorted((r.seconds, i, r) for i, r in enumerate(newest.values()) if r.seconds and r.seconds <= bar)
+        schedules = list(timed)
+        fastest = [schedules[i] for i in remeasurement.let_in(list(timed.values()))]
         found: dict[str, Candidate] = {}
         winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the last word of the last re-measurement
         default = [schedule for schedule in [self._default()] if schedule is not None]
-        fastest = [record.schedule for _, _, record in fast]
         best = [] if is_library(self._best.schedule) else [self._best.schedule]
         for schedule in dict.fromkeys([*best, *winners, *default, *fastest]):
             if len(found) == remeasurement.MOST_ENTRANTS:

@@ -1,18 +1,22 @@
 """How often two tunes of one problem choose the same schedule, over the recorded noise of real GPUs.
 
-    python -m benchmarks.tie_agreement FOLDER [--tunes 40] [--schedules 200] [--seed 0]
+    python -m benchmarks.tie_agreement FOLDER [--tunes 40] [--schedules 200] [--parts 0] [--seed 0]
 
 FOLDER holds files in Kernel Tuner's cache format with the raw ``times`` of every configuration. A tune screens the
 ``--schedules`` fastest of one file by the median of 7 repeats each, drawn with replacement from those recorded. Three
 ways to choose the winner:
 
 - ``fastest``: the smallest median of screening.
-- ``simplest``: the final of ``tune``: the six fastest of screening in turns, and of those that tie the simplest wins.
+- ``simplest``: the final of ``tune``: those that may be the fastest by screening in turns, the simplest of a tie wins.
 - ``incumbent``: the same in a database that has been tuned once: the winner of that tune takes part, and keeps a tie.
 
-Simpler is what departs from fewer of the smallest values of its file's parameters. Agreement is the share of all pairs
-of tunes that have the same winner; of ``incumbent``, how often the second tune confirms the first. ``loss`` is how
-much slower the chosen one is than the fastest, by the centres of all recorded repeats.
+With ``--parts``, each file also gives so many random two fifths of its configurations with random defaults: other
+spaces with the same noise, so that no rule can be fitted to a handful of files. Their means are in one row for a file.
+
+Simpler is what departs from fewer defaults, which are the smallest values of its file's parameters, or random ones.
+Agreement is the share of all pairs of tunes that have the same winner; of ``incumbent``, how often the second tune
+confirms the first. ``loss`` is how much slower the chosen one is than the fastest, by the trimmed means of all recorded
+repeats.
 """
 
 from __future__ import annotations
@@ -27,21 +31,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched import remeasurement
 from autosched.remeasurement import remeasure
-from measurements.measurement import Status
+from measurements.measurement import Status, Timing
 from measurements.runners.base import Candidate, Entrant
-from measurements.signed_rank import centre
+from measurements.ties import trimmed_mean
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 
 REPEATS = 7  # of screening: the least that ``measure`` takes
+PART = 0.4
 _PROBLEM = Matmul(1, 1, 1)  # a stand-in: nothing here is computed
 _KERNEL = Kernel(entry="k", source="", arguments=(), grid=(1, 1, 1), block=(1, 1, 1))
 
@@ -54,18 +58,22 @@ class Recorded:
     complexity: tuple[int, ...]
 
 
-def recorded(path: Path, most: int) -> list[Recorded]:
-    """The ``most`` fastest configurations of a Kernel Tuner cache, fastest first."""
+def recorded(path: Path, most: int, part: np.random.Generator | None = None) -> list[Recorded]:
+    """The ``most`` fastest configurations of a Kernel Tuner cache, or of a random PART of it, fastest first."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:
         document = json.load(file)
     values = {name: sorted(listed) for name, listed in document["tune_params"].items()}
+    defaults = [0 if part is None else int(part.integers(len(listed))) for listed in values.values()]
     found = []
     for entry in document["cache"].values():
         if isinstance(entry.get("time"), (int, float)) and entry.get("times"):
+            if part is not None and part.random() >= PART:
+                continue
             places = [listed.index(entry[name]) for name, listed in values.items()]
             seconds = np.asarray(entry["times"], float) / 1e3
-            found.append(Recorded(seconds, (sum(place > 0 for place in places), *places)))
+            departs = sum(place != default for place, default in zip(places, defaults, strict=True))
+            found.append(Recorded(seconds, (departs, *places)))
     return sorted(found, key=lambda r: float(np.median(r.seconds)))[:most]
 
 
@@ -93,10 +101,8 @@ class Turns:
 
 
 def screened(space: Sequence[Recorded], rng: np.random.Generator) -> list[int]:
-    """The places of the configurations, by the medians of a few repeats each."""
-    medians = [float(np.median(rng.choice(one.seconds, REPEATS))) for one in space]
-    bar = remeasurement.WITHIN * min(medians)
-    return [i for i in np.argsort(medians).tolist() if medians[i] <= bar]
+    """The places of the configurations that a final lets in, by the medians of a few repeats each, fastest first."""
+    return remeasurement.let_in([Timing.of(rng.choice(one.seconds, REPEATS).tolist()) for one in space])
 
 
 def final(
@@ -131,7 +137,7 @@ def compare_ways(space: Sequence[Recorded], tunes: int, seed: int, file: str) ->
         chosen["incumbent"].append(final(space, screened(space, rng), rng, chosen["simplest"][-1]))
     kept = [a == b for a, b in zip(chosen["simplest"], chosen["incumbent"], strict=True)]
     agreement = {way: _pairs(chosen[way]) for way in ("fastest", "simplest")} | {"incumbent": statistics.fmean(kept)}
-    centres = [math.exp(centre(np.log(one.seconds))) for one in space]
+    centres = [math.exp(trimmed_mean(np.log(one.seconds))) for one in space]
     loss = {way: statistics.median(centres[i] / min(centres) - 1 for i in found) for way, found in chosen.items()}
     return Result(file, agreement, loss)
 
@@ -142,9 +148,19 @@ def _pairs(winners: Sequence[int]) -> float:
     return same / (len(winners) * (len(winners) - 1))
 
 
-def results(folder: Path, tunes: int, schedules: int, seed: int) -> Iterator[Result]:
+def results(folder: Path, tunes: int, schedules: int, parts: int, seed: int) -> Iterator[Result]:
     for path in sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")]):
-        yield compare_ways(recorded(path, schedules), tunes, seed, path.name.partition(".")[0])
+        name = path.name.partition(".")[0]
+        yield compare_ways(recorded(path, schedules), tunes, seed, name)
+        random = [np.random.default_rng([seed, part]) for part in range(parts)]
+        found = [compare_ways(recorded(path, schedules, rng), tunes, seed, name) for rng in random]
+        if found:
+            yield _mean(f"{parts} parts of {name}", found)
+
+
+def _mean(name: str, found: Sequence[Result]) -> Result:
+    agreement = {way: statistics.fmean(r.agreement[way] for r in found) for way in found[0].agreement}
+    return Result(name, agreement, {way: statistics.fmean(r.loss[way] for r in found) for way in agreement})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -152,19 +168,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tunes", type=int, default=40)
     parser.add_argument("--schedules", type=int, default=200)
+    parser.add_argument("--parts", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     print("| recorded on | fastest median | simplest of a tie | incumbent of a tie | median loss of each |")
     print("|---|---|---|---|---|")
     found: list[Result] = []
-    for result in results(given.folder, given.tunes, given.schedules, given.seed):
+    for result in results(given.folder, given.tunes, given.schedules, given.parts, given.seed):
         found.append(result)
         print(_row(result.file, result.agreement, result.loss), flush=True)
     if not found:
         print(f"tie_agreement: {given.folder} holds no recorded spaces (*.json, *.json.gz)", file=sys.stderr)
         return 2
-    mean: Any = {way: statistics.fmean(r.agreement[way] for r in found) for way in found[0].agreement}
-    print(_row("mean", mean, {way: statistics.fmean(r.loss[way] for r in found) for way in mean}))
+    mean = _mean("mean", found)
+    print(_row(mean.file, mean.agreement, mean.loss))
     return 0
 
 

@@ -19,6 +19,7 @@ from search_spaces.arrays import FloatArray
 
 _IQR_OF_NORMAL = 1.3490  # interquartile range of a normal distribution, in standard deviations
 _MEDIAN_EFFICIENCY = 1.2533  # sqrt(pi / 2): standard error of a median over that of a mean, normal distribution
+MEDIAN_OF_NORMAL = _MEDIAN_EFFICIENCY / _IQR_OF_NORMAL  # standard error of the median of n, over IQR / sqrt(n)
 
 
 def relative_noise(seconds: Sequence[float]) -> float:
@@ -153,48 +154,6 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
     if ratio.low >= 1 - tie and ratio.high <= 1 + tie:
         return Verdict.SAME
     return Verdict.UNCERTAIN
-
-
-@dataclass(frozen=True)
-class Choice:
-    """``winner`` is a position; ``clear`` says that every other one is shown to be slower or as fast.
-
-    ``ratios`` compares every one with the fastest; ``tied`` are the positions of the tie set, the fastest
-    among them.
-    """
-
-    winner: int
-    clear: bool
-    ratios: tuple[Ratio, ...]
-    tied: tuple[int, ...]
-
-
-def choose(
-    times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01, incumbent: int | None = None
-) -> Choice:
-    """The winner of interleaved entrants: the incumbent, else the simplest, of those that are as fast as the fastest.
-
-    ``times[i]`` are the times of entrant i, one per round; the lowest ``complexity`` is the simplest. As fast is
-    whoever is not shown to be slower by more than ``tie``, and is not behind by more than twice that, shown or not.
-    Centres are those of signed ranks: where a clock has two states, medians jump from one to the other. The
-    ``incumbent`` has won before: it stays until it is shown to be slower by more than twice ``tie``, as else one near
-    the boundary would come and go from run to run. Raises ValueError for no entrants, for lists of different lengths,
-    for times that are not positive, and for an incumbent that is not there.
-    """
-    if not times or len(times) != len(complexity):
-        raise ValueError(f"every entrant needs times and a complexity, got {len(times)} and {len(complexity)}")
-    if incumbent is not None and not 0 <= incumbent < len(times):
-        raise ValueError(f"the incumbent must be an entrant, there is none at position {incumbent}")
-    fastest = min(range(len(times)), key=lambda i: signed_rank.centre(np.log(np.asarray(times[i], float))))
-    ratios = tuple(Ratio.paired(t, times[fastest]) for t in times)
-    verdicts = [Verdict.SAME if i == fastest else verdict(r, tie) for i, r in enumerate(ratios)]
-    behind = [math.exp(signed_rank.centre(log_ratios(t, times[fastest]))) for t in times]
-    tied = tuple(i for i, r in enumerate(ratios) if i == fastest or (r.low <= 1 + tie and behind[i] <= 1 + 2 * tie))
-    if incumbent is not None and ratios[incumbent].low <= 1 + 2 * tie:
-        winner = incumbent
-    else:
-        winner = min(tied, key=lambda i: (complexity[i], i != fastest))
-    return Choice(winner, Verdict.UNCERTAIN not in verdicts, ratios, tied)
 
 
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from measurements.timing import (
-    Choice,
     Ratio,
     StopRule,
     Verdict,
-    choose,
     interleaved,
     median_error,
     relative_noise,
@@ -159,45 +157,6 @@ def test_pairs_that_are_none_are_refused(candidate, baseline):
 )
 def test_a_verdict_holds_over_the_whole_interval(low, high, expected):
     assert verdict(Ratio((low + high) / 2, low, high, 20), tie=0.01) is expected
-
-
-def test_the_simplest_of_the_equally_fast_wins():
-    fast, equal, slow = [1.0] * 20, [1.002] * 20, [1.2] * 20
-    assert choose([fast, equal, slow], [5, 3, 1]).winner == 1
-    assert choose([fast, equal, slow], [3, 5, 1]).winner == 0
-    assert choose([fast, equal, slow], [3, 3, 1]).winner == 0
-    assert choose([fast, equal, slow], [5, 3, 1]).clear
-
-
-def test_a_winner_among_noise_is_not_clear():
-    noisy = [0.9, 1.15] * 10
-    found = choose([[1.0] * 20, noisy], [1, 1])
-    assert not found.clear
-    assert isinstance(found, Choice)
-
-
-def test_a_tie_set_holds_what_is_not_shown_to_be_slower_and_not_far_behind():
-    rng = random.Random(7)
-    noisy = [1.008 * math.exp(rng.gauss(0, 0.02)) for _ in range(20)]  # its interval reaches beyond 1%
-    far = [1.03 * math.exp(rng.gauss(0, 0.2)) for _ in range(20)]  # not shown slower, but behind by 3% or so
-    found = choose([[1.0] * 20, noisy, [1.05] * 20], [5, 3, 1])
-    assert (found.tied, found.winner) == ((0, 1), 1)
-    assert Ratio.paired(far, [1.0] * 20).low < 1.01
-    assert choose([[1.0] * 20, [f if f > 1.021 else 1.021 for f in far]], [5, 1]).winner == 0
-
-
-def test_the_incumbent_stays_until_it_is_shown_to_be_slower_by_twice_the_tie():
-    fast, simple, behind, slow = [1.0] * 20, [1.002] * 20, [1.015] * 20, [1.03] * 20
-    assert choose([fast, simple, behind], [5, 1, 9], incumbent=2).winner == 2
-    assert choose([fast, simple, behind], [5, 1, 9]).winner == 1
-    assert choose([fast, simple, slow], [5, 1, 0], incumbent=2).winner == 1
-    with pytest.raises(ValueError, match="incumbent"):
-        choose([fast], [0], incumbent=1)
-
-
-def test_without_entrants_there_is_no_winner():
-    with pytest.raises(ValueError, match="entrant"):
-        choose([], [])
 
 
 @pytest.mark.parametrize("entrants", [1, 2, 3, 5])

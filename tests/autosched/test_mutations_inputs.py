@@ -27,7 +27,7 @@ MUTATIONS = (
     Mutation("a part of -infinity is a base of exponents", F16_SOFTMAX, STATES,
              "return max == negative_infinity() ? 0.0f : max;", "return max;"),
     Mutation("softmax in two passes without its maximum", TWO_PASSES, OPERATORS,
-             "    if constexpr (Pass == 0) {\n      row.center = state.max;", "    if constexpr (Pass == 0) {"),
+             "    if constexpr (Pass == 0) {\n      row.from_center = ExponentialFrom(state.max);", "    if constexpr (Pass == 0) {"),
     Mutation("rmsnorm without eps", RMSNORM, OPERATORS,
              "row.scale = rsqrtf(state.sum / length + eps);\n  }\n  __device__",
              "row.scale = rsqrtf(state.sum / length);\n  }\n  __device__", fields=(("dtype", "f16"),)),

@@ -10,8 +10,8 @@ KERNEL, LAST_BLOCK = "kernels/matvec.cuh", "common/last_block.cuh"
 MMA, MMA_ODD = "matvec_f16_mma", "matvec_bf16_mma_odd"
 
 MUTATIONS = (
-    Mutation("end of k not guarded", SPLIT, KERNEL, "if (k + p * Access >= C::k) continue;", ""),
-    Mutation("end of k one access too late", ODD, KERNEL, "k + p * Access >= C::k", "k + p * Access > C::k"),
+    Mutation("end of k not guarded", SPLIT, KERNEL, "if (k + p * part_elements >= C::k) continue;", ""),
+    Mutation("end of k one access too late", ODD, KERNEL, "k + p * part_elements >= C::k", "k + p * part_elements > C::k"),
     Mutation("end of k of a fragment", MMA_ODD, KERNEL, "part[p] = {};", ""),
     Mutation(
         "halves of a fragment swapped",
@@ -45,8 +45,8 @@ MUTATIONS = (
         "rows of x without their pad",
         MMA,
         KERNEL,
-        "unsigned(row * C::line_bytes + at",
-        "unsigned(row * C::split_elements * 2 + at",
+        "unsigned(row * C::line_bytes + place",
+        "unsigned(row * C::split_elements * 2 + place",
     ),
     Mutation("x copied from behind the end of k", SHARED, KERNEL, "inside = k < C::k;", "inside = true;"),
     Mutation("odd x copied from behind the end of k", ODD, KERNEL, "inside = k < C::k;", "inside = true;"),
@@ -59,7 +59,7 @@ MUTATIONS = (
         "ptx::cp_async_wait_group<0>();",
     ),
     Mutation(
-        "rows of x in the wrong place", SHARED, KERNEL, "unsigned(row * C::line_bytes - k0", "unsigned(row * 32 - k0"
+        "rows of x in the wrong place", SHARED, KERNEL, "unsigned(row * C::line_bytes + element", "unsigned(row * 32 + element"
     ),
     Mutation("row of w behind the end", SHARED, KERNEL, "|| n < C::n ? n : C::n - 1;", "|| n < C::n ? n : C::n;"),
     Mutation("row of x behind the end", SHARED, KERNEL, "|| m < C::m ? m : C::m - 1;", "|| m < C::m ? m : C::m;"),
@@ -76,10 +76,10 @@ MUTATIONS = (
         "second batch reads the first",
         SHARED,
         KERNEL,
-        "(w_rows[j], start(s, b))",
-        "(w_rows[j], start(s, 0))",
+        "(w_rows[j] + ahead(s, b), k",
+        "(w_rows[j] + ahead(s, 0), k",
     ),
-    Mutation("unrolled step reads the first", SHARED, KERNEL, "(w_rows[j], start(s, b))", "(w_rows[j], start(0, b))"),
+    Mutation("unrolled step reads the first", SHARED, KERNEL, "(w_rows[j] + ahead(s, b), k", "(w_rows[j] + ahead(0, b), k"),
     Mutation(
         "steps that the unroll leaves over",
         SPLIT,

@@ -57,14 +57,15 @@ REST = (
     Planted("32-bit columns of a column reduction", COLUMNS, "far columns", ROWS,
             "static_cast<long long>(at) * C::inner", "at * C::inner"),
     Planted("32-bit rows of a transpose", TRANSPOSED, "far columns", TRANSPOSE,
-            "tile.out + static_cast<long long>(n) * C::rows + tile.m", "tile.out + n * int(C::rows) + tile.m"),
+            "tile.out + static_cast<long long>(tile.n + column + first * store_rows) * C::rows",
+            "tile.out + (tile.n + column + first * store_rows) * int(C::rows)"),
     Planted("32-bit matrices of a transpose", TRANSPOSED, "far matrices", TRANSPOSE, "id / per_matrix * matrix",
             "id / per_matrix * int(matrix)"),
     Planted("a product ends after 64 steps", MMA, "long k", MATMUL, "t < tiles; ++t", "t < tiles && t < 64; ++t"),
     Planted("a matvec ends after 64 steps", "matvec_f16_split", "long k", "kernels/matvec.cuh",
             "whole_steps = C::k / C::partial_reduction;", "whole_steps = 64;"),
-    Planted("an order of 16 rows of tiles", MMA, "many rows of tiles", "common/raster.cuh", "first + inside % height,",
-            "(first + inside % height) % 16,"),
+    Planted("an order of 16 rows of tiles", MMA, "many rows of tiles", "common/raster.cuh", "first + inside % Group,",
+            "(first + inside % Group) % 16,"),
 )  # fmt: skip
 
 SIZES = tuple({(p.case, p.size): p for p in (*FIRST, *REST)}.values())

@@ -10,11 +10,11 @@ KERNEL = "kernels/transpose.cuh"
 COPY, COPY_TAIL, COPY_KERNEL = "copy_u16_pipelined", "copy_u8_tail", "kernels/copy.cuh"
 
 MUTATIONS = (
-    Mutation("rows behind the end are loaded", TURNED, KERNEL, "row_ok = C::rows % C::tile_rows == 0 || m < C::rows;",
-             "row_ok = true;"),
+    Mutation("rows behind the end are loaded", TURNED, KERNEL, "tile.m + row(i) + r < C::rows;",
+             "true;"),
     Mutation("a vector behind the end is loaded", TURNED, KERNEL, "tile.n + column(j) < C::columns);",
              "tile.n + column(j) <= C::columns);"),
-    Mutation("row tail stored", PIPELINED, KERNEL, "tile.m + m < C::rows)", "tile.m + m <= C::rows)"),
+    Mutation("row tail stored", PIPELINED, KERNEL, "|| m < C::rows);", "|| m <= C::rows);"),
     Mutation("column tail stored", ODD, KERNEL, "n < C::columns) &&\n", "n <= C::columns) &&\n"),
     Mutation("row tail stored from registers", REGISTERS, KERNEL,
              "&& (C::rows % C::tile_rows == 0 || m < C::rows)) {", ") {"),

@@ -39,18 +39,22 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     shuffles = 0 if mma else 4 * (lane_basis_k.bit_length() - 1)
     reduction = config.integer("accumulators") // batches_k if mma else tile_m * rows_n
 
-    def wavefronts(width: int, rows: int, rows_at_once: int) -> int:
+    def wavefronts(width: int, parts: int, rows: int, rows_at_once: int) -> int:
         """Cycles of the 128-byte-wide L1 in which a warp loads one vector for each thread, ``width`` elements at a
-        time, from ``rows`` rows, of which ``rows_at_once`` may be served together."""
-        # Loads narrower than the vector leave gaps between lanes, so each touches all the lines of the vectors.
-        lines = max(1, lane_basis_k * thread * element // device.shared_bytes_per_cycle) * rows // rows_at_once
+        time of which each lane has ``parts`` side by side, from ``rows`` rows, of which ``rows_at_once`` may be served
+        together."""
+        # Parts side by side leave gaps between lanes, so each load touches all the lines of the parts.
+        lines = max(1, lane_basis_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
         least = -(-lane_basis_k * rows * width * element // device.shared_bytes_per_cycle)
         return int(max(lines, least) * -(-thread // width))
 
     # L1 and shared memory are one array that serves 128 bytes a cycle. Lanes with the same k share what they read of
     # x, but for the columns of a fragment, which lie in different rows (and, in shared memory, in different banks).
-    w_wavefronts = vectors * wavefronts(access, lane_basis_n, 1)
-    x_wavefronts = x_vectors * wavefronts(x_width, columns, columns if x_shared else 1)
+    # Parts of a vector in global memory are dealt out to lanes in turns, those in shared memory lie side by side.
+    w_wavefronts = vectors * wavefronts(access, 1, lane_basis_n, 1)
+    x_wavefronts = x_vectors * wavefronts(
+        x_width, thread // x_width if x_shared else 1, columns, columns if x_shared else 1
+    )
     slab_bytes = tile_m * config.integer("split_elements") * element
     copies = (slab_bytes if x_shared else 0) + 2 * config.integer("sums_bytes")
     partial_bytes = 4.0 * results if split_k > 1 else 0.0

@@ -31,11 +31,13 @@ __device__ __forceinline__ TileIndex raster(int id) {
   } else if constexpr (Order == Raster::column) {
     return {id % TilesM, id / TilesM};
   } else {
-    constexpr int band = Group * TilesN;
-    const int first = id / band * Group;
-    const int height = TilesM - first < Group ? TilesM - first : Group;
-    const int inside = id % band;
-    return {first + inside % height, inside / height};
+    // The last band may be lower. Both heights are constants: a division by either is a multiplication.
+    constexpr int band = Group * TilesN, lower = TilesM % Group;
+    const int first = id / band * Group, inside = id % band;
+    if constexpr (lower != 0) {
+      if (first + Group > TilesM) return {first + inside % lower, inside / lower};
+    }
+    return {first + inside % Group, inside / Group};
   }
 }
 

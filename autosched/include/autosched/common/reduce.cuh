@@ -14,8 +14,20 @@ inline constexpr float log2_e = 1.44269504088896341f;
 
 __device__ __forceinline__ float negative_infinity() { return ptx::float_of(0xff800000u); }
 
-// exp(x), to 2^-22 relative and 2^-23 per unit of |x|; exactly 0 for -infinity.
-__device__ __forceinline__ float exponential(float x) { return ptx::ex2_approx_ftz(x * log2_e); }
+// exp(x - center) for many x, to 2^-22 relative and 2^-23 per unit of |x - center|: one FMA before each power of two.
+// Rounding center * log2(e) makes a factor that they all have in common, and that a quotient of them has not.
+struct ExponentialFrom {
+  float slope = log2_e, offset = 0.0f;
+
+  __device__ __forceinline__ ExponentialFrom() = default;
+  // From 2^126 on, where the product may overflow, the next smaller x is so far from the center that with any slope
+  // the center gives 1 and the others 0; with a power of two the product is exact. NaN where x and center are the same
+  // infinity.
+  __device__ __forceinline__ explicit ExponentialFrom(float center)
+      : slope(fabsf(center) < 0x1p126f ? log2_e : 0.25f), offset(-center * slope) {}
+  __device__ __forceinline__ float exponent(float x) const { return fmaf(x, slope, offset); }
+  __device__ __forceinline__ float operator()(float x) const { return ptx::ex2_approx_ftz(exponent(x)); }
+};
 
 struct SumState {
   static constexpr int words = 1;
@@ -75,9 +87,15 @@ struct MaxSumState {
   // What exponents are taken relative to. A part whose maximum is -infinity has a sum of zero, not of NaN: another
   // part of the row may be finite.
   __device__ __forceinline__ static float base(float max) { return max == negative_infinity() ? 0.0f : max; }
+  // The sum, relative to another maximum and as its center is rounded.
+  __device__ __forceinline__ float sum_from(const ExponentialFrom& center) const {
+    const float own = base(max);
+    return sum * ptx::ex2_approx_ftz(center.exponent(max) - ExponentialFrom(own).exponent(own));
+  }
   __device__ __forceinline__ void merge(const MaxSumState& other) {
-    const float both = ptx::max_nan(max, other.max), from = base(both);
-    sum = sum * exponential(max - from) + other.sum * exponential(other.max - from);
+    const float both = ptx::max_nan(max, other.max);
+    const ExponentialFrom center(base(both));
+    sum = sum_from(center) + other.sum_from(center);
     max = both;
   }
 };

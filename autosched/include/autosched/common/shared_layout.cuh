@@ -4,12 +4,17 @@
 
 namespace autosched {
 
-// m elements more after every n lines of `line` elements.
+// m elements more after every n lines of `line` elements. A first step knows its line, which leaves an address that is
+// linear in it: constants between addresses are part of the instruction.
 template <int Elements, int Lines>
 struct Pad {
   template <int Line>
   __host__ __device__ static constexpr int apply(int x) {
-    return x + x / (Line * Lines) * Elements;
+    return x + int(unsigned(x) / unsigned(Line * Lines)) * Elements;
+  }
+  template <int Line>
+  __host__ __device__ static constexpr int first(int at_line, int at) {
+    return at_line * Line + at + int(unsigned(at_line) / unsigned(Lines)) * Elements;
   }
 };
 
@@ -20,6 +25,10 @@ struct Swizzle {
   __host__ __device__ static constexpr int apply(int x) {
     return x ^ ((x >> Shift) & (((1 << Bits) - 1) << Base));
   }
+  template <int Line>
+  __host__ __device__ static constexpr int first(int at_line, int at) {
+    return apply<Line>(at_line * Line + at);
+  }
 };
 
 template <int Rows, int Cols, bool Transposed, class... Steps>
@@ -28,8 +37,19 @@ struct SharedLayout {
   static constexpr int line = Transposed ? Rows : Cols;  // elements of a contiguous line
 
   __host__ __device__ static constexpr int offset(int row, int col) {
-    int x = Transposed ? col * Rows + row : row * Cols + col;
-    ((x = Steps::template apply<line>(x)), ...);
+    const int at_line = Transposed ? col : row, at = Transposed ? row : col;
+    if constexpr (sizeof...(Steps) == 0) {
+      return at_line * line + at;
+    } else {
+      return place<Steps...>(at_line, at);
+    }
+  }
+
+ private:
+  template <class First, class... Rest>
+  __host__ __device__ static constexpr int place(int at_line, int at) {
+    int x = First::template first<line>(at_line, at);
+    ((x = Rest::template apply<line>(x)), ...);
     return x;
   }
 };

@@ -4,7 +4,8 @@
 // The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes
 // workgroup_m x workgroup_n of out and walks k in steps of partial_reduction, its tiles along k. Along n and k,
 // coordinates are those of its NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread
-// being 1 along n. Every thread has all the block's rows of m. Not expanded, each element of a thread's vector has an
+// being 1 along n. A sum has no order, so a thread's vector that is wider than a load is put together from parts, which
+// lanes take turns at: a warp's load is contiguous. Every thread has all the block's rows of m. Not expanded, each element of a thread's vector has an
 // accumulator of its own until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another
 // on one accumulator, or, for several m, by mma.sync, straight from the registers that were loaded.
 //
@@ -66,6 +67,9 @@ struct Matvec {
   static_assert(C::shared_bytes == C::slab_bytes + C::sums_bytes,
                 "rule shared_memory: x and the sums fill the block's shared memory");
 
+  // Elements of k that the lanes of a warp have of a batch, and from one part of a lane's vector to its next.
+  static constexpr int batch_elements = C::lane_basis_k * C::thread, part_elements = C::lane_basis_k * C::access;
+
   // A thread's elements of one row for a batch, loaded Access at a time.
   template <int Access>
   struct Vector {
@@ -80,16 +84,18 @@ struct Matvec {
         return part[2 * w / Access].word[2 * w % Access / 2];
       }
     }
-    // From element `k` of a row in global memory on. Guarded: what lies behind the end of k is zero and not read.
+    // `at` is the address of the first part, which is element `k` of its row. Guarded: what lies behind the end of k is
+    // zero and not read.
     template <LoadHint Hint, bool Guarded>
-    __device__ __forceinline__ void load_global(const T* row, int k) {
+    __device__ __forceinline__ void load_global(const T* at, int k) {
+      static_assert(Access == C::access, "parts in global memory are those that lanes take turns at");
 #pragma unroll
       for (int p = 0; p < C::thread / Access; ++p) {
         if constexpr (Guarded) {
           part[p] = {};
-          if (k + p * Access >= C::k) continue;
+          if (k + p * part_elements >= C::k) continue;
         }
-        part[p] = load_read_only<Hint, Access * int(sizeof(T))>(row + k + p * Access);
+        part[p] = load_read_only<Hint, Access * int(sizeof(T))>(at + p * part_elements);
       }
     }
     __device__ __forceinline__ void load_shared(unsigned address) {
@@ -103,33 +109,63 @@ struct Matvec {
   static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::thread < widest ? C::thread : widest;
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
-  // Where this thread's rows of x are: in the slab in shared memory, or in global memory and read through L1.
+  // Where this thread is in Count rows of global memory. Rows that none of the block's tiles repeats are Stride rows
+  // apart: one address, and constants from it to the others.
+  template <int Count, bool Even, int Stride>
+  struct Rows {
+    static constexpr int addresses = Even ? 1 : Count;
+    const T* at[addresses];
+
+    __device__ __forceinline__ const T* operator[](int i) const {
+      return Even ? at[0] + static_cast<long long>(i) * Stride * C::k : at[Even ? 0 : i];
+    }
+    __device__ __forceinline__ void advance(int elements) {
+#pragma unroll
+      for (int i = 0; i < addresses; ++i) at[i] += elements;
+    }
+  };
+  using RowsOfW = Rows<C::rows_n, C::n % C::workgroup_n == 0, C::lane_basis_n>;
+
+  // Where this thread is in its rows of x: in the slab in shared memory, or in global memory and read through L1.
+  static constexpr int columns = mma ? Mma::n : 1;  // rows of x that the lanes of a warp read together
   struct RowsOfX {
-    const T* global[C::rows_x];
-    unsigned slab[C::rows_x];  // addresses of element k = 0
+    static constexpr bool even = C::workgroup_m % columns == 0;
+    Rows<C::rows_x, even && C::m % C::workgroup_m == 0, columns> global;
+    static constexpr int slabs = even ? 1 : C::rows_x;
+    unsigned slab[slabs];
 
     template <bool Guarded>
-    __device__ __forceinline__ VectorOfX load(int i, int k) const {
+    __device__ __forceinline__ VectorOfX load(int i, int ahead, int k) const {
       VectorOfX x;
       if constexpr (x_shared) {
-        x.load_shared(slab[i] + unsigned(k * int(sizeof(T))));
+        const unsigned row = even ? slab[0] + unsigned(i * columns * C::line_bytes) : slab[even ? 0 : i];
+        x.load_shared(row + unsigned(ahead * int(sizeof(T))));
       } else {
-        x.template load_global<LoadHint::none, Guarded>(global[i], k);
+        x.template load_global<LoadHint::none, Guarded>(global[i] + ahead, k + ahead);
       }
       return x;
     }
+    __device__ __forceinline__ void advance(int elements) {
+      if constexpr (x_shared) {
+#pragma unroll
+        for (int i = 0; i < slabs; ++i) slab[i] += unsigned(elements * int(sizeof(T)));
+      } else {
+        global.advance(elements);
+      }
+    }
   };
 
-  // What a thread carries around the loop. `add` multiplies its vectors of w of batch b by those of x at element k;
-  // `finish` calls use(i, j, sum) in one thread for each row i of the block's x and j of that thread's w.
+  // What a thread carries around the loop. `add` multiplies its vectors of w of batch b by those of x, `ahead`
+  // elements on; `finish` calls use(i, j, sum) in one thread for each row i of the block's x and j of that thread's w.
   struct SumsOfFma {
     float x[C::rows_x][C::rows_n][C::batches_k][C::carried] = {};
 
     template <bool Guarded>
-    __device__ __forceinline__ void add(const VectorOfW (&w)[C::rows_n], const RowsOfX& rows, int b, int k) {
+    __device__ __forceinline__ void add(const VectorOfW (&w)[C::rows_n], const RowsOfX& rows, int b, int ahead,
+                                        int k) {
 #pragma unroll
       for (int i = 0; i < C::rows_x; ++i) {
-        const VectorOfX v = rows.template load<Guarded>(i, k);
+        const VectorOfX v = rows.template load<Guarded>(i, ahead, k);
 #pragma unroll
         for (int j = 0; j < C::rows_n; ++j) {
 #pragma unroll
@@ -167,10 +203,11 @@ struct Matvec {
     typename Mma::FragmentC c[C::rows_x][C::rows_n / 2][C::batches_k] = {};
 
     template <bool Guarded>
-    __device__ __forceinline__ void add(const VectorOfW (&w)[C::rows_n], const RowsOfX& rows, int b, int k) {
+    __device__ __forceinline__ void add(const VectorOfW (&w)[C::rows_n], const RowsOfX& rows, int b, int ahead,
+                                        int k) {
 #pragma unroll
       for (int i = 0; i < C::rows_x; ++i) {
-        const VectorOfX v = rows.template load<Guarded>(i, k);
+        const VectorOfX v = rows.template load<Guarded>(i, ahead, k);
 #pragma unroll
         for (int j = 0; j < C::rows_n; j += 2) {
 #pragma unroll
@@ -206,30 +243,31 @@ struct Matvec {
   static_assert(sizeof(Sums) == C::accumulators * sizeof(float),
                 "rule accumulators: a thread carries as many as the LoweringConfig says");
 
-  // Steps of the reduction from element k of this thread on: all of w is asked for before any of it is used.
+  // Steps of the reduction from where this thread is, its element k: all of w is asked for before any of it is used.
   template <int Steps, bool Guarded>
-  __device__ static __forceinline__ void multiply(Sums& sums, const RowsOfX& x_rows,
-                                                  const T* const (&w_rows)[C::rows_n], int k) {
+  __device__ static __forceinline__ void multiply(Sums& sums, RowsOfX& x_rows, RowsOfW& w_rows, int k) {
     VectorOfW w[Steps][C::batches_k][C::rows_n];
-    const auto start = [&](int s, int b) { return k + s * C::partial_reduction + b * C::lane_basis_k * C::thread; };
+    const auto ahead = [](int s, int b) { return s * C::partial_reduction + b * batch_elements; };
 #pragma unroll
     for (int s = 0; s < Steps; ++s) {
 #pragma unroll
       for (int b = 0; b < C::batches_k; ++b) {
 #pragma unroll
         for (int j = 0; j < C::rows_n; ++j) {
-          w[s][b][j].template load_global<load_hint(C::w_cache), Guarded>(w_rows[j], start(s, b));
+          w[s][b][j].template load_global<load_hint(C::w_cache), Guarded>(w_rows[j] + ahead(s, b), k + ahead(s, b));
         }
       }
     }
 #pragma unroll
     for (int s = 0; s < Steps; ++s) {
 #pragma unroll
-      for (int b = 0; b < C::batches_k; ++b) sums.template add<Guarded>(w[s][b], x_rows, b, start(s, b));
+      for (int b = 0; b < C::batches_k; ++b) sums.template add<Guarded>(w[s][b], x_rows, b, ahead(s, b), k);
     }
+    w_rows.advance(Steps * C::partial_reduction);
+    x_rows.advance(Steps * C::partial_reduction);
   }
 
-  // The block's rows of x into shared memory, seen by all threads when this returns.
+  // The block's rows of x into shared memory, each thread's vectors in one piece, seen by all threads when this returns.
   __device__ static __forceinline__ void copy_x(const T* x, unsigned slab, int m0, int k0) {
     constexpr int bytes = C::access * int(sizeof(T)), vectors = C::split_elements / C::access;
 #pragma unroll 1
@@ -237,7 +275,11 @@ struct Matvec {
       const int row = at / vectors, k = k0 + at % vectors * C::access;
       const bool inside = k < C::k;
       const T* from = x + (inside ? row_of_x(m0 + row) * C::k + k : 0);  // not read when nothing is copied
-      const unsigned to = slab + unsigned(row * C::line_bytes + at % vectors * bytes);
+      // This is part `part` of lane `lane` of a batch.
+      constexpr int parts = C::thread / C::access;
+      const int lane = at % vectors % C::lane_basis_k, turn = at % vectors / C::lane_basis_k;
+      const int place = (turn / parts * C::lane_basis_k + lane) * parts + turn % parts;
+      const unsigned to = slab + unsigned(row * C::line_bytes + place * bytes);
       if constexpr (bytes == 16) {
         ptx::cp_async_cg(to, from, inside ? bytes : 0);
       } else if constexpr (bytes >= 4) {
@@ -312,24 +354,28 @@ struct Matvec {
     const int subgroup_n = subgroup / C::subgroup_basis_k, subgroup_k = subgroup % C::subgroup_basis_k;
     const int lane_n = lane / C::lane_basis_k, lane_k = lane % C::lane_basis_k;
     const int thread_n = subgroup_n * C::rows_n * C::lane_basis_n + lane_n;
-    const int thread_k = (subgroup_k * C::batches_k * C::lane_basis_k + lane_k) * C::thread;
+    const int batch_k = subgroup_k * C::batches_k * batch_elements;
+    const int thread_k = batch_k + lane_k * C::access;  // of its first part
 
     RowsOfX x_rows;
     if constexpr (x_shared) copy_x(x, ptx::shared_memory(), m0, k0);
 #pragma unroll
-    for (int i = 0; i < C::rows_x; ++i) {
+    for (int i = 0; i < (x_shared ? RowsOfX::slabs : decltype(x_rows.global)::addresses); ++i) {
       // Columns of a fragment that the tile lacks repeat its last row, and are dropped with the sums.
       int row = mma ? i * Mma::n + lane_n : i;
       if (row >= C::workgroup_m) row = C::workgroup_m - 1;
       if constexpr (x_shared) {
-        x_rows.slab[i] = ptx::shared_memory() + unsigned(row * C::line_bytes - k0 * int(sizeof(T)));
+        const int element = batch_k + lane_k * C::thread;
+        x_rows.slab[i] = ptx::shared_memory() + unsigned(row * C::line_bytes + element * int(sizeof(T)));
       } else {
-        x_rows.global[i] = x + row_of_x(m0 + row) * C::k;
+        x_rows.global.at[i] = x + row_of_x(m0 + row) * C::k + k0 + thread_k;
       }
     }
-    const T* w_rows[C::rows_n];
+    RowsOfW w_rows;
 #pragma unroll
-    for (int j = 0; j < C::rows_n; ++j) w_rows[j] = w + row_of_w(n0 + thread_n + j * C::lane_basis_n) * C::k;
+    for (int j = 0; j < RowsOfW::addresses; ++j) {
+      w_rows.at[j] = w + row_of_w(n0 + thread_n + j * C::lane_basis_n) * C::k + k0 + thread_k;
+    }
 
     Sums sums;
     const int last = first + C::tiles_of_split < C::tiles_k ? first + C::tiles_of_split : C::tiles_k;

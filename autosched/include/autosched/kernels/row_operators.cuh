@@ -1,8 +1,7 @@
 // What the rows of a row reduction are reduced to, and what becomes of their elements.
 //
 // An operator makes `passes` passes over a row. Pass p adds elements to a State<p>, and `finish` turns the state of the
-// whole row into `center` and `scale`, two numbers that later passes and `apply` use. The kinds of `reduce` end
-// there with `result`.
+// whole row into a RowScale, which later passes and `apply` use. The kinds of `reduce` end there with `result`.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
@@ -11,6 +10,7 @@ namespace autosched {
 
 struct RowScale {
   float center = 0.0f, scale = 0.0f;
+  ExponentialFrom from_center;  // of softmax
 };
 
 // Parts of operators --------------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ struct ByElement {
 // exp(x - max) / sum of the same. A row of -infinity, or with +infinity or NaN, is NaN throughout.
 struct SoftmaxElement {
   __device__ __forceinline__ static float apply(float x, const RowScale& row) {
-    return exponential(x - row.center) * row.scale;
+    return row.from_center(x) * row.scale;
   }
 };
 
@@ -91,15 +91,15 @@ struct SoftmaxOnePass : OnePass<MaxSumState>, SoftmaxElement {
     float max = state.max;
 #pragma unroll
     for (int i = 0; i < Count; ++i) max = ptx::max_nan(max, x[i]);
-    const float from = MaxSumState::base(max);
-    state.sum *= exponential(state.max - from);
+    const ExponentialFrom center(MaxSumState::base(max));
+    state.sum = state.sum_from(center);
 #pragma unroll
-    for (int i = 0; i < Count; ++i) state.sum += exponential(x[i] - from);
+    for (int i = 0; i < Count; ++i) state.sum += center(x[i]);
     state.max = max;
   }
   template <int>
   __device__ __forceinline__ static void finish(RowScale& row, const MaxSumState& state, float, float) {
-    row.center = state.max;
+    row.from_center = ExponentialFrom(state.max);
     row.scale = 1.0f / state.sum;
   }
 };
@@ -110,13 +110,13 @@ struct SoftmaxTwoPasses : TwoPasses<MaxState, SumState>, ByElement<SoftmaxTwoPas
     if constexpr (Pass == 0) {
       state.max = ptx::max_nan(state.max, x);
     } else {
-      state.sum += exponential(x - row.center);
+      state.sum += row.from_center(x);
     }
   }
   template <int Pass>
   __device__ __forceinline__ static void finish(RowScale& row, const State<Pass>& state, float, float) {
     if constexpr (Pass == 0) {
-      row.center = state.max;
+      row.from_center = ExponentialFrom(state.max);
     } else {
       row.scale = 1.0f / state.sum;
     }

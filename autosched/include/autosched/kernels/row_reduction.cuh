@@ -92,7 +92,10 @@ struct RowReduction {
   // First and last element of the block's part of the rows.
   int begin, end;
   int tile;
-  const T* row[C::batch];  // place 0 of row b in the array; not read where the row is outside
+  // Place 0 of row b in the array; not read where the row is outside. Without peeling, rows of a thread are constants
+  // apart, and one address does.
+  static constexpr long long row_stride = C::reduces_contiguous ? C::length : 1;
+  const T* row[peel ? C::batch : 1];
   int shift[C::batch];
 
   __device__ __forceinline__ RowReduction(const T* x, int outer, int tile_, int begin_, int end_)
@@ -104,10 +107,9 @@ struct RowReduction {
     warp_parallel = warp / C::subgroups;
 #pragma unroll
     for (int b = 0; b < C::batch; ++b) {
-      const long long row_stride = C::reduces_contiguous ? C::length : 1;
       const long long first = static_cast<long long>(outer) * C::length * C::inner + parallel_index(b) * row_stride;
       shift[b] = peel ? int(first % C::vector) : 0;
-      row[b] = x + first - shift[b];
+      if (peel || b == 0) row[b] = x + first - shift[b];
     }
   }
 
@@ -137,10 +139,12 @@ struct RowReduction {
     return index >= 0 && index < C::length;
   }
   __device__ __forceinline__ const T* address(int b, int at) const {
-    return row[b] + static_cast<long long>(at) * C::inner;
+    const long long behind = peel ? 0 : b * parallel_lanes * parallel_vector * row_stride;
+    return row[peel ? b : 0] + behind + static_cast<long long>(at) * C::inner;
   }
-  // The vector at place `at`, zeros for what is not the row's.
-  __device__ __forceinline__ AlignedVector<bytes> load(int b, int at) const {
+  // The vector at place `at`, zeros for what is not the row's. It is `ahead` places behind one whose address is found
+  // once: constants between addresses are part of the instruction.
+  __device__ __forceinline__ AlignedVector<bytes> load(int b, int at, int ahead = 0) const {
     if constexpr (peel) {
       if (!all_inside(b, at)) {
         AlignedVector<bytes> vector = {};
@@ -152,7 +156,8 @@ struct RowReduction {
         return vector;
       }
     }
-    return load_read_only<load_hint(C::x_cache), bytes>(address(b, at));
+    const T* from = address(b, at - ahead) + static_cast<long long>(ahead) * C::inner;
+    return load_read_only<load_hint(C::x_cache), bytes>(from);
   }
   __device__ __forceinline__ static unsigned staged_address(unsigned shared, int s, int u, int b) {
     const int vector = ((s * C::unroll + u) * C::batch + b) * C::threads + int(threadIdx.x);
@@ -203,7 +208,7 @@ struct RowReduction {
         } else if constexpr (in_shared) {
           p[u][b] = ptx::ld_shared<bytes>(staged_address(shared, s, u, b));
         } else {
-          p[u][b] = load(b, at);
+          p[u][b] = load(b, at, u * C::lanes * reduced_vector);
         }
       }
     }

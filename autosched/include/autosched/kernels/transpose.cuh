@@ -146,18 +146,19 @@ struct Transpose {
       return int(threadIdx.x) % C::load_columns * C::load_vector + j * load_step_n;
     }
     __device__ __forceinline__ void load(const Tile& tile) {
+      // One address, and constants from it to the others.
+      const Element* from = tile.x + static_cast<long long>(tile.m + row(0)) * C::columns + tile.n + column(0);
 #pragma unroll
       for (int i = 0; i < load_passes_m; ++i) {
 #pragma unroll
         for (int r = 0; r < C::block_rows; ++r) {
-          const int m = tile.m + row(i) + r;
-          const bool row_ok = C::rows % C::tile_rows == 0 || m < C::rows;
-          const Element* from = tile.x + static_cast<long long>(m) * C::columns + tile.n;
+          const bool row_ok = C::rows % C::tile_rows == 0 || tile.m + row(i) + r < C::rows;
 #pragma unroll
           for (int j = 0; j < load_passes_n; ++j) {
             const bool ok = row_ok && (C::columns % C::tile_columns == 0 || tile.n + column(j) < C::columns);
+            const long long ahead = static_cast<long long>(i * load_step_m + r) * C::columns + j * load_step_n;
             line[i][j][r] = AlignedVector<load_bytes>{};
-            if (ok) line[i][j][r] = load_read_only<load_hint(C::x_cache), load_bytes>(from + column(j));
+            if (ok) line[i][j][r] = load_read_only<load_hint(C::x_cache), load_bytes>(from + ahead);
           }
         }
       }
@@ -215,6 +216,9 @@ struct Transpose {
     const int column = int(threadIdx.x) / C::store_columns;
 #pragma unroll 1
     for (int first = 0; first < store_passes_n; first += group) {
+      // One address, and constants from it to the others.
+      Element* to =
+          tile.out + static_cast<long long>(tile.n + column + first * store_rows) * C::rows + tile.m + row;
       AlignedVector<store_bytes> held[group][store_passes_m];
 #pragma unroll
       for (int j = 0; j < group; ++j) {
@@ -229,14 +233,13 @@ struct Transpose {
 #pragma unroll
       for (int j = 0; j < group; ++j) {
         const int n = tile.n + column + (first + j) * store_rows;
-        Element* to = tile.out + static_cast<long long>(n) * C::rows + tile.m;
 #pragma unroll
         for (int i = 0; i < store_passes_m; ++i) {
-          const int m = row + i * store_step_m;
-          if ((C::columns % C::tile_columns == 0 || n < C::columns) &&
-              (C::rows % C::tile_rows == 0 || tile.m + m < C::rows)) {
-            store<store_hint(C::out_cache)>(to + m, held[j][i]);
-          }
+          const int m = tile.m + row + i * store_step_m;
+          const bool ok = (C::columns % C::tile_columns == 0 || n < C::columns) &&
+                          (C::rows % C::tile_rows == 0 || m < C::rows);
+          const long long ahead = static_cast<long long>(j * store_rows) * C::rows + i * store_step_m;
+          if (ok) store<store_hint(C::out_cache)>(to + ahead, held[j][i]);
         }
       }
     }
@@ -245,17 +248,18 @@ struct Transpose {
   __device__ static __forceinline__ void through_registers(const Tile& tile) {
     Blocks blocks;
     blocks.load(tile);
+    Element* to = tile.out + static_cast<long long>(tile.n + Blocks::column(0)) * C::rows + tile.m + Blocks::row(0);
 #pragma unroll
     for (int j = 0; j < load_passes_n; ++j) {
 #pragma unroll
       for (int c = 0; c < C::load_vector; ++c) {
         const int n = tile.n + Blocks::column(j) + c;
-        Element* to = tile.out + static_cast<long long>(n) * C::rows;
 #pragma unroll
         for (int i = 0; i < load_passes_m; ++i) {
           const int m = tile.m + Blocks::row(i);
           if ((C::columns % C::tile_columns == 0 || n < C::columns) && (C::rows % C::tile_rows == 0 || m < C::rows)) {
-            store<store_hint(C::out_cache)>(to + m, blocks.turned(i, j, c));
+            store<store_hint(C::out_cache)>(
+                to + static_cast<long long>(j * load_step_n + c) * C::rows + i * load_step_m, blocks.turned(i, j, c));
           }
         }
       }

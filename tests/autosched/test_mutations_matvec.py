@@ -11,7 +11,9 @@ MMA, MMA_ODD = "matvec_f16_mma", "matvec_bf16_mma_odd"
 
 MUTATIONS = (
     Mutation("end of k not guarded", SPLIT, KERNEL, "if (k + p * part_elements >= C::k) continue;", ""),
-    Mutation("end of k one access too late", ODD, KERNEL, "k + p * part_elements >= C::k", "k + p * part_elements > C::k"),
+    Mutation(
+        "end of k one access too late", ODD, KERNEL, "k + p * part_elements >= C::k", "k + p * part_elements > C::k"
+    ),
     Mutation("end of k of a fragment", MMA_ODD, KERNEL, "part[p] = {};", ""),
     Mutation(
         "halves of a fragment swapped",
@@ -59,7 +61,11 @@ MUTATIONS = (
         "ptx::cp_async_wait_group<0>();",
     ),
     Mutation(
-        "rows of x in the wrong place", SHARED, KERNEL, "unsigned(row * C::line_bytes + element", "unsigned(row * 32 + element"
+        "rows of x in the wrong place",
+        SHARED,
+        KERNEL,
+        "unsigned(row * C::line_bytes + element",
+        "unsigned(row * 32 + element",
     ),
     Mutation("row of w behind the end", SHARED, KERNEL, "|| n < C::n ? n : C::n - 1;", "|| n < C::n ? n : C::n;"),
     Mutation("row of x behind the end", SHARED, KERNEL, "|| m < C::m ? m : C::m - 1;", "|| m < C::m ? m : C::m;"),
@@ -79,7 +85,9 @@ MUTATIONS = (
         "(w_rows[j] + ahead(s, b), k",
         "(w_rows[j] + ahead(s, 0), k",
     ),
-    Mutation("unrolled step reads the first", SHARED, KERNEL, "(w_rows[j] + ahead(s, b), k", "(w_rows[j] + ahead(0, b), k"),
+    Mutation(
+        "unrolled step reads the first", SHARED, KERNEL, "(w_rows[j] + ahead(s, b), k", "(w_rows[j] + ahead(0, b), k"
+    ),
     Mutation(
         "steps that the unroll leaves over",
         SPLIT,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from measurements.measurement import Status, Timing
 from measurements.runners.base import Candidate, Comparing, Entrant
 from measurements.ties import Choice, choose
-from measurements.timing import MEDIAN_OF_NORMAL, Ratio, Verdict, verdict
+from measurements.timing import Ratio, Verdict, error_of_median, verdict
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32
@@ -43,14 +43,9 @@ def let_in(screened: Sequence[Timing]) -> list[int]:
         return []
     best = screened[order[0]].median
     near = [i for i in order if screened[i].median <= WITHIN * best]
-    errors = [_error(screened[i]) for i in near[:MOST_ENTRANTS]]
+    errors = [error_of_median(screened[i]) for i in near[:MOST_ENTRANTS]]
     bar = best * math.exp(math.log1p(TIE) + DRIFT + ERRORS * math.sqrt(2) * statistics.fmean(errors))
     return [i for place, i in enumerate(near) if place < FEWEST_ENTRANTS or screened[i].median <= bar][:MOST_ENTRANTS]
-
-
-def _error(timing: Timing) -> float:
-    """The relative standard error of a median, by the quartiles beside it."""
-    return MEDIAN_OF_NORMAL * (timing.p75 - timing.p25) / timing.median / math.sqrt(max(timing.count, 1))
 
 
 @dataclass(frozen=True)

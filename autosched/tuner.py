@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import os
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -500,15 +501,26 @@ class Tuner:
     def _remeasure(
         self, runner: Comparing, entrants: Sequence[Candidate], seconds: float
     ) -> remeasurement.Remeasurement:
-        """Time the entrants in turns and store what came of it: losers first, so that the winner is the last word."""
+        """Time the entrants in turns and store what came of it: losers first, so that the winner is the last word.
+
+        The library has a row too, at its place: a later check asks whether the winner has moved against it."""
         complexity = [float(place) for place in self._simplest_first(entrants)]
         incumbent = self._incumbent(entrants)
         remeasured = remeasurement.remeasure(runner, entrants, complexity, seconds=seconds, incumbent=incumbent)
         provenance = self._runner.provenance
-        rows: list[tuple[remeasurement.Standing, int | None]] = [(place, None) for place in remeasured.failed]
-        first = 2 if remeasured.library_won else 1
-        rows += reversed([(place, rank) for rank, place in enumerate(remeasured.standings, first)])
+        ranked: list[remeasurement.Standing | None] = list(remeasured.standings)
+        vendor, seconds_of_it = remeasured.vendor, remeasured.vendor_seconds
+        if vendor is not None and seconds_of_it:
+            time_of_it = statistics.median(seconds_of_it)
+            faster = sum(statistics.median(place.seconds) < time_of_it for place in remeasured.standings[1:])
+            ranked.insert(0 if remeasured.library_won else 1 + faster, None)
+        rows: list[tuple[remeasurement.Standing | None, int | None]] = [(place, None) for place in remeasured.failed]
+        rows += reversed([(place, rank) for rank, place in enumerate(ranked, 1)])
         for place, rank in rows:
+            if place is None:
+                if vendor is not None:
+                    self._append(self._library_record(vendor, seconds_of_it, rank))
+                continue
             candidate, entrant = entrants[place.position], place.entrant
             known = self._known.get(candidate.kernel.digest)
             measurement = Measurement(
@@ -522,12 +534,10 @@ class Tuner:
                 code=None if known is None else known.code,
             )
             self._append(self._record(candidate.schedule, candidate.kernel.digest, measurement, rank))
-        if remeasured.library_won and remeasured.vendor is not None:
-            self._append(self._library_record(remeasured.vendor, remeasured.vendor_seconds))
         self._best = self._store.best(self._problem, self._device.name, provenance)
         return remeasured
 
-    def _library_record(self, vendor: Entrant, seconds: Sequence[float]) -> Record:
+    def _library_record(self, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Record:
         measurement = Measurement(
             Status.OK,
             self._runner.provenance,
@@ -535,7 +545,7 @@ class Tuner:
             error=vendor.error,
             clock_mhz=vendor.clock_mhz,
         )
-        record = self._record(LIBRARY_SCHEDULE, None, measurement, 1)
+        record = self._record(LIBRARY_SCHEDULE, None, measurement, rank)
         return dataclasses.replace(record, toolchain=vendor.version)
 
     def _proposal(self, schedule: Schedule) -> _Proposal:

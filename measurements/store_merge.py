@@ -119,7 +119,7 @@ def _judged(
 def _paired(trials: Iterable[Record], source: Record, target: Record) -> bool | None:
     """Whether ``source`` came before ``target`` in the newest re-measurement that had both; None where none had."""
     newest: tuple[datetime, bool] | None = None
-    for run in _remeasurements(trials):
+    for run in remeasurements(trials):
         ranks = {_kernel(record): record.rank or 0 for record in run}
         if _kernel(source) in ranks and _kernel(target) in ranks:
             when = run[-1].created
@@ -128,8 +128,8 @@ def _paired(trials: Iterable[Record], source: Record, target: Record) -> bool | 
     return None if newest is None else newest[1]
 
 
-def _remeasurements(trials: Iterable[Record]) -> list[list[Record]]:
-    """Each run's rows, which are stored one after the other, the winner last."""
+def remeasurements(trials: Iterable[Record]) -> list[list[Record]]:
+    """The rows of each re-measurement in the ``trials`` of one entry: stored one after the other, the winner last."""
     runs: list[list[Record]] = [[]]
     for record in trials:
         if record.rank is not None:

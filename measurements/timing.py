@@ -15,11 +15,11 @@ from typing import Self
 import numpy as np
 
 from measurements import signed_rank
+from measurements.measurement import Timing
 from search_spaces.arrays import FloatArray
 
 _IQR_OF_NORMAL = 1.3490  # interquartile range of a normal distribution, in standard deviations
 _MEDIAN_EFFICIENCY = 1.2533  # sqrt(pi / 2): standard error of a median over that of a mean, normal distribution
-MEDIAN_OF_NORMAL = _MEDIAN_EFFICIENCY / _IQR_OF_NORMAL  # standard error of the median of n, over IQR / sqrt(n)
 
 
 def relative_noise(seconds: Sequence[float]) -> float:
@@ -36,6 +36,12 @@ def relative_noise(seconds: Sequence[float]) -> float:
 def median_error(seconds: Sequence[float]) -> float:
     """Relative standard error of the median of ``seconds``."""
     return _MEDIAN_EFFICIENCY * relative_noise(seconds) / math.sqrt(max(len(seconds), 1))
+
+
+def error_of_median(timing: Timing) -> float:
+    """The same of a stored median, by the quartiles beside it; 0 for an estimate."""
+    spread = (timing.p75 - timing.p25) / _IQR_OF_NORMAL / timing.median
+    return _MEDIAN_EFFICIENCY * spread / math.sqrt(max(timing.count, 1))
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from autosched.cli.templates import TemplateOption
 from autosched.verify import Depth, Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
+from measurements.library_choice import is_library
 from measurements.measurement import Status
 from measurements.store import Store
 from search_spaces.catalogue import templates, templates_for
@@ -167,7 +168,7 @@ def _stored(
         problems = list(dict.fromkeys(here))
     jobs = []
     for one in problems:
-        records = store.trials(one, device.name, status=Status.OK)
+        records = [r for r in store.trials(one, device.name, status=Status.OK) if not is_library(r.schedule)]
         ranked = sorted(records, key=lambda r: (list(formatting.PROVENANCE_NOTE).index(r.provenance), r.seconds or 0.0))
         fastest = list({r.schedule.key(): r for r in reversed(ranked)}.values())[::-1][:most]
         for record in fastest:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from autosched import formatting
 from autosched.guard.judging import Limits
 from autosched.guard.report import Finding, Verdict
+from autosched.guard.since_tuning import AtTuning
 from measurements.foreign_text import one_line
 from measurements.library_choice import is_library
 from measurements.record import Record
@@ -26,8 +27,9 @@ RIVALS = 3  # of the next fastest schedules, whose predicted order is looked at
 class Entry:
     """The best record of a problem on a device, and what it is held to.
 
-    ``rivals`` are the next fastest of the same provenance. ``limits`` and ``noise`` are the database's own for this
-    entry where it states them. ``position`` is its place among all entries.
+    ``rivals`` are the next fastest of the same provenance, ``at_tuning`` the times of then, beside the library's.
+    ``limits`` and ``noise`` are the database's own for this entry where it states them. ``position`` is its place among
+    all entries.
     """
 
     position: int
@@ -37,6 +39,7 @@ class Entry:
     rivals: tuple[Record, ...]
     limits: Limits
     noise: float
+    at_tuning: AtTuning | None = None
 
     @property
     def name(self) -> str:
@@ -98,7 +101,7 @@ def _entry(
         record = store.best(problem, summary.device)
         if record is None:
             return None
-        rivals = _rivals(store, problem, record)
+        trials = store.trials(problem, record.device, record.provenance)
         guard = store.guard(problem, summary.device)
     except StoreError as error:
         return _unreadable(summary, str(error))
@@ -116,12 +119,12 @@ def _entry(
             )
         except ValueError as error:
             return _unreadable(summary, f"its threshold in the database cannot be used: {error}")
-    return Entry(position, problem, where, record, rivals, limits, noise)
+    return Entry(position, problem, where, record, _rivals(trials, record), limits, noise, AtTuning.of(trials, record))
 
 
-def _rivals(store: Store, problem: Problem, best: Record) -> tuple[Record, ...]:
+def _rivals(trials: Sequence[Record], best: Record) -> tuple[Record, ...]:
     """The newest ok trials of the next fastest schedules, fastest first."""
-    newest = {r.schedule: r for r in store.trials(problem, best.device, best.provenance)}
+    newest = {r.schedule: r for r in trials}
     others = [
         r
         for r in newest.values()

@@ -19,6 +19,7 @@ from autosched.guard.entries import LIBRARY_WON, Entry
 from autosched.guard.judging import Comparison, Times
 from autosched.guard.procedure import Effort, Judgement, flagged, judged, until_decided
 from autosched.guard.report import Finding, Verdict
+from autosched.guard.since_tuning import since
 from measurements import timing
 from measurements.compile import CompileFailure, CompilePool, over_limits
 from measurements.compile_cache import Compiled
@@ -96,14 +97,14 @@ def check_timed(
     stopped = ""
     first: dict[int, Comparison] = {}
     seconds: dict[int, float] = {}
-    medians: dict[int, tuple[float, float]] = {}
+    timers: dict[int, _Timer] = {}
 
     def timed(session: Session, i: int) -> Comparison:
         pair, began = pairs[i], time.monotonic()
         timer = _Timer(session, pair)
         comparison = until_decided(timer, pair.entry.limits, pair.entry.noise, effort)
         seconds[i] = seconds.get(i, 0.0) + time.monotonic() - began
-        medians[i] = timer.medians
+        timers[i] = timer
         return comparison
 
     with _session(start) as session:
@@ -131,7 +132,7 @@ def check_timed(
     judgements, doubt = judged(first, again, {i: pair.entry.limits for i, pair in pairs.items()})
     for i, judgement in judgements.items():
         if i not in found:
-            finding = _finding(pairs[i], judgement, medians[i])
+            finding = _finding(pairs[i], judgement, timers[i])
             found[i] = dataclasses.replace(finding, check_seconds=seconds[i])
     for i, pair in pairs.items():
         if i not in found:
@@ -197,6 +198,7 @@ class _Timer:
         self._controls = list(CONTROLS)
         self._programs = [pair.baseline, pair.candidate, pair.baseline]
         self.medians = (0.0, 0.0)  # of baseline and candidate, in seconds
+        self.library_seconds: float | None = None  # the median, where the library is the control
 
     def __call__(self, rounds: int) -> Times:
         """Raises _Failed where a program cannot be timed, RunnerStopped where the GPU does not answer."""
@@ -211,6 +213,7 @@ class _Timer:
             if all(entrant.status is Status.OK for entrant in told):
                 baseline, candidate, again = (entrant.seconds for entrant in told[:3])
                 self.medians = statistics.median(baseline), statistics.median(candidate)
+                self.library_seconds = statistics.median(told[3].seconds) if control == "library" else None
                 return Times(baseline, candidate, again, told[3].seconds if control is not None else ())
             if all(entrant.status is Status.OK for entrant in told[:3]):
                 self._controls.pop(0)  # there is none of this kind here
@@ -231,7 +234,7 @@ class _Timer:
             raise _Failed(Verdict.CANNOT_COMPARE, f"its baseline fails ({alone.status}): {alone.reason}")
 
 
-def _finding(pair: _Pair, judgement: Judgement, medians: tuple[float, float]) -> Finding:
+def _finding(pair: _Pair, judgement: Judgement, timer: _Timer) -> Finding:
     last = judgement.again or judgement.comparison
     verdict, reasons = Verdict(judgement.verdict.value), [judgement.reason]
     changed = judgement.verdict in (timing.Verdict.SLOWER, timing.Verdict.FASTER)
@@ -250,12 +253,20 @@ def _finding(pair: _Pair, judgement: Judgement, medians: tuple[float, float]) ->
     }
     if last.control is not None:
         numbers["control_over_baseline"] = last.control.median
+    then = pair.entry.at_tuning
+    if then is not None and last.control is not None and timer.library_seconds is not None:
+        moved = since(then, last.ratio, last.control, timer.library_seconds, last.limit)
+        numbers["against_library_since_tuning"] = moved.against_library
+        numbers["library_since_tuning"] = moved.library
+        reasons += moved.reasons
+        if moved.slower and not verdict.fails:
+            verdict = Verdict.UNCERTAIN
     return pair.entry.finding(
         verdict,
         *reasons,
         ratio=last.ratio,
-        baseline_seconds=medians[0],
-        candidate_seconds=medians[1],
+        baseline_seconds=timer.medians[0],
+        candidate_seconds=timer.medians[1],
         numbers=numbers,
     )
 

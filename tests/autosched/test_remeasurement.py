@@ -12,6 +12,7 @@ from autosched import remeasurement
 from autosched.cli.stored import refuse_unusable
 from autosched.cli.tune import _remeasured_facts
 from autosched.formatting import record_facts
+from autosched.guard.since_tuning import AtTuning
 from autosched.search import sampler
 from autosched.tuner import Tuner, TuneResult, simplicity
 from measurements.library_choice import is_library
@@ -152,8 +153,8 @@ def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Stor
     ratio = result.remeasured.library
     assert ratio is not None and ratio.median == pytest.approx(1.05 / 2)
     assert len(result.trials) == 40, "re-measuring is no trial"
-    assert store.count() == 40 + remeasurement.FEWEST_ENTRANTS
-    assert [(summary.trials, summary.ok) for summary in store.problems()] == [(40, 40)]
+    assert store.count() == 40 + remeasurement.FEWEST_ENTRANTS + 1, "the library is kept beside them"
+    assert [(summary.trials, summary.ok) for summary in store.problems()] == [(41, 41)]
     assert tuned(store, Turns(time_of)).earlier == 40
 
 
@@ -394,6 +395,20 @@ def test_a_library_that_is_faster_is_the_winner_and_recorded(store: Store) -> No
     again = tuned(store, Turns(time_of, library=0.8e-6))
     assert again.earlier == 40 and again.best is not None and is_library(again.best.schedule)
     assert order(again) == order(result), "those that the library beat are let in again"
+
+
+def test_a_library_that_lost_is_recorded_at_its_place(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library=1.12e-6))
+    assert result.best is not None and result.best.schedule["x"] == 0
+    run = [r for r in store.trials(PROBLEM) if r.rank]
+    assert [r.rank for r in run] == [7, 6, 5, 4, 3, 2, 1]
+    assert [r.rank for r in run if is_library(r.schedule)] == [4], "0, 1 and 2 are faster"
+    (library,) = [r for r in run if is_library(r.schedule)]
+    assert library.seconds == pytest.approx(1.12e-6, rel=0.06) and library.toolchain == "cublas 13.2.0"
+    then = AtTuning.of(store.trials(PROBLEM), result.best)
+    assert then is not None and (then.entry.median, then.library.median) == (result.best.seconds, library.seconds)
+    again = tuned(store, Turns(time_of, library=None))
+    assert again.best is not None and AtTuning.of(store.trials(PROBLEM), again.best) is None, "the newest one counts"
 
 
 def test_within_a_tie_a_schedule_wins_and_takes_the_place_of_a_library(store: Store) -> None:

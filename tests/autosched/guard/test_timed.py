@@ -24,7 +24,8 @@ from autosched.guard.check import CheckOptions, selected, timed_on
 from autosched.guard.procedure import Effort
 from autosched.guard.report import Report, Verdict
 from measurements.compile import CompileCache
-from measurements.measurement import Provenance, Status
+from measurements.library_choice import LIBRARY_SCHEDULE
+from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
 from measurements.runners.base import Candidate, Entrant, RunnerStopped
 from measurements.runners.cuda import CudaRunner
@@ -157,6 +158,25 @@ def test_what_today_makes_is_compared_with_what_was_recorded(run, measured, data
     assert first.numbers["control_over_baseline"] == pytest.approx(2, rel=0.01)
     assert first.numbers["same_machine_code"] == "yes"
     assert gpu.sessions[0].closed and gpu.sessions[0].controls == ["library"] * 2
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(1.117e-3, Verdict.SAME), (0.95e-3, Verdict.UNCERTAIN)])
+def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
+    run, measured, database, seconds: float, verdict: Verdict
+) -> None:
+    """Both take 1.117 ms now and the library twice that, as it did when the entry was tuned and took ``seconds``."""
+    library = 2.234e-3
+    won = measured(seconds=seconds, rank=1, driver="570.12")
+    beside = dataclasses.replace(
+        won, schedule=LIBRARY_SCHEDULE, kernel_digest=None, rank=2,
+        measurement=dataclasses.replace(won.measurement, timing=Timing(library, library, library, 20)),
+    )  # fmt: skip
+    report = run(database(beside, won), Gpu())
+    (found,) = report.findings
+    assert (found.verdict, report.status) == (verdict, 0 if verdict is Verdict.SAME else 2)
+    assert found.numbers["against_library_since_tuning"] == pytest.approx(1.117e-3 / seconds, rel=0.02)
+    assert ("against the library it takes 1.1" in found.reason) == (verdict is Verdict.UNCERTAIN)
+    assert ("driver 570.12" in found.reason) == (verdict is Verdict.UNCERTAIN)
 
 
 def test_the_same_machine_code_is_never_slower(run, measured, database) -> None:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from autosched import backends, remeasurement, warm_start
+from autosched import backends, proofs, remeasurement, warm_start
 from autosched.default_choice import default_choice
 from autosched.pace import Pace
 from autosched.search import DEFAULT, Foresighted, Sampler, check
@@ -42,6 +42,7 @@ from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate
 
 UNPROMISING = 8  # proposals in a row that promise too little end a search
+PROOF_SECONDS = 60.0  # that the full proof of the winner may take, where no GPU runs it
 
 Generate = Callable[[Problem, Schedule, Device], Kernel]
 
@@ -63,6 +64,7 @@ class VerifyOutcome(Protocol):
 
 
 Verifier = Callable[[Problem, Schedule], VerifyOutcome]
+FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # within so many seconds
 Complexity = Callable[[Schedule], float]
 Default = Callable[[], Schedule | None]
 _Proposal = tuple[Schedule, Candidate | Measurement]  # the latter where no kernel could be generated
@@ -74,6 +76,7 @@ class Trials(Protocol):
     @property
     def name(self) -> str: ...
     def append(self, record: Record) -> Record: ...
+    def set_proof(self, record: Record, proof: str) -> None: ...
     def trials(self, problem: Problem, device: str, provenance: Provenance) -> Sequence[Record]: ...
     def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None: ...
 
@@ -131,7 +134,8 @@ class TuneResult:
     left. ``satisfied``: no gain of ``min_gain`` is expected.
     ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
     ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
-    ``worth`` says what a warm start was worth, "" where there was none.
+    ``worth`` says what a warm start was worth, "" where there was none. ``proof`` is what the full proof of the best
+    found, in one line, "" where there was none.
     """
 
     problem: Problem
@@ -149,6 +153,7 @@ class TuneResult:
     remeasured: remeasurement.Remeasurement | None = None
     entrants: tuple[Schedule, ...] = ()
     worth: str = ""
+    proof: str = ""
 
     @property
     def ok(self) -> int:
@@ -178,14 +183,17 @@ def tune(
     templates: Iterable[str | KernelTemplate] | None = None,
     model: str | Path | None = None,
     min_gain: float = 0.0,
+    proof_seconds: float | None = None,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
 
     ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
     ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
-    called best, on backends that do not run kernels. On a GPU the fastest are timed in turns at the end, which decides.
-    ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by default GPU 0 alone:
-    numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything kept.
+    called best, on backends that do not run kernels, and the best at the end with a full proof (``verify_one``) that
+    may take ``proof_seconds``, by default PROOF_SECONDS; 0 leaves it out. On a GPU the fastest are timed in turns at
+    the end, which decides. ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by
+    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything
+    kept.
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
     The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
     of other problems in the database; where times are estimated, the model estimates them.
@@ -196,6 +204,9 @@ def tune(
     trials = whole_number("trials", trials, 1)
     if isinstance(min_gain, bool) or not isinstance(min_gain, (int, float)) or not 0 <= min_gain < 1:
         raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {min_gain!r}")
+    proof_seconds = PROOF_SECONDS if proof_seconds is None else proof_seconds
+    if isinstance(proof_seconds, bool) or not isinstance(proof_seconds, (int, float)) or not proof_seconds >= 0:
+        raise ValueError(f"proof_seconds are seconds, 0 or more, not {proof_seconds!r}")
     check(sampler, seed)
     if progress is not None and (isinstance(progress, type) or not isinstance(progress, Observer)):
         raise ValueError(f"progress must be an object with methods started and trial, or None, not {progress!r}")
@@ -251,7 +262,8 @@ def tune(
                 observer=progress,
                 pace=_pace(chosen, workers),
             )
-            result = tuner.run(trials, earlier=earlier, min_gain=min_gain)
+            full = _full_verifier(problem, chosen) if verifier is not None and proof_seconds > 0 else None
+            result = tuner.run(trials, earlier=earlier, min_gain=min_gain, full=full, proof_seconds=proof_seconds)
             return dataclasses.replace(result, worth=start.worth(result.trials))
 
 
@@ -322,12 +334,15 @@ class Tuner:
         *,
         earlier: Sequence[Record] | None = None,
         min_gain: float = 0.0,
+        full: FullVerifier | None = None,
+        proof_seconds: float = PROOF_SECONDS,
     ) -> TuneResult:
         """Try ``trials`` more schedules, asking for none after ``seconds``, then re-measure the fastest where
         the backend can, adding no rounds after ``final_seconds``.
 
         The search ends before, once UNPROMISING proposals in a row are expected to shorten the best time by a part of
-        less than ``min_gain``, as far as the sampler knows.
+        less than ``min_gain``, as far as the sampler knows. ``full`` proves the best at the end; if that fails, the
+        next one, for ``proof_seconds`` in all.
 
         ``earlier`` are the trials that the store holds of this problem, device and provenance; read where not given.
 
@@ -350,7 +365,7 @@ class Tuner:
             start = Start(self._problem, self._device, provenance, lines, trials, tried, self._best)
             self._observer.started(start)
         exhausted = interrupted = False
-        stopped = ""
+        stopped = proof = ""
         remeasured: remeasurement.Remeasurement | None = None
         entrants: tuple[Candidate, ...] = ()
         try:
@@ -360,6 +375,8 @@ class Tuner:
             if isinstance(self._runner, Comparing):
                 entrants = self._entrants()
                 remeasured = self._remeasure(self._runner, entrants, final_seconds) if entrants else None
+            if full is not None:
+                proof = self._proven(full, proof_seconds)
         except KeyboardInterrupt:
             interrupted = True
         except RunnerStopped as error:
@@ -381,6 +398,7 @@ class Tuner:
             stopped=stopped,
             remeasured=remeasured,
             entrants=tuple(candidate.schedule for candidate in entrants) if remeasured is not None else (),
+            proof=proof,
         )
 
     def _restore(self, earlier: Sequence[Record]) -> None:
@@ -407,6 +425,49 @@ class Tuner:
             if digest is not None:
                 self._known[digest] = found
             self._best = self._store.best(self._problem, self._device.name, self._runner.provenance)
+
+    def _proven(self, full: FullVerifier, seconds: float) -> str:
+        """Prove the best in full, in place of it the next one if that fails, and say in one line what came of it."""
+        until, failed = time.monotonic() + seconds, 0
+        while self._best is not None and not is_library(self._best.schedule):
+            best = self._best
+            if self._has_full_proof(best):
+                return "the best was proven in full before"
+            left = until - time.monotonic()
+            if failed and left <= 0:
+                return (
+                    f"{failed} {_plural(failed, 'best')} failed the full proof; there was no time for that of the next"
+                )
+
+            def within(_: Problem, schedule: Schedule, left: float = left) -> VerifyOutcome:
+                return full(schedule, left)
+
+            found = self._judged(best.schedule, best.measurement, within)
+            proof = self._proofs.get(best.schedule)
+            if found.ok:
+                if proof is None or best.kernel_digest is None:
+                    return ""
+                self._store.set_proof(best, proof)
+                self._best = dataclasses.replace(best, proof=proof)
+                said = proofs.summary(proof)
+                return f"{said}; {failed} faster {_plural(failed, 'one')} failed" if failed else said
+            if found.status is Status.UNPROVEN:  # it passed the quick proof, and stays best
+                return f"no verdict: {found.reason}"
+            failed += 1
+            self._append(self._record(best.schedule, best.kernel_digest, found))
+            if best.kernel_digest is not None:
+                self._known[best.kernel_digest] = found
+            self._best = self._store.best(self._problem, self._device.name, self._runner.provenance)
+        return ""
+
+    def _has_full_proof(self, record: Record) -> bool:
+        if not proofs.is_full(record.proof):
+            return False
+        try:
+            kernel = self._generate(self._problem, record.schedule, self._device)
+        except ValueError:  # a record of earlier code
+            return False
+        return proofs.doubt(record.proof, kernel) == ""
 
     def _search(self, seconds: float) -> bool:
         """Until the trials are done or the time is up: False; or the sampler has no more to propose: True."""
@@ -635,12 +696,14 @@ class Tuner:
         best = None if self._best is None else self._best.seconds
         return best is None or measurement.timing.median < best
 
-    def _judged(self, schedule: Schedule, measurement: Measurement) -> Measurement:
-        """The measurement with what the verifier says of the schedule: its error, or its failure instead of a time."""
-        if self._verifier is None:
+    def _judged(self, schedule: Schedule, measurement: Measurement, verifier: Verifier | None = None) -> Measurement:
+        """The measurement with what the verifier, by default that of new bests, says of the schedule: its error, or its
+        failure instead of a time."""
+        verifier = self._verifier if verifier is None else verifier
+        if verifier is None:
             return measurement
         try:
-            outcome = self._verifier(self._problem, schedule)
+            outcome = verifier(self._problem, schedule)
         except ValueError as error:  # a record of earlier code, whose schedule is no longer valid
             status, reason, worst = Status.UNPROVEN, str(error), None
         else:
@@ -667,6 +730,14 @@ def _verifier(chosen: backends.Backend) -> tuple[Verifier | None, str]:
     except HostFailure as error:
         raise ValueError(f"new bests cannot be proven here: {error}; or give --no-verify") from error
     return lambda problem, schedule: verify_one(chosen.templates.of(schedule), problem, schedule, chosen.device), ""
+
+
+def _full_verifier(problem: Problem, chosen: backends.Backend) -> FullVerifier:
+    def verify(schedule: Schedule, seconds: float) -> Verification:
+        template = chosen.templates.of(schedule)
+        return verify_one(template, problem, schedule, chosen.device, depth="full", budget=seconds)
+
+    return verify
 
 
 def _default_schedule(problem: Problem, chosen: backends.Backend) -> Schedule | None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
 
+from autosched import proofs
 from autosched.provoking_sizes import provoking_sizes
 from autosched.sampled_blocks import can_sample, prove_blocks
 from measurements.compile import usable_cores
@@ -29,7 +30,7 @@ from measurements.emulator import (
     Order,
     SharedSite,
     emulate,
-    emulator_version,
+    ptx_digest,
 )
 from measurements.verification import check
 from search_spaces.arrays import FloatArray
@@ -59,8 +60,9 @@ class Run:
     """One emulated launch of a proof.
 
     ``cases`` are the kinds of its inputs, drawn from ``seed``, ``order`` that of its blocks and threads, ``blocks`` how
-    many were run (None: all). ``worst`` and ``max_abs_error`` are None where the kernel did not finish, the second also
-    for other than random inputs.
+    many were run (None: all). ``perturbed``: its PTX was executed, with approximate functions that err as much as they
+    may. ``worst`` and ``max_abs_error`` are None where the kernel did not finish, the second also for other than random
+    inputs.
     """
 
     problem: Problem
@@ -73,6 +75,7 @@ class Run:
     worst: float | None
     max_abs_error: float | None
     emulation: Emulation
+    perturbed: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ class Verification:
     ``status`` is "ok", "wrong_result", "findings", "timeout", "crashed" or "compile_error": that of the run that failed
     and ended the proof, if one did. ``worst`` is the largest error over its tolerance (at most 1 passes),
     ``max_abs_error`` the largest absolute error on random inputs; both None where the kernel did not finish.
-    ``emulation`` is that of the run that failed, else of the first.
+    ``emulation`` is that of the run that failed, else of the first. ``kernel`` is that of the problem asked for;
+    ``whole``: nothing of the proof of this ``depth`` was left out for want of time.
     """
 
     problem: Problem
@@ -93,16 +97,21 @@ class Verification:
     max_abs_error: float | None
     emulation: Emulation
     runs: tuple[Run, ...] = ()
+    kernel: Kernel | None = field(default=None, repr=False, compare=False)
+    depth: Depth = "quick"
+    whole: bool = True
 
     @property
     def ok(self) -> bool:
         return self.status == "ok"
 
     def proof(self) -> dict[str, Any]:
-        """What a record keeps: the runs, with all that repeats them, and the version of the emulator."""
+        """What a record keeps: the runs, with all that repeats them, and what they are of (``autosched.proofs``)."""
         return {
             "status": self.status,
-            "emulator": emulator_version(),
+            "depth": self.depth,
+            "whole": self.whole,
+            **proofs.identity(self.kernel),
             "seconds": round(self.seconds, 3),
             "runs": [
                 {
@@ -112,6 +121,7 @@ class Verification:
                     "order": run.order.blocks,
                     "turns": run.order.seed,
                     "blocks": run.blocks,
+                    "perturbed": run.perturbed,
                 }
                 for run in self.runs
             ],
@@ -182,8 +192,10 @@ def _verified(
     jobs: Iterator[Callable[[], Run]] = _jobs(template, problem, small, schedule, device, seed, time_limit, depth)
     started = time.monotonic()
     runs: list[Run] = []
+    whole = True
     for job in jobs:
         if runs and budget is not None and time.monotonic() - started > budget:
+            whole = False
             break
         runs.append(job())
         if runs[-1].status != "ok":
@@ -192,7 +204,10 @@ def _verified(
     shown = first if last.status == "ok" else last
     worst = None if shown.worst is None else max(run.worst or 0.0 for run in runs)
     error = None if shown.worst is None else first.max_abs_error
-    return Verification(small, schedule, last.status, last.reason, worst, error, shown.emulation, tuple(runs))
+    kernel = template.kernel(problem, schedule, device)
+    return Verification(
+        small, schedule, last.status, last.reason, worst, error, shown.emulation, tuple(runs), kernel, depth, whole
+    )
 
 
 def _jobs(
@@ -260,6 +275,10 @@ def _jobs_of(
         for given in problem.provoking_inputs(seed + i):
             yield partial(_run, problem, kernel, given, seed + i, order, time_limit, execute)
     yield partial(_run, problem, kernel, random, seed, Order("random", seed + 4), time_limit, execute)
+    if execute is emulate and ptx_digest(kernel) is not None:
+        yield partial(_perturbed, problem, kernel, random, seed, time_limit)
+        for given in problem.provoking_inputs(seed + 5):
+            yield partial(_perturbed, problem, kernel, given, seed + 5, time_limit)
 
 
 def prove(
@@ -305,6 +324,13 @@ def _run(
     error = _max_abs_error(problem, reference, done.outputs) if plain else None
     done = replace(done, outputs={})
     return Run(problem, given.cases, seed, order, None, status, reason, outcome.worst, error, done)
+
+
+def _perturbed(problem: Problem, kernel: Kernel, given: ProvokingInputs, seed: int, time_limit: float) -> Run:
+    execute = partial(emulate, engine="ptx", perturb=True)
+    run = _run(problem, kernel, given, seed, ASCENDING, time_limit, execute)
+    reason = f"{run.reason}; its PTX, with approximate functions at the edge of their error" if run.reason else ""
+    return replace(run, reason=reason, perturbed=True)
 
 
 def _sampled(problem: Problem, kernel: Kernel, seed: int, time_limit: float) -> Run:

@@ -1,6 +1,7 @@
 """Plant faults in the device code, one at a time, and see whether a proof reports them.
 
     python -m benchmarks.mutations [--of headers|ptx] [--sample 1000] [--seed 0] [--workers 2] [--header F] [--log FILE]
+    python -m benchmarks.mutations --explain LOG
     python -m benchmarks.mutations --report LOG [LOG ...]
 
 Mutants are made by ``benchmarks/mutants.py`` (C++ of the headers) and ``benchmarks/ptx_mutants.py`` (inline PTX of the
@@ -23,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,10 @@ import numpy as np
 
 from autosched.verify import Execute, prove
 from benchmarks.mutants import Mutant, mutants_of
+from benchmarks.ptx_equivalence import why_same
 from benchmarks.ptx_mutants import mutants_of_asm, mutants_of_ptx
 from measurements.emulator import Emulation, Order, emulate, emulate_ptx
+from measurements.emulator.ptx.digest import instructions
 from measurements.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
@@ -76,16 +79,10 @@ def ptx_of(kernel: Kernel) -> PtxOutput:
     )
 
 
-def instructions(text: str) -> list[str]:
-    """PTX without what only names lines of the source, and without constants that no instruction reads."""
-    body = text[: text.find("\n\t.file")] if "\n\t.file" in text else text
-    skipped = ("\t.loc", ".global", "//", "\t//")
-    return [line for line in body.splitlines() if line.strip() and not line.startswith(skipped)]
-
-
 @dataclass(frozen=True)
 class Outcome:
-    """``result`` is "reported", "survived", "unreached" or "refused" (by the compiler); ``said`` what was found."""
+    """``result`` is "reported", "survived", "same" (a survivor that was found to be the right program), "unreached" or
+    "refused" (by the compiler); ``said`` what was found."""
 
     header: str
     line: int
@@ -185,8 +182,28 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
             result, case_name, said = "reported", case.name, f"{last.status}: {last.reason}"[:200]
             break
         result, case_name, said = "survived", case.name, ""
+        if of_ptx:
+            why = why_same(right.text or "", mutant, partial(_passes, case, right))
+            result, said = ("same", why) if why else (result, said)
     seconds = round(time.monotonic() - started, 2)
     return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
+
+
+def _passes(case: Case, right: PtxOutput, text: str) -> bool:
+    ptx = replace(right, text=text)
+    *_, last = prove(case.problem, case.kernel, time_limit=TIME_LIMIT, execute=executed(ptx))
+    return last.status == "ok"
+
+
+def explained(log: Path) -> Iterator[Outcome]:
+    """Survivors of the log that ``why_same`` can explain, as they are known now."""
+    cases = {case.name: case for case in golden_cases()}
+    for outcome in read(log):
+        if outcome.result == "survived" and outcome.header.startswith(OF_CASE):
+            mutant = Mutant(**{name: getattr(outcome, name) for name in Mutant.__dataclass_fields__})
+            found = run(mutant, [cases[outcome.case]])
+            if found.result == "same":
+                yield found
 
 
 def executed(ptx: PtxOutput) -> Execute:
@@ -251,11 +268,15 @@ def report(outcomes: Sequence[Outcome]) -> str:
     """A Markdown page: scores by file and kind, survivors by reason."""
     known = reasons()
     root = Path(include_dir()) / "autosched"
-    lines = {name: (root / name).read_text().splitlines() for name in {o.header for o in outcomes}}
-    survivors = [o for o in outcomes if o.result == "survived"]
-    why = {o: why_equivalent(o, lines[o.header][o.line - 1], known) for o in survivors}
+    headers = {o.header for o in outcomes if not o.header.startswith(OF_CASE)}
+    lines = {name: (root / name).read_text().splitlines() for name in headers}
+    survivors = [o for o in outcomes if o.result in ("survived", "same")]
+    why = {
+        o: o.said or why_equivalent(o, lines[o.header][o.line - 1] if o.header in lines else o.old, known)
+        for o in survivors
+    }
     open_ones = [o for o in survivors if why[o] is None]
-    counted = [o for o in outcomes if o.result in ("reported", "survived") and why.get(o) is None]
+    counted = [o for o in outcomes if o.result == "reported" or o in open_ones]
     reported = sum(o.result == "reported" for o in counted)
     left = Counter(o.result for o in outcomes)
     share = 100.0 * reported / len(counted) if counted else 0.0
@@ -267,11 +288,11 @@ def report(outcomes: Sequence[Outcome]) -> str:
         "| file | reported | survived | the same program | not reached | do not compile |",
         "|---|---|---|---|---|---|",
     ]
-    for header in sorted(lines):
+    for header in sorted({o.header for o in outcomes}):
         mine = [o for o in outcomes if o.header == header]
         same = sum(why.get(o) is not None for o in mine)
         by = Counter(o.result for o in mine)
-        row = (by["reported"], by["survived"] - same, same, by["unreached"], by["refused"])
+        row = (by["reported"], by["survived"] + by["same"] - same, same, by["unreached"], by["refused"])
         text.append(f"| `{header}` | " + " | ".join(map(str, row)) + " |")
     text += ["", "| what is wrong | reported | survived |", "|---|---|---|"]
     for kind in sorted({o.kind for o in counted}):
@@ -296,9 +317,16 @@ def main() -> int:
     parser.add_argument("--header")
     parser.add_argument("--log", type=Path, default=Path("mutations.jsonl"))
     parser.add_argument("--report", type=Path, nargs="+", metavar="LOG")
+    parser.add_argument("--explain", type=Path, metavar="LOG", help="look at the survivors of PTX in a log once more")
     options = parser.parse_args()
     if options.report:
         print(report([outcome for log in options.report for outcome in read(log)]), end="")
+        return 0
+    if options.explain:
+        for outcome in explained(options.explain):
+            with options.explain.open("a") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
+            print(f"{outcome.header}:{outcome.line} {outcome.old!r} -> {outcome.new!r}: {outcome.said}", flush=True)
         return 0
     cases = golden_cases()
     if options.of == "ptx":

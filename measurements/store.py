@@ -194,6 +194,18 @@ class Store:
             self._grown.add((row["problem_digest"], row["device"]))
         return replace(record, id=made)
 
+    def set_proof(self, record: Record, proof: str) -> None:
+        """Keep ``proof`` (canonical JSON of an object) with every trial of the record's schedule that had its kernel,
+        in place of what they have. Raises StoreError as ``append``, ValueError for a record without a kernel."""
+        if record.kernel_digest is None:
+            raise ValueError("a trial without a kernel has no proof")
+        row, c = store_rows.to_row(record), TRIALS.c
+        of_kernel = (c.kernel_digest == record.kernel_digest, c.device == record.device)
+        digests = (c.problem_digest == row["problem_digest"], c.schedule_digest == row["schedule_digest"])
+        self._enter_write_ahead()
+        with self._transaction(write=True) as connection:
+            connection.execute(TRIALS.update().where(*digests, *of_kernel).values(proof=proof))
+
     def extend(self, records: Sequence[Record]) -> None:
         """Store many records in their order, all or none. Raises StoreError as ``append``."""
         rows = [store_rows.to_row(record) for record in records]

@@ -53,3 +53,11 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
         root = tmp_path_factory.getbasetemp()
         base: Path = root.parent if os.environ.get("PYTEST_XDIST_WORKER") else root
         os.environ["AUTOSCHED_CACHE_DIR"] = str(base / "autosched-cache")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_full_proof_of_winners() -> None:
+    """It takes seconds for each of many runs of ``tune``; tests of it ask for it."""
+    from autosched import tuner
+
+    tuner.PROOF_SECONDS = 0.0

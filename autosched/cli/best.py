@@ -8,20 +8,18 @@ changed in the code of the kernel since it was timed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from json import loads
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from autosched import formatting
+from autosched import formatting, proofs
 from autosched.cli.devices import device_option, target
 from autosched.cli.errors import NO, InputError, bad_input
 from autosched.cli.output import print_json, say, show, stdout_console
 from autosched.cli.problem_options import maybe_problem
 from autosched.cli.stored import refuse_unusable, stale
 from autosched.database import device_name
-from measurements.foreign_text import one_line
 from measurements.record import Record
 from measurements.store import ProblemSummary, Store
 from search_spaces.hardware.devices import Device
@@ -132,25 +130,12 @@ def _show_each(console: Console, found: Sequence[Best]) -> None:
         trials = f"{formatting.count(b.trials)} {b.record.provenance}, {formatting.count(b.ok)} of them ok"
         facts = [*formatting.record_facts(b.problem, b.record), ("trials", trials)]
         if b.record.proof is not None:
-            facts.append(("proof", proof_line(b.record.proof)))
+            facts.append(("proof", proofs.summary(b.record.proof)))
         if b.stale:
             facts.append(("stale", f"{', '.join(b.stale)} has changed since it was timed: tune the problem again"))
         show(console, formatting.facts(facts))
         console.print()
         show(console, formatting.decisions(b.record.schedule, console.width))
-
-
-def proof_line(text: str) -> str:
-    """One line on what was proven (``Verification.proof``); a database may hold any other object."""
-    proof = loads(text)
-    try:
-        runs = proof["runs"]
-        cases = dict.fromkeys(str(case) for run in runs for case in run["cases"])
-        orders = dict.fromkeys(str(run["order"]) for run in runs)
-        said = f"{proof['status']} in {formatting.plural(len(runs), 'emulated run')}"
-        return one_line(f"{said}: {', '.join(cases)}; blocks {', '.join(orders)}; emulator {proof['emulator'][:12]}")
-    except (KeyError, TypeError):
-        return "of another kind, see --json"
 
 
 def _show_table(console: Console, found: Sequence[Best]) -> None:

@@ -2,11 +2,11 @@
 
 ``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
 ``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
-``seconds`` (of the run), ``worth`` (of a warm start, or ""), ``exhausted``, ``interrupted``, ``stopped`` (a reason, or
-""), ``remeasured``: null, or what timing the fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with
-their median ``seconds``, ``failed`` ones with ``status`` and ``reason``, ``library``: the winner's time over the vendor
-library's as ``median``, ``low`` and ``high``, or null and ``why_not``), and ``best``: null, or a record as in
-``autosched best --json``.
+``seconds`` (of the run), ``worth`` (of a warm start, or ""), ``proof`` (what the full proof of the best found, or ""),
+``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what timing the fastest in turns
+gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``, ``failed`` ones with ``status`` and
+``reason``, ``library``: the winner's time over the vendor library's as ``median``, ``low`` and ``high``, or null and
+``why_not``), and ``best``: null, or a record as in ``autosched best --json``.
 """
 
 import dataclasses
@@ -71,6 +71,14 @@ def tune(
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
     ] = False,
+    proof_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--proof-seconds",
+            metavar="S",
+            help="Without a GPU: what the full proof of the best may take at the end (default 60; 0: none).",
+        ),
+    ] = None,
     warm_cache: Annotated[
         bool, typer.Option("--warm-cache", help="On a GPU: time with operands in the L2, not from memory.")
     ] = False,
@@ -121,6 +129,7 @@ def tune(
                 model=model,
                 progress=display,
                 min_gain=min_gain,
+                proof_seconds=proof_seconds,
             )
     except KeyboardInterrupt:
         if not display.has_started:
@@ -172,6 +181,8 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
         rows += _remeasured_facts(result.remeasured)
     if result.worth:
         rows.append(("warm start", result.worth))
+    if result.proof:
+        rows.append(("full proof", result.proof))
     if result.best is None:
         show(console, formatting.facts([*rows, ("best", "none: no schedule has worked")]))
         return
@@ -234,6 +245,7 @@ def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str
         },
         "seconds": result.seconds,
         "worth": result.worth,
+        "proof": result.proof,
         "exhausted": result.exhausted,
         "satisfied": result.satisfied,
         "interrupted": result.interrupted,

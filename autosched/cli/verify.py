@@ -5,7 +5,8 @@
 ``problem``, ``emulated_problem``, ``schedule``, ``ok``, ``status``, ``reason``, ``error_over_tolerance``,
 ``max_abs_error`` (both null where the kernel did not finish), ``runs`` (the kinds of inputs, and what came of each),
 ``findings``, ``shared_sites``, ``global_sites`` (as in
-``measurements.emulator``) and ``seconds``. No time in it is a kernel's.
+``measurements.emulator``), ``seconds``, and with --db ``stored_proof``: what the database said of the schedule before,
+and what it says now. No time in it is a kernel's.
 """
 
 import sys
@@ -26,12 +27,14 @@ from autosched.cli.output import print_json, show, stderr_console, stdout_consol
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
 from autosched.cli.stored import refuse_unusable
+from autosched.cli.stored_proofs import StoredProof, keep_proof, proof_lines
 from autosched.cli.templates import TemplateOption
 from autosched.verify import Depth, Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
 from measurements.library_choice import is_library
 from measurements.measurement import Status
+from measurements.record import Record
 from measurements.store import Store
 from search_spaces.catalogue import templates, templates_for
 from search_spaces.hardware.devices import Device
@@ -97,16 +100,21 @@ def verify(
         with bad_input():
             usable = templates_for(problem, where, template or None)
         jobs = [(problem, usable.space(problem, where).sample(sample or DEFAULT_SAMPLE, seed))]
+        records: dict[tuple[Problem, Schedule], Record] = {}
+        store = None
         origin = f"sampled with seed {seed}"
     else:
         store = Store.open(db, create=False)
-        jobs = _stored(store, operator, maybe_problem(operator, given), where, sample)
+        stored = _stored(store, operator, maybe_problem(operator, given), where, sample)
+        records = {(problem, record.schedule): record for problem, found in stored for record in found}
+        jobs = [(problem, [record.schedule for record in found]) for problem, found in stored]
         origin = f"stored in {store.name}"
     check_host()  # raises before anything is printed, if nothing can be emulated here
     started = time.monotonic()
     console = stdout_console()
     done: list[tuple[Problem, list[Verification]]] = []
     interrupted = False
+    said: dict[int, StoredProof] = {}  # of each verification of a record, by its id()
     try:
         with interrupts.raised():
             for problem, schedules in jobs:
@@ -115,8 +123,12 @@ def verify(
                     console.print(f"{formatting.plural(len(schedules), 'schedule')} {origin}")
                 done.append((problem, []))
                 _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", done[-1][1])
+                if store is not None:
+                    said |= {id(v): keep_proof(store, records[problem, v.schedule], v) for v in done[-1][1]}
                 if not json:
                     _show(console, problem, done[-1][1])
+                    for line in proof_lines([said[id(v)] for v in done[-1][1] if id(v) in said]):
+                        console.print(line)
     except KeyboardInterrupt:
         interrupted = True
     results = [v for _, verifications in done for v in verifications]
@@ -134,7 +146,14 @@ def verify(
                 "failed": failed,
                 "seconds": seconds,
                 "interrupted": interrupted,
-                "candidates": [_to_json(problem, v) for problem, verifications in done for v in verifications],
+                "candidates": [
+                    {
+                        **_to_json(problem, v),
+                        "stored_proof": asdict(said[id(v)]) if id(v) in said else None,
+                    }
+                    for problem, verifications in done
+                    for v in verifications
+                ],
             }
         )
     elif jobs:
@@ -159,8 +178,8 @@ Exit status 1 if one fails.
 
 def _stored(
     store: Store, operator: Operator, problem: Problem | None, device: Device, most: int | None
-) -> list[tuple[Problem, list[Schedule]]]:
-    """The stored schedules that worked, per problem, each once, fastest first within each provenance."""
+) -> list[tuple[Problem, list[Record]]]:
+    """The trials of stored schedules that worked, per problem, each once, fastest first within each provenance."""
     if problem is not None:
         problems = [problem]
     else:
@@ -174,7 +193,7 @@ def _stored(
         for record in fastest:
             refuse_unusable(store.name, one, record, device)
         if fastest:
-            jobs.append((one, [record.schedule for record in fastest]))
+            jobs.append((one, fastest))
     return jobs
 
 

@@ -1,7 +1,8 @@
 """The half of a check that needs no GPU: nothing is timed, so nothing is noise, and every change can run it.
 
 An entry is still valid, still compiles for its device, needs no more of it than was recorded, computes right numbers in
-the emulator, and stands where it stood in the order that the cost model predicts.
+the emulator, has a proof that is of its kernel as it is today, and stands where it stood in the order that the cost
+model predicts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from autosched import proofs
 from autosched.backends import Estimate
 from autosched.guard.entries import LIBRARY_WON, Entry
 from autosched.guard.report import Finding, Verdict
@@ -75,6 +77,14 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
         if not reasons and _better(program, recorded):
             verdict = Verdict.FASTER
             reasons.append("it needs fewer resources than were recorded, and nothing more")
+    kernel = template(entry.record.schedule.template).kernel(entry.problem, entry.record.schedule, entry.device)
+    doubt = proofs.doubt(entry.record.proof, kernel)
+    numbers["proof"] = doubt or "holds"
+    if doubt and entry.record.proof is not None:
+        if not options.emulate and not verdict.fails:
+            verdict = Verdict.UNCERTAIN
+        again = "and was proven again here" if options.emulate else "and nothing is emulated here"
+        reasons.append(f"{doubt}, {again}: autosched verify --db renews it")
     if options.emulate:
         outcome = verify_one(
             template(entry.record.schedule.template),

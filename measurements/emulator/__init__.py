@@ -12,6 +12,7 @@ from measurements.emulator.host import (
     host_compiler,
 )
 from measurements.emulator.order import ASCENDING, Order
+from measurements.emulator.ptx.digest import ptx_digest
 from measurements.emulator.sparse import SparseEmulation, emulate_blocks
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "emulator_folder",
     "emulator_version",
     "host_compiler",
+    "ptx_digest",
 ]

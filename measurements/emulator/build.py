@@ -98,8 +98,10 @@ def cache_folder() -> Path:
 
 def emulator_version() -> str:
     """SHA-256 (hex) of the emulator's own sources."""
-    parts = Headers.from_folder(RUNTIME).digest + Headers.from_folder(INCLUDE).digest
-    return hashlib.sha256(parts.encode()).hexdigest()
+    h = hashlib.sha256((Headers.from_folder(RUNTIME).digest + Headers.from_folder(INCLUDE).digest).encode())
+    for file in sorted((HERE / "ptx").glob("*.py")):  # what translates PTX
+        h.update(file.read_bytes())
+    return h.hexdigest()
 
 
 @contextmanager

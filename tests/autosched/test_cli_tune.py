@@ -145,7 +145,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
 def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
     more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
     more += ("--workers", "2", "--no-verify", "--warm-cache", "--gpus", "0,2", "--model", "m.json")
-    more += ("--min-gain", "0.02")
+    more += ("--min-gain", "0.02", "--proof-seconds", "2.5")
     assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
     asked = {k: v for k, v in fake.asked.items() if k != "progress"}
     assert asked == {
@@ -163,6 +163,7 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "templates": None,
         "model": "m.json",
         "min_gain": 0.02,
+        "proof_seconds": 2.5,
     }
     assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
     assert fake.asked["gpus"] == "all"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli.best import proof_line
+from autosched.proofs import summary as proof_line
 from autosched.verify import EMULATED_FLOPS, emulated_problem, verify, verify_one
 from search_spaces.hardware.bank_conflicts import fragment_traffic
 from search_spaces.hardware.devices import device

@@ -44,6 +44,10 @@ class Settings:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
+    def mode(self, d: int) -> Hyperparameters:
+        """The most probable hyper-parameters of ``d`` coordinates before anything is known."""
+        return Hyperparameters((math.exp(self.length[0]),) * d, math.exp(self.variance[0]), math.exp(self.noise[0]))
+
 
 class GaussianProcess:
     """The surrogate. ``given`` hyper-parameters are used as they are; by default they are fitted to the rows."""

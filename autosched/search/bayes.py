@@ -1,13 +1,16 @@
 """Bayesian optimisation: the next trial is where a Gaussian process expects the largest improvement.
 
-The value of a schedule is the best time so far over its time, so the best has 1 and a failure 0: what is far from the
-best differs little, and a model of it spends itself on the fast end. After a few random trials every proposal maximises
-the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions,
-1998), over the whole space where it is small, else over a pool that follows the search. A trial that is proposed and
-not yet told counts as observed with the value that the model expects, so that the proposals of a batch differ.
+The value of a schedule is the best time so far over its time, so the best has 1: what is far from the best differs
+little, and a model of it spends itself on the fast end. After a few random trials every proposal maximises the expected
+improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions, 1998), over the
+whole space where it is small, else over a pool that follows the search. A trial that is proposed and not yet told
+counts as observed with the value that the model expects, so that the proposals of a batch differ. So does one that
+failed, and an improvement counts as far as it is probable that the schedule works (``cost_models/feasibility.py``).
 
-Where a prior guesses times, the Gaussian process models what the guess leaves over; how far the guess is followed is
-learned with every trial (``Trend``), and where the trials speak against the guess it is left alone.
+Where a prior guesses times, a second Gaussian process models what the guess leaves over; how far the guess is followed
+is learned with every trial (``Trend``). A guess may be right about nearly all schedules and wrong about the fastest,
+which the likelihood of the trials hardly shows. So it is judged by what it finds: once ``patience`` trials have brought
+nothing, every other proposal comes from the model that knows no guess, until one of the two finds something better.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from autosched.search.acquisition import expected_improvement
 from autosched.search.base import Prior, Unseen
 from autosched.search.coordinates import Coordinates
 from autosched.search.pool import Pool
-from cost_models import gaussian_process
+from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Hyperparameters, coordinates
 from cost_models.gaussian_process import GrowingPosterior, Scale, Trend
 from measurements.measurement import Measurement
@@ -39,6 +42,7 @@ _MODEL = gaussian_process.Settings(starts=1)
 @dataclass(frozen=True)
 class Settings:
     """``first`` trials are random; of a prior that guesses, every other one is the best among ``guessed`` random ones.
+    It is doubted after ``patience`` trials that did not shorten the best time by the part ``progress``.
 
     Hyper-parameters are fitted again with ``growth`` times the results of the last time. The model holds at most
     ``most`` observations: the fastest half of them, and the newest others. A space of up to ``whole`` schedules is
@@ -49,6 +53,8 @@ class Settings:
 
     first: int = 5
     guessed: int = 512
+    patience: int = 6
+    progress: float = 0.005
     growth: float = 1.15
     most: int = 512
     whole: int = 24576
@@ -81,8 +87,12 @@ class BayesSampler:
         self._by_guess: list[Schedule] | None = None  # random ones, the best guess last
         self._guesses = np.zeros(0)  # of the pool
         self._level = 0.0  # a guess counts relative to this logarithm of a time
-        self._grown: GrowingPosterior | None = None
-        self._observed: list[Schedule] = []  # by _grown
+        self._goal = math.inf  # a time below it is progress
+        self._idle = 0  # trials told since the last progress
+        self._guided = True  # whether the guess decides, or did so for what was best so far
+        self._guided_to: dict[Schedule, bool] = {}  # whether it did so for each proposal that is out
+        self._models: dict[str, GrowingPosterior] = {}  # "plain", "guided" by the prior, what "works"
+        self._observed: list[Schedule] = []  # by each of them
         self._count = 0  # how many of the schedules seen it was offered
         self._fitted = 0
         self._gain = math.inf
@@ -100,10 +110,18 @@ class BayesSampler:
             self._told.append(schedule)
             if self._pool is not None:
                 self._pool.see([schedule])
+            self._learn_trust(schedule, measurement)
         if measurement.timing is not None:
             times.append(measurement.timing.median)
             self._medians[schedule] = statistics.median(times)
             self._best = None
+
+    def _learn_trust(self, schedule: Schedule, measurement: Measurement) -> None:
+        guided = self._guided_to.pop(schedule, True)
+        self._idle += 1
+        if measurement.timing is not None and measurement.timing.median < self._goal:
+            self._goal = measurement.timing.median * (1 - self._settings.progress)
+            self._idle, self._guided = 0, guided
 
     def ask(self, n: int) -> list[Schedule]:
         self._unseen.check(n)
@@ -128,17 +146,19 @@ class BayesSampler:
             return guessed or next(iter(self._unseen.draw(1)), None)
         pool = self._made_pool()
         self._update(pool)
+        guided = self._guided if self._idle < self._settings.patience else self._unseen.seen % 2 == 0
         if not pool.whole:
-            self._refresh(pool, self._fresh(rng))
-        worth = self._worth(pool)  # in parts of the best value, which is 1
+            self._refresh(pool, self._fresh(rng), self._worth(pool, guided))
+        worth = self._worth(pool, guided)  # in parts of the best value, which is 1
         for _ in range(0 if pool.whole else self._settings.rounds):
             chosen = pool.schedules[int(worth.argmax())]
             self._refresh(pool, self._space.neighbours(chosen, self._settings.moves), worth)
-            worth = self._worth(pool)
+            worth = self._worth(pool, guided)
         best = int(worth.argmax())
         if worth[best] == -math.inf:  # all seen, which a living pool may be while the space is not
             return next(iter(self._unseen.draw(1)), None)
         self._gain = float(worth[best])
+        self._guided_to[pool.schedules[best]] = guided
         return pool.schedules[best]
 
     # -- the model -----------------------------------------------------------------------------------------------
@@ -161,67 +181,84 @@ class BayesSampler:
         size = step = self._settings.first
         while step <= len(self._told):
             size, step = step, max(step + 1, math.ceil(step * self._settings.growth))
-        refitted = size != self._fitted or self._grown is None
+        refitted = size != self._fitted or not self._models
         if refitted:
+            self._fitted = size
             given = self._hyperparameters(self._told[:size])
-            self._grown, self._observed, self._fitted = GrowingPosterior(pool.places, given, pool.grid), [], size
-        assert self._grown is not None
-        new = self._remembered() if refitted else list(islice(self._times, self._count, None))
-        if not refitted and len(self._observed) + len(new) > self._settings.most * 5 // 4:
-            self._grown = GrowingPosterior(pool.places, self._grown.hyperparameters, pool.grid)
+        else:
+            given = {name: model.hyperparameters for name, model in self._models.items()}
+        new = list(islice(self._times, self._count, None))
+        if refitted or len(self._observed) + len(new) > self._settings.most * 5 // 4:
+            self._models = {name: GrowingPosterior(pool.places, found, pool.grid) for name, found in given.items()}
             self._observed, new = [], self._remembered()
         self._count = len(self._times)
         self._observed += new
         if new:
-            self._grown.observe(coordinates(self._columns.of(new)))
+            columns = coordinates(self._columns.of(new))
+            for model in self._models.values():
+                model.observe(columns)
 
     def _remembered(self) -> list[Schedule]:
         """What the model observes: everything, or the fastest half of ``most`` and the newest others."""
         most = self._settings.most
         if len(self._times) <= most:
             return list(self._times)
-        value = dict(zip(self._times, np.nan_to_num(self._values(list(self._times)), nan=math.inf), strict=True))
-        kept = set(sorted(value, key=lambda s: -value[s])[: most // 2])
+        waiting = [s for s, times in self._times.items() if times is None]
+        kept = set([*waiting, *sorted(self._medians, key=self._medians.__getitem__)][: most // 2])
         for schedule in reversed(self._times):
             if len(kept) == most:
                 break
             kept.add(schedule)
         return [schedule for schedule in self._times if schedule in kept]
 
-    def _hyperparameters(self, told: Sequence[Schedule]) -> Hyperparameters:
-        values = self._values(told)
+    def _hyperparameters(self, told: Sequence[Schedule]) -> dict[str, Hyperparameters]:
+        columns, values, works = coordinates(self._columns.of(told)), self._values(told), self._works(told)
+        found = {}
+        if (works == 0).any():
+            found["works"] = feasibility.hyperparameters(columns, works)
+        known = ~np.isnan(values)
+        if not known.any():  # these failed; what was told since then counts from the next time on
+            return {"plain": self._settings.model.mode(len(columns)), **found}
+        columns, values = columns[:, known], values[known]
         scaled = Scale.of(values).down(values)
+        found["plain"] = gaussian_process.hyperparameters(columns, scaled, self._settings.model)
         if self._prior is not None:
-            guesses = self._guessed_values(told)
+            guesses = self._guessed_values([s for s, k in zip(told, known, strict=True) if k])
             guesses = Scale.of(guesses).down(guesses)
             slope = float(guesses @ scaled + 2.0) / (float(guesses @ guesses) + 4.0)
-            scaled = scaled - max(slope, 0.0) * guesses
-        return gaussian_process.hyperparameters(coordinates(self._columns.of(told)), scaled, self._settings.model)
+            rest = scaled - max(slope, 0.0) * guesses
+            found["guided"] = gaussian_process.hyperparameters(columns, rest, self._settings.model)
+        return found
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Best time over time; 0 for failures, NaN for what is not told yet."""
+        """Best time over time; NaN for failures and what is not told yet."""
         if self._best is None:
             self._best = min(self._medians.values(), default=1.0)
-        found = np.array([self._medians.get(schedule, math.inf) for schedule in schedules], dtype=np.float64)
-        waiting = np.array([self._times[schedule] is None for schedule in schedules], dtype=np.bool_)
-        return np.where(waiting, math.nan, self._best / found)
+        return self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)
 
-    def _worth(self, pool: Pool) -> FloatArray:
+    def _works(self, schedules: Sequence[Schedule]) -> FloatArray:
+        """1 for what has a time, 0 for failures, NaN for what is not told yet."""
+        waiting = np.array([self._times[s] is None for s in schedules], dtype=np.bool_)
+        return np.where(waiting, math.nan, [float(s in self._medians) for s in schedules])
+
+    def _worth(self, pool: Pool, guided: bool) -> FloatArray:
         """The acquisition at every place of the pool, minus infinity where it is seen."""
-        assert self._grown is not None
-        values = self._values(self._observed)
-        known = values[~np.isnan(values)]
-        scale = Scale.of(known)
-        trend = None
-        if self._prior is not None:
-            observed = self._guessed_values(self._observed)
-            of_guesses = Scale.of(observed)
-            trend = Trend(of_guesses.down(observed), of_guesses.down(self._guesses))
-            if self._grown.evidence(scale.down(values), trend) < 0:
+        values, works = self._values(self._observed), self._works(self._observed)
+        scale = Scale.of(values[~np.isnan(values)])
+        values = scale.down(values)
+        model, trend = self._models["plain"], None
+        if guided and "guided" in self._models:
+            trend = self._trend()
+            if self._models["guided"].evidence(values, trend) < 0:
                 trend = None
-        predicted = self._grown.predict(scale.down(values), trend)
-        best = float(self._grown.fitted(scale.down(values), trend).max())
-        worth = expected_improvement(predicted, best) * scale.deviation
+            else:
+                model = self._models["guided"]
+        if trend is None:
+            values = model.believed(values)
+        best = float(model.fitted(values, trend)[works != 0].max())
+        worth = expected_improvement(model.predict(values, trend), best) * scale.deviation
+        if "works" in self._models:
+            worth *= feasibility.probability(self._models["works"], works)
         worth[pool.seen] = -math.inf
         return worth
 
@@ -242,6 +279,12 @@ class BayesSampler:
                 return best
         return None
 
+    def _trend(self) -> Trend:
+        """The guesses of what was observed, and of the pool."""
+        observed = self._guessed_values(self._observed)
+        scale = Scale.of(observed)
+        return Trend(scale.down(observed), scale.down(self._guesses))
+
     def _guessed_values(self, schedules: Sequence[Schedule]) -> FloatArray:
         assert self._prior is not None
         guesses = self._prior.log_seconds(schedules)
@@ -259,14 +302,14 @@ class BayesSampler:
         random = self._space.sample(self._settings.moves, int(rng.integers(2**62)))
         return [*near, *self._space.mutate(parents, rng), *random]
 
-    def _refresh(self, pool: Pool, schedules: Sequence[Schedule], worth: FloatArray | None = None) -> None:
+    def _refresh(self, pool: Pool, schedules: Sequence[Schedule], worth: FloatArray) -> None:
         """Let schedules into the pool, in place of the worst."""
-        assert self._grown is not None
         new = pool.missing(s for s in schedules if s in self._unseen)
         if not new:
             return
-        worth = self._worth(pool) if worth is None else worth
         positions: IntArray = np.argsort(worth, kind="stable")[: len(new)].astype(np.int64)
-        self._grown.replace(positions, pool.put(positions, new))
+        places = pool.put(positions, new)
+        for model in self._models.values():
+            model.replace(positions, places)
         if self._prior is not None:
             self._guesses[positions] = self._guessed_values(new)

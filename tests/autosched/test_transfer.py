@@ -1,15 +1,18 @@
 """Another recording of a kernel as a prior: followed where it is right, and left where it misleads."""
 
 import math
+import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from autosched import replay
-from autosched.search.bayes import BayesSampler
+from autosched.search.bayes import BayesSampler, Settings
 from autosched.search.transfer import TransferPrior
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.tables.table import Row, Table, table_of
+from search_spaces.spaces.schedule import Schedule
 
 
 def table(device: str, best: tuple[int, int], values: tuple[int, ...] = (2, 4, 8, 16, 32, 64)) -> Table:
@@ -35,6 +38,14 @@ def evaluations(here: Table, prior: TransferPrior | None) -> float:
     return math.inf if needed is None else needed
 
 
+def seconds_of(here: Table) -> Callable[[Schedule], float]:
+    def of(schedule: Schedule) -> float:
+        timing = here.measurements[schedule].timing
+        return math.inf if timing is None else timing.median
+
+    return of
+
+
 def test_a_sibling_that_agrees_saves_most_of_the_search() -> None:
     here = table("a", (32, 8))
     cold = evaluations(here, None)
@@ -46,6 +57,43 @@ def test_one_that_misleads_costs_little() -> None:
     here = table("a", (32, 8))
     cold = evaluations(here, None)
     assert evaluations(here, TransferPrior(here.space(), table("b", (2, 64)).measurements)) <= 1.5 * cold + 5 < 30
+
+
+def test_a_guess_that_finds_nothing_decides_every_other_proposal() -> None:
+    """After trials without progress, the proposals of the model with the guess and of that without it take turns."""
+    here = table("a", (32, 8))
+    space = here.space()
+    prior = TransferPrior(space, table("b", (64, 4)).measurements)
+    differed = False
+    for told in (9, 12, 15, 18):
+        doubting, trusting, blind = (
+            BayesSampler(space, 0, prior=given, settings=Settings(patience=patience))
+            for given, patience in ((prior, 6), (prior, 1000), (None, 6))
+        )
+        ordered = random.Random(0).sample(list(here.measurements), told)
+        ordered.sort(key=seconds_of(here))  # the fastest first: the others bring nothing
+        for made in (doubting, trusting, blind):
+            for schedule in ordered:
+                made.tell(schedule, here.measurements[schedule])
+        proposals = [made.ask(1) for made in (doubting, trusting, blind)]
+        assert proposals[0] == proposals[1 if told % 2 == 0 else 2]
+        differed |= proposals[1] != proposals[2]
+    assert differed
+
+
+def test_progress_restores_the_trust_in_a_guess() -> None:
+    here = table("a", (32, 8))
+    space = here.space()
+    prior = TransferPrior(space, table("b", (64, 4)).measurements)
+    ordered = random.Random(0).sample(list(here.measurements), 11)
+    ordered.sort(key=seconds_of(here), reverse=True)  # the fastest last
+    proposals = []
+    for patience in (6, 1000):
+        made = BayesSampler(space, 0, prior=prior, settings=Settings(patience=patience))
+        for schedule in ordered:
+            made.tell(schedule, here.measurements[schedule])
+        proposals.append(made.ask(1))
+    assert proposals[0] == proposals[1]
 
 
 def test_a_guess_is_the_recorded_time_or_that_of_trees() -> None:

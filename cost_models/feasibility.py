@@ -1,0 +1,35 @@
+"""How probable it is that a schedule works, learned from which trials failed.
+
+Least-squares classification (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 6.5): a
+Gaussian process of 1 for a trial that worked and 0 for one that failed, with lengths of its own, because what makes a
+schedule fail (too many threads, too much shared memory) is seldom what makes it slow.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import ndtr
+
+from cost_models import gaussian_process
+from cost_models.covariance import Columns, Hyperparameters
+from cost_models.gaussian_process import GrowingPosterior, Scale
+from search_spaces.arrays import FloatArray
+
+_MODEL = gaussian_process.Settings(starts=1, noise=(math.log(1e-2), 1.0))
+_SOFTNESS = 0.15  # how far from one half a value has to be to decide
+
+
+def hyperparameters(columns: Columns, worked: FloatArray) -> Hyperparameters:
+    """The most probable ones for what ``worked`` [n], 1 or 0, at ``columns`` [d, n]."""
+    return gaussian_process.hyperparameters(columns, Scale.of(worked).down(worked), _MODEL)
+
+
+def probability(posterior: GrowingPosterior, worked: FloatArray) -> FloatArray:
+    """That the schedule at each place works, given what ``worked`` [count]: 1 or 0, NaN where that is not known yet."""
+    scale = Scale.of(worked[~np.isnan(worked)])
+    predicted = posterior.predict(posterior.believed(scale.down(worked)))
+    mean = predicted.mean * scale.deviation + scale.mean
+    found: FloatArray = ndtr((mean - 0.5) / np.hypot(predicted.deviation * scale.deviation, _SOFTNESS))
+    return found

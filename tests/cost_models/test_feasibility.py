@@ -1,0 +1,33 @@
+"""How probable it is that a schedule works."""
+
+import numpy as np
+
+from cost_models import feasibility
+from cost_models.covariance import coordinates
+from cost_models.gaussian_process import GrowingPosterior
+
+X = np.random.default_rng(0).integers(0, 5, (120, 3)) / 4
+WORKS = (X[:, 0] + X[:, 1] <= 1.25).astype(np.float64)
+
+
+def test_what_fails_is_told_from_what_works() -> None:
+    told, new = slice(0, 60), slice(60, 120)
+    columns = coordinates(X[told])
+    given = feasibility.hyperparameters(columns, WORKS[told])
+    assert given.lengths[2] > 2 * max(given.lengths[:2])  # the third parameter has no part in it
+    posterior = GrowingPosterior(coordinates(X[new]), given)
+    posterior.observe(columns)
+    found = feasibility.probability(posterior, WORKS[told])
+    assert ((found > 0.5) == (WORKS[new] == 1)).mean() > 0.9
+    assert (found >= 0).all() and (found <= 1).all()
+
+
+def test_a_trial_that_is_out_says_nothing() -> None:
+    columns = coordinates(X[:30])
+    given = feasibility.hyperparameters(columns, WORKS[:30])
+    alone, waiting = (GrowingPosterior(coordinates(X[60:]), given) for _ in range(2))
+    alone.observe(columns)
+    waiting.observe(columns)
+    waiting.observe(coordinates(X[30:31]))
+    with_one = feasibility.probability(waiting, np.append(WORKS[:30], np.nan))
+    assert np.abs(with_one - feasibility.probability(alone, WORKS[:30])).mean() < 0.05

@@ -43,6 +43,9 @@ _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.
 GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces the time limit itself
 
 
+# Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/tensor_map.hpp.
+_KINDS = ("UINT", "INT", "FLOAT16", "BFLOAT16", ("FLOAT32", "TFLOAT32"), "FLOAT64")
+
 _PROBE = Kernel(
     entry="probe",
     source='extern "C" __global__ void probe(unsigned* out) { out[threadIdx.x] = threadIdx.x; }\n',
@@ -229,8 +232,6 @@ def _check(kernel: Launch, inputs: Mapping[str, Array], time_limit: float) -> di
 
 def lacking(kernel: Kernel) -> str:
     """What the emulator lacks for the kernel, in one sentence; empty where it has everything."""
-    if kernel.cluster != (1, 1, 1):
-        return f"clusters are not emulated, and the kernel has one of {kernel.cluster} blocks"
     packed = [a.name for a in kernel.arguments if isinstance(a, TensorMap) and a.interleave != "NONE"]
     return f"interleaved tensor maps are not emulated, and the kernel takes {', '.join(packed)}" if packed else ""
 
@@ -261,6 +262,7 @@ def _job_text(
         f"grid {numbers(kernel.grid)}",
         f"launches {kernel.launches}",
         f"block {numbers(kernel.block)}",
+        f"cluster {numbers(kernel.cluster)}",
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
         f"time_limit {time_limit!r}",
         f"check {int(check)}",
@@ -291,7 +293,12 @@ def _tensor_map_line(m: TensorMap, buffer: int) -> str:
     """The runner's own encoding of a tensor map follows from these numbers (runtime/tensor_map.hpp)."""
     sizes = (*m.sizes, *m.strides, *m.box, *m.element_strides)
     head = (buffer, ELEMENT_BYTES[m.element], len(m.sizes))
-    return " ".join(map(str, ("tensor_map", *head, *sizes, SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"))))
+    tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element))
+    return " ".join(map(str, ("tensor_map", *head, *sizes, *tail)))
+
+
+def _kind(element: str) -> int:
+    return next(k for k, names in enumerate(_KINDS) if element.startswith(names))
 
 
 def _write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], offsets: Mapping[str, int]) -> None:
@@ -401,6 +408,8 @@ def run_blocks(
 def _refused(compiled: CompiledKernel, said: str) -> Emulation:
     """The runner's answer to a program that it cannot execute, or whose parameters are not the arguments."""
     what, _, detail = last_line(said).partition(": ")
+    if what == "lacking":
+        return Emulation("unsupported", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
     if what == "arguments":
         return Emulation("compile_error", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
     _, places = read_places(compiled.path)

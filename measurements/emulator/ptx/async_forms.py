@@ -89,9 +89,59 @@ def _cp(i: Instruction) -> Form | None:
     if q[:3] == ("async", "mbarrier", "arrive"):
         at = _address(i.operands[0])
         return Form("cp.async.mbarrier.arrive", 0, (), [Source(at.base, 8)], [at.offset, int("noinc" in q)])
-    if q[:3] == ("async", "bulk", "tensor") and "mbarrier::complete_tx::bytes" in q and "global" in q:
-        return _tensor_load(i)
-    return None
+    if "bulk" not in q:
+        return None
+    if q[-1] == "commit_group" or q[2:3] == ("commit_group",):
+        return Form("bulk.commit_group")
+    if "wait_group" in q:
+        return Form("bulk.wait_group", immediates=[_number(i.operands[0])])
+    if "prefetch" in q:
+        return Form("nothing")
+    if "tensor" in q:
+        return _tensor_load(i) if "mbarrier::complete_tx::bytes" in q else _tensor_store(i)
+    return _bulk_load(i) if "mbarrier::complete_tx::bytes" in q else _bulk_store(i)
+
+
+def _bulk_load(i: Instruction) -> Form:
+    """``[to], [from], bytes, [mbarrier]``."""
+    if any(q.startswith(("multicast", "cp_mask", "ignore_oob")) for q in i.qualifiers):
+        raise Unsupported
+    to, from_, barrier = (_address(i.operands[k]) for k in (0, 1, 3))
+    sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4), Source(barrier.base, 8)]
+    immediates = [to.offset, from_.offset, barrier.offset, int("global" not in i.qualifiers)]
+    return Form("bulk.load", 0, (), sources, immediates)
+
+
+# ElementKind in runtime/tensor_map.hpp, and bytes, of what a bulk reduction adds.
+_ADDED = {"u32": (0, 4), "s32": (1, 4), "u64": (0, 8), "f16": (2, 2), "bf16": (3, 2), "f32": (4, 4), "f64": (5, 8)}
+
+
+def _bulk_store(i: Instruction) -> Form:
+    """``[to], [from], bytes``."""
+    if "bulk_group" not in i.qualifiers or "cp_mask" in i.qualifiers:
+        raise Unsupported
+    to, from_ = (_address(o) for o in i.operands[:2])
+    reduces = i.qualifiers[0] == "reduce"
+    if reduces and ("add" not in i.qualifiers or i.qualifiers[-1] not in _ADDED):
+        raise Unsupported
+    kind, size = _ADDED[i.qualifiers[-1]] if reduces else (0, 1)
+    sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4)]
+    return Form("bulk.store", 0, (), sources, [to.offset, from_.offset, int(reduces), kind, size])
+
+
+def _tensor_store(i: Instruction) -> Form:
+    """``[map, {coordinates}], [from]``."""
+    reduces = i.qualifiers[0] == "reduce"
+    if "bulk_group" not in i.qualifiers or (reduces and "add" not in i.qualifiers):
+        raise Unsupported
+    if any(q.startswith(("im2col", "tile::")) for q in i.qualifiers):
+        raise Unsupported
+    map_, from_ = (_address(o) for o in i.operands[:2])
+    rank = _rank(i.qualifiers)
+    if len(map_.coordinates) != rank:
+        raise Unsupported
+    sources = [Source(map_.base, 8), *(Source(c, 4) for c in map_.coordinates), Source(from_.base, 8)]
+    return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, int(reduces)])
 
 
 def _rank(qualifiers: Sequence[str]) -> int:
@@ -99,7 +149,7 @@ def _rank(qualifiers: Sequence[str]) -> int:
 
 
 def _tensor_load(i: Instruction) -> Form:
-    if any(q.startswith(("im2col", "tile::", "cta_group", "multicast")) for q in i.qualifiers):
+    if any(q.startswith(("im2col", "tile::", "cta_group")) for q in i.qualifiers):
         raise Unsupported
     to, map_, barrier = (_address(o) for o in i.operands[:3])
     rank = _rank(i.qualifiers)
@@ -111,7 +161,10 @@ def _tensor_load(i: Instruction) -> Form:
         *(Source(c, 4) for c in map_.coordinates),
         Source(barrier.base, 8),
     ]
-    return Form("tensor.load", 0, (), sources, [rank, to.offset, map_.offset, barrier.offset])
+    multicast = "multicast::cluster" in i.qualifiers
+    if multicast:
+        sources.append(Source(i.operands[3], 2))
+    return Form("tensor.load", 0, (), sources, [rank, to.offset, map_.offset, barrier.offset, int(multicast)])
 
 
 def _prefetch(i: Instruction) -> Form | None:
@@ -158,6 +211,26 @@ def _wgmma(i: Instruction) -> Form:
     return Form("wgmma.mma_async", flags, registers, sources, immediates)
 
 
+def _barrier(i: Instruction) -> Form | None:
+    if i.qualifiers[0] != "cluster":
+        return None
+    return Form(f"barrier.cluster.{i.qualifiers[1]}", immediates=[1, int("relaxed" in i.qualifiers)])
+
+
+def _mapa(i: Instruction) -> Form:
+    generic = int("shared::cluster" not in i.qualifiers)
+    return Form("mapa", 0, [i.operands[0]], [Source(i.operands[1], 8), Source(i.operands[2], 4)], [generic])
+
+
+def _getctarank(i: Instruction) -> Form:
+    return Form("getctarank", 0, [i.operands[0]], [Source(i.operands[1], 8)])
+
+
+def _setmaxnreg(i: Instruction) -> Form:
+    return Form("setmaxnreg", immediates=[1, _number(i.operands[0]), int("inc" in i.qualifiers)])
+
+
 _ASYNC: dict[str, Callable[[Instruction], Form | None]] = {
-    "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "wgmma": _wgmma,
+    "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "wgmma": _wgmma, "barrier": _barrier,
+    "mapa": _mapa, "getctarank": _getctarank, "setmaxnreg": _setmaxnreg,
 }  # fmt: skip

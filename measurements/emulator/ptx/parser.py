@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_right
+from dataclasses import replace
 
 from measurements.emulator.ptx.syntax import (
     Address,
@@ -34,6 +35,7 @@ _LOC = re.compile(
     r"(?:\s*,?\s*function_name\s+[^\s,]+\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*"
 )
 _FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"[^\n]*')
+_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+(?:\s*,\s*\d+)*)")
 _LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
 _STATEMENT = re.compile(r"(?:[^;\"]|\"[^\"]*\")*?;", re.DOTALL)
 _MODULE_LINE = re.compile(r"\.(version|target|address_size)\s+([^\n]*)")
@@ -137,12 +139,18 @@ class _Parser:
         self.skip()
         parameters = self.parameters() if self.text.startswith("(", self.at) else ()
         # Performance directives: .maxntid 128, 1, 1 and the like.
+        start = self.at
         while self.skip() and self.text[self.at] not in "{;":
             self.at += 1
+        cluster = _CLUSTER.search(self.text, start, self.at)
         if self.text[self.at] == ";":
             self.at += 1
             return Function(name[0], is_kernel, results, parameters, is_defined=False)
-        return _Body(self, name[0], is_kernel, results, parameters).read()
+        body = _Body(self, name[0], is_kernel, results, parameters).read()
+        if cluster is None:
+            return body
+        sides = [int(n) for n in re.findall(r"\d+", cluster[1])]
+        return replace(body, cluster=(*sides, 1, 1)[:3])
 
     def parameters(self) -> tuple[Variable, ...]:
         end = self.text.find(")", self.at)
@@ -180,16 +188,18 @@ class _Body:
     def read(self) -> Function:
         p = self.parser
         depth = 0
+        starts: list[int] = []  # of the open scopes
         pending = ""
         while p.skip():
             if p.text[p.at] == "{":
                 p.at += 1
                 depth += 1
                 self.scopes.append({})
+                starts.append(len(self.body))
             elif p.text[p.at] == "}":
                 p.at += 1
                 depth -= 1
-                self.scopes.pop()
+                self.resolve_forward(self.scopes.pop(), starts.pop())
                 if depth == 0:
                     return Function(
                         self.name, self.is_kernel, self.results, self.params, self.registers, tuple(self.variables),
@@ -228,6 +238,14 @@ class _Body:
         mine = f"{name}#{self.scope_number}"
         self.scopes[-1][name] = mine
         return mine
+
+    def resolve_forward(self, names: dict[str, str], start: int) -> None:
+        """Branches of a finished scope to labels that it has declared behind them."""
+        for k in range(start, len(self.body) if names else start):
+            i = self.body[k]
+            target = i.operands[0] if i.opcode == "bra" else None
+            if isinstance(target, Symbol) and target.name in names and names[target.name] in self.labels:
+                self.body[k] = replace(i, operands=(Symbol(names[target.name]),))
 
     def renamed(self, name: str) -> str:
         for scope in reversed(self.scopes):

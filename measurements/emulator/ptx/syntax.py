@@ -124,6 +124,7 @@ class Function:
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
     is_defined: bool = True
+    cluster: tuple[int, ...] = ()  # .reqnctapercluster, three numbers
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ std::vector<Page> touched_pages;
 // What a block has published by a fence followed by an atomic: all of epochs up to covered[warp], and of each thread
 // what came before so many of its fences.
 struct Release {
-  unsigned block;
+  unsigned block, rank;
   Epoch begin;
   Epoch covered[max_warps] = {};
   std::vector<std::uint32_t> fences;
@@ -144,7 +144,10 @@ void touch(Buffer& b, const void* address, int bytes) {
 
 bool ordered(const Stamp& before) {
   if (before.epoch < launch.began) return true;
-  if (before.epoch >= clocks.first) return clocks.ordered(before.who, before.epoch, self->who);
+  if (before.epoch >= clocks.first) {
+    if (clocks.ordered(before.who, before.epoch, self->who)) return true;
+    if (rank_of(before.who) == self->rank) return false;
+  }
   for (auto a = acquires.rbegin(); a != acquires.rend(); ++a) {
     if (a->release->covers(before) && a->visible_to(*self)) return true;
   }
@@ -279,6 +282,7 @@ ReleasePointer current_release() {
   }
   auto release = std::make_shared<Release>();
   release->block = block_index;
+  release->rank = self->rank;
   release->begin = clocks.first;
   release->fences.assign(warp_count * warp_size, 0);
   bool any = false;
@@ -300,7 +304,7 @@ void acquire_from(const void* address) {
   const auto found = released_at.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == released_at.end()) return;
   for (const ReleasePointer& release : found->second) {
-    if (release->block == block_index) continue;
+    if (release->block == block_index && release->rank == self->rank) continue;
     const bool known = std::any_of(acquires.begin(), acquires.end(),
                                    [&](const Acquire& a) { return a.release == release && a.who == self->who; });
     if (known) continue;
@@ -542,7 +546,7 @@ void write_touched_outputs(int file) {
     writer.assign(count, ~0u);
     for (std::size_t i = 0; i < count; ++i) {
       const Epoch epoch = b.cells[first + i].write.epoch;
-      if (epoch != 0) writer[i] = block_in_grid(block_of_epoch(epoch));
+      if (epoch != 0) writer[i] = block_in_grid(block_of_epoch(epoch), rank_of(b.cells[first + i].write.who));
     }
     const auto number = static_cast<std::uint32_t>(&b - buffers.data());
     put(&number, sizeof number);

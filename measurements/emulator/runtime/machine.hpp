@@ -42,7 +42,8 @@ enum class State { runnable, gathering, at_barrier, exited };
 struct Thread {
   BuiltIns built_ins{};
   Fiber fiber;
-  unsigned linear = 0, warp = 0, lane = 0;
+  // Of all that run together: its place among `threads`, its warp, and the rank of its block in the cluster.
+  unsigned linear = 0, warp = 0, lane = 0, rank = 0;
   Who who = 0;
   State state = State::exited;
   SiteIndex site = 0;  // of the last instruction
@@ -71,7 +72,8 @@ struct Warp {
 struct Launch {
   unsigned launches = 1;  // of the kernel, one after another
   Epoch began = 0;        // the running one: what came before is ordered
-  unsigned threads = 0;
+  unsigned threads = 0;  // of a block
+  Index3 cluster{1, 1, 1};  // blocks that run together
   unsigned dynamic_shared_bytes = 0;
   bool check = true;  // shadow memory: races and initialisation
   bool sparse = false;  // buffers are backed, and inputs made, where they are touched
@@ -85,9 +87,12 @@ extern std::vector<Thread> threads;
 extern Warp warps[max_warps];
 extern unsigned warp_count;
 extern Thread* self;
-extern unsigned block_index;  // how many blocks ran before the running one, through all launches
-// The linear index in the grid of the n-th block to run.
-unsigned block_in_grid(unsigned n);
+extern unsigned block_index;  // how many blocks, or clusters, ran before the running one, through all launches
+// The linear index in the grid of the n-th block to run: that of `rank` in the n-th cluster.
+unsigned block_in_grid(unsigned n, unsigned rank);
+inline unsigned cluster_blocks() { return launch.cluster.x * launch.cluster.y * launch.cluster.z; }
+inline unsigned block_warps() { return (launch.threads + warp_size - 1) / warp_size; }
+inline unsigned rank_of(Who who) { return warp_of(who) < warp_count ? warp_of(who) / block_warps() : 0; }
 
 // "thread (1, 0, 0) of block (0, 0, 0)" or "warp 1 of block ..." of a thread of block `block`.
 std::string describe(Who who, unsigned block);
@@ -118,7 +123,14 @@ bool run_grid(void (*entry)(void** arguments), void** arguments, const Stacks& s
 // Zeros, of which only what is touched takes memory.
 void* reserve_zeroed(std::size_t bytes);
 
-// Shared memory (shared_memory.cpp).
+// Shared memory (shared_memory.cpp). Addresses are those of the running thread's block; with the rank of a block of its
+// cluster plus 1 in the top byte, of that block.
+constexpr unsigned rank_shift = 24;
+std::uint32_t cluster_address(std::uint32_t address);  // the latter, of either
+inline unsigned rank_of_address(std::uint32_t in_cluster) { return (in_cluster >> rank_shift) - 1; }
+// Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
+void touch_block(unsigned rank, Who who, Epoch epoch);
+void check_exits();
 // Dynamic memory comes first: static initializers of the kernel's library may take its address.
 void reserve_dynamic_shared();
 void reserve_shared(char* static_begin, std::size_t static_bytes);

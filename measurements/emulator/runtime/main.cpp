@@ -55,6 +55,8 @@ Job read_job(const char* path) {
   while (file >> key) {
     if (key == "grid") {
       file >> grid_size.x >> grid_size.y >> grid_size.z;
+    } else if (key == "cluster") {
+      file >> launch.cluster.x >> launch.cluster.y >> launch.cluster.z;
     } else if (key == "launches") {
       file >> launch.launches;
     } else if (key == "block") {
@@ -106,7 +108,7 @@ Job read_job(const char* path) {
       for (unsigned d = 0; d + 1 < m.rank; ++d) file >> m.strides[d];
       for (unsigned d = 0; d < m.rank; ++d) file >> m.box[d];
       for (unsigned d = 0; d < m.rank; ++d) file >> m.element_strides[d];
-      file >> m.swizzle_bytes >> m.fills_nan;
+      file >> m.swizzle_bytes >> m.fills_nan >> m.kind;
       job.parameters.push_back({'t', job.maps.size()});
       job.maps.push_back(m);
     } else if (key == "value") {
@@ -125,7 +127,6 @@ Job read_job(const char* path) {
   }
   launch.threads = block_size.x * block_size.y * block_size.z;
   if (launch.threads == 0 || launch.threads > max_block_warps * warp_size) fail("a block has 1 to 1024 threads");
-  warp_count = (launch.threads + warp_size - 1) / warp_size;
   return job;
 }
 
@@ -281,10 +282,33 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
   report_end(finished ? "done" : "stopped", 0, "");
 }
 
+// The program's cluster is that of the launch, or the launch has none. False, with a line on stderr, otherwise.
+bool arrange_cluster() {
+  const Index3 own = ptx::program.cluster;
+  Index3& c = launch.cluster;
+  if (c.x * c.y * c.z == 1 && own.x != 0) c = own;
+  if (own.x != 0 && (own.x != c.x || own.y != c.y || own.z != c.z)) {
+    std::fprintf(stderr, "arguments: __cluster_dims__ is (%u, %u, %u), but the launch says (%u, %u, %u)\n", own.x, own.y,
+                 own.z, c.x, c.y, c.z);
+    return false;
+  }
+  if (grid_size.x % c.x != 0 || grid_size.y % c.y != 0 || grid_size.z % c.z != 0) {
+    std::fprintf(stderr, "arguments: the grid is no multiple of the cluster of (%u, %u, %u) blocks\n", c.x, c.y, c.z);
+    return false;
+  }
+  warp_count = block_warps() * cluster_blocks();
+  if (warp_count > max_warps) {
+    std::fprintf(stderr, "lacking: the emulator runs %u warps together, and a cluster has %u\n", max_warps, warp_count);
+    return false;
+  }
+  return true;
+}
+
 // Runs a program of PTX instructions: exit status 5 where it needs what the machine lacks.
 int run_program(const char* path, Job& job, int data) {
-  if (!ptx::load_program(path)) return 5;
-  static char* const shared = static_cast<char*>(reserve_zeroed(ptx::program.static_shared_bytes));
+  if (!ptx::load_program(path) || !arrange_cluster()) return 5;
+  static char* const shared = static_cast<char*>(reserve_zeroed(std::size_t{ptx::program.static_shared_bytes} * cluster_blocks()));
+  reserve_dynamic_shared();
   reserve_shared(shared, ptx::program.static_shared_bytes);
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);
@@ -321,8 +345,9 @@ int run(int argc, char** argv) {
   if (report < 0 || data < 0) fail("cannot open the job's files");
   report_to(report);
 
-  reserve_dynamic_shared();
   if (std::string_view(argv[1]).ends_with(".program")) return run_program(argv[1], job, data);
+  warp_count = block_warps();
+  reserve_dynamic_shared();
   void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     std::fprintf(stderr, "%s\n", dlerror());

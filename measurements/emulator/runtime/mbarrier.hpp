@@ -5,7 +5,7 @@
 namespace autosched::emulator::ptx {
 
 struct Mbarrier {
-  std::uint32_t address = 0;
+  std::uint32_t address = 0;  // in the cluster
   unsigned actor = 0;         // by whom its bulk copies write: its epochs are clocks.first + phase
   std::uint32_t arrivals = 0;  // of a phase
   std::int64_t left = 0;       // arrivals to come in this phase
@@ -27,6 +27,10 @@ void complete_bytes(Mbarrier& m, std::int64_t bytes, SiteIndex site);
 // A fence of the running thread that makes its mbarriers' initialization visible.
 void fence_initializations();
 
+Lanes live_lanes(const Warp& w);
+// A fence by some lanes that a relaxed arrival at the barrier of the cluster may publish.
+void note_fence(Warp& w, Lanes lanes);
+
 // A copy into shared memory that an mbarrier counts: pieces of `data`, one after another.
 struct BulkLoad {
   struct Piece {
@@ -44,7 +48,7 @@ void start_bulk_load(BulkLoad load);
 // A thread asks for a phase of the mbarrier at `address` and does not find it finished: copies may come in.
 void land_some(std::uint32_t address);
 
-// The shared-memory address of a source operand. False, and a finding, where it is none.
+// The shared-memory address of a source operand, in the cluster. False, and a finding, where it is none.
 bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane,
                     const char* instruction, std::uint32_t& address);
 

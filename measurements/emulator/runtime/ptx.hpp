@@ -166,6 +166,7 @@ struct Program {
   std::vector<Span> parameter_spans;
   bool perturb = false;  // approximate functions err as much as the PTX ISA allows
   bool uses_wgmma = false;
+  Index3 cluster{0, 0, 0};  // as __cluster_dims__ says; 0: nothing
 };
 extern Program program;
 
@@ -207,7 +208,8 @@ struct Rows {
   const Row* end;
 };
 extern const Rows integer_rows, float_rows, half_rows, compare_rows, convert_rows, move_rows, memory_rows, atomic_rows,
-    async_rows, warp_rows, matrix_rows, control_rows, mbarrier_rows, bulk_rows, tensor_rows, wgmma_rows;
+    async_rows, warp_rows, matrix_rows, control_rows, mbarrier_rows, bulk_rows, tensor_rows, wgmma_rows,
+    cluster_rows;
 
 // Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
 // on stderr says what.
@@ -227,9 +229,11 @@ void fill_special(Warp& warp);
 void start_block_mbarriers();
 void start_block_bulk();
 void start_block_wgmma(std::vector<Warp>& machine);
+void start_block_cluster();
 void end_block_bulk();
 void end_block_wgmma();
 void report_waiting();
+void report_waiting_for_cluster();
 // Registers of wgmma: what an instruction does to them, and what is wrong with that.
 void track_registers(Warp& w, const Instruction& i);
 [[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);

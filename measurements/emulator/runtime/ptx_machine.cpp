@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "counting.hpp"
+#include "mbarrier.hpp"
 #include "ptx_memory.hpp"
 
 namespace autosched::emulator::ptx {
@@ -23,7 +24,7 @@ struct BarrierReduction {
   bool all = true, any = false;
   std::uint32_t count = 0;
 };
-BarrierReduction reductions[16];
+std::vector<BarrierReduction> reductions;  // 16 of each block
 
 struct Group {
   Lanes lanes = 0;
@@ -139,14 +140,6 @@ void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving) {
   });
 }
 
-Lanes live_lanes(const Warp& w) {
-  Lanes lanes = 0;
-  for (unsigned k = 0; k < emulator::warps[w.index].lanes; ++k) {
-    lanes |= static_cast<Lanes>(w.thread[k].state != State::exited) << k;
-  }
-  return lanes;
-}
-
 // The waiting lanes that belong to the operation of `lane`.
 Lanes companions(const Warp& w, unsigned lane) {
   const Instruction& i = *w.waiting[lane];
@@ -160,6 +153,10 @@ Lanes companions(const Warp& w, unsigned lane) {
     lanes |= 1u << k;
   }
   return lanes;
+}
+
+BarrierReduction& reduction(const Warp& w, int id) {
+  return reductions[w.index / block_warps() * 16 + static_cast<unsigned>(id)];
 }
 
 void arrive(Warp& w, const Instruction& i, Lanes lanes);
@@ -221,7 +218,7 @@ void arrive(Warp& w, const Instruction& i, Lanes lanes) {
     return;
   }
   if (i.immediate[2] != 0 && id >= 0 && id < 16) {
-    BarrierReduction& r = reductions[id];
+    BarrierReduction& r = reduction(w, id);
     for_lanes(lanes, [&](unsigned k) {
       const Instruction& own = *w.waiting[k];
       const bool x = (w.head(own.source(own.sources - 1)).bits >> k & 1u) != (own.immediate[3] != 0);
@@ -232,8 +229,8 @@ void arrive(Warp& w, const Instruction& i, Lanes lanes) {
   }
   std::vector<unsigned> completed;
   if (!arrive_at_barrier(w.index, id, count, i.immediate[0] != 0, completed) || completed.empty()) return;
-  const BarrierReduction result = reductions[id];
-  reductions[id] = {};
+  const BarrierReduction result = reduction(w, id);
+  reduction(w, id) = {};
   for (const unsigned v : completed) {
     Warp& other = machine[v];
     for_lanes(live_lanes(other), [&](unsigned k) {
@@ -403,15 +400,17 @@ void start_block() {
     warp.yielded_at = ~0u;
     fill_special(warp);
   }
-  for (BarrierReduction& r : reductions) r = {};
+  reductions.assign(std::size_t{16} * cluster_blocks(), {});
   start_block_mbarriers();
   start_block_bulk();
   start_block_wgmma(machine);
+  start_block_cluster();
 }
 
 void end_block() {
   end_block_bulk();
   end_block_wgmma();
+  check_exits();
 }
 
 void run_warp(unsigned index) {

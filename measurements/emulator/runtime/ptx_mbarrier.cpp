@@ -21,14 +21,6 @@ void finish_phase(Mbarrier& m) {
   clocks.now[m.actor] = m.epoch();
 }
 
-Lanes live_lanes(const Warp& w) {
-  Lanes lanes = 0;
-  for (unsigned k = 0; k < emulator::warps[w.index].lanes; ++k) {
-    lanes |= static_cast<Lanes>(w.thread[k].state != State::exited) << k;
-  }
-  return lanes;
-}
-
 void expect_bytes(Mbarrier& m, std::int64_t bytes, const char* instruction) {
   m.bytes += bytes;
   if (m.bytes > most_bytes || m.bytes < -most_bytes) {
@@ -116,7 +108,11 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     self->site = i.site;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, addresses[k])) return;
     objects[k] = mbarrier_at(addresses[k], name);
-    if (objects[k] != nullptr) good |= 1u << k;
+    if (objects[k] == nullptr) return;
+    good |= 1u << k;
+    if (const unsigned rank = rank_of_address(addresses[k]); rank != self->rank) {
+      touch_block(rank, self->who, clocks.now[self->warp]);
+    }
   });
   const bool whole = active == live_lanes(w);
   for (Lanes left = good; left != 0;) {
@@ -170,6 +166,9 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
     if (m == nullptr) {  // a loop must end
       ended |= 1u << k;
       return;
+    }
+    if (rank_of_address(address) != self->rank) {
+      FINDING(invalid_argument, self->site, "%s: %s on the mbarrier of another block of the cluster", describe_self().c_str(), name);
     }
     const std::uint64_t operand = read_bits(w, i.source(1), i.width_of_source(1), k);
     std::uint32_t& awaited = m->awaited[self->linear];
@@ -239,6 +238,7 @@ void fence_init(Warp& w, const Instruction& i, Lanes active) {
     self->site = i.site;
     fence_initializations();
   });
+  note_fence(w, active);
 }
 
 void fence_proxy(Warp& w, const Instruction& i, Lanes active) {
@@ -271,8 +271,16 @@ bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t
   // A generic address of shared memory is what an instruction takes without .shared.
   const Place p = (a & window_mask) == shared_base ? Place{Space::shared, a & ~window_mask}
                                                    : resolve(Space::shared, a, instruction);
-  address = static_cast<std::uint32_t>(p.offset);
+  address = p.good ? cluster_address(static_cast<std::uint32_t>(p.offset)) : 0;
   return p.good;
+}
+
+Lanes live_lanes(const Warp& w) {
+  Lanes lanes = 0;
+  for (unsigned k = 0; k < emulator::warps[w.index].lanes; ++k) {
+    lanes |= static_cast<Lanes>(w.thread[k].state != State::exited) << k;
+  }
+  return lanes;
 }
 
 Mbarrier* mbarrier_at(std::uint32_t address, const char* instruction, bool to_engine) {
@@ -310,6 +318,7 @@ void fence_initializations() {
 void start_block_mbarriers() { mbarriers.clear(); }
 
 void report_waiting() {
+  report_waiting_for_cluster();
   for (const auto& [address, m] : mbarriers) {
     for (const Thread& t : threads) {
       if (t.state == State::exited || !t.polls || m.awaited[t.linear] == 0) continue;

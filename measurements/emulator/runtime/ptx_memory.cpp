@@ -1,6 +1,8 @@
 // ld, st, cvta, isspacep, fences, and what reads special places: PTX ISA 9.7.9 and 9.7.13.
 #include "ptx_memory.hpp"
 
+#include "mbarrier.hpp"
+
 #include <algorithm>
 
 #include "counting.hpp"
@@ -308,6 +310,7 @@ void fence(Warp& w, const Instruction& i, Lanes active) {
     self->site = i.site;
     fence_device();
   });
+  note_fence(w, active);
 }
 
 void nothing(Warp&, const Instruction&, Lanes) {}

@@ -55,7 +55,7 @@ const std::unordered_multimap<std::string, const Row*>& rows_by_name() {
     auto* t = new std::unordered_multimap<std::string, const Row*>;
     for (const Rows* rows : {&integer_rows, &float_rows, &half_rows, &compare_rows, &convert_rows, &memory_rows,
                              &atomic_rows, &async_rows, &warp_rows, &matrix_rows, &control_rows, &mbarrier_rows,
-                             &bulk_rows, &tensor_rows, &wgmma_rows}) {
+                             &bulk_rows, &tensor_rows, &wgmma_rows, &cluster_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;
@@ -244,6 +244,8 @@ bool load_program(const char* path) {
       files.push_back(texts.emplace_back(name).c_str());
     } else if (word == "registers") {
       in >> program.register_bytes;
+    } else if (word == "cluster") {
+      in >> program.cluster.x >> program.cluster.y >> program.cluster.z;
     } else if (word == "static_shared") {
       in >> program.static_shared_bytes;
     } else if (word == "parameter") {
@@ -335,8 +337,9 @@ void fill_special(Warp& warp) {
   for (const Special& s : specials) {
     warp.head(s.slot).defined = all_lanes;
     for (unsigned lane = 0; lane < warp_size; ++lane) {
-      const unsigned within = warp.index * warp_size + lane;
+      const unsigned within = warp.index % block_warps() * warp_size + lane;
       const Thread* t = within < launch.threads ? warp.thread + lane : warp.thread;
+      const Index3 c = launch.cluster;
       const Index3 tid = t->built_ins.thread, ctaid = t->built_ins.block;
       const auto part = [&](const Index3& v) { return s.name.back() == 'x' ? v.x : s.name.back() == 'y' ? v.y : v.z; };
       const auto is = [&](const char* name) { return s.name.rfind(name, 0) == 0; };
@@ -345,11 +348,14 @@ void fill_special(Warp& warp) {
       else if (is("ntid.")) value = part(block_size);
       else if (is("ctaid.")) value = part(ctaid);
       else if (is("nctaid.")) value = part(grid_size);
-      else if (is("clusterid.")) value = part(ctaid);
-      else if (is("nclusterid.")) value = part(grid_size);
-      else if (is("cluster_nctaid.") || is("cluster_nctarank")) value = 1;
+      else if (is("clusterid.")) value = part({ctaid.x / c.x, ctaid.y / c.y, ctaid.z / c.z});
+      else if (is("nclusterid.")) value = part({grid_size.x / c.x, grid_size.y / c.y, grid_size.z / c.z});
+      else if (is("cluster_ctaid.")) value = part({ctaid.x % c.x, ctaid.y % c.y, ctaid.z % c.z});
+      else if (is("cluster_nctaid.")) value = part(c);
+      else if (is("cluster_ctarank")) value = t->rank;
+      else if (is("cluster_nctarank")) value = cluster_blocks();
       else if (is("laneid")) value = lane;
-      else if (is("warpid")) value = warp.index;
+      else if (is("warpid")) value = warp.index % block_warps();
       else if (is("nwarpid")) value = max_block_warps;
       else if (is("nsmid")) value = 1;
       else if (is("lanemask_eq")) value = 1u << lane;

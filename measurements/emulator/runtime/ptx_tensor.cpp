@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "counting.hpp"
-#include "mbarrier.hpp"
-#include "tensor_map.hpp"
+#include "bulk.hpp"
 
 namespace autosched::emulator::ptx {
 
@@ -17,6 +16,7 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
   e.element_bytes = static_cast<std::uint8_t>(spec.element_bytes);
   e.swizzle_bytes = static_cast<std::uint8_t>(spec.swizzle_bytes);
   e.fills_nan = spec.fills_nan;
+  e.kind = static_cast<ElementKind>(spec.kind);
   for (unsigned d = 0; d < spec.rank; ++d) {
     e.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);
     e.box[d] = static_cast<std::uint16_t>(spec.box[d]);
@@ -122,8 +122,34 @@ void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, 
   });
 }
 
-// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address.
-// Sources: shared address, map, coordinates, mbarrier.
+// Calls body(bytes from the start of its rows, shared address, bytes) for what lies together in shared memory.
+template <class Body>
+void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t shared, Body body) {
+  const unsigned piece = map.swizzle_bytes == 0 ? box.row_bytes : 16;
+  for (unsigned row = 0; row < box.rows; ++row) {
+    for (unsigned done = 0; done < box.row_bytes; done += piece) {
+      body(row * box.row_bytes + done, swizzled(shared + row * box.pitch + done, map.swizzle_bytes), piece);
+    }
+  }
+}
+
+// The map and the box of a lane's instruction; false, and a finding, where they do not fit.
+bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, unsigned lane, const char* name,
+            EncodedTensorMap& map, std::int32_t* coordinates) {
+  if (!map_at(address_of(w, i, source, offset, lane), name, map)) return false;
+  if (map.rank != rank) {
+    FINDING(invalid_argument, self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self().c_str(), name,
+            rank, map.rank);
+    return false;
+  }
+  for (unsigned d = 0; d < rank; ++d) {
+    coordinates[d] = static_cast<std::int32_t>(w.values<std::uint32_t>(i.source(source + 1 + d))[lane]);
+  }
+  return true;
+}
+
+// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast.
+// Sources: shared address, map, coordinates, mbarrier, and of multicast the blocks of the cluster as bits.
 void load(Warp& w, const Instruction& i, Lanes active) {
   constexpr const char* name = "cp.async.bulk.tensor";
   const auto rank = static_cast<unsigned>(i.immediate[0]);
@@ -131,31 +157,78 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     run_as(w, k);
     self->site = i.site;
     EncodedTensorMap map{};
+    std::int32_t coordinates[5] = {};
     std::uint32_t to, barrier;
     if (!shared_operand(w, i, 0, i.immediate[1], k, name, to)) return;
-    if (!map_at(address_of(w, i, 1, i.immediate[2], k), name, map)) return;
+    if (!box_of(w, i, 1, i.immediate[2], rank, k, name, map, coordinates)) return;
     if (!shared_operand(w, i, 2 + rank, i.immediate[3], k, name, barrier)) return;
-    if (map.rank != rank) {
-      FINDING(invalid_argument, self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self().c_str(),
-              name, rank, map.rank);
-      return;
-    }
-    if (mbarrier_at(barrier, name, true) == nullptr) return;
-    std::int32_t coordinates[5] = {};
-    for (unsigned d = 0; d < rank; ++d) coordinates[d] = static_cast<std::int32_t>(w.values<std::uint32_t>(i.source(2 + d))[k]);
     const Box box(map, coordinates);
-    if (!check_shared(to, static_cast<int>(box.rows * box.pitch), 128, name)) return;
     BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site};
     read_box(map, box, load.data.data(), name);
-    for (unsigned row = 0; row < box.rows; ++row) {
-      const std::uint32_t at = to + row * box.pitch;
-      if (map.swizzle_bytes == 0) {
-        load.pieces.push_back({at, box.row_bytes});
-        continue;
+    std::uint32_t blocks = 1u << rank_of_address(to);
+    if (i.immediate[4] != 0) {
+      blocks = static_cast<std::uint32_t>(read_bits(w, i.source(3 + rank), i.width_of_source(3 + rank), k)) & 0xffffu;
+      if (blocks == 0 || blocks >> cluster_blocks() != 0) {
+        FINDING(invalid_argument, self->site, "%s: %s to the blocks %#x of a cluster of %u", describe_self().c_str(), name, blocks,
+                cluster_blocks());
+        return;
       }
-      for (unsigned done = 0; done < box.row_bytes; done += 16) load.pieces.push_back({swizzled(at + done, map.swizzle_bytes), 16});
+    } else if (rank_of_address(to) != rank_of_address(barrier)) {
+      FINDING(invalid_argument, self->site, "%s: %s to one block, counted by the mbarrier of another", describe_self().c_str(), name);
+      return;
     }
-    start_bulk_load(std::move(load));
+    for (Lanes left = blocks; left != 0; left &= left - 1) {
+      const std::uint32_t block = static_cast<std::uint32_t>(__builtin_ctz(left) + 1) << rank_shift;
+      constexpr std::uint32_t within = (1u << rank_shift) - 1;
+      BulkLoad one = load;
+      one.mbarrier = (barrier & within) | block;
+      const std::uint32_t at = (to & within) | block;
+      if (!check_shared(at, static_cast<int>(box.rows * box.pitch), 128, name)) return;
+      if (mbarrier_at(one.mbarrier, name, true) == nullptr) return;
+      for_pieces(map, box, at, [&](unsigned, std::uint32_t address, unsigned bytes) { one.pieces.push_back({address, bytes}); });
+      start_bulk_load(std::move(one));
+    }
+  });
+}
+
+// Immediates: dimensions, offset of the map's address, of the shared address, whether it is added.
+// Sources: map, coordinates, shared address.
+void store(Warp& w, const Instruction& i, Lanes active) {
+  const auto rank = static_cast<unsigned>(i.immediate[0]);
+  const bool adds = i.immediate[3] != 0;
+  const char* name = adds ? "cp.reduce.async.bulk.tensor" : "cp.async.bulk.tensor";
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    EncodedTensorMap map{};
+    std::int32_t coordinates[5] = {};
+    std::uint32_t from;
+    if (!box_of(w, i, 0, i.immediate[1], rank, k, name, map, coordinates)) return;
+    if (!shared_operand(w, i, 1 + rank, i.immediate[2], k, name, from)) return;
+    const Box box(map, coordinates);
+    if (!check_shared(from, static_cast<int>(box.rows * box.pitch), 128, name)) return;
+    const StoreReader reader = start_bulk_store(w, k, i.site);
+    std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
+    for_pieces(map, box, from, [&](unsigned at, std::uint32_t address, unsigned bytes) {
+      const unsigned char* p = read_by_engine(address, static_cast<int>(bytes), self->who, reader.actor, reader.epoch, name);
+      if (p != nullptr) std::memcpy(data.data() + at, p, bytes);
+    });
+    for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
+      if (begin >= end) return;
+      const unsigned element = map.element_bytes, step = element * map.element_strides[0];
+      const unsigned char* values = data.data() + std::size_t{row} * box.row_bytes;
+      const unsigned each = step == element ? end - begin : 1;  // elements that lie together
+      for (unsigned e = begin; e < end; e += each) {
+        const std::uint64_t to = address + std::uint64_t{e} * step;
+        const unsigned bytes = each * element;
+        count_row(self->site, name, to, bytes);
+        if (adds) {
+          add_to_global(to, values + e * element, bytes, map.kind, element, name);
+        } else {
+          write_global_bulk(reinterpret_cast<void*>(to), values + e * element, static_cast<int>(bytes), name);
+        }
+      }
+    });
   });
 }
 
@@ -170,6 +243,7 @@ void prefetch(Warp& w, const Instruction& i, Lanes active) {
 
 constexpr Row rows[] = {
     {"tensor.load", load, 0, ":****", Flow::plain, true},
+    {"tensor.store", store, 0, ":***", Flow::plain, true},
     {"prefetch.tensormap", prefetch, 0, ":*", Flow::plain, true},
 };
 

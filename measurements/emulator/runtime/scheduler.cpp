@@ -35,7 +35,7 @@ struct Barrier {
   Knowledge joined;
 };
 
-Barrier barriers[barriers_per_block];
+std::vector<Barrier> barriers;  // of all blocks that run together
 Fiber scheduler;
 void (*entry)(void**) = nullptr;
 void** entry_arguments = nullptr;
@@ -156,14 +156,16 @@ std::string describe_others(Wanted wanted) {
 
 // Nobody can go on: says who waits for whom.
 void report_deadlock() {
-  for (unsigned id = 0; id < barriers_per_block; ++id) {
-    const Barrier& b = barriers[id];
+  for (unsigned place = 0; place < barriers.size(); ++place) {
+    const unsigned id = place % barriers_per_block, rank = place / barriers_per_block;
+    const Barrier& b = barriers[place];
     if (b.arrived == 0) continue;
-    auto waits_here = [id](const Thread& t) { return t.state == State::at_barrier && t.barrier == id; };
+    auto waits_here = [id, rank](const Thread& t) {
+      return t.rank != rank || (t.state == State::at_barrier && t.barrier == id);
+    };
     FINDING(barrier_not_reached, b.site,
             "barrier %u of block %u waits for %u threads and %u have come, the rest never do (%s)", id,
-            block_in_grid(block_index),
-            b.expected, b.arrived, describe_others([&](const Thread& t) { return !waits_here(t); }).c_str());
+            block_in_grid(block_index, rank), b.expected, b.arrived, describe_others([&](const Thread& t) { return !waits_here(t); }).c_str());
   }
   for (unsigned w = 0; w < warp_count; ++w) {
     for (unsigned lane = 0; lane < warps[w].lanes; ++lane) {
@@ -183,14 +185,14 @@ void report_deadlock() {
         char lanes[32] = "every lane";
         if (t.mask != 0) std::snprintf(lanes, sizeof lanes, "the lanes %#010x", t.mask);
         write_finding(kind, t.site, "%s needs %s of warp %u of block %u, and some never reach it (%s)",
-                      t.collective->name, lanes, w, block_in_grid(block_index), others.c_str());
+                      t.collective->name, lanes, w % block_warps(), block_in_grid(block_index, w / block_warps()), others.c_str());
       }
     }
   }
 }
 
-Index3 block_coordinates(unsigned n) {
-  const unsigned block = block_in_grid(n);
+Index3 block_coordinates(unsigned n, unsigned rank) {
+  const unsigned block = block_in_grid(n, rank);
   return {block % grid_size.x, block / grid_size.x % grid_size.y, block / grid_size.x / grid_size.y};
 }
 
@@ -210,14 +212,17 @@ void start_block(const Stacks& stacks) {
   start_block_shared();
   start_block_global();
   start_block_counts();
-  for (Barrier& b : barriers) b = Barrier{};
-  const Index3 block = block_coordinates(block_index);
-  for (unsigned i = 0; i < launch.threads; ++i) {
-    Thread& t = threads[i];
+  barriers.assign(std::size_t{barriers_per_block} * cluster_blocks(), Barrier{});
+  for (unsigned place = 0; place < launch.threads * cluster_blocks(); ++place) {
+    const unsigned i = place % launch.threads, rank = place / launch.threads;
+    const unsigned index = rank * block_warps() * warp_size + i;
+    const Index3 block = block_coordinates(block_index, rank);
+    Thread& t = threads[index];
     t.built_ins.thread = {i % block_size.x, i / block_size.x % block_size.y, i / block_size.x / block_size.y};
     t.built_ins.block = block;
-    t.linear = i;
-    t.warp = i / warp_size;
+    t.linear = index;
+    t.rank = rank;
+    t.warp = index / warp_size;
     t.lane = i % warp_size;
     t.who = who_of(t.warp, t.lane);
     t.state = State::runnable;
@@ -231,7 +236,7 @@ void start_block(const Stacks& stacks) {
     if (run_warp_of_program == nullptr) prepare(t.fiber, stacks.at(i), Stacks::bytes, run_thread);
   }
   for (unsigned w = 0; w < warp_count; ++w) {
-    warps[w].lanes = std::min(warp_size, launch.threads - w * warp_size);
+    warps[w].lanes = std::min(warp_size, launch.threads - w % block_warps() * warp_size);
     warps[w].arrived = 0;
     warps[w].asks_for_active = false;
   }
@@ -346,20 +351,40 @@ std::string describe(Who who, unsigned block) {
     if (index < engine_actors.size()) return engine_actors[index].name;
   }
   char text[128];
-  const Index3 b = block_coordinates(block);
+  const Index3 b = block_coordinates(block, rank_of(who));
+  const unsigned warp = warp_of(who) % block_warps();
   if (lane_of(who) == whole_warp) {
-    std::snprintf(text, sizeof text, "warp %u of block (%u, %u, %u)", warp_of(who), b.x, b.y, b.z);
+    std::snprintf(text, sizeof text, "warp %u of block (%u, %u, %u)", warp, b.x, b.y, b.z);
   } else {
-    const unsigned i = warp_of(who) * warp_size + lane_of(who);
+    const unsigned i = warp * warp_size + lane_of(who);
     std::snprintf(text, sizeof text, "thread (%u, %u, %u) of block (%u, %u, %u)", i % block_size.x,
                   i / block_size.x % block_size.y, i / block_size.x / block_size.y, b.x, b.y, b.z);
   }
   return text;
 }
 
-unsigned block_in_grid(unsigned n) {
-  if (!launch.blocks.empty()) return launch.blocks[n % launch.blocks.size()];
-  return n % (grid_size.x * grid_size.y * grid_size.z);
+unsigned block_in_grid(unsigned n, unsigned rank) {
+  const Index3 c = launch.cluster;
+  const unsigned units = grid_size.x * grid_size.y * grid_size.z / cluster_blocks();
+  const unsigned unit = launch.blocks.empty() ? n % units : launch.blocks[n % launch.blocks.size()];
+  const unsigned wide = grid_size.x / c.x, high = grid_size.y / c.y;
+  const unsigned x = unit % wide * c.x + rank % c.x;
+  const unsigned y = unit / wide % high * c.y + rank / c.x % c.y;
+  const unsigned z = unit / wide / high * c.z + rank / c.x / c.y;
+  return (z * grid_size.y + y) * grid_size.x + x;
+}
+
+// Chosen blocks become the clusters that hold them.
+void choose_clusters() {
+  const Index3 c = launch.cluster;
+  const unsigned wide = grid_size.x / c.x, high = grid_size.y / c.y;
+  std::vector<unsigned> clusters;
+  for (const unsigned block : launch.blocks) {
+    const unsigned x = block % grid_size.x, y = block / grid_size.x % grid_size.y, z = block / grid_size.x / grid_size.y;
+    const unsigned unit = (z / c.z * high + y / c.y) * wide + x / c.x;
+    if (std::find(clusters.begin(), clusters.end(), unit) == clusters.end()) clusters.push_back(unit);
+  }
+  launch.blocks = clusters;
 }
 
 unsigned block_of_epoch(Epoch epoch) {
@@ -453,7 +478,7 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
             id, count);
     return false;
   }
-  Barrier& b = barriers[id];
+  Barrier& b = barriers[w / block_warps() * barriers_per_block + static_cast<unsigned>(id)];
   const unsigned expected = whole_block ? launch.threads : static_cast<unsigned>(count);
   if (b.arrived == 0) {
     b.expected = expected;
@@ -487,9 +512,9 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
 bool run_grid(void (*kernel)(void**), void** arguments, const Stacks& stacks) {
   entry = kernel;
   entry_arguments = arguments;
-  threads.resize(launch.threads);
-  warp_count = (launch.threads + warp_size - 1) / warp_size;
-  const unsigned blocks = launch.blocks.empty() ? grid_size.x * grid_size.y * grid_size.z
+  threads.resize(cluster_blocks() == 1 ? launch.threads : warp_count * warp_size);
+  if (cluster_blocks() > 1) choose_clusters();
+  const unsigned blocks = launch.blocks.empty() ? grid_size.x * grid_size.y * grid_size.z / cluster_blocks()
                                                 : static_cast<unsigned>(launch.blocks.size());
   for (block_index = 0; block_index < blocks * launch.launches; ++block_index) {
     start_block(stacks);

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <unordered_map>
+#include <vector>
 
 #include "counting.hpp"
 #include "machine.hpp"
@@ -20,6 +22,15 @@ struct Stamp {
 };
 // What is under way to a byte, or what stands there that is no data.
 enum class Under : std::uint8_t { nothing, cp_async, bulk_copy, mbarrier };
+// What a thread, or a bulk copy, has last done to another block's shared memory at a line.
+struct RemoteUse {
+  unsigned rank;
+  Who who;
+  Epoch epoch;
+  SiteIndex site;
+};
+std::unordered_map<std::uint64_t, RemoteUse> remote_uses;  // by all of it but the epoch
+
 struct Pending {
   Under what;
   Who who;
@@ -31,7 +42,8 @@ unsigned static_bytes = 0;
 unsigned dynamic_begin = 0;
 unsigned char* dynamic_memory = nullptr;
 
-// Indexed by window address. A stamp of an earlier block counts as none.
+// Indexed by address in the window, that of one block of the cluster behind that of another. A stamp of an earlier block
+// counts as none.
 Stamp* last_write = nullptr;
 Pending* pending = nullptr;
 // Since the last write, of actors modulo 32; may name some whose stamp is of an earlier block.
@@ -51,22 +63,34 @@ T* zeroed_array(std::size_t count) {
 }
 
 Stamp* reads_of(unsigned actor) {
-  if (last_read[actor] == nullptr) last_read[actor] = zeroed_array<Stamp>(window_bytes);
+  if (last_read[actor] == nullptr) last_read[actor] = zeroed_array<Stamp>(window_bytes * cluster_blocks());
   return last_read[actor];
 }
 
-unsigned char* locate(unsigned address, int bytes) {
-  const std::uint64_t end = std::uint64_t{address} + static_cast<unsigned>(bytes);
-  if (address >= dynamic_begin && end <= std::uint64_t{dynamic_begin} + launch.dynamic_shared_bytes) {
-    return dynamic_memory + (address - dynamic_begin);
-  }
-  if (address >= window_begin && end <= std::uint64_t{window_begin} + static_bytes) {
-    return reinterpret_cast<unsigned char*>(static_begin) + (address - window_begin);
-  }
-  return nullptr;
+// A place in the shadow, or in no block's shared memory.
+constexpr unsigned nowhere = ~0u;
+
+// Where bytes of the block of the running thread, or of the one that the address names, have their shadow.
+// `touches`: the running thread does something to it.
+unsigned find(std::uint32_t address, int bytes, bool touches = true) {
+  const std::uint32_t whole = cluster_address(address), rank = rank_of_address(whole);
+  const unsigned offset = whole & ((1u << rank_shift) - 1);
+  const std::uint64_t end = std::uint64_t{offset} + static_cast<unsigned>(bytes);
+  if (rank >= cluster_blocks()) return nowhere;
+  const bool dynamic = offset >= dynamic_begin && end <= std::uint64_t{dynamic_begin} + launch.dynamic_shared_bytes;
+  const bool fixed = offset >= window_begin && end <= std::uint64_t{window_begin} + static_bytes;
+  if (!dynamic && !fixed) return nowhere;
+  if (touches && self != nullptr && rank != self->rank) touch_block(rank, self->who, clocks.now[self->warp]);
+  return static_cast<unsigned>(rank * window_bytes) + offset;
 }
 
-std::string describe_address(unsigned address) {
+unsigned char* bytes_at(unsigned place) {
+  const auto rank = static_cast<unsigned>(place / window_bytes), offset = static_cast<unsigned>(place % window_bytes);
+  if (offset >= dynamic_begin) return dynamic_memory + std::size_t{rank} * launch.dynamic_shared_bytes + (offset - dynamic_begin);
+  return reinterpret_cast<unsigned char*>(static_begin) + std::size_t{rank} * static_bytes + (offset - window_begin);
+}
+
+std::string describe_offset(unsigned address) {
   char text[128];
   if (address >= dynamic_begin) {
     std::snprintf(text, sizeof text, "byte %u of %u bytes of dynamic shared memory", address - dynamic_begin,
@@ -81,6 +105,15 @@ std::string describe_address(unsigned address) {
   return text;
 }
 
+std::string of_rank(unsigned rank) {
+  return cluster_blocks() == 1 ? "" : " of block " + std::to_string(rank) + " of the cluster";
+}
+
+// Of a place in the shadow.
+std::string describe_address(unsigned place) {
+  return describe_offset(static_cast<unsigned>(place % window_bytes)) + of_rank(static_cast<unsigned>(place / window_bytes));
+}
+
 bool has_engines = false;  // bulk copies or mbarriers were used
 
 std::string describe_here(Who who) { return describe(who, block_index); }
@@ -91,7 +124,9 @@ bool by_engine(Who who) { return warp_of(who) >= clocks.warps; }
 void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
   if (by_engine(other.who)) {
     const bool read = did[0] == 'r';
-    const Kind kind = read ? in_flight_kind(warp_of(other.who)) : Kind::async_read_before_wait;
+    const Kind kind = read              ? in_flight_kind(warp_of(other.who))
+                      : doing[0] == 'w' ? Kind::shared_race
+                                        : Kind::async_read_before_wait;
     if (count_finding(kind, self->site)) {
       write_finding(kind, self->site, "%s %s %s, which %s %s (%s), and nothing says that it is done",
                     describe_here(me).c_str(), doing, describe_address(address).c_str(),
@@ -209,19 +244,18 @@ void shadow_write(unsigned address, int bytes, Who me, bool same_value = false) 
 bool check_alignment(unsigned address, int alignment, const char* instruction) {
   if (address % static_cast<unsigned>(alignment) == 0) return true;
   FINDING(misaligned_access, self->site, "%s: %s of %s is not aligned to %d bytes", describe_self().c_str(),
-          instruction, describe_address(address).c_str(), alignment);
+          instruction, describe_shared(address).c_str(), alignment);
   return false;
 }
 
 void report_out_of_bounds(unsigned address, int bytes, const char* instruction) {
   FINDING(out_of_bounds_shared, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction, bytes,
-          describe_address(address).c_str());
+          describe_shared(address).c_str());
 }
 
 // The copy reaches shared memory.
 void land(const AsyncCopy& copy) {
-  unsigned char* to = locate(copy.shared, copy.bytes);
-  std::memcpy(to, copy.data, static_cast<std::size_t>(copy.bytes));
+  std::memcpy(bytes_at(copy.shared), copy.data, static_cast<std::size_t>(copy.bytes));
   if (!launch.check) return;
   for (int i = 0; i < copy.bytes; ++i) pending[copy.shared + static_cast<unsigned>(i)].what = Under::nothing;
   mark_written(copy.shared, copy.bytes, self->who, copy.site);
@@ -229,21 +263,25 @@ void land(const AsyncCopy& copy) {
 
 }  // namespace
 
-void reserve_dynamic_shared() { dynamic_memory = zeroed_array<unsigned char>(launch.dynamic_shared_bytes); }
+void reserve_dynamic_shared() {
+  dynamic_memory = zeroed_array<unsigned char>(std::size_t{launch.dynamic_shared_bytes} * cluster_blocks());
+}
 
 void reserve_shared(char* begin, std::size_t bytes) {
   static_begin = begin;
   static_bytes = static_cast<unsigned>(bytes);
   dynamic_begin = (window_begin + static_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
   window_bytes = std::size_t{dynamic_begin} + launch.dynamic_shared_bytes;
-  last_write = zeroed_array<Stamp>(window_bytes);
-  pending = zeroed_array<Pending>(window_bytes);
-  readers = zeroed_array<std::uint32_t>(window_bytes);
+  const std::size_t all = window_bytes * cluster_blocks();
+  last_write = zeroed_array<Stamp>(all);
+  pending = zeroed_array<Pending>(all);
+  readers = zeroed_array<std::uint32_t>(all);
 }
 
 void start_block_shared() {
-  std::memset(dynamic_memory, 0xff, launch.dynamic_shared_bytes);
-  if (static_bytes != 0) std::memset(static_begin, 0xff, static_bytes);
+  std::memset(dynamic_memory, 0xff, std::size_t{launch.dynamic_shared_bytes} * cluster_blocks());
+  if (static_bytes != 0) std::memset(static_begin, 0xff, std::size_t{static_bytes} * cluster_blocks());
+  remote_uses.clear();
 }
 
 void end_block_shared() {
@@ -252,7 +290,7 @@ void end_block_shared() {
       for (int i = 0; i < copy.bytes; ++i) pending[copy.shared + static_cast<unsigned>(i)].what = Under::nothing;
     }
   }
-  if (has_engines) std::fill_n(pending, window_bytes, Pending{});
+  if (has_engines) std::fill_n(pending, window_bytes * cluster_blocks(), Pending{});
 }
 
 unsigned shared_memory() { return dynamic_begin; }
@@ -274,49 +312,50 @@ unsigned shared_address_of(const void* variable, Site site) {
 }
 
 void read_shared(void* to, unsigned address, int bytes, const char* instruction) {
-  const unsigned char* from = locate(address, bytes);
-  if (from == nullptr) {
+  const unsigned place = find(address, bytes);
+  if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
     std::memset(to, 0xff, static_cast<std::size_t>(bytes));
     return;
   }
   check_alignment(address, bytes, instruction);
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  if (launch.check) shadow_read(address, bytes, self->who);
+  std::memcpy(to, bytes_at(place), static_cast<std::size_t>(bytes));
+  if (launch.check) shadow_read(place, bytes, self->who);
 }
 
 void write_shared(unsigned address, const void* from, int bytes, const char* instruction) {
-  unsigned char* to = locate(address, bytes);
-  if (to == nullptr) {
+  const unsigned place = find(address, bytes);
+  if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
     return;
   }
+  unsigned char* const to = bytes_at(place);
   check_alignment(address, bytes, instruction);
   if (launch.check) {
     const bool same_value = std::memcmp(to, from, static_cast<std::size_t>(bytes)) == 0;
-    shadow_write(address, bytes, self->who, same_value);
+    shadow_write(place, bytes, self->who, same_value);
   }
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
 unsigned char* update_shared(unsigned address, int bytes, const char* instruction) {
-  unsigned char* p = locate(address, bytes);
-  if (p == nullptr) {
+  const unsigned place = find(address, bytes);
+  if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
     return nullptr;
   }
   check_alignment(address, bytes, instruction);
   if (launch.check) {
-    if (last_write[address].epoch < clocks.first) {
+    if (last_write[place].epoch < clocks.first) {
       FINDING(uninitialized_shared_read, self->site, "%s updates %s, which nobody has written yet",
-              describe_self().c_str(), describe_address(address).c_str());
+              describe_self().c_str(), describe_address(place).c_str());
     }
-    shadow_write(address, bytes, self->who);
+    shadow_write(place, bytes, self->who);
   }
-  return p;
+  return bytes_at(place);
 }
 
-bool shared_window_holds(unsigned address, int bytes) { return locate(address, bytes) != nullptr; }
+bool shared_window_holds(unsigned address, int bytes) { return find(address, bytes) != nowhere; }
 
 void mark_strong(SiteIndex site) {
   if (site >= strong_sites.size()) strong_sites.resize(site + std::size_t{64});
@@ -360,15 +399,17 @@ void start_copy(unsigned shared, const void* global, int bytes, int source_bytes
       std::memset(copy.data, 0xff, static_cast<std::size_t>(source_bytes));
     }
   }
-  if (locate(shared, bytes) == nullptr) {
+  const unsigned place = find(shared, bytes);
+  if (place == nowhere) {
     report_out_of_bounds(shared, bytes, "cp.async");
     return;
   }
   check_alignment(shared, bytes, "cp.async");
+  copy.shared = place;
   if (launch.check) {
     // From now until the wait the bytes may change at any moment.
-    check_write(shared, bytes, self->who);
-    for (int i = 0; i < bytes; ++i) pending[shared + static_cast<unsigned>(i)] = {Under::cp_async, self->who, self->site};
+    check_write(place, bytes, self->who);
+    for (int i = 0; i < bytes; ++i) pending[place + static_cast<unsigned>(i)] = {Under::cp_async, self->who, self->site};
   }
   self->copies.push_back(copy);
 }
@@ -397,8 +438,8 @@ void wait_copies(int in_flight) {
 
 unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
                                         const char* instruction) {
-  unsigned char* p = locate(address, bytes);
-  if (p == nullptr) {
+  const unsigned place = find(address, bytes);
+  if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
     return nullptr;
   }
@@ -406,16 +447,16 @@ unsigned char* collective_shared_access(Access access, unsigned address, int byt
   if (launch.check) {
     const Who warp = who_of(self->warp, whole_warp);
     if (access == Access::read) {
-      shadow_read(address, bytes, warp);
+      shadow_read(place, bytes, warp);
     } else {
-      shadow_write(address, bytes, warp);
+      shadow_write(place, bytes, warp);
     }
   }
-  return p;
+  return bytes_at(place);
 }
 
 bool check_shared(unsigned address, int bytes, int alignment, const char* instruction) {
-  if (locate(address, bytes) == nullptr) {
+  if (find(address, bytes, false) == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
     return false;
   }
@@ -425,31 +466,35 @@ bool check_shared(unsigned address, int bytes, int alignment, const char* instru
 
 bool start_bulk_write(unsigned address, int bytes) {
   has_engines = true;
-  if (!launch.check) return true;
-  const bool good = check_write(address, bytes, self->who);
-  std::fill_n(pending + address, bytes, Pending{Under::bulk_copy, self->who, self->site});
+  const unsigned place = find(address, bytes, false);
+  if (!launch.check || place == nowhere) return true;
+  const bool good = check_write(place, bytes, self->who);
+  std::fill_n(pending + place, bytes, Pending{Under::bulk_copy, self->who, self->site});
   return good;
 }
 
 void land_bulk_write(unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
                      SiteIndex site) {
-  std::memcpy(locate(address, bytes), data, static_cast<std::size_t>(bytes));
+  const unsigned place = find(address, bytes, false);
+  if (place == nowhere) return;
+  std::memcpy(bytes_at(place), data, static_cast<std::size_t>(bytes));
   if (!launch.check) return;
-  std::fill_n(pending + address, bytes, Pending{});
-  std::fill_n(last_write + address, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
-  std::fill_n(readers + address, bytes, 0u);
+  std::fill_n(pending + place, bytes, Pending{});
+  std::fill_n(last_write + place, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
+  std::fill_n(readers + place, bytes, 0u);
 }
 
 const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
                                     const char* instruction) {
-  const unsigned char* from = locate(address, bytes);
-  if (from == nullptr) {
+  const unsigned place = find(address, bytes);
+  if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
     return nullptr;
   }
+  const unsigned char* from = bytes_at(place);
   if (!launch.check) return from;
   Stamp checked{};
-  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+  for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
     if (pending[a].what != Under::nothing) {
       report_pending(a, me, "reads", false);
       break;
@@ -470,32 +515,61 @@ const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigne
       FINDING(missing_proxy_fence, self->site,
               "%s: %s reads %s, which %s wrote at %s, and no fence.proxy.async stands in between",
               describe_here(me).c_str(), instruction, describe_address(a).c_str(), describe_here(write.who).c_str(),
-              place(write.site).c_str());
+              emulator::place(write.site).c_str());
       break;
     }
   }
-  std::fill_n(reads_of(actor) + address, bytes, Stamp{epoch, who_of(actor, whole_warp), self->site});
-  for (int i = 0; i < bytes; ++i) readers[address + static_cast<unsigned>(i)] |= 1u << actor % 32;
+  std::fill_n(reads_of(actor) + place, bytes, Stamp{epoch, who_of(actor, whole_warp), self->site});
+  for (int i = 0; i < bytes; ++i) readers[place + static_cast<unsigned>(i)] |= 1u << actor % 32;
   return from;
 }
 
 void place_mbarrier(unsigned address, bool there) {
   has_engines = true;
-  std::fill_n(pending + address, 8, there ? Pending{Under::mbarrier, self->who, self->site} : Pending{});
+  const unsigned place = find(address, 8);
+  if (place != nowhere) std::fill_n(pending + place, 8, there ? Pending{Under::mbarrier, self->who, self->site} : Pending{});
 }
 
 bool check_mbarrier_visible(unsigned address, const char* instruction, bool to_engine) {
-  if (!launch.check) return true;
-  const Stamp& write = last_write[address];
+  const unsigned place = find(address, 8, false);
+  if (!launch.check || place == nowhere) return true;
+  const Stamp& write = last_write[place];
   if (!clocks.ordered(write.who, write.epoch, self->who)) {
     FINDING(mbarrier_misuse, self->site, "%s: %s uses the mbarrier at %s, which %s initializes at %s, and no barrier is in between",
-            describe_self().c_str(), instruction, describe_address(address).c_str(), describe_here(write.who).c_str(),
-            place(write.site).c_str());
+            describe_self().c_str(), instruction, describe_address(place).c_str(), describe_here(write.who).c_str(),
+            emulator::place(write.site).c_str());
     return false;
   }
   return !to_engine || clocks.proxied(write.who, write.epoch, self->who);
 }
 
-std::string describe_shared(unsigned address) { return describe_address(address); }
+std::string describe_shared(unsigned address) {
+  const std::uint32_t whole = cluster_address(address);
+  return describe_offset(whole & ((1u << rank_shift) - 1)) + of_rank(rank_of_address(whole));
+}
+
+std::uint32_t cluster_address(std::uint32_t address) {
+  if (address >> rank_shift != 0) return address;
+  return address | ((self != nullptr ? self->rank : 0) + 1) << rank_shift;
+}
+
+void touch_block(unsigned rank, Who who, Epoch epoch) {
+  const std::uint64_t key = std::uint64_t{rank} << 32 | std::uint64_t{who} << 16 | self->site;
+  RemoteUse& use = remote_uses.try_emplace(key, RemoteUse{rank, who, epoch, self->site}).first->second;
+  use.epoch = std::max(use.epoch, epoch);
+}
+
+void check_exits() {
+  if (!launch.check) return;
+  for (const auto& [key, use] : remote_uses) {
+    bool known = false;
+    for (unsigned w = use.rank * block_warps(); w < (use.rank + 1) * block_warps() && !known; ++w) {
+      known = clocks.ordered(use.who, use.epoch, who_of(w, whole_warp));
+    }
+    if (known) continue;
+    FINDING(block_exited, use.site, "%s uses shared memory of block %u of its cluster, which may have exited: nothing lets it know",
+            describe_here(use.who).c_str(), use.rank);
+  }
+}
 
 }  // namespace autosched::emulator

@@ -15,7 +15,11 @@ struct TensorMapSpec {
   unsigned element_strides[5];
   unsigned swizzle_bytes;           // 0, 32, 64 or 128
   bool fills_nan;                   // what lies outside reads as NaN, not as zero
+  unsigned kind;                    // of elements, for reductions: ElementKind
 };
+
+// The order is that of _KINDS in measurements/emulator/emulator.py.
+enum class ElementKind : std::uint8_t { unsigned_integer, signed_integer, f16, bf16, f32, f64 };
 
 struct EncodedTensorMap {
   static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
@@ -25,7 +29,8 @@ struct EncodedTensorMap {
   std::uint16_t box[5];
   std::uint8_t element_strides[5];
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
-  unsigned char unused[128 - 87];
+  ElementKind kind;
+  unsigned char unused[128 - 88];
 };
 static_assert(sizeof(EncodedTensorMap) == 128);
 

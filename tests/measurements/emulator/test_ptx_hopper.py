@@ -5,6 +5,7 @@ from __future__ import annotations
 import hopper
 import numpy as np
 import pytest
+from hopper_faults import FAULTS, WRONG, Fault
 from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import emulate
@@ -23,3 +24,35 @@ def test_a_pipelined_matmul(m: int, n: int, k: int, seed: int) -> None:
     done = emulate(kernel, hopper.inputs(a, b), order=Order("ascending", seed))
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["c"], a @ b.T)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 128, 192), (72, 200, 72)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_clusters_with_multicast_and_tma_stores(m: int, n: int, k: int, seed: int) -> None:
+    a, b = hopper.operands(m, n, k)
+    done = emulate(hopper.clustered(m, n, k), hopper.inputs(a, b), order=Order("ascending", seed))
+    assert done.ok, done.reason
+    np.testing.assert_array_equal(done.outputs["c"], a @ b.T)
+
+
+def found_of(fault: Fault, seed: int) -> list[str]:
+    """The kinds of findings of a launch, or that its numbers are wrong; none where nothing is reported."""
+    a, b = hopper.operands(64, 128, 320)
+    done = emulate(fault.kernel(64, 128, 320), hopper.inputs(a, b), order=Order("ascending", seed), time_limit=30)
+    assert done.status in ("ok", "findings"), done.reason
+    if done.ok:
+        return [] if np.array_equal(done.outputs["c"], a @ b.T) else [WRONG]
+    return [finding.kind for finding in done.findings]
+
+
+@pytest.mark.parametrize("fault", FAULTS[:6], ids=lambda fault: fault.name)
+def test_a_planted_fault_is_found(fault: Fault) -> None:
+    assert set(found_of(fault, 0)) & set(fault.found)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_found_in_any_order(fault: Fault) -> None:
+    found = [found_of(fault, seed) for seed in range(4)]
+    assert all(found)
+    assert any(set(kinds) & set(fault.found) for kinds in found)

@@ -44,7 +44,7 @@ GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces
 
 
 # Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/tensor_map.hpp.
-_KINDS = ("UINT", "INT", "FLOAT16", "BFLOAT16", ("FLOAT32", "TFLOAT32"), "FLOAT64")
+_KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
 
 _PROBE = Kernel(
     entry="probe",

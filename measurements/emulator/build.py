@@ -150,10 +150,11 @@ def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...]
     headers = "".join(header.read_text() for header in sorted(RUNTIME.glob("*.hpp")))
     digest = _digest(compiler, flags, source.read_text(), headers, Headers.from_folder(INCLUDE).digest)
     kept, made = cache_folder() / f"{source.stem}-{digest}.o", folder / f"{source.stem}.o"
-    if not kept.exists():
+    if not intact(kept):
         if source.stem.startswith("ptx_"):
             flags = (*flags, "-O1")  # many small functions: -O2 takes twice as long to compile and gains little
         _compile_runtime(compiler, made, [*flags, f"-I{INCLUDE}", "-c", str(source)])
+        seal(made)  # a linker reads no further than the headers say
     return kept, made
 
 
@@ -230,14 +231,14 @@ def _compile(compiler: HostCompiler, kernel: Kernel, folder: Path, built: Path) 
     argument_bytes = _argument_bytes(kernel)
     unit = (
         "#include <autosched_emulator/prelude.hpp>\n"
-        f'#include "{source}"\n'
+        f"#include <{source.name}>\n"  # not its whole path, which may hold quotes and line breaks
         f'#line 1 "launch of {kernel.name}"\n'
         f"constexpr auto& autosched_emulated_kernel = {kernel.entry};\n"  # a macro would split at commas
         f"AUTOSCHED_EMULATOR_ENTRY(autosched_emulated_kernel, {argument_bytes})\n"
     )
-    includes = (str(INCLUDE), str(headers))
+    includes = (str(own), str(INCLUDE), str(headers))
     # Sites are named relative to the include folders: the object depends on contents, not on where they lie.
-    names = [f"-fmacro-prefix-map={prefix.rstrip('/')}/=" for prefix in (*includes, str(own))]
+    names = [f"-fmacro-prefix-map={prefix.rstrip('/')}/=" for prefix in includes]
     arguments = [*KERNEL_FLAGS, *_macros(kernel), *names, *(f"-I{d}" for d in includes), *FROM_STDIN]
     started = time.monotonic()
     try:
@@ -248,8 +249,9 @@ def _compile(compiler: HostCompiler, kernel: Kernel, folder: Path, built: Path) 
     if log is None:
         return
     probe(compiler, folder)  # if that fails too, the kernel is not to blame
-    for prefix in (*includes, str(own)):
-        log = log.replace(prefix.rstrip("/") + "/", "")
+    for prefix in includes:
+        shown = harmless(os.fsencode(prefix).decode(errors="replace"))  # as the log has it
+        log = log.replace(shown.rstrip("/") + "/", "")
     reason = first_error(log)
     if reason is None:  # killed, out of memory or disk, or its own bug
         said = main_complaint(log)

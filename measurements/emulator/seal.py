@@ -13,11 +13,16 @@ _MARK = b"autosched sealed:"
 _SIZE = len(_MARK) + hashlib.sha256().digest_size
 
 
+def sealed(content: bytes) -> bytes:
+    """``content`` with its digest behind it."""
+    return content + _MARK + hashlib.sha256(content).digest()
+
+
 def seal(path: Path) -> None:
     """Append the digest of the file to it."""
-    digest = hashlib.sha256(path.read_bytes()).digest()
+    mark = sealed(path.read_bytes())[-_SIZE:]
     with path.open("ab") as file:
-        file.write(_MARK + digest)
+        file.write(mark)
 
 
 def intact(path: Path) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from measurements.cache_folder import publish
 from measurements.emulator.build import CompiledKernel, KernelCompileError, cache_folder
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import NotExecutable, Program, shown_frame, translate
-from measurements.emulator.seal import intact, seal
+from measurements.emulator.seal import intact, sealed
 from measurements.nvrtc import PTX_OPTIONS, compile_to_ptx, toolchain_version
 from search_spaces.templates.kernel import Kernel
 
@@ -67,11 +67,7 @@ def _publish(path: Path, text: str, entry: str, started: float) -> CompiledKerne
         raise KernelCompileError("compile_error", str(error), "", time.monotonic() - started) from error
     except NotExecutable as error:
         raise KernelCompileError("unsupported", str(error), "", time.monotonic() - started) from error
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="build-", delete=False) as file:
-        file.write(program.text)
-        file.write(_places_text(program))
-    seal(Path(file.name))
-    os.replace(file.name, path)
+    publish(path, sealed((program.text + _places_text(program)).encode()))
     return CompiledKernel(path, time.monotonic() - started, False)
 
 

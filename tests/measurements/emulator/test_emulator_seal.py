@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
+from needs import needs_nvrtc
 
-from measurements.emulator import HostFailure, emulate, emulator
-from measurements.emulator.build import compile_kernel, runner
+from measurements.emulator import HostFailure, build, emulate, emulator, host_compiler
+from measurements.emulator.build import RUNTIME, RUNTIME_FLAGS, compile_kernel, runner
+from measurements.emulator.ptx.build import compile_to_program
 from measurements.emulator.seal import intact, seal
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand
@@ -69,3 +73,50 @@ def test_a_crash_condemns_a_kernel_only_where_the_runner_is_right(
     with pytest.raises(HostFailure, match="fails for a kernel that is right"):
         emulate(kernel(), {}, engine="host")
     assert not broken.exists(), "it is compiled again next time"
+
+
+@needs_nvrtc
+def test_a_damaged_program_in_the_cache_heals() -> None:
+    path = compile_to_program(kernel()).path
+    content = path.read_bytes()
+    assert intact(path)
+    path.write_bytes(content.replace(b"entry", b"yrtne", 1))
+    done = emulate(kernel(), {}, engine="ptx")
+    assert done.ok and not done.from_cache and path.read_bytes() == content
+
+
+def test_a_damaged_object_of_the_runtime_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    built = tmp_path / "build"
+    built.mkdir()
+    source = RUNTIME / "fiber.cpp"  # a small one
+
+    def kept_and_made() -> tuple[Path, Path]:
+        return build._runtime_object(host_compiler(), source, RUNTIME_FLAGS, built)
+
+    kept, made = kept_and_made()
+    assert intact(made) and not kept.exists()
+    made.rename(kept)
+    assert kept_and_made()[0] == kept and not made.exists(), "it is there and intact"
+    damaged = bytearray(kept.read_bytes())
+    damaged[100] ^= 0xFF
+    kept.write_bytes(damaged)
+    assert kept_and_made() == (kept, made) and made.exists()
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "name", ["two words", "quo'te\"s", "two\nlines", "not\udcffUTF-8", "$x;`y`\\", "-a=b,c"], ids=ascii
+)
+def test_odd_names_of_the_cache_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    folder = tmp_path / name / "emulator"
+    folder.mkdir(parents=True)
+    shutil.copy2(runner(), folder)  # it takes long to compile
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", os.fspath(tmp_path / name))
+    wrong = kernel(SOURCE.replace("3u *", "undeclared *"))
+    for engine in ("host", "ptx"):
+        done = emulate(kernel(), {}, engine=engine)  # type: ignore[arg-type]
+        assert done.ok and done.outputs["out"].tolist() == [3 * i for i in range(32)], done.reason
+        said = emulate(wrong, {}, engine=engine)  # type: ignore[arg-type]
+        assert said.status == "compile_error" and "undeclared" in said.reason and str(tmp_path) not in said.reason
+    assert {path.suffix for path in folder.iterdir() if not path.name.startswith("runner")} == {".so", ".program"}

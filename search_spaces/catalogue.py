@@ -26,11 +26,12 @@ from search_spaces.templates.matvec.template import MATVEC
 from search_spaces.templates.row_reduction.template import ROW_REDUCTION
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 from search_spaces.templates.transpose.template import TRANSPOSE
+from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
 ENTRY_POINTS = "autosched.templates"
 
 _OPERATORS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-_TEMPLATES = (MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY)
+_TEMPLATES = (MATMUL, WGMMA_MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY)
 
 Entry = TypeVar("Entry")
 

@@ -192,8 +192,10 @@ def _requirement(
     stored = intrinsic.stored(operand)
     if element_bytes not in {FLOAT_DTYPES[name].bytes for name in stored}:
         raise ValueError(f"{intrinsic.name} reads {' or '.join(stored)}, not elements of {element_bytes} bytes")
-    rows, cols = intrinsic.fragment(operand).shape
-    if layout.shape[0] % rows or layout.shape[1] % cols:
+    fragment = intrinsic.fragment(operand)
+    rows, cols = fragment.shape
+    # Without registers the instruction reads shared memory itself, and its requirement speaks of whole boxes.
+    if fragment.registers and (layout.shape[0] % rows or layout.shape[1] % cols):
         return Refusal(
             f"{intrinsic.name} reads {operand.upper()} in fragments of {rows}x{cols}, which do not divide the tile of "
             f"{layout.shape[0]}x{layout.shape[1]}"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
 OperandSide = Literal["a", "b"]
-Mode = Literal["vector", "row", "col", "rows", "trans"]
+Mode = Literal["vector", "row", "col", "rows", "trans", "boxes"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Access:
 
     ``mode``: "vector" (ld.shared of ``vector`` elements by each lane), "row" or "col" (wmma.load of a row- or
     column-major fragment with ``leading_dimension``), "rows" or "trans" (ldmatrix without and with .trans; each lane
-    addresses one row of ``vector`` elements). ``axis`` is the tile index along which the elements of one access lie.
+    addresses one row of ``vector`` elements), "boxes" (the multiplication reads shared memory itself, by descriptors;
+    ``vector`` elements stay together). ``axis`` is the tile index along which the elements of one access lie.
     """
 
     mode: Mode

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import Argument, Kernel, Scalar, Size3
+from search_spaces.templates.tensor_map import TensorMap
 
 _OURS = "autosched"  # the package whose headers every template may include
 
@@ -48,18 +48,20 @@ class DeviceSource:
         *,
         constants: Mapping[str, int | bool | float | str],
         types: Mapping[str, str],
-        arguments: Sequence[Operand],
+        arguments: Sequence[Argument],
         call: Sequence[str],
         blocks: int,
+        cluster: Size3 = (1, 1, 1),
         launches: int = 1,
         cooperating: tuple[int, int] = (1, 1),
     ) -> Kernel:
         """The kernel whose ``Config`` has every parameter and attribute of ``config`` as a constant of its own name.
 
         ``constants`` and ``types`` (C++ names) of the problem stand before them. ``arguments`` are the kernel's
-        parameters in order, workspaces included; ``call`` are the arguments of ``entry``: names of parameters, or
-        ``nullptr``. The launch has ``blocks`` blocks of the attribute ``threads``, with ``shared_bytes`` of dynamic
-        shared memory; ``min_blocks`` is the blocks per SM that the compiler limits registers for.
+        parameters in order, workspaces and tensor maps included; ``call`` are the arguments of ``entry``: names of
+        parameters, or ``nullptr``. The launch has ``blocks`` blocks of the attribute ``threads``, in clusters of
+        ``cluster``, with ``shared_bytes`` of dynamic shared memory; ``min_blocks`` is the blocks per SM that the
+        compiler limits registers for.
         Raises ValueError for a duplicate name.
         """
         twice = set(constants) & set(config)
@@ -69,14 +71,17 @@ class DeviceSource:
         lines = [f"using {name} = {type_};" for name, type_ in types.items()]
         lines += [_constant(name, value) for name, value in (*constants.items(), *config.items())]
         members = "".join(f"  {line}\n" for line in lines)
-        parameters = ", ".join(_parameter(operand) for operand in arguments)
         threads, min_blocks, shared_bytes = config.integers("threads", "min_blocks", "shared_bytes")
+        parameters = ", ".join(_parameter(argument) for argument in arguments)
+        bounds = f"__launch_bounds__({threads}, {min_blocks})"
+        if cluster != (1, 1, 1):
+            bounds = f"__cluster_dims__{cluster} {bounds}"
         return Kernel(
             entry=entry,
             source=(
                 f"#include <{self.header}>\n\n"
                 f"struct Config {{\n{members}}};\n\n"
-                f'extern "C" __global__ void __launch_bounds__({threads}, {min_blocks})\n'
+                f'extern "C" __global__ void {bounds}\n'
                 f"{entry}({parameters}) {{\n"
                 f"  {self.entry}<Config>({', '.join(call)});\n"
                 f"}}\n"
@@ -85,6 +90,7 @@ class DeviceSource:
             arguments=tuple(arguments),
             grid=(blocks, 1, 1),
             block=(threads, 1, 1),
+            cluster=cluster,
             dynamic_shared_bytes=shared_bytes,
             launches=launches,
             cooperating=cooperating,
@@ -103,6 +109,11 @@ def _constant(name: str, value: int | bool | float | str) -> str:
     return f'static constexpr autosched::Choice {name} = "{value}";'
 
 
-def _parameter(operand: Operand) -> str:
-    const = "const " if operand.role == "input" else ""
-    return f"{const}{operand.dtype.c_name}* __restrict__ {operand.name}"
+def _parameter(argument: Argument) -> str:
+    match argument:
+        case TensorMap():
+            return f"const __grid_constant__ autosched::ptx::TensorMap {argument.name}"
+        case Scalar():
+            return f"{argument.dtype.c_name} {argument.name}"
+    const = "const " if argument.role == "input" else ""
+    return f"{const}{argument.dtype.c_name}* __restrict__ {argument.name}"

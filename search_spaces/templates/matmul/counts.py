@@ -7,17 +7,16 @@ from math import prod
 from search_spaces.hardware.bank_conflicts import WIDEST_BYTES, fragment_traffic
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.data_movement import SECTOR_BYTES, CopyPlan
-from search_spaces.hardware.devices import Device, occupancy
+from search_spaces.hardware.devices import Device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
-from search_spaces.templates.common.raster import RASTER_GROUPS
+from search_spaces.templates.common.matmul_traffic import dram_bytes
 from search_spaces.templates.matmul.lowering import SIDES, copy, reduction_parts, tile, wg_maps
 
 # 32 sampled kernels compiled for sm_90a by NVRTC 13.5 (2026-11-22) took 32 more in the median, a tenth of them 90.
 MORE_REGISTERS = 32
-L2_SHARE = 0.8  # of L2 that operands can count on; the rest holds the output and others' data
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
@@ -63,7 +62,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         shared_wavefronts=loop_wavefronts * steps + epilogue_wavefronts,
         load_bytes=sum(c.sectors for c in copies) * SECTOR_BYTES * steps + partial_bytes + part_bytes,
         store_bytes=results * problem.out_dtype.bytes / split_k + partial_bytes + part_bytes,
-        dram_bytes=_dram_bytes(problem, config, device),
+        dram_bytes=dram_bytes(problem, config, device),
         iterations=steps,
         stages=stages,
         barriers_per_iteration=1 if stages > 1 else 2,
@@ -77,39 +76,3 @@ def _copied(plan: CopyPlan) -> int:
     if plan.method == "cp.async" and plan.vector * plan.region.element_bytes == WIDEST_BYTES:
         return max(plan.tags, plan.stores.wavefronts)
     return plan.tags + plan.stores.wavefronts
-
-
-def _dram_bytes(problem: Matmul, config: Config, device: Device) -> float:
-    """Traffic between DRAM and L2 for the launch.
-
-    Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads the panels of a and b that
-    its tiles touch, and a wave that walks in bands touches fewer.
-    """
-    tile_m, tile_n, _ = tile(config)
-    tiles_m, tiles_n, blocks, threads = config.integers("tiles_m", "tiles_n", "blocks", "threads")
-    partials = 0.0  # written, then read
-    if config.integer("split_k") > 1:
-        partials = 2.0 * 4 * config.integer("accumulators") * threads * blocks
-    compulsory = float(problem.min_bytes) + partials
-    element = problem.input_dtype.bytes
-    operand_bytes = element * (problem.m + problem.n) * problem.k
-    if operand_bytes <= L2_SHARE * device.l2_bytes:
-        return compulsory
-    registers, shared_bytes = config.integers("registers", "shared_bytes")
-    resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes))
-    wave = min(resident * device.sm_count, tiles_m * tiles_n)
-    rows, cols = _wave_shape(config.text("raster"), wave, tiles_m, tiles_n)
-    waves = tiles_m * tiles_n / wave * problem.batch
-    panels = element * problem.k * (rows * tile_m + cols * tile_n)
-    out_bytes = problem.batch * problem.m * problem.n * problem.out_dtype.bytes
-    return max(compulsory, waves * panels + out_bytes)
-
-
-def _wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[float, float]:
-    """Rows and columns of tiles that a wave of consecutive blocks covers."""
-    if raster == "row":
-        return max(1.0, wave / tiles_n), min(float(tiles_n), wave)
-    if raster == "column":
-        return min(float(tiles_m), wave), max(1.0, wave / tiles_m)
-    band = min(RASTER_GROUPS[raster], tiles_m)
-    return min(float(band) * max(1.0, wave / (band * tiles_n)), tiles_m), min(wave / band, float(tiles_n))

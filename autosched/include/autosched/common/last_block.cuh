@@ -9,9 +9,17 @@ namespace autosched {
 // Every thread of the block calls this behind its stores to global memory. True, for all of them, in the last of the
 // Blocks blocks that share `counter`, whose threads may then read (ld.global.cg) what the others stored. `counter` is
 // zero before the launch and after it; `flag` are 4 bytes of shared memory, which are free behind the block's loads.
-template <int Blocks>
+// With Threads, only the first so many call it, and named barrier 1 is theirs.
+template <int Blocks, int Threads = 0>
 __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) {
-  ptx::barrier_sync();  // all threads' parts are stored; also: what shared memory held has been read
+  const auto wait_for_all = [] {
+    if constexpr (Threads > 0) {
+      ptx::barrier_sync(1, Threads);
+    } else {
+      ptx::barrier_sync();
+    }
+  };
+  wait_for_all();  // all threads' parts are stored; also: what shared memory held has been read
   if (threadIdx.x == 0) {
     // The barrier orders the block's stores before this fence, which orders them before the count; behind the count
     // it is the other way round. Fences are cumulative (PTX ISA 8.9, causality order), so one thread's will do.
@@ -20,7 +28,7 @@ __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) 
     ptx::fence_gpu();
     ptx::st_shared(flag, AlignedVector<4>{{arrived}});
   }
-  ptx::barrier_sync();
+  wait_for_all();
   if (ptx::ld_shared<4>(flag).word[0] != Blocks - 1) return false;
   if (threadIdx.x == 0) ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch
   return true;

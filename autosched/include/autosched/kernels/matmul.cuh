@@ -9,8 +9,8 @@
 //              intrinsic reads the tile: access (vector, row, col, rows or trans), access_vector (its elements),
 //              leading_dimension (0 where it has none)
 #pragma once
-#include <autosched/common/activation.cuh>
 #include <autosched/common/choice.cuh>
+#include <autosched/common/finish.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/raster.cuh>
@@ -257,19 +257,6 @@ struct Matmul {
     return true;
   }
 
-  // Bias, activation and store of Count neighbours of one row, inside the array as a whole.
-  template <int Count>
-  __device__ static __forceinline__ void finish(float* x, const Out* bias, Out* row, int col) {
-    if constexpr (C::has_bias) {
-      const auto added = ptx::ld_global_nc<Count * int(sizeof(Out))>(bias + col);
-#pragma unroll
-      for (int i = 0; i < Count; ++i) x[i] += get_element<Out>(added, i);
-    }
-#pragma unroll
-    for (int i = 0; i < Count; ++i) x[i] = activate<activation(C::activation)>(x[i]);
-    ptx::st_global(row + col, pack<Out, Count>(x));
-  }
-
   __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const Out* bias, Out* out, int m0,
                                                               int n0, int warp_m, int warp_n, int lane) {
     constexpr int run = I::c_run;
@@ -286,7 +273,7 @@ struct Matmul {
           const int col = n0 + origin_n(warp_n, j) + I::c_col(lane, r);
 #pragma unroll
           for (int e = 0; e < run; e += vector) {
-            if (col + e < C::n) finish<vector>(&acc[i][j].x[r * run + e], bias, out_row, col + e);
+            if (col + e < C::n) finish<C, vector>(&acc[i][j].x[r * run + e], bias, out_row, col + e);
           }
         }
       }
@@ -326,7 +313,7 @@ struct Matmul {
       float x[vector];
 #pragma unroll
       for (int i = 0; i < vector; ++i) x[i] = get_element<float>(loaded, i);
-      finish<vector>(x, bias, out + static_cast<long long>(m0 + row) * C::n, n0 + col);
+      finish<C, vector>(x, bias, out + static_cast<long long>(m0 + row) * C::n, n0 + col);
       if constexpr (reduced_axis != ReducedAxis::none) ptx::st_shared(address, pack<float, vector>(x));
     }
   }

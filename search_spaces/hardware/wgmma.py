@@ -1,0 +1,111 @@
+"""wgmma, the multiplication of Hopper: rows of tensor intrinsics that read their operands from shared memory.
+
+A warpgroup of four warps multiplies 64 x k by k x n elements (PTX ISA, "wgmma.mma_async"). ``n`` is free within a list
+of each type; the row of one (type, n) is made when it is asked for. Operands lie in *boxes*: the lines, of 16 to 128
+bytes, that one TMA copy writes, under the swizzle of their width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from search_spaces.hardware.fragments import WARP, Fragment
+from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.shared_layout import Axis, SharedLayout, hardware_swizzle
+
+ARCH = "sm_90a"
+WARPGROUP = 4 * WARP
+ROWS = 64  # of a, by one instruction
+K_BYTES = 32  # along k, of one instruction: 16 elements of 2 bytes, 8 of 4
+CORE_LINES = 8  # lines of 16 bytes that hardware reads at a time: a core matrix
+NO_SWIZZLE_BYTES = 16  # of a line of core matrices
+
+Swizzle = Literal[0, 32, 64, 128]
+SWIZZLES: tuple[Swizzle, ...] = (0, 32, 64, 128)
+
+_ALL_N = tuple(range(8, 257, 8))
+N_OF: dict[str, tuple[int, ...]] = {"f16": _ALL_N, "bf16": _ALL_N, "tf32": _ALL_N}
+
+
+@dataclass(frozen=True)
+class SwizzledBoxes:
+    """wgmma descriptors (PTX ISA, "Canonical layouts"): the layout is that of one box of the operand's tile, whose
+    lines are 16 bytes, or 32, 64 or 128 under the hardware's swizzle of that width, and come in whole core matrices. A
+    box has to start at a multiple of ``alignment`` bytes. Lines lie along k; of 16-bit types also along m or n."""
+
+    def check(
+        self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
+    ) -> Access | Refusal:
+        along_k: Axis = "cols" if operand == "a" else "rows"
+        what = f"layout {layout.text} of a box of {operand.upper()} of {layout.shape[0]}x{layout.shape[1]}"
+        if layout.line_axis != along_k and element_bytes != 2:
+            other = "m" if operand == "a" else "n"
+            return Refusal(
+                f"wgmma reads elements of {element_bytes} bytes along k only, but lines of {what} lie along {other}"
+            )
+        line_bytes = layout.line * element_bytes
+        swizzle = next((s for s in SWIZZLES if (s or NO_SWIZZLE_BYTES) == line_bytes), None)
+        if swizzle is None:
+            return Refusal(f"wgmma reads lines of 16, 32, 64 or 128 bytes, but those of {what} have {line_bytes}")
+        if layout.lines % CORE_LINES:
+            return Refusal(f"wgmma reads {CORE_LINES} lines at a time, but {what} has {layout.lines}")
+        canonical = box_layout(layout.shape, layout.transposed, swizzle, element_bytes)
+        wrong = np.argwhere(layout.offsets() != canonical.offsets())
+        if wrong.size:
+            row, col = (int(i) for i in wrong[0])
+            return Refusal(
+                f"wgmma reads lines of {line_bytes} bytes as {canonical.text}, with element ({row}, {col}) at byte "
+                f"{canonical(row, col) * element_bytes}, but {what} puts it at byte {layout(row, col) * element_bytes}"
+            )
+        return Access("boxes", layout.line_axis, NO_SWIZZLE_BYTES // element_bytes)
+
+
+def box_layout(shape: tuple[int, int], transposed: bool, swizzle: Swizzle, element_bytes: int) -> SharedLayout:
+    """The layout that TMA gives a box of ``shape`` whose lines are the swizzle's width, or 16 bytes without one."""
+    steps = () if swizzle == 0 else (hardware_swizzle(swizzle, element_bytes),)
+    return SharedLayout(shape, transposed, steps)
+
+
+def line_bytes(swizzle: int) -> int:
+    """Bytes of a line of a box."""
+    return swizzle or NO_SWIZZLE_BYTES
+
+
+def alignment(swizzle: int) -> int:
+    """Bytes after which the pattern of a swizzle repeats: a box starts at a multiple (PTX ISA, "Matrix descriptor")."""
+    return CORE_LINES * line_bytes(swizzle)
+
+
+@lru_cache(maxsize=256)
+def wgmma_row(kind: str, n: int) -> TensorIntrinsic:
+    """``wgmma_m64n128k16_bf16`` of operands of type ``kind`` ("f16", "bf16", "tf32"), accumulating in f32.
+
+    Raises ValueError for a type or an n that it does not have.
+    """
+    if kind not in N_OF:
+        raise ValueError(f"wgmma multiplies {', '.join(N_OF)}, not {kind!r}")
+    if n not in N_OF[kind]:
+        raise ValueError(f"wgmma of {kind} takes n of 8 to 256 in steps of 8, not {n}")
+    k = K_BYTES // (4 if kind == "tf32" else 2)
+    # PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16": eight columns after each other, rows 8 apart in them.
+    accumulators = NestedLayout((4, 1), (1, n // 8), (2, 1), (8, 4), (1, 2), (1, 0), (4, 1))
+    return TensorIntrinsic(
+        unit="wgmma",
+        type_a=kind,
+        type_b=kind,
+        a=Fragment((ROWS, k), 0),
+        b=Fragment((k, n), 0),
+        c=Fragment((ROWS, n), n // 2, accumulators, lanes=WARPGROUP),
+        load=SwizzledBoxes(),
+        min_sm=90,
+        instructions=1,
+        results=n // 2,
+        cpp=f"autosched::ptx::Wgmma<{{a}}, {n}>",
+        arch=ARCH,
+    )

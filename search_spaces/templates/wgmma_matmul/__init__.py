@@ -1,0 +1,1 @@
+"""Matrix multiplication by wgmma on Hopper, with operands that TMA copies."""

@@ -1,0 +1,81 @@
+"""From a config to the kernel of ``autosched/kernels/wgmma_matmul.cuh``: tensor maps and workspaces."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.dtypes import F32, U32
+from search_spaces.hardware.requirements import OperandSide
+from search_spaces.hardware.wgmma import WARPGROUP, line_bytes
+from search_spaces.layouts.shared_layout import SharedLayout
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Operand
+from search_spaces.spaces.config import Config
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.wgmma_matmul.problem import along_k
+from search_spaces.templates.wgmma_matmul.space import box_of
+
+SOURCE = DeviceSource("autosched/kernels/wgmma_matmul.cuh", "autosched::wgmma_matmul")
+
+_SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+_CALL = ("a_map", "b_map", "bias", "out", "partials", "counters")  # of autosched::wgmma_matmul
+
+
+def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
+    """Where one box of an operand's tile lies in shared memory."""
+    extent = config.integer("tile_m" if side == "a" else "tile_n")
+    found = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
+    if isinstance(found, str):
+        raise ValueError(found)
+    return found
+
+
+def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
+    """How TMA copies an operand: a box of one matrix at a time, whose lines are the width of the swizzle."""
+    swizzle = config.integer(f"swizzle_{side}")
+    width = line_bytes(swizzle) // operand.dtype.bytes
+    extent = config.integer("tile_m" if side == "a" else "tile_n")
+    lines = extent if along_k(problem, side) else config.integer("tile_k")
+    return TensorMap.dense(
+        f"{side}_map", operand, (1, lines, width), swizzle=_SWIZZLE_NAMES[swizzle], l2_promotion="L2_256B"
+    )
+
+
+def workspaces(config: Config) -> tuple[Operand, ...]:
+    """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out."""
+    split_k, blocks, accumulators, consumers = config.integers("split_k", "blocks", "accumulators", "consumers")
+    if split_k == 1:
+        return ()
+    return (
+        Operand("partials", "workspace", F32, (blocks // split_k, split_k, accumulators, WARPGROUP * consumers)),
+        Operand("counters", "workspace", U32, (blocks // split_k,), zeroed=True),
+    )
+
+
+def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
+    """The kernel of a valid config."""
+    a, b, *rest = problem.operands()
+    arguments: tuple[Argument, ...] = (
+        tensor_map(problem, config, "a", a),
+        tensor_map(problem, config, "b", b),
+        *rest,
+        *workspaces(config),
+    )
+    names = {argument.name for argument in arguments}
+    tiles = math.prod(config.integers("tiles_m", "tiles_n"))
+    return SOURCE.kernel(
+        config,
+        constants={
+            name: getattr(problem, name)
+            for name in ("m", "n", "k", "batch", "order_a", "order_b", "has_bias", "activation")
+        },
+        types={"T": problem.input_dtype.c_name, "Out": problem.out_dtype.c_name},
+        arguments=arguments,
+        call=tuple(name if name in names else "nullptr" for name in _CALL),
+        blocks=config.integer("blocks"),
+        cooperating=(config.integer("split_k"), tiles),
+    )

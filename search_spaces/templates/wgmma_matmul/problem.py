@@ -1,0 +1,43 @@
+"""The problems that the wgmma kernel computes, and how their operands lie."""
+
+from __future__ import annotations
+
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.requirements import OperandSide
+from search_spaces.hardware.wgmma import wgmma_row
+from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.common.tiling import Tiling
+
+SIDES: tuple[OperandSide, ...] = ("a", "b")
+TYPES = ("f16", "bf16")
+STRIDE_BYTES = 16  # of which TMA's strides are multiples (CUDA Driver API, cuTensorMapEncodeTiled)
+
+
+def along_k(problem: Matmul, side: OperandSide) -> bool:
+    """Whether an operand's contiguous lines lie along k, rather than along m or n."""
+    return problem.order_a == "row" if side == "a" else problem.order_b == "col"
+
+
+def supports(problem: Matmul, device: Device) -> str | None:
+    """None, or in one sentence why the wgmma kernel cannot compute ``problem`` on ``device``."""
+    reason = wgmma_row("f16", 256).why_not(device)
+    if reason is not None:
+        return reason
+    if problem.a not in TYPES:
+        return f"a and b are {problem.a}, and the wgmma kernel multiplies {' and '.join(TYPES)}"
+    for side in SIDES:
+        axis = "k" if along_k(problem, side) else "m" if side == "a" else "n"
+        extent = int(getattr(problem, axis))
+        size = extent * problem.input_dtype.bytes
+        if size % STRIDE_BYTES:
+            return (
+                f"TMA needs lines that are a multiple of {STRIDE_BYTES} bytes apart, but those of {side} along {axis} "
+                f"have {extent} elements, {size} bytes"
+            )
+    if problem.reduction != "none":
+        return f"the wgmma kernel has no second output, which {problem.reduction} needs"
+    return None
+
+
+def tiling(problem: Matmul) -> Tiling:
+    return Tiling((problem.m, problem.n, problem.k), ("tile_m", "tile_n", "tile_k"), problem.batch)

@@ -1,0 +1,275 @@
+"""The schedules of matmuls by wgmma: those that the kernel can run, and those worth a try.
+
+The kernel is ``autosched/kernels/wgmma_matmul.cuh``; its ``static_assert``s carry the names of the rules here.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.requirements import OperandSide, Refusal
+from search_spaces.hardware.wgmma import ROWS, SWIZZLES, WARPGROUP, box_layout, line_bytes, wgmma_row
+from search_spaces.layouts.shared_layout import SharedLayout
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import ceil_div
+from search_spaces.spaces.parameters import Parameter, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.common.launch_rules import device_rules, register_limit
+from search_spaces.templates.common.raster import raster, raster_rule
+from search_spaces.templates.wgmma_matmul.problem import SIDES, along_k, tiling
+
+BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
+FLAG_BYTES = 16  # of shared memory: what the last block of a split tells its threads
+REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
+REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest that ptxas takes (message C7602)
+MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
+NARROW_LINE = 64  # bytes: narrower swizzles take more instructions of TMA, and more wavefronts, for the same tile
+FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
+
+
+@lru_cache(maxsize=64)
+def space(problem: Matmul, device: Device) -> Space:
+    """All schedules of ``problem`` on ``device``."""
+    return Space(
+        "wgmma_matmul",
+        parameters(problem),
+        attributes(problem, device),
+        validity_constraints(problem, device),
+        pruning_rules(problem, device),
+    )
+
+
+def parameters(problem: Matmul) -> tuple[Parameter, ...]:
+    """The domains, before any rule applies."""
+    span = 128 // problem.input_dtype.bytes
+    return (
+        ordinal("tile_m", (64, 128, 192, 256), "rows of the workgroup tile of out"),
+        ordinal("tile_n", _sampled_n(), "columns of the workgroup tile of out, the n of one wgmma"),
+        ordinal("tile_k", (span, 2 * span), "depth of one pipeline stage"),
+        ordinal("consumers", (1, 2, 3), "warpgroups that multiply, each its share of the rows"),
+        ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
+        ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
+        ordinal("stages", (2, 3, 4, 5, 6, 7, 8), "k-tiles in shared memory at a time"),
+        ordinal("in_flight", (0, 1), "k-tiles whose multiplications may be unfinished when the next one's begin"),
+        ordinal(
+            "producer_registers",
+            (0, 24, 40),
+            "registers that a thread of the copying warpgroup keeps; 0: one warp copies, and none changes hands",
+        ),
+        ordinal("min_blocks", (1, 2), "blocks per SM that registers are limited for"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
+        raster(),
+    )
+
+
+def _sampled_n() -> tuple[int, ...]:
+    """Multiples of 8, the coarser the larger: sizes apart by an eighth or less are not worth a try each."""
+    return (*range(8, 33, 8), *range(48, 129, 16), *range(144, 257, 16))
+
+
+def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
+    """Derived columns, shared by rules, code generation and cost models."""
+    element_bytes = problem.input_dtype.bytes
+
+    def consumer_registers(consumers: IntArray, producer_registers: IntArray, min_blocks: IntArray) -> IntArray:
+        """The most that the consumers can take: setmaxnreg waits for ever for more than the warpgroups of the block
+        were launched with (PTX ISA, "setmaxnreg")."""
+        left = (consumers + 1) * _launched(device, consumers, min_blocks) - producer_registers
+        most = left // consumers // REGISTER_STEP * REGISTER_STEP
+        return np.where(producer_registers > 0, np.minimum(most, MOST_REGISTERS), 0)
+
+    return (
+        *tiling(problem).attributes(),
+        Attribute(
+            "threads",
+            lambda consumers, producer_registers: (
+                WARPGROUP * consumers + np.where(producer_registers > 0, WARPGROUP, WARP)
+            ),
+            "threads of a block",
+        ),
+        Attribute("stage_bytes_a", lambda tile_m, tile_k: tile_m * tile_k * element_bytes, "shared bytes of a's stage"),
+        Attribute("stage_bytes_b", lambda tile_n, tile_k: tile_n * tile_k * element_bytes, "shared bytes of b's stage"),
+        Attribute(
+            "stage_bytes",
+            lambda stage_bytes_a, stage_bytes_b: stage_bytes_a + stage_bytes_b,
+            "shared bytes of one stage",
+        ),
+        Attribute(
+            "shared_bytes",
+            lambda stage_bytes, stages: (stage_bytes + BARRIER_BYTES) * stages + FLAG_BYTES,
+            "dynamic shared memory of a block",
+        ),
+        Attribute(
+            "accumulators",
+            lambda tile_m, tile_n, consumers: ceil_div(tile_m * tile_n, WARPGROUP * consumers),
+            "f32 accumulators of a consumer's thread",
+        ),
+        Attribute(
+            "needed_registers",
+            lambda accumulators: accumulators + REGISTER_OVERHEAD,
+            "registers of a consumer's thread, a lower estimate",
+        ),
+        Attribute(
+            "consumer_registers",
+            consumer_registers,
+            "registers that a consumer's thread takes; 0: those of the launch",
+        ),
+        Attribute(
+            "registers",
+            lambda needed_registers, consumers, producer_registers, consumer_registers: np.where(
+                producer_registers > 0,
+                ceil_div(producer_registers + consumers * consumer_registers, consumers + 1),
+                needed_registers,
+            ),
+            "registers of a thread at launch, a lower estimate: the mean where warpgroups pass them on",
+        ),
+    )
+
+
+def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    return (
+        Rule(
+            "consumers",
+            lambda tile_m, consumers: np.equal(tile_m % (ROWS * consumers), 0),
+            "tile_m is {tile_m}, which does not give each of {consumers} consumers whole multiples of "
+            f"{ROWS} rows, the m of wgmma",
+        ),
+        *(_layout_rule(problem, side) for side in SIDES),
+        *_register_rules(device),
+        tiling(problem).split_rule(),
+        *tiling(problem).grid_rules(parameters(problem)),
+        *device_rules(device),
+    )
+
+
+def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> SharedLayout | str:
+    """The layout of one box of an operand's tile of ``extent`` (along m or n) x ``tile_k``, or why there is none."""
+    by_k = along_k(problem, side)
+    width = line_bytes(swizzle) // problem.input_dtype.bytes
+    across, lines = (tile_k, extent) if by_k else (extent, tile_k)
+    if across % width:
+        axis = "k" if by_k else "m" if side == "a" else "n"
+        return (
+            f"boxes under a swizzle of {swizzle} bytes are {width} elements wide along {axis}, which do not divide the "
+            f"{across} of the tile of {side}"
+        )
+    shape = (lines, width) if by_k == (side == "a") else (width, lines)
+    found = next(s for s in SWIZZLES if s == swizzle)
+    return box_layout(shape, by_k != (side == "a"), found, problem.input_dtype.bytes)
+
+
+def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
+    row = wgmma_row(problem.multiplied_as, 256)
+
+    def why_not(extent: int, tile_k: int, swizzle: int) -> str | None:
+        box = box_of(problem, side, extent, tile_k, swizzle)
+        if isinstance(box, str):
+            return box
+        answer = row.requirement(side, box, problem.input_dtype.bytes)
+        return answer.reason if isinstance(answer, Refusal) else None
+
+    return Rule.refusing(
+        f"layout_{side}",
+        why_not,
+        f"whole boxes make up the tile of {side}, and wgmma reads their layout",
+        names={"extent": "tile_m" if side == "a" else "tile_n", "swizzle": f"swizzle_{side}"},
+    )
+
+
+def _launched(device: Device, consumers: npt.ArrayLike, min_blocks: npt.ArrayLike) -> IntArray:
+    """Registers that each thread is launched with, as setmaxnreg counts. A warp that copies alone takes the room of
+    four: each of the SM's four parts has registers of its own, and takes every fourth warp."""
+    threads = WARPGROUP * (np.asarray(consumers) + 1)
+    each: IntArray = register_limit(device, threads, min_blocks) // REGISTER_STEP
+    return each * REGISTER_STEP
+
+
+def _register_rules(device: Device) -> tuple[Rule, ...]:
+    def limit(consumers: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
+        return np.where(consumer_registers > 0, consumer_registers, _launched(device, consumers, min_blocks))
+
+    return (
+        Rule(
+            "consumer_registers",
+            lambda needed_registers, consumers, min_blocks, consumer_registers: (
+                needed_registers <= limit(consumers, min_blocks, consumer_registers)
+            ),
+            lambda needed_registers, consumers, min_blocks, consumer_registers: (
+                f"a consumer needs {needed_registers} registers a thread, and each of {consumers} has "
+                f"{int(limit(consumers, min_blocks, consumer_registers))} with {min_blocks} blocks per SM"
+            ),
+        ),
+        Rule(
+            "instruction_registers",
+            lambda tile_n, consumers, min_blocks: (
+                tile_n // 2 + REGISTER_OVERHEAD <= _launched(device, consumers, min_blocks)
+            ),
+            "a wgmma of n = {tile_n} holds {tile_n} / 2 accumulators, which ptxas does not place in the registers that "
+            "{consumers} consumers are launched with in {min_blocks} blocks per SM, whatever setmaxnreg adds later",
+        ),
+    )
+
+
+def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    split = tiling(problem)
+    return (
+        *(_tile_size_rule(axis, int(getattr(problem, axis)), parameters(problem)) for axis in "mnk"),
+        *(_swizzle_rule(problem, side) for side in SIDES),
+        Rule(
+            "stages",
+            lambda stages, tile_k, split_k: (stages <= split.tiles_of_split(tile_k, split_k)) | np.equal(stages, 2),
+            f"{{stages}} stages are more than the k-tiles of a split (k = {problem.k}, tile_k = {{tile_k}}, split_k = "
+            "{split_k})",
+        ),
+        Rule(
+            "split_k_waves",
+            lambda tile_m, tile_n, split_k: (
+                np.equal(split_k, 1)
+                | (
+                    problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
+                    < FULL_WAVES * device.sm_count
+                )
+            ),
+            "split_k is {split_k}, but tiles of {tile_m}x{tile_n} alone already give each of the "
+            f"{device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
+        ),
+        raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
+    )
+
+
+def _tile_size_rule(axis: str, extent: int, known: tuple[Parameter, ...]) -> Rule:
+    sizes = next(p for p in known if p.name == f"tile_{axis}").values
+    enough = min([int(s) for s in sizes if int(s) >= extent], default=max(int(s) for s in sizes))
+    return Rule(
+        f"tile_size_{axis}",
+        lambda tile: tile <= enough,
+        f"tile_{axis} is {{tile}}, but a tile of {enough} already covers {axis} = {extent}",
+        names={"tile": f"tile_{axis}"},
+    )
+
+
+def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
+    by_k = along_k(problem, side)
+    element_bytes = problem.input_dtype.bytes
+
+    def why_not(extent: int, tile_k: int, swizzle: int) -> str | None:
+        across = (tile_k if by_k else extent) * element_bytes
+        widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
+        if swizzle >= min(NARROW_LINE, widest):
+            return None
+        return f"the swizzle of {side} spans {swizzle} bytes, where {widest} would divide its lines of {across} too"
+
+    return Rule.refusing(
+        f"swizzle_{side}",
+        why_not,
+        names={"extent": "tile_m" if side == "a" else "tile_n", "swizzle": f"swizzle_{side}"},
+    )

@@ -1,0 +1,33 @@
+"""The kernel template of matmuls by wgmma."""
+
+from __future__ import annotations
+
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.config import Config
+from search_spaces.templates.drawing import Drawing
+from search_spaces.templates.template import KernelTemplate
+from search_spaces.templates.wgmma_matmul.counts import counts
+from search_spaces.templates.wgmma_matmul.lowering import SOURCE, box, lower
+from search_spaces.templates.wgmma_matmul.problem import SIDES, supports
+from search_spaces.templates.wgmma_matmul.proxy import proxy
+from search_spaces.templates.wgmma_matmul.space import space
+
+
+def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing, ...]:
+    element = problem.input_dtype.bytes
+    return tuple(Drawing(f"a box of {side}", box(problem, config, side), element_bytes=element) for side in SIDES)
+
+
+WGMMA_MATMUL = KernelTemplate(
+    name="wgmma_matmul",
+    summary="TMA fills a ring of stages that warpgroups multiply from by wgmma (Hopper)",
+    operators=("matmul",),
+    source=SOURCE,
+    space=space,
+    lower=lower,
+    supports=supports,
+    counts=counts,
+    proxy=proxy,
+    drawings=_drawings,
+)

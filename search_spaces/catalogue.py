@@ -31,7 +31,7 @@ from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 ENTRY_POINTS = "autosched.templates"
 
 _OPERATORS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-_TEMPLATES = (MATMUL, WGMMA_MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY)
+_TEMPLATES = (MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY, WGMMA_MATMUL)
 
 Entry = TypeVar("Entry")
 

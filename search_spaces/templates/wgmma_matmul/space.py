@@ -198,6 +198,14 @@ def _register_rules(device: Device) -> tuple[Rule, ...]:
 
     return (
         Rule(
+            "setmaxnreg",
+            lambda consumers, min_blocks, producer_registers, consumer_registers: (
+                np.equal(producer_registers, 0) | (consumer_registers > _launched(device, consumers, min_blocks))
+            ),
+            f"{{consumers}} consumers are launched with as many registers as the {MOST_REGISTERS} at most that they "
+            "could take from a copying warpgroup with {min_blocks} blocks per SM: setmaxnreg only adds to them",
+        ),
+        Rule(
             "consumer_registers",
             lambda needed_registers, consumers, min_blocks, consumer_registers: (
                 needed_registers <= limit(consumers, min_blocks, consumer_registers)

@@ -1,0 +1,95 @@
+"""wgmma: its rows, and the layouts that it reads, decided by evaluating them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.requirements import Access, Refusal
+from search_spaces.hardware.wgmma import SWIZZLES, alignment, box_layout, line_bytes, wgmma_row
+from search_spaces.layouts.shared_layout import SharedLayout
+
+
+@pytest.mark.parametrize("n", [8, 64, 200, 256])
+def test_accumulators_are_those_of_the_ptx_isa(n: int) -> None:
+    """PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16", accumulator D."""
+    row = wgmma_row("bf16", n)
+    assert (row.name, row.c.registers, row.c.holders) == (f"wgmma_m64n{n}k16_bf16", n // 2, 1)
+    rows, cols = row.c.positions
+    thread, i = np.arange(128)[:, None], np.arange(n // 2)
+    np.testing.assert_array_equal(rows, thread // 32 * 16 + thread % 32 // 4 + 8 * (i // 2 % 2))
+    np.testing.assert_array_equal(cols, 8 * (i // 4) + thread % 4 * 2 + i % 2)
+
+
+def test_its_reference_is_a_matrix_product() -> None:
+    rng = np.random.default_rng(0)
+    row = wgmma_row("f16", 24)
+    a, b = rng.integers(-8, 9, (64, 16)), rng.integers(-8, 9, (16, 24))
+    c = rng.integers(-8, 9, (64, 24))
+    np.testing.assert_array_equal(row.reference(a, b, c), a @ b + c)
+    fine = 1 + 2.0**-9  # f16 keeps it, bf16 does not
+    ones = np.full((64, 16), fine), np.eye(16, 24), np.zeros((64, 24))
+    assert (wgmma_row("f16", 24).reference(*ones)[:, :16] == fine).all()
+    assert (wgmma_row("bf16", 24).reference(*ones)[:, :16] == 1).all()
+
+
+def test_rows_that_do_not_exist() -> None:
+    with pytest.raises(ValueError, match="wgmma multiplies f16, bf16, tf32, not 'f64'"):
+        wgmma_row("f64", 64)
+    for n in (0, 12, 264):
+        with pytest.raises(ValueError, match=f"n of 8 to 256 in steps of 8, not {n}"):
+            wgmma_row("f16", n)
+    assert wgmma_row("f16", 64).why_not(device("h200")) is None
+    assert wgmma_row("f16", 64).why_not(device("a100")) == "wgmma_m64n64k16_f16 needs sm_90a, but a100 is sm_80"
+
+
+def physical(offsets: np.ndarray, swizzle: int) -> np.ndarray:
+    """CUDA Driver API, CUtensorMapSwizzle: 16-byte chunks are permuted by the bits of the address from 7 on."""
+    mask = {0: 0, 32: 1, 64: 3, 128: 7}[swizzle]
+    return offsets ^ ((offsets >> 7 & mask) << 4)
+
+
+@pytest.mark.parametrize("swizzle", SWIZZLES)
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("by_k", [True, False])
+def test_boxes_as_tma_writes_them_are_read(swizzle: int, side: str, by_k: bool) -> None:
+    width, lines = line_bytes(swizzle) // 2, 64
+    plain = np.arange(lines * width).reshape(lines, width) * 2
+    transposed = by_k != (side == "a")
+    shape = (width, lines) if transposed else (lines, width)
+    layout = box_layout(shape, transposed, swizzle, 2)  # type: ignore[arg-type]
+    in_lines = layout.offsets().T if transposed else layout.offsets()
+    np.testing.assert_array_equal(in_lines * 2, physical(plain, swizzle))
+    answer = wgmma_row("f16", 64).requirement(side, layout, 2)  # type: ignore[arg-type]
+    assert answer == Access("boxes", layout.line_axis, 8)
+    # The pattern repeats after the alignment, and nowhere before.
+    period = alignment(swizzle)
+    np.testing.assert_array_equal(physical(plain + period, swizzle), physical(plain, swizzle) + period)
+
+
+@pytest.mark.parametrize(
+    ("side", "text", "shape", "element_bytes", "reason"),
+    [
+        ("a", "identity", (64, 64), 2, "lines of 128 bytes as swizzle(3,3,3), with element (1, 0) at byte 144"),
+        ("a", "swizzle(2,3,3)", (64, 64), 2, "lines of 128 bytes as swizzle(3,3,3)"),
+        ("a", "swizzle(3,3,4)", (64, 64), 2, "puts it at byte"),
+        (
+            "a",
+            "swizzle(3,3,3)",
+            (60, 64),
+            2,
+            "8 lines at a time, but layout swizzle(3,3,3) of a box of A of 60x64 has 60",
+        ),
+        ("b", "transpose+swizzle(3,3,3)", (128, 64), 2, "lines of 16, 32, 64 or 128 bytes"),
+        ("a", "pad(8,1)", (64, 64), 2, "lines of 128 bytes as swizzle(3,3,3)"),
+        ("a", "transpose+swizzle(3,2,3)", (32, 64), 4, "4 bytes along k only, but lines of layout"),
+        ("b", "swizzle(3,2,3)", (64, 32), 4, "lie along n"),
+    ],
+)
+def test_other_layouts_are_refused_with_the_reason(
+    side: str, text: str, shape: tuple[int, int], element_bytes: int, reason: str
+) -> None:
+    row = wgmma_row("f16" if element_bytes == 2 else "tf32", 64)
+    answer = row.requirement(side, SharedLayout.parse(text, shape), element_bytes)  # type: ignore[arg-type]
+    assert isinstance(answer, Refusal) and reason in answer.reason

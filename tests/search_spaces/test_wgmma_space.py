@@ -1,0 +1,105 @@
+"""The schedules of matmuls by wgmma: the laws that every legal one keeps, and why others are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.wgmma import alignment
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.wgmma_matmul.space import space
+from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
+
+H200 = device("h200")
+PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
+GOOD = Schedule.from_json(
+    "wgmma_matmul",
+    {
+        **{"tile_m": 128, "tile_n": 256, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 128, "stages": 4},
+        **{"in_flight": 1, "producer_registers": 40, "min_blocks": 1, "split_k": 1, "raster": "grouped_8"},
+    },
+)
+
+
+@pytest.mark.parametrize(("order_a", "order_b"), [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")])
+def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
+    problem = Matmul(1000, 520, 4104, a="f16", order_a=order_a, order_b=order_b)
+    for schedule in space(problem, H200).sample(40, seed=3):
+        config = WGMMA_MATMUL.config(problem, schedule, H200)
+        consumers, given, taken = config.integers("consumers", "producer_registers", "consumer_registers")
+        assert config.integer("threads") == 128 * consumers + (128 if given else 32)
+        # What setmaxnreg takes, the launch has: else its inc waits for ever. Steps of 8 from 24 to 256.
+        if given:
+            launched = min(65536 // config.integer("min_blocks") // (128 * (consumers + 1)) // 8 * 8, 248)
+            assert given + consumers * taken <= (consumers + 1) * launched
+            assert given % 8 == taken % 8 == 0 and 24 <= given < launched < taken <= 240
+            assert config.integer("accumulators") < taken
+        # Every box starts at a multiple of what its swizzle repeats after.
+        kernel = WGMMA_MATMUL.lower(problem, config, H200)
+        maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
+        assert [o.name for o in kernel.operands[:3]] == ["a", "b", "out"] and len(maps) == 2
+        stage, start = config.integer("stage_bytes"), 0
+        assert stage % 1024 == 0
+        for side in "ab":
+            box = maps[f"{side}_map"].box
+            box_bytes = 2 * box[0] * box[1] * box[2]
+            assert box_bytes % alignment(config.integer(f"swizzle_{side}")) == 0
+            assert start % alignment(config.integer(f"swizzle_{side}")) == 0
+            assert config.integer(f"stage_bytes_{side}") % box_bytes == 0
+            start += config.integer(f"stage_bytes_{side}")
+        assert start == stage and stage * config.integer("stages") < config.integer("shared_bytes") <= 232448
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem", "rule", "reason"),
+    [
+        ({"consumers": 3}, PROBLEM, "consumers", "does not give each of 3 consumers whole multiples of 64 rows"),
+        ({"tile_m": 64, "consumers": 1}, PROBLEM, "setmaxnreg", "1 consumers are launched with as many registers"),
+        ({"tile_n": 80}, PROBLEM, "layout_b", "64 elements wide along n, which do not divide the 80"),
+        ({"consumers": 1}, PROBLEM, "consumer_registers", "needs 282 registers a thread, and each of 1 has"),
+        ({"min_blocks": 2}, PROBLEM, "instruction_registers", "a wgmma of n = 256"),
+        ({"tile_m": 192, "consumers": 3}, PROBLEM, "instruction_registers", "3 consumers are launched with"),
+        ({"stages": 8}, PROBLEM, "shared_memory", "bytes of shared memory"),
+        ({"split_k": 16}, dataclasses.replace(PROBLEM, k=512), "split_k", "a split would have nothing to do"),
+        ({"swizzle_a": 32}, PROBLEM, "swizzle_a", "spans 32 bytes, where 128 would divide its lines of 128 too"),
+        ({"split_k": 2}, PROBLEM, "split_k_waves", "2 blocks or more"),
+    ],
+)
+def test_other_schedules_are_refused_with_the_reason(
+    changes: dict[str, int], problem: Matmul, rule: str, reason: str
+) -> None:
+    assert not list(space(PROBLEM, H200).explain(GOOD))
+    found = {v.rule: v.reason for v in space(problem, H200).explain(GOOD.replace(**changes))}
+    assert rule in found and reason in found[rule], found
+
+
+@pytest.mark.parametrize(
+    ("problem", "name", "reason"),
+    [
+        (PROBLEM, "a100", "needs sm_90a, but a100 is sm_80"),
+        (PROBLEM, "rtx4090", "needs sm_90a, but rtx4090 is sm_89"),
+        (Matmul(64, 64, 64, a="f32"), "h200", "a and b are f32, and the wgmma kernel multiplies f16 and bf16"),
+        (Matmul(64, 64, 99), "h200", "those of a along k have 99 elements, 198 bytes"),
+        (Matmul(64, 63, 64), "h200", "those of b along n have 63 elements"),
+        (Matmul(63, 64, 64, order_a="col"), "h200", "those of a along m have 63 elements"),
+        (Matmul(64, 64, 99, order_a="col", order_b="col"), "h200", "those of b along k have 99 elements"),
+        (Matmul(64, 64, 64, reduction="row_sum"), "h200", "no second output, which row_sum needs"),
+    ],
+)
+def test_problems_and_devices_that_it_does_not_take(problem: Matmul, name: str, reason: str) -> None:
+    found = WGMMA_MATMUL.why_not(problem, device(name))
+    assert found is not None and reason in found
+    assert WGMMA_MATMUL.why_not(Matmul(63, 63, 64, order_b="col"), H200) is None
+
+
+def test_a_proxy_is_a_problem_that_the_template_takes() -> None:
+    for order_a, order_b in (("row", "row"), ("col", "col")):
+        problem = Matmul(4104, 4104, 8200, a="f16", order_a=order_a, order_b=order_b, batch=3)
+        for schedule in space(problem, H200).sample(20, seed=5):
+            small = WGMMA_MATMUL.proxy(problem, schedule) if WGMMA_MATMUL.proxy else problem
+            assert WGMMA_MATMUL.why_not(small, H200) is None
+            WGMMA_MATMUL.kernel(small, schedule, H200)

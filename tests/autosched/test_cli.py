@@ -21,7 +21,7 @@ from measurements.measurement import Measurement, Provenance, Resources, Status,
 from measurements.nvrtc import NvrtcMissing
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.catalogue import operator, operators, template, templates
+from search_spaces.catalogue import operator, operators, template, templates, templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.operator import Operator, Option
@@ -352,7 +352,7 @@ def test_space_says_why_a_template_is_out(run: Run, monkeypatch: pytest.MonkeyPa
     assert status == 0
     _, left_out = json.loads(out)["templates"]
     assert left_out == {"name": "newer", "version": other.version, "why_not": "it needs sm_90"}
-    assert json.loads(out)["legal"] == template("matmul").space(PROBLEM, device("h200")).count()
+    assert json.loads(out)["legal"] == templates_for(PROBLEM, device("h200")).space(PROBLEM, device("h200")).count()
     text = run("space", "matmul", *SMALL)[1]
     assert "template newer" in text and "not for this problem: it needs sm_90" in text
 
@@ -384,7 +384,7 @@ def test_explain_accepts_a_legal_schedule_and_names_the_rules_of_an_illegal_one(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("space", "matmul", *SMALL, "--sample", "1"),
+        ("space", "matmul", *SMALL, "--template", "matmul", "--sample", "1"),
         ("space", "matmul", *SMALL, "--explain", "good.json"),
         ("best", "matmul", *SMALL, "--db", "b.db"),
         ("verify", "matmul", *SMALL, "--db", "b.db"),
@@ -419,7 +419,7 @@ def test_explain_refuses_a_schedule_of_a_template_that_is_not_for_the_problem(ru
     Path("s.json").write_text(json.dumps({"template": "copy", "schedule": schedule().to_json()}))
     status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert (status, out) == (2, "")
-    assert err == "autosched: the schedule in s.json is of copy: give one of matmul\n"
+    assert err == "autosched: the schedule in s.json is of copy: give one of matmul or wgmma_matmul\n"
 
 
 NO_SCHEDULE = {

@@ -128,15 +128,15 @@ def tune_suite(
 def _show(result: "SuiteResult") -> None:
     console = stdout_console()
     whole = math.fsum(_cost(s) for s in result.standings)
-    numbers = ("weight", "trials", "before", "best", "share")
+    numbers = ("weight", "trials", "first", "best", "share")
     made = formatting.table("problem", *numbers, "provenance", right=numbers, fold=("problem",))
     for standing in result.standings:
-        before = next((b for b in standing.bests if math.isfinite(b)), math.inf)
+        first = next((b for b in standing.bests if math.isfinite(b)), math.inf)
         made.add_row(
             formatting.one_line(standing.member.problem),
             f"{standing.member.weight:g}",
             formatting.count(standing.trials),
-            formatting.time(before) if math.isfinite(before) else "-",
+            formatting.time(first) if math.isfinite(first) else "-",
             formatting.time(standing.bests[-1]) if standing.best is not None else "none works",
             f"{100 * _cost(standing) / whole:.1f} %" if whole and standing.best is not None else "-",
             standing.best.provenance.value if standing.best is not None else "-",

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from autosched.pace import FixedPace
-from benchmarks import search_clock, search_quality
+from benchmarks import own_spaces, search_clock, search_quality
 from benchmarks.search_clock import Costs, Machine
 from measurements.tables.reading import read_table
+from search_spaces.hardware.devices import device
 
 
 @pytest.fixture
@@ -61,3 +62,14 @@ def test_a_simulated_search_ends_at_the_optimum(folder: Path) -> None:
         table, table.space(), "random", FixedPace(4), 2, Costs(compile=1.0, measure=0.1), 0
     )
     assert evaluations <= 60 and seconds >= evaluations / 2 - 4
+
+
+def test_a_search_in_our_own_space_is_judged_by_the_model(tmp_path: Path) -> None:
+    given = ["--trials", "8", "--reference", "200", "--repeats", "1", "--families", "copy", "--results", str(tmp_path)]
+    assert own_spaces.main(given) == 0
+    chip, problem = device("h200"), own_spaces.families()["copy"]
+    family = own_spaces.run("copy", problem, chip, trials=8, reference=200, repeats=1)
+    one = own_spaces.run("copy", problem, chip, trials=1, reference=200, repeats=3)
+    assert family is not None and one is not None and family.schedules > 1000
+    assert 0 <= family.gap < max(one.gaps)
+    assert f"{100 * family.gap:.1f}%" in (tmp_path / "own_spaces.md").read_text()

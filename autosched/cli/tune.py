@@ -106,9 +106,7 @@ def tune(
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
     problem = problem_from(operator, given)
-    from autosched import search, tuner  # a second that other commands need not wait
-
-    search.preload(sampler)
+    from autosched import tuner  # a second that other commands need not wait
 
     display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())
     try:

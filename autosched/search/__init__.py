@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from autosched.search.base import Foresighted, Prior, Sampler, Unseen
@@ -74,13 +73,6 @@ def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = N
     return made
 
 
-def preload(name: str) -> None:
-    """Import what a built-in sampler needs: where Ctrl-C raises an exception, an import may swallow it."""
-    module = {"bayes": "autosched.search.bayes", "evolution": "cost_models.boosted", "tpe": "autosched.search.tpe"}
-    if name in module:
-        import_module(module[name])
-
-
 def check(name: str, seed: int) -> None:
     """Raises ValueError, in one line, for what ``sampler`` would refuse."""
     if name not in samplers():
@@ -97,7 +89,6 @@ __all__ = [
     "Sampler",
     "Unseen",
     "check",
-    "preload",
     "sampler",
     "samplers",
 ]

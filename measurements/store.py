@@ -30,13 +30,13 @@ from measurements import store_entries, store_file, store_migrations, store_rows
 from measurements.foreign_text import first_line, one_line
 from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
+from measurements.store_errors import StoreError
 from measurements.store_schema import (
     ENTRIES,
     GUARDS,
     SCHEMA_VERSION,
     TRIALS,
     Guard,
-    StoreError,
     digest_of,
     unreadable,
 )

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from measurements import store_schema
-from measurements.store_schema import StoreError
+from measurements.store_errors import StoreError
 
 BUSY_SECONDS = 20.0  # how long a writer waits for another one; a commit takes milliseconds
 NOTICE_SECONDS = 2.0  # of waiting, before it is logged (at level INFO, which the command line shows)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from measurements.foreign_text import harmless, one_line
+from measurements.foreign_text import one_line
 from measurements.measurement import Resources
+from measurements.store_errors import StoreError
 
 SCHEMA_VERSION = 5
 OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
@@ -140,13 +141,6 @@ class Guard:
                 raise ValueError(f"{name} of a guard is a finite number of at least 0, not {value!r}")
         if not isinstance(self.notes, str):
             raise ValueError(f"the notes of a guard are text, not {self.notes!r}")
-
-
-class StoreError(ValueError):
-    """The database cannot be used. The message is one sentence that says what to do, and safe to print."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(harmless(message))
 
 
 def create(connection: Connection) -> None:

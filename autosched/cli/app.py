@@ -27,7 +27,7 @@ from autosched.cli.verify_ptx import expanded as ptx_expanded
 from autosched.cli.verify_ptx import verify_ptx
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
-from measurements.store import StoreError
+from measurements.store_errors import StoreError
 from search_spaces.catalogue import operators
 from search_spaces.spaces.space import EmptySpace
 

@@ -8,7 +8,7 @@ changed in the code of the kernel since it was timed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,10 +21,12 @@ from autosched.cli.problem_options import maybe_problem
 from autosched.cli.stored import refuse_unusable, stale
 from autosched.database import device_name
 from measurements.record import Record
-from measurements.store import ProblemSummary, Store
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
+
+if TYPE_CHECKING:
+    from measurements.store import ProblemSummary, Store
 
 _ANSWER = ("device", "time", "rate", "trials", "provenance")
 
@@ -69,6 +71,8 @@ def best(
     if db is None:
         raise InputError(f"best needs --db: autosched best {operator.name} ... --db best.db")
     problem = maybe_problem(operator, given)
+    from measurements.store import Store  # with sqlalchemy, which other commands need not wait for
+
     store = Store.open(db, create=False)
     with bad_input():
         device = None if device is None else device_name(store, device)
@@ -89,7 +93,7 @@ def best(
     return 0
 
 
-def _find(store: Store, operator: Operator, problem: Problem | None, device: str | None) -> list[Best]:
+def _find(store: "Store", operator: Operator, problem: Problem | None, device: str | None) -> list[Best]:
     summaries = [s for s in store.problems(operator.name) if s.ok and device in (None, s.device)]
     counts = {(s.problem_key, s.device, s.provenance): (s.trials, s.ok) for s in summaries}
     wanted: dict[tuple[str, str], ProblemSummary] = {}

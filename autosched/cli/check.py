@@ -24,7 +24,7 @@ from autosched.cli.errors import MOST_SEED, STOPPED, InputError, bad_input, with
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import real_number, whole_number
 from autosched.cli.progress import Counter
-from measurements.store import Store, StoreError
+from measurements.store_errors import StoreError
 
 if TYPE_CHECKING:
     from autosched.guard.check import CheckOptions
@@ -199,6 +199,8 @@ def _options(**given: Any) -> "CheckOptions":
 
 
 def _run(db: str, options: "CheckOptions", static: bool, check_database: Callable[..., "Report"]) -> "Report":
+    from measurements.store import Store
+
     with Store.open(db, create=False) as store:
         total = len({(s.problem_key, s.device) for s in store.problems() if s.ok})
     with Counter(stderr_console(), "checked", max(total, 1)) as progress:
@@ -208,7 +210,7 @@ def _run(db: str, options: "CheckOptions", static: bool, check_database: Callabl
 def _learn(db: str, noises: Any) -> None:
     from autosched.guard.entries import Entry, entries
     from autosched.guard.judging import Limits
-    from measurements.store import Guard
+    from measurements.store import Guard, Store
 
     with Store.open(db) as store:
         for entry in entries(store, Limits()):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.cli.errors import InputError, bad_input, listed
-from autosched.kernel_files.user_kernel import Kernel
 
 COMMANDS = ("space", "tune", "best", "verify")
 
@@ -31,6 +30,8 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
         return [list(arguments)]
     if len(paths) > 1:
         raise InputError("give one --kernel FILE at a time")
+    from autosched.kernel_files.user_kernel import Kernel
+
     with bad_input():
         kernel = Kernel.from_file(paths[0])
         kernel.register()

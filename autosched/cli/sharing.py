@@ -1,11 +1,14 @@
-"""``autosched export``, ``import``, ``merge`` and ``db``: databases that are shared and kept in order."""
+"""``autosched export``, ``import``, ``merge`` and ``db``: databases that are shared and kept in order.
+
+Each command imports the store itself: with sqlalchemy, which other commands need not wait for.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,11 +16,11 @@ from autosched import formatting
 from autosched.cli.errors import NO, InputError, bad_input
 from autosched.cli.output import print_json, say, show, stdout_console
 from autosched.validity import refuse_invalid
-from measurements import store_care, store_export, store_merge
 from measurements.record import Record
-from measurements.store import ProblemSummary, Store
-from measurements.store_export import ExportError
-from measurements.store_schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from measurements.store import ProblemSummary, Store
+    from measurements.store_merge import Merged, MergedEntry
 
 Db = Annotated[str, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -34,10 +37,13 @@ def export(
 
     The same database gives the same bytes. Exit status 1 if there is nothing to export.
     """
+    from measurements.store import Store
+    from measurements.store_export import ExportError, write
+
     _needs(db, "--db", "export --db best.db --out configs")
     _needs(out, "--out", "export --db best.db --out configs")
     try:
-        made = store_export.write(Store.open(db, create=False), out, operator, device)
+        made = write(Store.open(db, create=False), out, operator, device)
     except ExportError as error:
         raise InputError(str(error)) from error
     for path in made:
@@ -55,10 +61,14 @@ def import_(
     json: Json = False,
 ) -> int:
     """Take the schedules of export files into a database, by the rules of merge."""
+    from measurements import store_merge
+    from measurements.store import Store
+    from measurements.store_export import ExportError, read
+
     _needs(db, "--db", "import configs --db best.db")
     paths = [path for given in files for path in _expanded(Path(given))]
     try:
-        source = store_export.read(paths)
+        source = read(paths)
         _refuse_invalid_best(source)
     except ExportError as error:
         raise InputError(str(error)) from error
@@ -80,6 +90,9 @@ def merge(
     timed in turns; else it is unclear, and what is there stays. Measured times go before replayed before estimated
     ones. Thresholds for CI that differ are reported, and those that are there stay.
     """
+    from measurements import store_merge
+    from measurements.store import Store
+
     _needs(into, "--into", "merge theirs.db --into best.db")
     opened = [Store.open(source, create=False) for source in sources]
     with Store.open(into) as target:
@@ -92,6 +105,9 @@ def merge(
 
 def stats(*, db: Db = "", json: Json = False) -> int:
     """What a database holds."""
+    from measurements import store_care
+    from measurements.store import Store
+
     _needs(db, "--db", "db stats --db best.db")
     store = Store.open(db, create=False)
     found = store_care.stats(store)
@@ -136,6 +152,9 @@ def gc(
     Those are the trials of kernels that their schedule no longer has. The best of every problem stays the best, and
     wrong results stay known.
     """
+    from measurements import store_care
+    from measurements.store import Store
+
     _needs(db, "--db", "db gc --db best.db --dry-run")
     with bad_input(), Store.open(db, create=False) as store:
         done = store_care.collect(store, keep, dry_run=dry_run)
@@ -151,6 +170,9 @@ def gc(
 
 def migrate(*, db: Db = "") -> int:
     """Bring a database of an older autosched up to date, as every command does that opens one."""
+    from measurements.store import Store
+    from measurements.store_schema import SCHEMA_VERSION
+
     _needs(db, "--db", "db migrate --db best.db")
     with Store.open(db, create=False) as store:
         if store.migrated_from is None:
@@ -165,6 +187,9 @@ def check_db(*, db: Db = "", json: Json = False) -> int:
 
     Also whether the best schedules are valid today. Exit status 1 if anything is wrong.
     """
+    from measurements import store_care
+    from measurements.store import Store
+
     _needs(db, "--db", "db check --db best.db")
     store = Store.open(db, create=False)
     found = store_care.check(store)
@@ -193,6 +218,8 @@ def _why_invalid(store: Store, summary: ProblemSummary, record: Record) -> str:
 
 
 def _refuse_invalid_best(source: Store) -> None:
+    from measurements.store_export import ExportError
+
     for summary in source.problems():
         record = source.best_of(summary)
         why = "" if record is None else _why_invalid(source, summary, record)
@@ -220,7 +247,7 @@ def _shown(path: Path) -> str:
     return ascii(str(path))[1:-1] if not str(path).isprintable() else str(path)
 
 
-def _report(merged: store_merge.Merged, name: str, json: bool) -> int:
+def _report(merged: Merged, name: str, json: bool) -> int:
     if json:
         print_json(
             {
@@ -244,7 +271,7 @@ def _report(merged: store_merge.Merged, name: str, json: bool) -> int:
     return 0
 
 
-def _entry_json(entry: store_merge.MergedEntry) -> dict[str, Any]:
+def _entry_json(entry: MergedEntry) -> dict[str, Any]:
     s = entry.summary
     return {
         "problem": s.problem_key,

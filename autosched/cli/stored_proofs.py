@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from autosched import proofs
 from autosched.verify import Verification
 from measurements.record import Record, canonical_json
-from measurements.store import Store, StoreError
+from measurements.store_errors import StoreError
+
+if TYPE_CHECKING:
+    from measurements.store import Store
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
 from autosched.cli.templates import TemplateOption
 from autosched.search import DEFAULT, samplers
-from measurements.store import StoreError
+from measurements.store_errors import StoreError
 from search_spaces.operators.operator import Operator
 from search_spaces.spaces.schedule import Schedule
 

@@ -19,7 +19,7 @@ from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPP
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import one_of, whole_number
 from autosched.search import DEFAULT, samplers
-from measurements.store import StoreError
+from measurements.store_errors import StoreError
 from search_spaces.catalogue import templates_for
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -35,13 +35,15 @@ from measurements.emulator import SharedSite, check_host
 from measurements.library_choice import is_library
 from measurements.measurement import Status
 from measurements.record import Record
-from measurements.store import Store
 from search_spaces.catalogue import templates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
+
+if TYPE_CHECKING:
+    from measurements.store import Store
 
 DEFAULT_SAMPLE = 20
 _LEGEND = (
@@ -104,6 +106,8 @@ def verify(
         store = None
         origin = f"sampled with seed {seed}"
     else:
+        from measurements.store import Store  # with sqlalchemy, which other commands need not wait for
+
         store = Store.open(db, create=False)
         stored = _stored(store, operator, maybe_problem(operator, given), where, sample)
         records = {(problem, record.schedule): record for problem, found in stored for record in found}
@@ -177,7 +181,7 @@ Exit status 1 if one fails.
 
 
 def _stored(
-    store: Store, operator: Operator, problem: Problem | None, device: Device, most: int | None
+    store: "Store", operator: Operator, problem: Problem | None, device: Device, most: int | None
 ) -> list[tuple[Problem, list[Record]]]:
     """The trials of stored schedules that worked, per problem, each once, fastest first within each provenance."""
     if problem is not None:

@@ -1,0 +1,10 @@
+"""What a database that cannot be used raises. Without sqlalchemy, which takes as long to import as all of the rest."""
+
+from measurements.foreign_text import harmless
+
+
+class StoreError(ValueError):
+    """The database cannot be used. The message is one sentence that says what to do, and safe to print."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(harmless(message))

@@ -14,7 +14,8 @@ an asynchronous unit runs beside everything else however few the warps are.
 ``r`` blocks live on an SM together (``devices.occupancy``), each in turn waiting and using the pipes:
 
 - busy: ``b = mix(math, issue, shared, load)`` cycles of the pipes for a step of one block;
-- waiting: ``z`` = barriers, behind each of which the pipes of shared memory and arithmetic fill anew (REFILL), plus
+- waiting: ``z`` = barriers, behind each of which the pipes of shared memory and arithmetic fill anew (REFILL) where operands are not held from before
+  it, plus
   with one stage all of ``latency + load``, as nothing overlaps inside the block; with s stages, s - 1 loads are in
   flight (Little's law) and only ``(latency + load) / (s - 1) - mix(math, issue, shared)`` is waited for, if positive.
 
@@ -158,7 +159,7 @@ def analyse(
     store = w.store_bytes / port
     missed = w.dram_bytes / w.blocks / w.iterations
     latency = L2_LATENCY + (DRAM_LATENCY - L2_LATENCY) * missed / (missed + MISSED_BYTES)
-    barriers = w.barriers * (BARRIER + warps + np.where(w.shared_wavefronts > 0, REFILL, 0.0))
+    barriers = w.barriers * (BARRIER + warps + np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0))
     overlapping = np.where(w.asynchronous, np.maximum(warps, ASYNC_WARPS), warps) / device.schedulers_per_sm
 
     def step(together: IntArray) -> FloatArray:
@@ -223,6 +224,7 @@ class _Counts:
         self.load_bytes, self.store_bytes, self.dram_bytes = table[:, 9], table[:, 10], table[:, 11]
         self.barriers, self.launches, self.alone_bytes, self.run_bytes = table[:, 12:].T
         self.tensor = np.array([unit(w.unit).tensor for w in works], dtype=np.bool_)
+        self.refills = np.array([w.refills for w in works], dtype=np.bool_)
         self.asynchronous = np.array([unit(w.unit).asynchronous for w in works], dtype=np.bool_)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from mutation_testing import Mutation, mutation_tests
 
 PIPELINED, TRANSPOSED, SPLIT = "mma_f16_pipelined", "mma_bf16_transposed", "mma_tf32_split"
+TWO_BUFFERS = "mma_f16_two_buffers"
 IDLE_LANES = "mma_bf16_column_sum"
 ROW_SUM, COLUMN_SUM, COLUMN_MAX = "mma_f16_row_sum", "fma_f32_column_sum", "fma_f16_column_max"
 WMMA, FMA_ODD, FMA_PADS, FMA_TORN = "wmma_f16_padded", "fma_f32_odd", "fma_bf16_pads", "fma_f16_torn"
@@ -71,6 +72,20 @@ MUTATIONS = (
         "origin_m(warp_m, i), 0",
     ),
     Mutation("column tail stored", FMA_ODD, MATMUL, "if (col + e < C::n)", "if (col + e <= C::n)"),
+    Mutation(
+        "fragments of the next k-tile before it has landed",
+        TWO_BUFFERS,
+        MATMUL,
+        "          Loader::template wait<pending>();\n",
+        "          ptx::barrier_sync();\n",
+    ),
+    Mutation(
+        "fragments loaded over those that are multiplied",
+        TWO_BUFFERS,
+        MATMUL,
+        "held[(step + 1) % 2].load",
+        "held[step % 2].load",
+    ),
     Mutation("row tail stored", FMA_ODD, MATMUL, "if (row >= C::m) continue;", "if (row > C::m) continue;"),
     Mutation("row tail of the shared epilogue", WMMA, MATMUL, "m0 + row >= C::m", "m0 + row > C::m"),
     Mutation("column tail of the shared epilogue", WMMA, MATMUL, "n0 + col >= C::n", "n0 + col > C::n"),

@@ -21,7 +21,7 @@ GOOD: dict[str, int | str] = {
     "tile_m": 128, "tile_n": 128, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16",
     "sg_layout_m": 2, "sg_layout_n": 2, "sg_data_m": 64, "sg_data_n": 64,
     "layout_a": "swizzle(3,3,3)", "layout_b": "swizzle(3,3,4)", "copy_a": "cp.async", "copy_b": "cp.async",
-    "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 16, "stages": 3, "k_unroll": 2,
+    "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 16, "stages": 3, "k_unroll": 2, "fragment_buffers": 1,
     "epilogue": "registers", "min_blocks": 1, "split_k": 1, "raster": "row", "batch_mapping": "outer",
 }  # fmt: skip
 
@@ -57,6 +57,12 @@ def test_narrow_asynchronous_copies_pay_for_their_requests_and_for_the_way_throu
 
 def test_turns_of_the_inner_loop_cost_instructions() -> None:
     assert matmul_seconds(k_unroll=1) > matmul_seconds(k_unroll=2)
+
+
+def test_fragments_held_over_the_barrier_save_its_refill() -> None:
+    one_block: dict[str, int | str] = {"tile_m": 256, "sg_layout_m": 4, "stages": 4}
+    once, twice = (matmul_seconds(fragment_buffers=buffers, **one_block) for buffers in (1, 2))
+    assert once > 1.05 * twice
 
 
 def test_a_column_sum_is_not_led_by_blocks_narrower_than_a_sector() -> None:

@@ -42,6 +42,7 @@ struct Config {
   static constexpr int copy_columns_b = 4;
   static constexpr int stages = 2;
   static constexpr int k_unroll = 2;
+  static constexpr int fragment_buffers = 1;
   static constexpr autosched::Choice epilogue = "shared";
   static constexpr int min_blocks = 2;
   static constexpr int split_k = 1;

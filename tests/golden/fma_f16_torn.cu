@@ -42,6 +42,7 @@ struct Config {
   static constexpr int copy_columns_b = 16;
   static constexpr int stages = 2;
   static constexpr int k_unroll = 8;
+  static constexpr int fragment_buffers = 1;
   static constexpr autosched::Choice epilogue = "shared";
   static constexpr int min_blocks = 2;
   static constexpr int split_k = 1;

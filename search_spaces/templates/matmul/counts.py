@@ -66,6 +66,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         iterations=steps,
         stages=stages,
         barriers_per_iteration=1 if stages > 1 else 2,
+        refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(c.region.line * c.region.element_bytes for c in copies)),
     )
 

@@ -56,6 +56,9 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
         ordinal("copy_columns_b", columns, "threads along contiguous memory (copy wg_map of b)"),
         ordinal("stages", (1, 2, 3, 4, 5), "k-tiles in shared memory at a time"),
         ordinal("k_unroll", (1, 2, 4, 8), "intrinsic steps of k unrolled"),
+        ordinal(
+            "fragment_buffers", (1, 2), "steps of k whose fragments a warp holds: with 2, the next is loaded early"
+        ),
         categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
@@ -181,8 +184,11 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "registers",
-            lambda accumulators, fragment_registers_a, fragment_registers_b, staging: (
-                accumulators + fragment_registers_a + fragment_registers_b + staging + REGISTER_OVERHEAD
+            lambda accumulators, fragment_registers_a, fragment_registers_b, fragment_buffers, staging: (
+                accumulators
+                + fragment_buffers * (fragment_registers_a + fragment_registers_b)
+                + staging
+                + REGISTER_OVERHEAD
             ),
             "registers of a thread, a lower estimate",
         ),

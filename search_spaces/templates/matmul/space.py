@@ -59,6 +59,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     return (
         *_map_rules(),
         *_intrinsic_rules(problem, device),
+        *_fragment_rules(),
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         tiling(problem).split_rule(),
@@ -297,6 +298,36 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
             f"banks more than {MOST_CONFLICTS:g} times as long as without conflicts, and longer than in other columns",
             names=names,
         ),
+    )
+
+
+def _fragment_rules() -> tuple[Rule, ...]:
+    """What two buffers of fragments need: the next k-tile in shared memory, and steps that alternate between them."""
+
+    def steps(fragment_buffers: int, intrinsic: str, tile_k: int, k_unroll: int) -> str | None:
+        row = intrinsics.intrinsic(intrinsic)
+        if fragment_buffers == 1 or (row.unit == "mma" and tile_k == k_unroll * row.k and k_unroll % 2 == 0):
+            return None
+        return (
+            f"two buffers are for fragments of mma.sync and alternate over all steps of a k-tile, which are "
+            f"unrolled: {intrinsic} makes {tile_k // row.k} steps of tile_k = {tile_k}, and k_unroll is {k_unroll}"
+        )
+
+    return (
+        Rule(
+            "fragment_copies",
+            lambda fragment_buffers, copy_a, copy_b: (
+                (fragment_buffers == 1) | ((copy_a == "cp.async") & (copy_b == "cp.async"))
+            ),
+            "two buffers of fragments need cp.async copies of a and b, but they are {copy_a} and {copy_b}: loads through "
+            "registers land too late",
+        ),
+        Rule(
+            "fragment_stages",
+            lambda fragment_buffers, stages: (fragment_buffers == 1) | (stages >= 2),
+            "two buffers of fragments need a second stage, but stages is {stages}",
+        ),
+        Rule.refusing("fragment_steps", steps),
     )
 
 

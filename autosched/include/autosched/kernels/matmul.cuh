@@ -86,6 +86,11 @@ struct Matmul {
                 "rule fragments: sg_data and tile_k must be multiples of the intrinsic's shape");
   static_assert(C::k_unroll >= 1 && C::tile_k / I::k % C::k_unroll == 0,
                 "rule k_unroll: the unroll must divide the intrinsic steps of tile_k");
+  static_assert(C::fragment_buffers == 1 || (A::copy_async && B::copy_async && C::stages >= 2),
+                "rule fragment_copies: fragments of the next k-tile need cp.async and a stage that has landed");
+  static_assert(C::fragment_buffers == 1 || (C::fragment_buffers == 2 && C::intrinsic.starts_with("mma_") &&
+                                             C::tile_k / I::k % 2 == 0 && C::k_unroll == C::tile_k / I::k),
+                "rule fragment_steps: two buffers of mma.sync's fragments alternate over an even, unrolled number of steps");
   static_assert(!I::opaque || epilogue_shared,
                 "rule epilogue: wmma accumulators leave through shared memory only");
   static_assert(reduced_axis == ReducedAxis::none || epilogue_shared,
@@ -162,12 +167,12 @@ struct Matmul {
     }
   };
 
-  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int warp_m, int warp_n,
-                                                       int lane) {
-#pragma unroll C::k_unroll
-    for (int step = 0; step < C::tile_k / I::k; ++step) {
-      typename I::FragmentA a[C::fragments_m];
-      typename I::FragmentB b[C::fragments_n];
+  // The fragments of a warp for one step of the intrinsic along k.
+  struct Fragments {
+    typename I::FragmentA a[C::fragments_m];
+    typename I::FragmentB b[C::fragments_n];
+
+    __device__ __forceinline__ void load(unsigned tile, int step, int warp_m, int warp_n, int lane) {
 #pragma unroll
       for (int i = 0; i < C::fragments_m; ++i) {
         I::template load_a<A>(a[i], tile, origin_m(warp_m, i), step * I::k, lane);
@@ -176,10 +181,69 @@ struct Matmul {
       for (int j = 0; j < C::fragments_n; j += group_n) {
         I::template load_b<B, group_n>(&b[j], tile + A::stage_bytes, step * I::k, origin_n(warp_n, j), lane);
       }
+    }
+    __device__ __forceinline__ void multiply(Accumulators& acc) const {
 #pragma unroll
       for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
         for (int j = 0; j < C::fragments_n; ++j) I::template multiply<A, B>(acc[i][j], a[i], b[j]);
+      }
+    }
+  };
+  static constexpr int tile_steps = C::tile_k / I::k;
+
+  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int warp_m, int warp_n,
+                                                       int lane) {
+#pragma unroll C::k_unroll
+    for (int step = 0; step < tile_steps; ++step) {
+      Fragments fragments;
+      fragments.load(tile, step, warp_m, warp_n, lane);
+      fragments.multiply(acc);
+    }
+  }
+
+  // The main loop with two buffers of fragments: those of the next step are loaded while this one is multiplied, also
+  // over the barrier between two k-tiles, so that the tensor cores have work behind it.
+  __device__ static __forceinline__ void pipelined_loop(Accumulators& acc, Loader& loader, int tiles, int warp_m,
+                                                        int warp_n, int lane) {
+    constexpr int ahead = C::stages - 1, pending = C::stages - 2;
+#pragma unroll 1
+    for (int s = 0; s < ahead; ++s) {
+      if (s < tiles) {
+        loader.start(s);
+        loader.advance();
+      }
+      Loader::commit();
+    }
+    const auto behind = [](int at) { return at + 1 == C::stages ? 0 : at + 1; };
+    Fragments held[2];
+    unsigned tile = loader.shared;
+    int stage = 0, fill = ahead;
+    Loader::template wait<pending>();
+    held[0].load(tile, 0, warp_m, warp_n, lane);
+#pragma unroll 1
+    for (int now = 0; now < tiles; ++now) {
+#pragma unroll
+      for (int step = 0; step < tile_steps; ++step) {
+        if (step + 1 < tile_steps) {
+          held[(step + 1) % 2].load(tile, step + 1, warp_m, warp_n, lane);
+        } else {
+          // All fragments of this k-tile are in registers.
+          stage = behind(stage);
+          tile = loader.shared + unsigned(stage * C::stage_bytes);
+          Loader::template wait<pending>();
+          if (now + 1 < tiles) held[0].load(tile, 0, warp_m, warp_n, lane);
+        }
+        if (step == 0) {
+          // Stage `fill` held the k-tile before this one; the last barrier says that everybody is done with it.
+          if (now + ahead < tiles) {
+            loader.start(fill);
+            loader.advance();
+          }
+          Loader::commit();
+          fill = behind(fill);
+        }
+        held[step % 2].multiply(acc);
       }
     }
   }
@@ -457,7 +521,11 @@ struct Matmul {
     Accumulators acc = {};
     const int tiles_left = C::tiles_k - split * C::tiles_of_split;
     const int steps = tiles_left < C::tiles_of_split ? tiles_left : C::tiles_of_split;
-    main_loop(acc, loader, steps, warp_m, warp_n, lane);
+    if constexpr (C::fragment_buffers == 2) {
+      pipelined_loop(acc, loader, steps, warp_m, warp_n, lane);
+    } else {
+      main_loop(acc, loader, steps, warp_m, warp_n, lane);
+    }
 
     if constexpr (C::split_k > 1) {
       const int output_tile = (batch * C::tiles_m + tile.m) * C::tiles_n + tile.n;

@@ -14,9 +14,9 @@ an asynchronous unit runs beside everything else however few the warps are.
 ``r`` blocks live on an SM together (``devices.occupancy``), each in turn waiting and using the pipes:
 
 - busy: ``b = mix(math, issue, shared, load)`` cycles of the pipes for a step of one block;
-- waiting: ``z`` = barriers, behind each of which the pipes of shared memory and arithmetic fill anew (REFILL) where operands are not held from before
-  it, plus
-  with one stage all of ``latency + load``, as nothing overlaps inside the block; with s stages, s - 1 loads are in
+- waiting: ``z`` = barriers, behind each of which the pipes of shared memory and arithmetic fill anew (REFILL) where
+  no operands are held from before it, plus with one stage all of ``latency + load``, as nothing overlaps inside the
+  block; with s stages, s - 1 loads are in
   flight (Little's law) and only ``(latency + load) / (s - 1) - mix(math, issue, shared)`` is waited for, if positive.
 
 A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job

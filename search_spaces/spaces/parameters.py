@@ -24,7 +24,8 @@ class Parameter:
     """A named finite domain. ``ordinal`` values are in their natural order (neighbours are adjacent ones);
     ``categorical`` values have no order (every other value is a neighbour).
 
-    Raises ValueError for an empty domain, a value given twice, mixed types, or a default outside the domain.
+    Raises ValueError for an empty domain, a value given twice, mixed types, or a default or ``before`` outside
+    the domain.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Parameter:
     doc: str = ""
     kind: Literal["ordinal", "categorical"] = "ordinal"
     chosen_default: Value | None = None
+    before: Value | None = None  # what a schedule without a value means, made before there was such a parameter
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -47,8 +49,9 @@ class Parameter:
             raise ValueError(f"parameter {self.name} has a value beyond 62 bits: use smaller numbers")
         if self.kind not in ("ordinal", "categorical"):
             raise ValueError(f"parameter {self.name} has kind {self.kind!r}: use 'ordinal' or 'categorical'")
-        if self.chosen_default is not None:
-            self.code(self.chosen_default)
+        for value in (self.chosen_default, self.before):
+            if value is not None:
+                self.code(value)
 
     @property
     def default(self) -> Value:
@@ -141,9 +144,11 @@ class Parameter:
         return self.encode_codes(np.array([self.code(v) for v in values], dtype=np.int64))
 
 
-def ordinal(name: str, values: Sequence[Value], doc: str = "", default: Value | None = None) -> Parameter:
+def ordinal(
+    name: str, values: Sequence[Value], doc: str = "", default: Value | None = None, before: Value | None = None
+) -> Parameter:
     """A parameter whose values have an order, such as tile sizes. Raises ValueError as Parameter does."""
-    return Parameter(name, tuple(values), doc, "ordinal", default)
+    return Parameter(name, tuple(values), doc, "ordinal", default, before)
 
 
 def categorical(name: str, values: Sequence[Value], doc: str = "", default: Value | None = None) -> Parameter:

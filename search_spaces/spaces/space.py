@@ -76,6 +76,7 @@ class Space:
                     raise ValueError(f"{user} needs {need}, which is neither a parameter nor an attribute")
         self.attributes = _in_order(self.parameters, attributes)
         self._parameter = {p.name: p for p in self.parameters}
+        self._before = {p.name: p.before for p in self.parameters if p.before is not None}
         if stratified_by is not None and stratified_by not in self._parameter:
             raise ValueError(f"{name} cannot be stratified by {stratified_by}, which is not a parameter")
         self.stratified_by = stratified_by
@@ -255,7 +256,7 @@ class Space:
         columns = self.columns(schedules)
         found = self.attributes_of(columns)
         rows = zip(*(array.tolist() for array in found.values()), strict=True) if found else ((),) * len(schedules)
-        whole = [s if isinstance(s, Schedule) else None for s in schedules]
+        whole = [s if isinstance(s, Schedule) and len(s.items) == len(self.parameters) else None for s in schedules]
         made = self.schedules(columns) if None in whole else []
         return [
             Config(schedule or made[i], tuple(zip(found, row, strict=True)))
@@ -277,11 +278,12 @@ class Space:
             raise ValueError(f"this is a schedule of {schedule.template}: give one of {self.name}")
         values = schedule.values if isinstance(schedule, Schedule) else schedule
         if values.keys() != self._parameter.keys():
+            values = {**self._before, **values}
             for name in values:
                 if name not in self._parameter:
                     raise ValueError(f"{self.name} has no parameter {name}: use {', '.join(self._parameter)}")
-            missing = [name for name in self._parameter if name not in values]
-            raise ValueError(f"the schedule lacks {', '.join(missing)}: give every parameter a value")
+            if missing := [name for name in self._parameter if name not in values]:
+                raise ValueError(f"the schedule lacks {', '.join(missing)}: give every parameter a value")
         return [p.code(values[p.name]) for p in self.parameters]
 
     def _from_codes(self, codes: IntArray) -> Columns:

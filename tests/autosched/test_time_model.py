@@ -21,8 +21,9 @@ GOOD: dict[str, int | str] = {
     "tile_m": 128, "tile_n": 128, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16",
     "sg_layout_m": 2, "sg_layout_n": 2, "sg_data_m": 64, "sg_data_n": 64,
     "layout_a": "swizzle(3,3,3)", "layout_b": "swizzle(3,3,4)", "copy_a": "cp.async", "copy_b": "cp.async",
-    "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 16, "stages": 3, "k_unroll": 2, "fragment_buffers": 1,
-    "epilogue": "registers", "min_blocks": 1, "split_k": 1, "raster": "row", "batch_mapping": "outer",
+    "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 16, "stages": 3, "k_unroll": 2,
+    "fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1,
+    "raster": "row", "batch_mapping": "outer",
 }  # fmt: skip
 
 

@@ -133,6 +133,17 @@ def test_explain_gives_the_reason_of_every_broken_rule() -> None:
     assert space.config({"a": 4, "b": 5, "c": "y"}).attributes == (("total", 9),)
 
 
+def test_a_schedule_of_before_a_parameter_means_what_it_meant() -> None:
+    space = Space("grown", (ordinal("a", (1, 2)), ordinal("new", (1, 2, 3), before=2)))
+    older = Schedule("grown", (("a", 1),))
+    assert space.config(older).schedule == Schedule("grown", (("a", 1), ("new", 2)))
+    assert space.explain(older) == []
+    with pytest.raises(ValueError, match="the schedule lacks a"):
+        space.config({"new": 1})
+    with pytest.raises(ValueError, match="new cannot be 4"):
+        ordinal("new", (1, 2), before=4)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -57,7 +57,10 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
         ordinal("stages", (1, 2, 3, 4, 5), "k-tiles in shared memory at a time"),
         ordinal("k_unroll", (1, 2, 4, 8), "intrinsic steps of k unrolled"),
         ordinal(
-            "fragment_buffers", (1, 2), "steps of k whose fragments a warp holds: with 2, the next is loaded early"
+            "fragment_buffers",
+            (1, 2),
+            "steps of k whose fragments a warp holds: with 2, the next are loaded early",
+            before=1,
         ),
         categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),

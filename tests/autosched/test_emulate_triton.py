@@ -1,4 +1,4 @@
-"""Triton's kernels, compiled for sm_80 without a GPU, emulated: right numbers, no findings."""
+"""Triton's kernels, compiled for sm_80 and sm_90 without a GPU, emulated: right numbers, no findings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import pytest
 from needs import needs_compiler
 
 import autosched
+from measurements.emulator import emulate_ptx
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Argument, Launch, Scalar
+from search_spaces.templates.tensor_map import TensorMap
 
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import triton_kernels  # noqa: E402
@@ -37,14 +42,46 @@ def test_layer_norm() -> None:
     np.testing.assert_allclose(result.arrays[0], expected, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("stages", [1, 3])
-def test_matmul(stages: int) -> None:
+@pytest.mark.parametrize(("sm", "stages", "instruction"), [(80, 1, "mma.sync"), (80, 3, "mma.sync"), (90, 3, "wgmma")])
+def test_matmul(sm: int, stages: int, instruction: str) -> None:
     a = RNG.standard_normal((80, 112)).astype(np.float16)
     b = RNG.standard_normal((112, 96)).astype(np.float16)
     signature = {"a": "*fp16", "b": "*fp16", "c": "*fp16", "M": "i32", "N": "i32", "K": "i32"}
     blocks = {"BM": 64, "BN": 64, "BK": 32}
-    compiled = triton_kernels.compiled("matmul", signature, blocks, aligned=6, num_warps=4, num_stages=stages)
+    compiled = triton_kernels.compiled("matmul", signature, blocks, 6, sm, num_warps=4, num_stages=stages)
+    assert instruction in compiled.asm["ptx"]
     c = np.zeros((80, 96), np.float16)
     result = autosched.emulate(compiled, arguments=(a, b, c, 80, 96, 112), grid=(2, 2), outputs=(2,))
     assert result.ok, result.reason
     np.testing.assert_allclose(result.arrays[2], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_matmul_by_tensor_descriptors(stages: int) -> None:
+    m, n, k = 80, 96, 112
+    kinds = dict.fromkeys("abc", "tensordesc<fp16[64, 64]>")
+    blocks = {"BM": 64, "BN": 64, "BK": 64}
+    compiled = triton_kernels.compiled(
+        "matmul_by_descriptors", {**kinds, "K": "i32"}, blocks, sm=90, num_warps=4, num_stages=stages
+    )
+    text = compiled.asm["ptx"]
+    assert "wgmma.mma_async" in text and "cp.async.bulk.tensor" in text
+    f16, i32, i64 = (SCALAR_DTYPES[name] for name in ("f16", "i32", "i64"))
+    arguments: list[Argument] = []
+    for name, role, shape in (("a", "input", (m, k)), ("b", "input", (k, n)), ("c", "output", (m, n))):
+        operand = Operand(name, role, f16, shape)  # type: ignore[arg-type]
+        arguments.append(TensorMap.dense(f"map_{name}", operand, (64, 64), swizzle="128B"))
+        arguments += [Scalar(f"{name}_size_{d}", i32, size) for d, size in enumerate(shape)]
+        arguments += [Scalar(f"{name}_stride_{d}", i64, stride) for d, stride in enumerate((shape[1], 1))]
+    arguments += [Scalar("K", i32, k), Scalar("scratch", i64, 0), Scalar("profile", i64, 0)]
+    launch = Launch(
+        entry="matmul_by_descriptors",
+        arguments=tuple(arguments),
+        grid=(2, 2, 1),
+        block=(128, 1, 1),
+        dynamic_shared_bytes=compiled.metadata.shared,
+    )
+    a, b = RNG.standard_normal((m, k)).astype(np.float16), RNG.standard_normal((k, n)).astype(np.float16)
+    done = emulate_ptx(text, launch, {"a": a, "b": b}, time_limit=60)
+    assert done.ok, done.reason
+    np.testing.assert_allclose(done.outputs["c"], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2)

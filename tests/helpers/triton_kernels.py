@@ -1,4 +1,4 @@
-"""Three kernels of Triton's tutorials, and how they are compiled where no GPU is."""
+"""Kernels of Triton's tutorials, and how they are compiled where no GPU is."""
 
 # mypy: ignore-errors
 from typing import Any
@@ -44,12 +44,24 @@ def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
     tl.store(c + m * N + n, sums.to(tl.float16), mask=(m < M) & (n < N))
 
 
-def compiled(name: str, signature: dict[str, str], constants: dict[str, int], aligned: int = 0, **options: Any) -> Any:
-    """The kernel for sm_80; the first ``aligned`` arguments are multiples of 16."""
+@triton.jit
+def matmul_by_descriptors(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m = tl.program_id(0) * BM
+    n = tl.program_id(1) * BN
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        sums = tl.dot(a.load([m, k]), b.load([k, n]), sums)
+    c.store([m, n], sums.to(tl.float16))
+
+
+def compiled(
+    name: str, signature: dict[str, str], constants: dict[str, int], aligned: int = 0, sm: int = 80, **options: Any
+) -> Any:
+    """The kernel for ``sm``; the first ``aligned`` arguments are multiples of 16."""
     source = ASTSource(
         fn=globals()[name],
         signature={**signature, **dict.fromkeys(constants, "constexpr")},
         constexprs=constants,
         attrs={(i,): [["tt.divisibility", 16]] for i in range(aligned)},
     )
-    return triton.compile(source, target=GPUTarget("cuda", 80, 32), options=options or None)
+    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options or None)

@@ -291,8 +291,8 @@ Mbarrier* mbarrier_at(std::uint32_t address, const char* instruction, bool to_en
     return nullptr;
   }
   Mbarrier& m = found->second;
-  // What a thread has initialized itself it may pass on without a fence: Triton does so where a block has no cluster.
-  const bool fenced = m.fenced || (m.initializer == self->linear && cluster_blocks() == 1);
+  // Within a block, a barrier is enough: Triton's kernels have no more.
+  const bool fenced = m.fenced || rank_of_address(address) == self->rank;
   if (!check_mbarrier_visible(address, instruction, to_engine) && to_engine && !fenced) {
     FINDING(mbarrier_misuse, self->site,
             "%s: %s uses the mbarrier at %s, whose initialization at %s no fence.mbarrier_init or fence.proxy.async makes visible to bulk copies",

@@ -124,11 +124,11 @@ def test_a_text_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
     assert (status, err) == (0, "") and "vector_bytes" in out
 
 
-@pytest.mark.parametrize("columns", ["0", "1", "-3", "many"])
-def test_a_width_that_nothing_fits_is_no_width(tmp_path: Path, columns: str) -> None:
+def test_a_width_that_nothing_fits_is_no_width(tmp_path: Path) -> None:
     expected = shell(("--help",), "", tmp_path, COLUMNS="")
     assert expected[0] == 0
-    assert shell(("--help",), "", tmp_path, COLUMNS=columns) == expected
+    for columns in ("0", "1", "-3", "many"):
+        assert shell(("--help",), "", tmp_path, COLUMNS=columns) == expected
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80"])

@@ -142,14 +142,14 @@ def sampled_problems() -> list[Matmul]:
 
 @pytest.mark.parametrize("name", ["a100", "rtx4090", "h200"])
 def test_sampled_schedules_compile(name: str, nightly: bool) -> None:
-    """Schedules over types, orders, epilogues and odd sizes, on sm_80, sm_89 and sm_90a: 24 each, 216 nightly."""
+    """Schedules over types, orders, epilogues and odd sizes, on sm_80, sm_89 and sm_90a: 12 each, 216 nightly."""
     target = device(name)
     kernels = [
         generate(problem, schedule, target)
         for problem in sampled_problems()
-        for schedule in space(problem, target).sample(18 if nightly else 2, seed=7)
+        for schedule in space(problem, target).sample(18 if nightly else 1, seed=7)
     ]
-    assert len(kernels) >= 24
+    assert len(kernels) >= 12
     with CompilePool() as pool:
         results = dict(pool.compile_many(kernels, target.arch))
     assert sorted(results) == list(range(len(kernels)))

@@ -11,10 +11,10 @@ A folder that cannot be read or written, and an entry that is damaged, are as if
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from search_spaces.templates.kernel import Launch, launch_from_json
 _FORMAT = 1
 _DIGEST = re.compile("[0-9a-f]{64}")
 _HEADER = 100  # bytes of an SQLite file, with the counter of its changes
-_COMPILERS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
+_COMPILERS = re.compile(r"nvidia_cuda_nvrtc(_cu12)?-[^-]+\.dist-info")  # folders of installed packages, PEP 427
 _CHOOSERS = ("search_spaces", "cost_models", "autosched")  # packages whose code takes part in the choice
 _OURS = "search_spaces."  # modules of the problems and templates that entries are for
 
@@ -115,13 +115,14 @@ def _key(problem: Problem, gpu: GpuHere) -> str:
 
 
 @cache
-def _compilers() -> dict[str, str]:
-    """Versions of NVRTC's packages. The library itself takes a tenth of a second to load."""
-    found = {}
-    for name in _COMPILERS:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+def _compilers() -> list[str]:
+    """The installed packages of NVRTC, by the names of their metadata, which have the version. The library itself takes
+    a tenth of a second to load, and importlib.metadata a parser of mail."""
+    found: set[str] = set()
+    for folder in sys.path:
+        with suppress(OSError):
+            found.update(name for name in os.listdir(folder or ".") if _COMPILERS.fullmatch(name.lower()))
+    return sorted(found)
 
 
 @cache

@@ -17,6 +17,7 @@ from autosched.cli.output import say, waiting_told
 from autosched.cli.problem_options import for_operator
 from autosched.cli.replay import replay
 from autosched.cli.space import space
+from autosched.cli.threshold import threshold
 from autosched.cli.train import train
 from autosched.cli.tune import tune
 from autosched.cli.tune_suite import COMMAND, tune_suite
@@ -56,6 +57,7 @@ _EXAMPLES = {
     "import": "autosched import configs --db best.db",
     "merge": "autosched merge theirs.db --into best.db",
     "db": "autosched db stats --db best.db",
+    "threshold": "autosched db threshold transpose --rows 64 --columns 64 --db best.db --max-slowdown 5%",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
 }
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -119,6 +121,7 @@ def _care() -> typer.Typer:
     }
     for name, call in calls.items():
         group.command(name, context_settings=_SETTINGS)(call)
+    _add_operators(group, threshold)
     return group
 
 
@@ -135,24 +138,31 @@ def _root(
     return 0
 
 
-_INSTEAD = {"space": (), "best": (), "tune": ("--suite FILE [OPTIONS]",), "verify": ("--ptx FILE [OPTIONS]",)}
+_KERNEL = "--kernel FILE [--size NAME=N] [OPTIONS]"
+_INSTEAD = {  # of an operator and its problem
+    "space": (_KERNEL,),
+    "best": (_KERNEL,),
+    "tune": (_KERNEL, "--suite FILE [OPTIONS]"),
+    "verify": (_KERNEL, "--ptx FILE [OPTIONS]"),
+    "threshold": (),
+}
 
 
 def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
     name = command.__name__
+    whole = f"db {name}" if name == "threshold" else name
     group = typer.Typer(
         cls=_OperatorGroup,
         context_settings=_SETTINGS,
         options_metavar="",
-        subcommand_metavar=" | ".join(
-            ("OPERATOR [PROBLEM] [OPTIONS]", "--kernel FILE [--size NAME=N] [OPTIONS]", *_INSTEAD[name])
-        ),
+        subcommand_metavar=" | ".join(("OPERATOR [PROBLEM] [OPTIONS]", *_INSTEAD[name])),
     )
 
     def without_operator(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
             known = ", ".join(o.name for o in operators())
-            raise InputError(f"{name} needs an operator ({known}), or --kernel FILE: see 'autosched {name} --help'")
+            instead = ", or --kernel FILE" if _INSTEAD[name] else ""
+            raise InputError(f"{name} needs an operator ({known}){instead}: see 'autosched {whole} --help'")
 
     group.callback(invoke_without_command=True)(without_operator)
     for operator in operators():

@@ -8,7 +8,6 @@ architecture white paper or the data sheet of the product, named at each row.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -272,6 +271,8 @@ def device(name: str) -> Device:
     row = _BY_NAME.get(name.lower())
     if row is not None:
         return row
+    import difflib  # which a program that only calls kernels does without
+
     close = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.5)
     hint = f" (did you mean {close[0]}?)" if close else ""
     raise UnknownDevice(f"unknown device {name!r}{hint}: use one of {', '.join(_BY_NAME)}")

@@ -12,6 +12,8 @@ import pytest
 from store_records import record
 
 from autosched.cli.app import run
+from autosched.guard.entries import Entry, entries
+from autosched.guard.judging import Limits
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import SCHEMA_VERSION, Store
@@ -72,11 +74,65 @@ def test_an_older_database_is_migrated(here: Path, capsys: pytest.CaptureFixture
     assert f"had schema 3, and now has {SCHEMA_VERSION}" in capsys.readouterr().out
 
 
+OF_IT = ["db", "threshold", "transpose", "--rows", "64", "--columns", "64", "--db", "a.db"]
+
+
+def test_thresholds_of_one_entry(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+
+    def kept() -> object:
+        capsys.readouterr()
+        assert run([*OF_IT, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["threshold"]
+
+    assert run(OF_IT) == 0
+    assert "nothing is said of transpose" in capsys.readouterr().out and kept() is None
+    assert run([*OF_IT, "--max-slowdown", "5%", "--note", "bound by latency, noisy"]) == 0
+    assert "5% of its time" in capsys.readouterr().out
+    assert run([*OF_IT, "--floor", "2.5", "--device", "h200"]) == 0
+    assert kept() == {
+        "max_slowdown": 0.05,
+        "floor_seconds": pytest.approx(2.5e-6),
+        "noise": None,
+        "notes": "bound by latency, noisy",
+    }
+    with Store.open(here / "a.db", create=False) as store:
+        (entry,) = entries(store, Limits())
+    assert isinstance(entry, Entry) and entry.limits.max_slowdown == 0.05, "check holds it to that"
+    assert run([*OF_IT, "--forget"]) == 0 and kept() is None
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "told"),
+    [
+        (["--max-slowdown", "-1%"], 2, "max_slowdown of a guard is a finite number of at least 0"),
+        (["--max-slowdown", "much"], 2, "is not a share"),
+        (["--floor", "inf"], 2, "floor_seconds of a guard is a finite number of at least 0"),
+        (["--note", "\x1b[2J"], 2, "the note '\\x1b[2J' holds characters that cannot be printed"),
+        (["--note", "n" * 201], 2, "200 characters at most, not 201"),
+        (["--forget", "--floor", "1"], 2, "give it alone"),
+        (["--device", "h201"], 2, "unknown device 'h201'"),
+        (["--device", "a100", "--floor", "1"], 1, "holds no schedule of transpose"),
+        (["--rows", "65", "--floor", "1"], 1, "holds no schedule of transpose"),
+    ],
+)
+def test_a_threshold_that_cannot_be(
+    here: Path, capsys: pytest.CaptureFixture[str], more: list[str], status: int, told: str
+) -> None:
+    stored(here / "a.db")
+    assert run([*OF_IT, *more]) == status
+    captured = capsys.readouterr()
+    assert told in captured.out + captured.err and "Traceback" not in captured.err
+    with Store.open(here / "a.db", create=False) as store:
+        assert store.guard(PROBLEM, "h200") is None
+
+
 READING = (
     ["best", "transpose"],
     ["check", "--static", "--no-emulate"],
     ["export", "--out", "configs"],
     ["db", "stats"],
+    ["db", "threshold", "transpose", "--rows", "64", "--columns", "64", "--max-slowdown", "5%"],
     ["db", "check"],
     ["db", "gc"],
     ["db", "migrate"],

@@ -14,7 +14,7 @@ from kernels import generate
 from pretended_cupy import PretendedCupy
 
 from autosched import database as database_module
-from autosched import library_kernel, loading
+from autosched import library_kernel, loading, resolved_cache
 from autosched.database import Database, NoSchedule, NotTuned, StaleSchedule
 from autosched.kernel_files.user_kernel import Kernel as UserKernel
 from autosched.runtime import LoadedKernel, RuntimeUnavailable
@@ -321,6 +321,29 @@ class TestNextProcess:
         monkeypatch.setitem(sys.modules, "cupy", PretendedCupy(runtime=13010))
         Database(path).kernel(SMALL)
         assert asked == ["again"]
+
+    def test_and_another_compiler(
+        self, path: Path, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+        opened = Store.open
+        monkeypatch.setattr(Store, "open", lambda *a, **k: (asked.append("again"), opened(*a, **k))[1])
+        for name in ("numpy-99.0.dist-info", "nvidia_cuda_nvrtc-99.0.dist-info"):
+            (tmp_path / "packages" / name).mkdir(parents=True)
+            monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "packages")])
+            resolved_cache._compilers.cache_clear()
+            Database(path).kernel(SMALL)
+            assert bool(asked) == name.startswith("nvidia"), name
+        resolved_cache._compilers.cache_clear()
+
+    def test_it_imports_no_more_than_a_kernel_needs(self) -> None:
+        code = (
+            "import sys, numpy; before = set(sys.modules)\n"
+            "from autosched import database, resolved_cache, runtime\n"
+            "print(sorted({'difflib', 'email.parser', 'sqlalchemy', 'statistics'} & (set(sys.modules) - before)))"
+        )
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert run.stdout.strip() == "[]", run.stderr
 
     @pytest.mark.parametrize("damage", [b"", b"{}", b'{"provenance": {}, "launch": null}', b"[1]", b"\xff"])
     def test_a_damaged_entry_is_as_if_there_were_none(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import shlex
 import subprocess
 import sys
@@ -79,7 +78,7 @@ def test_every_command_of_the_page_does_what_it_says(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTEST_ADDOPTS", PLUGINS)
     lines = [line for block in blocks("sh") for line in block.splitlines()]
-    assert len(lines) == 4
+    assert len(lines) == 5
     for line in lines[1:]:
         program, *arguments = shlex.split(line)
         if program == "autosched":
@@ -89,9 +88,6 @@ def test_every_command_of_the_page_does_what_it_says(
             assert pytest.main([*arguments[2:], "--rootdir", str(folder)]) == 0, f"{line}\n{capsys.readouterr()}"
     assert (folder / "check.xml").read_bytes().startswith(b"<?xml")
     assert "no confirmed regression: 1 same" in (folder / "summary.md").read_text()
-    stored, _ = blocks("python")
-    (folder / "stored.py").write_text(stored)
-    runpy.run_path(str(folder / "stored.py"))
     with Store.open(folder / "best.db", create=False) as store:
         kept = store.guard(Transpose(rows=64, columns=64), "h200")
     assert kept is not None and kept.max_slowdown == 0.05

@@ -1,9 +1,10 @@
-"""Tune, ship the database, and call the kernel in another process. Runs with a GPU, and without one.
+"""Tune, export, ship, and call the kernel in another process. Runs with a GPU, and without one.
 
 python examples/ship_tuned_kernels.py [FOLDER]
 
-The database is one file. Put it into your package as data, open it with importlib.resources, and neither tuning nor a
-compiler is needed where it is used: the first process compiles what it calls, every later one finds it in the cache.
+What is best goes into a repository as JSON, where a review sees what changes; a release makes one small database of it.
+Put that into your package as data, open it with importlib.resources, and neither tuning nor a compiler is needed where
+it is used: the first process compiles what it calls, every later one finds it in the cache.
 Without a GPU the times are estimated, and the second process looks the kernel up, checks the database as CI does, and
 calls the kernel in the emulator.
 """
@@ -78,13 +79,21 @@ def run(*command: str) -> None:
     subprocess.run(command, check=True)
 
 
+def ship(tuned: Path, configs: Path, shipped: Path) -> None:
+    """Every trial is in the developer's database; what is shipped has the best alone, by way of the repository."""
+    autosched = (sys.executable, "-m", "autosched")
+    run(*autosched, "export", "--db", str(tuned), "--out", str(configs))
+    run(*autosched, "import", str(configs), "--db", str(shipped))
+
+
 def main(folder: Path, trials: int = 16) -> None:
-    database = folder / "best.db"
-    tune(database, trials)
+    tuned, shipped = folder / "best.db", folder / "shipped.db"
+    tune(tuned, trials)
     sys.stdout.flush()
+    ship(tuned, folder / "configs", shipped)
     # What CI does for every pull request, without a GPU: still valid, compiled, within the device's limits, right?
-    run(sys.executable, "-m", "autosched", "check", "--db", str(database), "--static")
-    run(sys.executable, __file__, "--use", str(database))
+    run(sys.executable, "-m", "autosched", "check", "--db", str(shipped), "--static")
+    run(sys.executable, __file__, "--use", str(shipped))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from measurements.foreign_text import first_line, harmless
+from measurements.foreign_text import first_line, harmless, one_line
 from measurements.measurement import Provenance
 from measurements.record import Record, canonical_json
 from measurements.store import Guard, Store
@@ -74,12 +74,15 @@ def write(
 ) -> list[Path]:
     """Write the files of an export into ``folder``, each whole or not at all, over those of before; returns them.
 
-    Raises StoreError and ExportError as ``documents``, and OSError.
+    Raises StoreError and ExportError as ``documents``, ExportError for what is no folder, and OSError.
     """
     made = []
     target = Path(folder)
     for name, document in documents(store, operator, device).items():
-        target.mkdir(parents=True, exist_ok=True)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise ExportError(f"{one_line(str(target))} is not a folder, or in none: name one for the files") from error
         temporary = target / f".{name}.{os.getpid()}"
         try:
             temporary.write_text(text(document))

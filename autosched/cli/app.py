@@ -162,7 +162,7 @@ def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
         if ctx.invoked_subcommand is None:
             known = ", ".join(o.name for o in operators())
             instead = ", or --kernel FILE" if _INSTEAD[name] else ""
-            raise InputError(f"{name} needs an operator ({known}){instead}: see 'autosched {whole} --help'")
+            raise InputError(f"{whole} needs an operator ({known}){instead}: see 'autosched {whole} --help'")
 
     group.callback(invoke_without_command=True)(without_operator)
     for operator in operators():

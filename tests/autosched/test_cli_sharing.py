@@ -74,6 +74,15 @@ def test_an_older_database_is_migrated(here: Path, capsys: pytest.CaptureFixture
     assert f"had schema 3, and now has {SCHEMA_VERSION}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("out", ["a.db", "a.db/configs"])
+def test_an_export_goes_into_a_folder(here: Path, capsys: pytest.CaptureFixture[str], out: str) -> None:
+    stored(here / "a.db")
+    before = (here / "a.db").read_bytes()
+    assert run(["export", "--db", "a.db", "--out", out]) == 2
+    assert capsys.readouterr().err == f"autosched: {out} is not a folder, or in none: name one for the files\n"
+    assert (here / "a.db").read_bytes() == before
+
+
 OF_IT = ["db", "threshold", "transpose", "--rows", "64", "--columns", "64", "--db", "a.db"]
 
 

@@ -15,7 +15,8 @@ from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 
-CASES = sorted(Path(__file__).parent.glob("*.json"))
+HERE = Path(__file__).parent
+CASES = sorted([*HERE.glob("*.json"), *HERE.glob("wgmma/*.json")])  # the latter run as PTX only: others are for both
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)

@@ -1,0 +1,97 @@
+"""Kernels of wgmma_matmul: rules and static_asserts agree, schedules compile without spills and compute right."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from kernels import generate
+from needs import needs_compiler, needs_nvrtc
+from static_asserts import asserted_rules
+
+from measurements.compile import Compiled, CompileFailure, CompilePool
+from measurements.emulator import emulate
+from measurements.verification import check
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.wgmma_matmul.proxy import proxy
+from search_spaces.templates.wgmma_matmul.space import space, validity_constraints
+
+H200 = device("h200")
+CASE = json.loads((Path(__file__).parents[1] / "golden" / "wgmma" / "bf16_specialised.json").read_text())
+GOOD = Schedule.from_json(CASE["template"], CASE["schedule"])
+PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
+ORDERS = [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]
+
+
+def problems() -> list[Matmul]:
+    """Types, orders, epilogues, batches, and sizes that no tile divides."""
+    found = []
+    for i, (order_a, order_b) in enumerate(ORDERS):
+        m = 264 if order_a == "col" else 131
+        n = 136 if order_b == "row" else 101
+        epilogue, out = ("none", "bias+gelu", "relu", "bias+silu")[i], ("", "f32")[i % 2]
+        orders = {"order_a": order_a, "order_b": order_b}
+        found.append(
+            Matmul(m, n, 200, batch=1 + i % 2, a=("f16", "bf16")[i // 2], out=out, epilogue=epilogue, **orders)
+        )
+    return found
+
+
+def compiled(kernels: list[Kernel]) -> list[Compiled | CompileFailure]:
+    with CompilePool() as pool:
+        results = dict(pool.compile_many(kernels, H200.arch))
+    return [results[i] for i in range(len(kernels))]
+
+
+@needs_nvrtc
+def test_a_broken_rule_does_not_compile() -> None:
+    kernel = generate(PROBLEM, GOOD, H200)
+    edits = {
+        "consumers": ("tile_m = 128", "tile_m = 64"),
+        "consumer_registers": ("consumer_registers = 232", "consumer_registers = 240"),
+        "accumulators": ("accumulators = 128", "accumulators = 64"),
+        "shared_memory": ("stages = 4", "stages = 5"),
+    }
+    broken = []
+    for old, new in edits.values():
+        assert kernel.source.count(f"int {old};") == 1
+        broken.append(dataclasses.replace(kernel, source=kernel.source.replace(f"int {old};", f"int {new};")))
+    for name, result in zip(edits, compiled(broken), strict=True):
+        assert isinstance(result, CompileFailure) and f"rule {name}:" in result.log
+
+
+def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
+    names = {rule.name for rule in validity_constraints(PROBLEM, H200)}
+    domains = {"swizzle", "accumulators", "alignment"}  # bounded by the domains, or attributes
+    for name in asserted_rules("autosched/kernels/wgmma_matmul.cuh") - domains:
+        assert any(rule.startswith(name) for rule in names), name
+
+
+@needs_nvrtc
+def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
+    """For sm_90a, where the compile pool also refuses wgmma that ptxas serialises. Six, or 200 nightly."""
+    kernels = [generate(PROBLEM, GOOD, H200), generate(PROBLEM, GOOD.replace(tile_m=256, tile_n=192), H200)]
+    for problem in problems():
+        for schedule in space(problem, H200).sample(50 if nightly else 1, seed=11):
+            kernels.append(generate(problem, schedule, H200))
+    for kernel, result in zip(kernels, compiled(kernels), strict=True):
+        assert isinstance(result, Compiled), result.reason
+        assert result.resources.spill_store_bytes == 0, kernel.source
+
+
+@needs_nvrtc
+@needs_compiler
+def test_sampled_schedules_compute_what_they_should(nightly: bool) -> None:
+    """Executed as PTX by the emulator, which names what hardware would leave undefined. Two, or 100 nightly."""
+    chosen = problems() if nightly else problems()[1:3]
+    for problem in chosen:
+        for schedule in space(problem, H200).sample(25 if nightly else 1, seed=4):
+            small = proxy(problem, schedule)
+            inputs = small.random_inputs(0)
+            run = emulate(generate(small, schedule, H200), inputs)
+            assert run.ok, (schedule, run.reason, run.findings)
+            assert check(small, inputs, run.outputs).ok, schedule

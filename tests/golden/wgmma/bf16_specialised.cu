@@ -1,0 +1,46 @@
+// grid (512, 1, 1), block (384, 1, 1), 196688 bytes of dynamic shared memory
+#include <autosched/kernels/wgmma_matmul.cuh>
+
+struct Config {
+  using T = autosched::bf16;
+  using Out = autosched::bf16;
+  static constexpr int m = 4096;
+  static constexpr int n = 4096;
+  static constexpr int k = 4096;
+  static constexpr int batch = 1;
+  static constexpr autosched::Choice order_a = "row";
+  static constexpr autosched::Choice order_b = "row";
+  static constexpr bool has_bias = false;
+  static constexpr autosched::Choice activation = "none";
+  static constexpr int tile_m = 128;
+  static constexpr int tile_n = 256;
+  static constexpr int tile_k = 64;
+  static constexpr int consumers = 2;
+  static constexpr int swizzle_a = 128;
+  static constexpr int swizzle_b = 128;
+  static constexpr int stages = 4;
+  static constexpr int in_flight = 1;
+  static constexpr int producer_registers = 40;
+  static constexpr int min_blocks = 1;
+  static constexpr int split_k = 1;
+  static constexpr autosched::Choice raster = "grouped_8";
+  static constexpr int tiles_m = 32;
+  static constexpr int tiles_n = 16;
+  static constexpr int tiles_k = 64;
+  static constexpr int tiles_of_split = 64;
+  static constexpr int blocks = 512;
+  static constexpr int threads = 384;
+  static constexpr int stage_bytes_a = 16384;
+  static constexpr int stage_bytes_b = 32768;
+  static constexpr int stage_bytes = 49152;
+  static constexpr int shared_bytes = 196688;
+  static constexpr int accumulators = 128;
+  static constexpr int needed_registers = 154;
+  static constexpr int consumer_registers = 232;
+  static constexpr int registers = 168;
+};
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, autosched::bf16* __restrict__ out) {
+  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, out, nullptr, nullptr);
+}

@@ -251,6 +251,12 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             f"{device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
         ),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
+        Rule(
+            "setmaxnreg_blocks",
+            lambda min_blocks, producer_registers: np.equal(producer_registers, 0) | np.equal(min_blocks, 1),
+            "a copying warpgroup passes registers on, but {min_blocks} blocks share an SM: the emulator counts the "
+            "registers of one block alone, and could not prove it",
+        ),
     )
 
 

@@ -100,6 +100,9 @@ def test_the_report_says_how_many_and_which() -> None:
 
 def test_reasons_are_of_lines_that_are_there() -> None:
     for entry in reasons():
+        if entry["header"].startswith(OF_CASE):  # of what the compiler made of it: that changes with its version
+            assert entry["text"] and entry["reason"], entry
+            continue
         text = (Path(include_dir()) / "autosched" / entry["header"]).read_text()
         assert entry["text"] in text and entry["reason"], entry
 

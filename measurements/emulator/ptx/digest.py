@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 
-from measurements.emulator.ptx.build import ARCH
+from measurements.emulator.twins import ptx_arch
 from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, compile_to_ptx
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
@@ -20,13 +20,13 @@ def instructions(text: str) -> list[str]:
 
 def ptx_digest(kernel: Kernel) -> str | None:
     """SHA-256 (hex) of what NVRTC makes of ``kernel``; None where it is missing, or refuses the kernel."""
-    return _digest(kernel.source, kernel.entry, kernel.headers, kernel.compile_options)
+    return _digest(kernel.source, kernel.entry, ptx_arch(kernel), kernel.headers, kernel.compile_options)
 
 
 @lru_cache(maxsize=256)
-def _digest(source: str, entry: str, headers: Headers, options: tuple[str, ...]) -> str | None:
+def _digest(source: str, entry: str, arch: str, headers: Headers, options: tuple[str, ...]) -> str | None:
     try:
-        output = compile_to_ptx(source, entry, ARCH, headers, (*PTX_OPTIONS, *options))
+        output = compile_to_ptx(source, entry, arch, headers, (*PTX_OPTIONS, *options))
     except NvrtcMissing:
         return None
     if output.text is None:

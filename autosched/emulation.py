@@ -11,6 +11,7 @@ import numpy as np
 from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite, emulate_ptx
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Variable
+from measurements.emulator.twins import source_arch
 from measurements.nvrtc import PTX_OPTIONS, compile_to_ptx, cuda_include_folders
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Array, Operand
@@ -143,7 +144,7 @@ def _ptx_of(
         return program, kernel, None
     folders = tuple(f"-I{folder}" for folder in cuda_include_folders())
     found = Headers.of(headers)
-    output = compile_to_ptx(program, kernel, "compute_80", found, (*PTX_OPTIONS, *folders, *options))
+    output = compile_to_ptx(program, kernel, source_arch(program, found), found, (*PTX_OPTIONS, *folders, *options))
     if output.text is None:
         from measurements.compile import error_reason
 

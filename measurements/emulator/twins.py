@@ -17,7 +17,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[>"]', re.MULTILINE)
 _LAYER = "autosched/ptx/"
 # Instructions of sm_90 and sm_90a in inline PTX.
 HOPPER = re.compile(
-    r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster)\b"
+    r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster|__cluster_dims__)\b"
 )
 
 
@@ -32,7 +32,7 @@ def ptx_arch(kernel: Kernel) -> str:
     """The architecture whose PTX is executed: sm_90a for what only that has."""
     if kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments):
         return HOPPER_ARCH
-    return HOPPER_ARCH if _uses_hopper(kernel.source, kernel.headers) else ORDINARY_ARCH
+    return source_arch(kernel.source, kernel.headers)
 
 
 @cache
@@ -55,6 +55,8 @@ def _included(source: str, headers: Headers) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _uses_hopper(source: str, headers: Headers) -> bool:
+def source_arch(source: str, headers: Headers) -> str:
+    """The architecture of CUDA source: sm_90a where it, or a header that it includes, has instructions of that."""
     texts = dict(headers.files)
-    return any(HOPPER.search(text) for text in (source, *(texts[name] for name in _included(source, headers))))
+    used = (source, *(texts[name] for name in _included(source, headers)))
+    return HOPPER_ARCH if any(HOPPER.search(text) for text in used) else ORDINARY_ARCH

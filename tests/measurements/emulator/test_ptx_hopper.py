@@ -8,6 +8,7 @@ import pytest
 from hopper_faults import FAULTS, WRONG, Fault
 from needs import needs_compiler, needs_nvrtc
 
+import autosched
 from measurements.emulator import emulate
 from measurements.emulator.order import Order
 from measurements.emulator.twins import needs_ptx, ptx_arch
@@ -31,6 +32,19 @@ def test_clusters_with_multicast_and_tma_stores(m: int, n: int, k: int, seed: in
     done = emulate(hopper.clustered(m, n, k), hopper.inputs(a, b), order=Order("ascending", seed))
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["c"], a @ b.T)
+
+
+RANKS = """extern "C" __global__ void __cluster_dims__(2, 1, 1) ranks(unsigned* out) {
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(out[blockIdx.x * 32 + threadIdx.x]));
+}"""
+
+
+def test_the_cluster_of_anyones_source() -> None:
+    done = autosched.emulate(
+        RANKS, arguments=(np.zeros(128, np.uint32),), grid=4, block=32, outputs=(0,), kernel="ranks"
+    )
+    assert done.ok, done.reason
+    assert done.arrays[0] is not None and done.arrays[0][::32].tolist() == [0, 1, 0, 1]
 
 
 def found_of(fault: Fault, seed: int) -> list[str]:

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+# Before numpy is imported, and for the workers and processes that inherit it: each runs beside others, and threads of
+# BLAS that wait for each other on busy cores take many times as long as one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what code generation emits now")

@@ -16,7 +16,7 @@ WMMA, FMA_ODD, FMA_PADS, FMA_TORN = "wmma_f16_padded", "fma_f32_odd", "fma_bf16_
 
 LAST_BLOCK = "common/last_block.cuh"
 MATMUL, COPY, MMA = "kernels/matmul.cuh", "common/tile_copy.cuh", "intrinsics/mma_sync.cuh"
-REDUCE = "common/reduce.cuh"
+REDUCE, FINISH = "common/reduce.cuh", "common/finish.cuh"
 
 MUTATIONS = (
     Mutation(
@@ -110,7 +110,7 @@ MUTATIONS = (
         "split counted before all its sums are stored",
         SPLIT,
         LAST_BLOCK,
-        "ptx::barrier_sync();  // all threads' parts are stored; also: what shared memory held has been read",
+        "  wait_for_all();  // all threads' parts are stored; also: what shared memory held has been read",
         "",
     ),
     Mutation(
@@ -169,7 +169,7 @@ MUTATIONS = (
     Mutation("bands share a counter", ROW_SUM, MATMUL, "counters + batch * bands + band", "counters + batch * bands"),
     Mutation("a tile's part left out", ROW_SUM, MATMUL, "i < R::across; ++i", "i < R::across - 1; ++i"),
     Mutation("results behind the last row", ROW_SUM, MATMUL, "if (keeps(kept)) ptx", "ptx"),
-    Mutation("bias shifted by one", FMA_ODD, MATMUL, "(bias + col)", "(bias + col + 1)"),
+    Mutation("bias shifted by one", FMA_ODD, FINISH, "(bias + col)", "(bias + col + 1)"),
     Mutation("row check of the copy", FMA_PADS, COPY, "major + i * major_step < ArrayMajor", "true"),
     Mutation("line tail of the copy", PIPELINED, COPY, "minor + j * minor_step < ArrayMinor", "true"),
     Mutation(

@@ -255,7 +255,7 @@ def test_what_a_killed_run_had_measured_becomes_a_recording_of_the_next(make_run
     Benchmark(Plan(60.0, out), H200, make_runner(), generate=pretended)
     assert not left.exists()
     (kept,) = recording.read(out / "recordings-0.jsonl.gz")
-    assert len(kept.records) == len(lines) >= 8
+    assert len(kept.records) == len(lines) - 1 >= 8  # all but the library's, which is no schedule
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

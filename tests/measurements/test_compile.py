@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kernels import generate, space_of
+from kernels import generate
 
 import measurements.compile
 from measurements.compile import (
@@ -25,6 +25,7 @@ from measurements.compile import (
 )
 from measurements.measurement import Resources, Status
 from measurements.nvrtc import toolchain_version
+from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.headers import Headers
@@ -191,7 +192,7 @@ def test_an_entry_may_be_an_instance_of_a_template_or_have_a_mangled_name(pool):
 
 def test_an_error_in_a_header_of_ours_names_its_file_as_the_include_does(pool):
     problem = Matmul(m=64, n=64, k=64)
-    schedule = space_of(problem, device("h200")).sample(1, 1)[0]
+    schedule = template("matmul").space(problem, device("h200")).sample(1, 1)[0]
     good = generate(problem, schedule, device("h200"))
     name = "autosched/kernels/matmul.cuh"
     broken = f'static_assert(1 > 2, "no");\n{dict(good.headers.files)[name]}'

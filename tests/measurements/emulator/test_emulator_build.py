@@ -26,6 +26,7 @@ from measurements.emulator import (
     host_compiler,
 )
 from measurements.emulator.build import compile_kernel, runner
+from measurements.nvrtc import NvrtcMissing
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.headers import Headers
@@ -240,13 +241,20 @@ def test_values_are_passed_in_the_place_and_type_of_their_parameter(kernel_of: C
     assert "as many bytes as its argument" in emulate(narrow, INPUTS).reason
 
 
-def test_what_the_emulator_has_not_got_is_unsupported(kernel_of: Callable[..., Kernel]) -> None:
+def test_what_runs_only_as_ptx_is_unsupported_without_nvrtc(
+    kernel_of: Callable[..., Kernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise NvrtcMissing("NVRTC is not installed")
+
+    monkeypatch.setattr("measurements.emulator.emulator.compile_to_program", missing)
     kernel = kernel_of(source(1.0), ARGUMENTS, grid=2)
-    clustered = emulate(dataclasses.replace(kernel, cluster=(2, 1, 1)), INPUTS)
-    assert (clustered.status, clustered.outputs) == ("unsupported", {})
-    assert "clusters are not emulated" in clustered.reason
-    mapped = dataclasses.replace(kernel, arguments=(TensorMap.dense("a_map", ARGUMENTS[0], (32,)), ARGUMENTS[1]))
-    assert "takes a_map" in emulate(mapped, INPUTS).reason
+    assert emulate(kernel, INPUTS, engine="host").ok
+    mapped = TensorMap.dense("a_map", ARGUMENTS[0], (32,))
+    for changes in ({"cluster": (2, 1, 1)}, {"arguments": (mapped, ARGUMENTS[1])}):
+        found = emulate(dataclasses.replace(kernel, **changes), INPUTS)
+        assert (found.status, found.outputs) == ("unsupported", {})
+        assert "executes the PTX of this kernel: NVRTC is not installed" in found.reason
 
 
 def test_emulate_many_keeps_the_order(kernel_of: Callable[..., Kernel]) -> None:
@@ -275,6 +283,7 @@ def test_emulate_many_raises_at_the_bad_job(kernel_of: Callable[..., Kernel]) ->
         next(emulate_many([], workers=0))
 
 
+@pytest.mark.nightly
 def test_fallback_fibers(monkeypatch: pytest.MonkeyPatch, run: Run, test_kernel: Callable[[str], str]) -> None:
     """The portable context switch, for processors without one of our own, runs collectives and barriers as well."""
     portable = runner(("-DAUTOSCHED_FIBER_UCONTEXT", "-O0"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -170,7 +171,9 @@ def test_timeout_ends_the_process(run: Callable[..., Emulation], test_kernel: Ca
     case = next(case for case in CASES if case.kernel == "endless_loop_without_memory")
     emulation, _ = emulate_case(case, True, run, test_kernel)
     assert emulation.run_seconds < 5
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    running = subprocess.run(
+        ["ps", "-o", "args", "--ppid", str(os.getpid())], capture_output=True, text=True, check=True
+    ).stdout
     assert not [line for line in running.splitlines() if "runner-" in line and "autosched-emulator" in line]
 
 

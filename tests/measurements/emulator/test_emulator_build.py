@@ -245,7 +245,7 @@ def test_what_runs_only_as_ptx_is_unsupported_without_nvrtc(
     kernel_of: Callable[..., Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: object) -> None:
-        raise NvrtcMissing("NVRTC is not installed")
+        raise NvrtcMissing("no library")
 
     monkeypatch.setattr("measurements.emulator.emulator.compile_to_program", missing)
     kernel = kernel_of(source(1.0), ARGUMENTS, grid=2)
@@ -253,7 +253,7 @@ def test_what_runs_only_as_ptx_is_unsupported_without_nvrtc(
     for changes in ({"cluster": (2, 1, 1)}, {"arguments": (mapped, ARGUMENTS[1])}):
         found = emulate(dataclasses.replace(kernel, **changes), INPUTS)
         assert (found.status, found.outputs) == ("unsupported", {})
-        assert "executes the PTX of this kernel: NVRTC is not installed" in found.reason
+        assert "executes the PTX of this kernel: NVRTC was not found" in found.reason
 
 
 def test_emulate_many_keeps_the_order(kernel_of: Callable[..., Kernel]) -> None:

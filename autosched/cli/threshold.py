@@ -6,7 +6,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,9 +17,11 @@ from autosched.cli.output import print_json, say, show, stdout_console
 from autosched.cli.problem_options import problem_from, real_number
 from autosched.database import device_name
 from measurements.foreign_text import one_line, printable
-from measurements.store import Guard, Store
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
+
+if TYPE_CHECKING:
+    from measurements.store import Guard, Store
 
 LONGEST_NOTE = 200  # characters
 
@@ -61,6 +63,8 @@ def threshold(
     if forget and given_ones:
         raise InputError("--forget takes back all thresholds: give it alone")
     problem = problem_from(operator, given)
+    from measurements.store import Guard, Store  # with sqlalchemy, which other commands need not wait for
+
     with Store.open(db, create=False) as store:
         where = _device(store, problem, device)
         if where is None:
@@ -85,7 +89,7 @@ def threshold(
     return 0
 
 
-def _device(store: Store, problem: Problem, device: str | None) -> str | None:
+def _device(store: "Store", problem: Problem, device: str | None) -> str | None:
     """The device of the entry; None where there is no such entry. Raises InputError where it is one of several."""
     if device is not None:
         with bad_input():
@@ -97,7 +101,7 @@ def _device(store: Store, problem: Problem, device: str | None) -> str | None:
     return there[0] if there else None
 
 
-def _rows(problem: Problem, device: str, kept: Guard) -> list[tuple[str, str]]:
+def _rows(problem: Problem, device: str, kept: "Guard") -> list[tuple[str, str]]:
     rows = [("entry", f"{formatting.one_line(problem).strip()} on {one_line(device)}")]
     if kept.max_slowdown is not None:
         rows.append(("may lose", f"{100 * kept.max_slowdown:g}% of its time"))

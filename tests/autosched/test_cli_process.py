@@ -56,6 +56,11 @@ def test_the_version_is_known_where_autosched_runs_from_a_folder_and_is_not_inst
     assert done.stdout.startswith(f"autosched {VERSION}")
 
 
+def test_a_command_that_opens_no_database_does_not_wait_for_sqlalchemy() -> None:
+    code = "import sys, autosched.cli as c; c.main(['--version']); sys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120).returncode == 0
+
+
 # -- streams ----------------------------------------------------------------------------------------------------------
 
 ANSWERS = [("--version",), ("--help",), SPACE, (*SPACE, "--json")]

@@ -98,12 +98,12 @@ def _is_dead(text: str, instruction: str) -> bool:
         results, _, rest = _results(found["operands"])
         for result in results:
             sources.setdefault(result, set()).update(guards, _REGISTER.findall(rest))
-    todo = list(needed)
-    while todo:
-        for source in sources.get(todo.pop(), ()):
+    pending = list(needed)
+    while pending:
+        for source in sources.get(pending.pop(), ()):
             if source not in needed:
                 needed.add(source)
-                todo.append(source)
+                pending.append(source)
     results, _, _ = _results(made["operands"])
     return bool(results) and not needed & set(results)
 

@@ -1,4 +1,4 @@
-"""What a database that cannot be used raises. Without sqlalchemy, which takes as long to import as all of the rest."""
+"""What a database that cannot be used raises; without sqlalchemy, for which commands that open none need not wait."""
 
 from measurements.foreign_text import harmless
 

@@ -52,7 +52,7 @@ def raised() -> Iterator[None]:
     waiting = False
 
     def stop(_: int, frame: FrameType | None) -> None:
-        nonlocal first, waiting
+        nonlocal first
         if first is None:
             first = time.monotonic()
             again(0, frame)

@@ -118,7 +118,7 @@ def verify(
     console = stdout_console()
     done: list[tuple[Problem, list[Verification]]] = []
     interrupted = False
-    said: dict[int, StoredProof] = {}  # of each verification of a record, by its id()
+    said: dict[tuple[Problem, Schedule], StoredProof] = {}
     try:
         with interrupts.raised():
             for problem, schedules in jobs:
@@ -128,10 +128,13 @@ def verify(
                 done.append((problem, []))
                 _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", done[-1][1])
                 if store is not None:
-                    said |= {id(v): keep_proof(store, records[problem, v.schedule], v) for v in done[-1][1]}
+                    for v in done[-1][1]:
+                        said[problem, v.schedule] = keep_proof(store, records[problem, v.schedule], v)
                 if not json:
                     _show(console, problem, done[-1][1])
-                    for line in proof_lines([said[id(v)] for v in done[-1][1] if id(v) in said]):
+                    for line in proof_lines(
+                        [said[problem, v.schedule] for v in done[-1][1] if (problem, v.schedule) in said]
+                    ):
                         console.print(line)
     except KeyboardInterrupt:
         interrupted = True
@@ -153,7 +156,7 @@ def verify(
                 "candidates": [
                     {
                         **_to_json(problem, v),
-                        "stored_proof": asdict(said[id(v)]) if id(v) in said else None,
+                        "stored_proof": asdict(said[problem, v.schedule]) if (problem, v.schedule) in said else None,
                     }
                     for problem, verifications in done
                     for v in verifications

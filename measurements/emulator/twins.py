@@ -23,16 +23,18 @@ HOPPER = re.compile(
 
 def needs_ptx(kernel: Kernel) -> bool:
     """Whether no host compiler can stand in: a header of ``ptx/`` has no twin, or a tensor map or a cluster is used."""
-    if kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments):
-        return True
-    return any(name not in _twins() for name in _included(kernel.source, kernel.headers) if name.startswith(_LAYER))
+    return _launched_for_hopper(kernel) or any(
+        name not in _twins() for name in _included(kernel.source, kernel.headers) if name.startswith(_LAYER)
+    )
 
 
 def ptx_arch(kernel: Kernel) -> str:
     """The architecture whose PTX is executed: sm_90a for what only that has."""
-    if kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments):
-        return HOPPER_ARCH
-    return source_arch(kernel.source, kernel.headers)
+    return HOPPER_ARCH if _launched_for_hopper(kernel) else source_arch(kernel.source, kernel.headers)
+
+
+def _launched_for_hopper(kernel: Kernel) -> bool:
+    return kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)
 
 
 @cache

@@ -14,10 +14,10 @@ from measurements.emulator.build import CompiledKernel, KernelCompileError, cach
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import NotExecutable, Program, shown_frame, translate
 from measurements.emulator.seal import intact, sealed
+from measurements.emulator.twins import ORDINARY_ARCH
 from measurements.nvrtc import PTX_OPTIONS, compile_to_ptx, toolchain_version
 from search_spaces.templates.kernel import Kernel
 
-ARCH = "compute_80"
 SUFFIX = ".program"
 _HERE = Path(__file__).parent
 
@@ -30,7 +30,7 @@ class Place:
     callers: tuple[str, ...]
 
 
-def compile_to_program(kernel: Kernel, arch: str = ARCH) -> CompiledKernel:
+def compile_to_program(kernel: Kernel, arch: str = ORDINARY_ARCH) -> CompiledKernel:
     """``kernel`` as a program for the runner.
 
     Raises KernelCompileError where NVRTC refuses it, or where it needs what the machine lacks (status unsupported);

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched import tuner
-from autosched.tuner import TuneResult
+from autosched.tune_result import TuneResult
 from measurements.record import Record
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem, whole_number

@@ -42,12 +42,15 @@ from typing import Any
 
 import numpy as np
 
+from autosched.final_measurement import simplicity
 from autosched.kernel_files.user_kernel import Kernel
 from autosched.pace import FixedPace
 from autosched.search import Sampler
 from autosched.search.evolution import EvolutionSampler, boosted_trees
 from autosched.search.prior import prior_of
-from autosched.tuner import Generate, Tuner, TuneResult, simplicity
+from autosched.trial_book import Generate
+from autosched.trial_loop import Tuner
+from autosched.tune_result import TuneResult
 from autosched.version import VERSION
 from benchmarks import gpu_tests
 from benchmarks.gpu_problems import in_turns, matmuls, others

@@ -33,7 +33,7 @@ from typing import Any
 
 from autosched.search import sampler
 from autosched.search.prior import AnalyticPrior
-from autosched.tuner import Tuner
+from autosched.trial_loop import Tuner
 from benchmarks.logged_compiler import LOG as COMPILE_LOG
 from benchmarks.logged_compiler import MODULE as COMPILER
 from benchmarks.simulated_gpu import LOG, MODULE, SECONDS

@@ -63,6 +63,6 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def no_full_proof_of_winners() -> None:
     """It takes seconds for each of many runs of ``tune``; tests of it ask for it."""
-    from autosched import tuner
+    from autosched import winner_proof
 
-    tuner.PROOF_SECONDS = 0.0
+    winner_proof.PROOF_SECONDS = 0.0

@@ -15,8 +15,8 @@ from autosched import formatting
 from autosched.cli import interrupts
 
 if TYPE_CHECKING:
-    from autosched.tuner import Progress as Tuning
-    from autosched.tuner import Start, TuneResult
+    from autosched.tune_result import Progress as Tuning
+    from autosched.tune_result import Start, TuneResult
     from measurements.record import Record
 
 PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
@@ -97,7 +97,7 @@ class TuneDisplay:
 
     def interrupted(self) -> "TuneResult":
         """What was shown so far, as the result of a run that Ctrl-C ended where the tuner could not say so itself."""
-        from autosched.tuner import TuneResult
+        from autosched.tune_result import TuneResult
 
         assert self._start is not None
         return TuneResult(

@@ -34,7 +34,7 @@ from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:
     from autosched.remeasurement import Remeasurement
-    from autosched.tuner import TuneResult
+    from autosched.tune_result import TuneResult
 
 
 def tune(

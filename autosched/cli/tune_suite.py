@@ -24,7 +24,7 @@ from search_spaces.catalogue import templates_for
 
 if TYPE_CHECKING:
     from autosched.suite import Standing, SuiteResult
-    from autosched.tuner import TuneResult
+    from autosched.tune_result import TuneResult
 
 COMMAND = "tune-suite"  # what ``tune --suite`` stands for
 

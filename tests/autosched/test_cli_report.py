@@ -12,7 +12,7 @@ from rich.console import Console
 from autosched import formatting
 from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.progress import Counter, TuneDisplay
-from autosched.tuner import Progress, Start
+from autosched.tune_result import Progress, Start
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from search_spaces.hardware.devices import device

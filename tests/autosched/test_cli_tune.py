@@ -21,7 +21,7 @@ from needs import needs_nvrtc
 from autosched import tuner
 from autosched.cli import main
 from autosched.remeasurement import Remeasurement, Standing
-from autosched.tuner import Progress, Start, TuneResult
+from autosched.tune_result import Progress, Start, TuneResult
 from measurements import store_file
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record

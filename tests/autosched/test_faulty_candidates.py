@@ -9,7 +9,7 @@ import pytest
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.search import sampler
-from autosched.tuner import Tuner
+from autosched.trial_loop import Tuner
 from measurements.compile import CompileCache, CompilePool
 from measurements.measurement import Status
 from measurements.nvrtc import NvrtcMissing, toolchain_version

@@ -15,7 +15,8 @@ from autosched.cli import main
 from autosched.guard.check import CheckOptions, check_database
 from autosched.guard.report import Verdict
 from autosched.guard.static import StaticOptions
-from autosched.tuner import TuneResult, tune
+from autosched.tune_result import TuneResult
+from autosched.tuner import tune
 from autosched.verify import Verification, verify_one
 from measurements.emulator import ptx_digest
 from measurements.emulator.ptx.digest import instructions
@@ -83,7 +84,7 @@ def test_a_best_that_fails_its_full_proof_is_not_best(database: Path, monkeypatc
         full = options.get("depth") == "full"
         return replace(found, status="findings", reason="a race") if full and found.schedule == wrong else found
 
-    monkeypatch.setattr("autosched.tuner.verify_one", verify)
+    monkeypatch.setattr("autosched.winner_proof.verify_one", verify)
     result = tune(PROBLEM, trials=1, database=database, backend="estimate", device="h200", seed=2, proof_seconds=30.0)
     assert result.best is not None and result.best.schedule != wrong
     with Store.open(database) as store:

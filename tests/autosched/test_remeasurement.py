@@ -11,10 +11,12 @@ import pytest
 from autosched import remeasurement
 from autosched.cli.stored import refuse_unusable
 from autosched.cli.tune import _remeasured_facts
+from autosched.final_measurement import simplicity
 from autosched.formatting import record_facts
 from autosched.guard.since_tuning import AtTuning
 from autosched.search import sampler
-from autosched.tuner import Tuner, TuneResult, simplicity
+from autosched.trial_loop import Tuner
+from autosched.tune_result import TuneResult
 from measurements.library_choice import is_library
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
@@ -374,15 +376,15 @@ class TestStore:
 
 
 def test_warm_and_cold_times_do_not_mix(store: Store) -> None:
-    from autosched.tuner import _refuse_other_cache
+    from autosched.tune_refusals import refuse_other_cache
 
     tuned(store, Turns(time_of), 3)
-    _refuse_other_cache(store.name, store.trials(PROBLEM), warm=False)
+    refuse_other_cache(store.name, store.trials(PROBLEM), warm=False)
     with pytest.raises(ValueError, match="from a cold L2: leave --warm-cache out"):
-        _refuse_other_cache(store.name, store.trials(PROBLEM), warm=True)
+        refuse_other_cache(store.name, store.trials(PROBLEM), warm=True)
     estimated = [dataclasses.replace(r, measurement=dataclasses.replace(r.measurement, provenance=Provenance.ESTIMATED))
                  for r in store.trials(PROBLEM)]  # fmt: skip
-    _refuse_other_cache(store.name, estimated, warm=True)
+    refuse_other_cache(store.name, estimated, warm=True)
 
 
 def test_a_library_that_is_faster_is_the_winner_and_recorded(store: Store) -> None:

@@ -13,7 +13,7 @@ from observed import observations, records
 from autosched import tuner
 from autosched.cli import main
 from autosched.suite import CHUNK, Member, Standing, SuiteError, read_suite, tune_suite
-from autosched.tuner import TuneResult
+from autosched.tune_result import TuneResult
 from measurements.measurement import Provenance
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy

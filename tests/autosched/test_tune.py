@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import autosched
-from autosched import tuner as tuner_module
-from autosched.tuner import Observer, Progress, Start, tune
+from autosched.tune_result import Observer, Progress, Start
+from autosched.tuner import tune
 from measurements.emulator import HostCompilerMissing
 from measurements.measurement import Provenance
 from measurements.store import Store, StoreError
@@ -134,7 +134,7 @@ class TestEndToEnd:
         def missing() -> None:
             raise HostCompilerMissing("no C++ compiler: install one")
 
-        monkeypatch.setattr(tuner_module, "check_host", missing)
+        monkeypatch.setattr("autosched.winner_proof.check_host", missing)
         result = tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", workers=1)
         assert result.lines[2] == "new bests are not proven: no C++ compiler: install one"
 

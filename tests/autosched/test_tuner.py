@@ -16,7 +16,8 @@ import pytest
 from autosched.pace import FixedPace
 from autosched.search import Sampler, sampler
 from autosched.search.evolution import EvolutionSampler, Settings
-from autosched.tuner import Observer, Progress, Start, Tuner, TuneResult
+from autosched.trial_loop import Tuner
+from autosched.tune_result import Observer, Progress, Start, TuneResult
 from measurements.emulator import HostFailure
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, RunnerStopped

@@ -10,7 +10,7 @@ import instant_compiler
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.search import sampler
-from autosched.tuner import Tuner
+from autosched.trial_loop import Tuner
 from measurements.compile import CompileCache, CompilePool
 from measurements.runners.cuda import CudaOptions, CudaRunner
 from measurements.runners.supervisor import Limits

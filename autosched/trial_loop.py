@@ -1,0 +1,282 @@
+"""The loop of ``tune``: ask a sampler, generate, measure, record, tell; until the trials are done.
+
+Every trial is in the store before the next step is taken, so stopping at any moment keeps everything, and tuning into
+the same store goes on from there: the sampler is told all earlier trials of the same problem, device, provenance and
+space before it is asked for new ones.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from autosched import final_measurement, remeasurement, winner_proof
+from autosched.final_measurement import Complexity, Default
+from autosched.pace import Pace
+from autosched.search import Foresighted, Sampler
+from autosched.trial_book import Generate, TrialBook, Trials, Verifier
+from autosched.tune_result import Observer, Progress, Start, TuneResult
+from autosched.winner_proof import FullVerifier
+from measurements.emulator import HostFailure
+from measurements.library_choice import is_library
+from measurements.measurement import Measurement, Status
+from measurements.record import Budget, Record, canonical_json
+from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+UNPROMISING = 8  # proposals in a row that promise too little end a search
+
+_Proposal = tuple[Schedule, Candidate | Measurement]  # the latter where no kernel could be generated
+
+
+class Tuner:
+    """The loop itself, over parts that are handed in. It closes none of them.
+
+    ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
+    ``space_versions`` are those of the kernel templates and of their spaces, by name. ``verifier`` judges each new
+    best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
+    between entrants that are as fast as each other. ``default`` is what is used where nothing is tuned: it takes part
+    in every re-measurement.
+    ``pace`` says how many schedules are out at a time.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        device: Device,
+        runner: Runner,
+        store: Trials,
+        sampler: Sampler,
+        *,
+        seed: int,
+        space_versions: Mapping[str, str],
+        generate: Generate,
+        versions: Mapping[str, str] | None = None,
+        verifier: Verifier | None = None,
+        complexity: Complexity = lambda schedule: 0.0,
+        default: Default = lambda: None,
+        lines: Sequence[str] = (),
+        observer: Observer | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self._book = TrialBook(
+            problem,
+            device,
+            runner.provenance,
+            store,
+            generate=generate,
+            sampler=sampler.name,
+            seed=seed,
+            versions=versions or {},
+            space_versions=space_versions,
+        )
+        self._runner = runner
+        self._sampler = sampler
+        self._verifier = verifier
+        self._complexity = complexity
+        self._default = default
+        self._lines = tuple(lines)
+        self._observer = observer
+        self._pace = Pace() if pace is None else pace
+        self._told = 0
+        self._min_gain = 0.0
+        self._unpromising = 0  # proposals in a row that promise less
+        self._records: list[Record] = []
+        self._failures: Counter[str] = Counter()
+        self._wanted = 0
+        self._started = 0.0
+
+    def run(
+        self,
+        trials: int,
+        seconds: float = math.inf,
+        final_seconds: float = remeasurement.SECONDS,
+        *,
+        earlier: Sequence[Record] | None = None,
+        min_gain: float = 0.0,
+        full: FullVerifier | None = None,
+        proof_seconds: float = winner_proof.PROOF_SECONDS,
+    ) -> TuneResult:
+        """Try ``trials`` more schedules, asking for none after ``seconds``, then re-measure the fastest where
+        the backend can, adding no rounds after ``final_seconds``.
+
+        The search ends before, once UNPROMISING proposals in a row are expected to shorten the best time by a part of
+        less than ``min_gain``, as far as the sampler knows. ``full`` proves the best at the end; if that fails, the
+        next one, for ``proof_seconds`` in all.
+
+        ``earlier`` are the trials that the store holds of this problem, device and provenance; read where not given.
+
+        Raises StoreError where the database refuses a record.
+        """
+        book = self._book
+        self._started, self._wanted = time.monotonic(), trials
+        self._min_gain, self._unpromising = min_gain, 0
+        self._records, self._failures = [], Counter()
+        earlier = book.open(Budget(trials, seconds if math.isfinite(seconds) else None), earlier)
+        # neither re-measuring nor the library is a trial
+        tried = len({record.schedule for record in earlier if not is_library(record.schedule)})
+        there = (
+            f"{tried} {'trial' if tried == 1 else 'trials'} of this problem on {book.device.name} ({book.provenance})"
+        )
+        lines = (*self._lines, f"{book.name} holds {there}; {trials} more to go")
+        if self._observer is not None:
+            start = Start(book.problem, book.device, book.provenance, lines, trials, tried, book.best)
+            self._observer.started(start)
+        exhausted = interrupted = False
+        stopped = proof = ""
+        remeasured: remeasurement.Remeasurement | None = None
+        entrants: tuple[Candidate, ...] = ()
+        try:
+            book.fingerprint = self._runner.fingerprint()
+            self._restore(earlier)
+            exhausted = self._search(seconds)
+            if isinstance(self._runner, Comparing):
+                entrants = final_measurement.entrants(book, self._default)
+                if entrants:
+                    remeasured = final_measurement.remeasure(
+                        book, self._runner, entrants, self._complexity, final_seconds
+                    )
+            if full is not None:
+                proof = winner_proof.prove_best(book, full, proof_seconds)
+        except KeyboardInterrupt:
+            interrupted = True
+        except RunnerStopped as error:
+            stopped = str(error)
+        except HostFailure as error:
+            stopped = f"a new best cannot be proven: {error}; or give --no-verify"
+        return TuneResult(
+            problem=book.problem,
+            device=book.device,
+            provenance=book.provenance,
+            best=book.best,
+            trials=tuple(self._records),
+            earlier=tried,
+            lines=lines,
+            seconds=time.monotonic() - self._started,
+            exhausted=exhausted,
+            satisfied=self._unpromising >= UNPROMISING,
+            interrupted=interrupted,
+            stopped=stopped,
+            remeasured=remeasured,
+            entrants=tuple(candidate.schedule for candidate in entrants) if remeasured is not None else (),
+            proof=proof,
+        )
+
+    def _restore(self, earlier: Sequence[Record]) -> None:
+        """Tell the sampler what is known, and reuse what the same tools found out about the same kernels."""
+        book = self._book
+        fingerprint = canonical_json(book.fingerprint)
+        for record in earlier:
+            if record.status is Status.UNPROVEN:  # it may be tried again, and its kernel must be
+                book.known.pop(record.kernel_digest or "", None)
+                continue
+            if book.is_of_this_code(record):  # else it is tried again
+                self._sampler.tell(record.schedule, record.measurement)
+                self._told += 1
+            if record.kernel_digest is not None and record.fingerprint == fingerprint:
+                book.known[record.kernel_digest] = record.measurement
+        while self._verifier is not None and book.best is not None and book.best.measurement.error is None:
+            found = book.judged(book.best.schedule, book.best.measurement, self._verifier)
+            if found.ok:
+                break
+            book.condemn(book.best, found)
+
+    def _search(self, seconds: float) -> bool:
+        """Until the trials are done or the time is up: False; or the sampler has no more to propose: True."""
+        asked = 0
+
+        def proposals() -> list[_Proposal]:
+            nonlocal asked
+            began = time.monotonic()
+            schedules = self._sampler.ask(min(self._pace.size(self._told), self._wanted - asked))
+            if schedules:
+                self._pace.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
+            asked += len(schedules)
+            if isinstance(self._sampler, Foresighted):
+                small = self._sampler.expected_gain < self._min_gain
+                self._unpromising = self._unpromising + len(schedules) if small else 0
+            made = [self._proposal(schedule) for schedule in schedules]
+            if isinstance(self._runner, Preparing):
+                new = [c for _, c in made if isinstance(c, Candidate) and c.kernel.digest not in self._book.known]
+                self._runner.prepare(new)
+            return made
+
+        # Once enough is known (see Pace), the next batch is proposed and compiled while one is measured. The sampler is
+        # told of a whole batch at a time, in the order of proposals: in which order results came in decides nothing.
+        with ThreadPoolExecutor(1, thread_name_prefix="propose") as proposing:
+            batch = proposals()
+            while batch:
+                more = asked < self._wanted and time.monotonic() - self._started < seconds
+                more = more and self._unpromising < UNPROMISING
+                ahead = more and self._pace.overlaps(len(batch), self._told)
+                coming = proposing.submit(proposals) if ahead else None
+                told = self._try(batch)
+                batch = coming.result() if coming is not None else []
+                for schedule, measurement in told:
+                    self._sampler.tell(schedule, measurement)
+                self._told += len(told)
+                if time.monotonic() - self._started >= seconds or self._unpromising >= UNPROMISING:
+                    return False
+                more = more and self._unpromising < UNPROMISING
+                if more and not ahead:
+                    batch = proposals()
+        return asked < self._wanted
+
+    def _proposal(self, schedule: Schedule) -> _Proposal:
+        try:
+            return schedule, self._book.candidate(schedule)
+        except ValueError as error:
+            reason = f"no kernel could be generated: {error}"
+            return schedule, Measurement(Status.COMPILE_ERROR, self._runner.provenance, reason)
+
+    def _try(self, proposals: Sequence[_Proposal]) -> list[tuple[Schedule, Measurement]]:
+        """Measure and store each proposal, as they are done; what came of them, in their order."""
+        results: dict[Schedule, Measurement] = {}
+        same: dict[str, list[Candidate]] = {}  # schedules that give the same kernel are measured once
+        for schedule, candidate in proposals:
+            if isinstance(candidate, Measurement):
+                self._finish(schedule, None, candidate)
+                results[schedule] = candidate
+                continue
+            kernel = candidate.kernel
+            known = self._book.known.get(kernel.digest)
+            if known is not None:
+                self._finish(schedule, kernel.digest, known)
+                results[schedule] = known
+            else:
+                same.setdefault(kernel.digest, []).append(candidate)
+        digests = list(same)
+        before = time.monotonic()
+        for position, measured in self._runner.measure([same[digest][0] for digest in digests]):
+            self._pace.note("measure", [time.monotonic() - before])
+            if measured.compile_seconds is not None:
+                self._pace.note("compile", [measured.compile_seconds])
+            digest = digests[position]
+            first, *others = same[digest]
+            measurement = measured
+            if self._verifier is not None and (self._book.is_better(measured) or measured.status is Status.UNRANKED):
+                measurement = self._book.judged(first.schedule, measured, self._verifier)
+            self._book.known[digest] = measurement
+            for candidate in (first, *others):
+                self._finish(candidate.schedule, digest, measurement)
+                results[candidate.schedule] = measurement
+            before = time.monotonic()
+        return [(schedule, results[schedule]) for schedule, _ in proposals if schedule in results]
+
+    def _finish(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
+        book = self._book
+        record = book.append(book.record(schedule, digest, measurement))
+        self._records.append(record)
+        if book.is_better(measurement):
+            book.best = record
+        if self._observer is not None:
+            if not record.ok:
+                self._failures[record.status.value] += 1
+            done, seconds = len(self._records), time.monotonic() - self._started
+            progress = Progress(record, book.best, done, self._wanted, dict(self._failures), seconds)
+            self._observer.trial(progress)

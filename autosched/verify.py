@@ -46,6 +46,9 @@ EMULATED_FLOPS = 2.0 * 256**3
 EMULATED_BYTES = 4 * 2**20  # of its operands
 CONDEMNING = ("wrong_result", "findings", "crashed")  # what an emulation says of a kernel; all else is no verdict
 TIME_LIMIT = 60.0  # seconds that the emulation of one candidate may take
+# A quick proof of a small problem draws its inputs again while all of them stay below these sizes: a few lines do not
+# put a NaN, or a tie, at each place of a line that matters.
+AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
 
 
 RANDOM = "random"  # the inputs of a first run
@@ -269,6 +272,9 @@ def _jobs_of(
         most = max(1, EMULATED_BYTES // problem.min_bytes)
         for given in islice(problem.provoking_inputs(seed), most):
             yield partial(_run, problem, kernel, given, seed, turns, time_limit, execute)
+        again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
+        for i, given in islice(_drawn_again(problem, seed), again):
+            yield partial(_run, problem, kernel, given, i, replace(turns, seed=i + 1), time_limit, execute)
         return
     orders = (turns, Order("descending", seed + 2), Order("interleaved", seed + 3), ASCENDING)
     for i, order in enumerate(orders[:3]):
@@ -279,6 +285,14 @@ def _jobs_of(
         yield partial(_perturbed, problem, kernel, random, seed, time_limit)
         for given in problem.provoking_inputs(seed + 5):
             yield partial(_perturbed, problem, kernel, given, seed + 5, time_limit)
+
+
+def _drawn_again(problem: Problem, seed: int) -> Iterator[tuple[int, ProvokingInputs]]:
+    """Inputs of a quick proof from the seeds after ``seed``, each with its seed."""
+    for i in range(seed + 1, seed + AGAIN):
+        yield i, ProvokingInputs((RANDOM,), problem.random_inputs(i))
+        for given in problem.provoking_inputs(i):
+            yield i, given
 
 
 def prove(
@@ -292,8 +306,8 @@ def prove(
 ) -> Iterator[Run]:
     """Emulate ``kernel`` on random inputs, then on sets of provoking ones; the first run that fails is the last.
 
-    Quick, one set is emulated in any case, more while their operands stay under ``EMULATED_BYTES`` together. Raises
-    HostFailure where this machine cannot emulate.
+    Quick, one set is emulated in any case, more while their operands stay under ``EMULATED_BYTES`` together, and for a
+    small problem (``AGAIN_BYTES``) those of other seeds. Raises HostFailure where this machine cannot emulate.
     """
     for job in _jobs_of(problem, kernel, seed, time_limit, depth, execute):
         run = job()

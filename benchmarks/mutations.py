@@ -1,15 +1,17 @@
 """Plant faults in the device code, one at a time, and see whether a proof reports them.
 
-    python -m benchmarks.mutations [--of headers|ptx] [--sample 1000] [--seed 0] [--workers 2] [--header F] [--log FILE]
-    python -m benchmarks.mutations --explain LOG
+    python -m benchmarks.mutations [--of headers|ptx] [--sample 1000] [--seed 0] [--workers 2] [--header F ...]
+        [--engine ptx|host] [--log FILE]
+    python -m benchmarks.mutations --again LOG
     python -m benchmarks.mutations --report LOG [LOG ...]
 
 Mutants are made by ``benchmarks/mutants.py`` (C++ of the headers) and ``benchmarks/ptx_mutants.py`` (inline PTX of the
 headers, PTX that NVRTC makes of golden kernels). One of a header runs with the golden cases (``tests/golden``) that
-include it, until one reports it; one of a case's PTX with that case. C++ runs on the host, PTX in the emulator's other
-engine. What does not compile is no mutant; one that leaves the PTX of all cases as it was is not reached. Both are left
-out of the score. Results go to a log of JSON lines as they come: a run that is started again goes on. The report lists
-the survivors, with reasons for those that cannot be told from the right program
+include it, until one reports it; one of a case's PTX with that case. Both are executed as PTX; ``--engine host`` runs
+the headers' C++ where there are host twins. A proof is a quick one (``autosched verify``), and where that finds nothing
+a full one of the same problem. What does not compile is no mutant; one that leaves the PTX of all cases as it was is
+not reached. Both are left out of the score. Results go to a log of JSON lines as they come: a run that is started again
+goes on. The report lists the survivors, with reasons for those that cannot be told from the right program
 (``benchmarks/equivalent_mutants.toml``).
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 import tomllib
@@ -27,32 +30,38 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from autosched.verify import Execute, prove
+from autosched.verify import Execute, Run, emulated_problem, prove
 from benchmarks.mutants import Mutant, mutants_of
 from benchmarks.ptx_equivalence import why_same
-from benchmarks.ptx_mutants import mutants_of_asm, mutants_of_ptx
+from benchmarks.ptx_mutants import asm_of, mutants_of_asm, mutants_of_ptx
 from measurements.emulator import Emulation, Order, emulate, emulate_ptx
 from measurements.emulator.ptx.digest import instructions
+from measurements.emulator.twins import needs_ptx, ptx_arch, source_arch
 from measurements.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx
 from search_spaces.catalogue import problem_from_json, template
-from search_spaces.hardware.devices import device
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Array, Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
+Engine = Literal["host", "ptx"]
 ROOT = Path(__file__).parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 FOLDERS = ("kernels", "common", "intrinsics", "ptx")
 INLINE_PTX = "ptx/"  # headers that have a twin on the host
 OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
 LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each
-TIME_LIMIT = 8.0  # seconds of one launch; the right ones take well under one
+TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times what the right one takes now, where that is more
+SLOWER = 10.0
+FULL = "full proof: "  # in front of what only that reports
+MOST_CASES = 12  # that a mutant of a header runs with, the smallest first: what none of them reports has survived
 
 
 @dataclass(frozen=True)
@@ -70,13 +79,23 @@ class Case:
 @lru_cache(maxsize=64)
 def right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
     """The PTX of a golden kernel as it is."""
-    return compile_to_ptx(source, entry, "compute_80", Headers.from_folder(include_dir()), (*PTX_OPTIONS, *options))
+    headers = Headers.from_folder(include_dir())
+    return compile_to_ptx(source, entry, source_arch(source, headers), headers, (*PTX_OPTIONS, *options))
 
 
 def ptx_of(kernel: Kernel) -> PtxOutput:
     return compile_to_ptx(
-        kernel.source, kernel.entry, "compute_80", kernel.headers, (*PTX_OPTIONS, *kernel.compile_options)
+        kernel.source, kernel.entry, ptx_arch(kernel), kernel.headers, (*PTX_OPTIONS, *kernel.compile_options)
     )
+
+
+# Storage orders, epilogues, a batch, a long k, sizes that no tile divides.
+WGMMA_PROBLEMS = (
+    Matmul(131, 136, 200, a="f16", b="f16", out="f32"),
+    Matmul(131, 101, 200, batch=2, a="bf16", b="bf16", order_b="col", epilogue="bias+relu"),
+    Matmul(264, 136, 72, a="f16", b="f16", order_a="col", epilogue="bias+gelu"),
+    Matmul(72, 200, 1032, a="bf16", b="bf16", order_a="col", order_b="row", out="f32"),
+)
 
 
 @dataclass(frozen=True)
@@ -97,29 +116,38 @@ class Outcome:
 
 
 def golden_cases() -> list[Case]:
+    """Of the golden files, and of some schedules of wgmma_matmul, of which there are few; large problems are cut to a
+    few tiles. The fastest first."""
     cases = []
-    for path in sorted((ROOT / "tests/golden").glob("*.json")):
-        if path.stem in LARGE:
-            continue
-        data = json.loads(path.read_text())
-        problem = problem_from_json(data["problem"])
-        schedule = Schedule.from_json(data["template"], data["schedule"])
-        kernel = template(data["template"]).kernel(problem, schedule, device(data["device"]))
-        cases.append(Case(path.stem, problem, kernel))
-    return sorted(cases, key=lambda case: case.problem.flops + case.problem.min_bytes)
+    for path in sorted((ROOT / "tests/golden").glob("**/*.json")):
+        if path.stem not in LARGE:
+            data = json.loads(path.read_text())
+            schedule = Schedule.from_json(data["template"], data["schedule"])
+            cases.append(_case(path.stem, problem_from_json(data["problem"]), schedule, device(data["device"])))
+    hopper = device("h200")
+    for i, problem in enumerate(WGMMA_PROBLEMS):
+        (schedule,) = template("wgmma_matmul").space(problem, hopper).sample(1, seed=i)
+        cases.append(_case(f"wgmma_{i}", problem, schedule, hopper))
+    return sorted(cases, key=lambda case: (case.kernel.threads * case.problem.flops, case.name))
+
+
+def _case(name: str, problem: Problem, schedule: Schedule, of: Device) -> Case:
+    of_schedule = template(schedule.template)
+    small = emulated_problem(of_schedule, problem, schedule)
+    return Case(name, small, of_schedule.kernel(small, schedule, of))
 
 
 def all_mutants(header: str | None = None) -> list[Mutant]:
-    """Of every header, or of one."""
+    """Of every header, or of those whose name begins so ("kernels/matmul.cuh", "ptx/")."""
     root = Path(include_dir()) / "autosched"
     files = sorted(path for folder in FOLDERS for path in (root / folder).glob("*.cuh"))
     names = [str(path.relative_to(root)) for path in files]
-    if header is not None and header not in names:
+    if header is not None and not any(name.startswith(header) for name in names):
         raise SystemExit(f"there is no {header}: use one of {', '.join(names)}")
     return [
         mutant
         for path, name in zip(files, names, strict=True)
-        if header in (None, name)
+        if name.startswith(header or "")
         for mutant in (mutants_of_asm if name.startswith(INLINE_PTX) else mutants_of)(name, path.read_text())
     ]
 
@@ -141,24 +169,26 @@ def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     return [mutants[i] for i in order[:count]]
 
 
-def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
-    """Compile and prove ``mutant`` in each of ``cases`` that it is part of, until one reports it."""
+def run(mutant: Mutant, cases: Iterable[Case], engine: Engine = "ptx") -> Outcome:
+    """Compile and prove ``mutant`` in those of ``cases`` that it is part of, until one reports it. A mutant of a header
+    is executed by ``engine``, where that can."""
     started = time.monotonic()
     result, case_name, said = "refused", "", ""
     files = dict(Headers.from_folder(include_dir()).files)
-    of_ptx = mutant.header.startswith(OF_CASE)
-    headers = Headers.of({})
+    of_ptx, of_asm = mutant.header.startswith(OF_CASE), mutant.header.startswith(INLINE_PTX)
+    headers, opcode, tried = Headers.of({}), "", 0
     if not of_ptx:
         name = f"autosched/{mutant.header}"
         headers = Headers.of(files | {name: mutant.applied(files[name])})
+        opcode = _opcode(files[name], mutant) if of_asm else ""
     for case in cases:
+        if tried == MOST_CASES:
+            break
         if mutant.header != OF_CASE + case.name if of_ptx else not _includes(case.kernel, mutant.header):
             continue
         right = right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
         kernel, execute = case.kernel, emulate
-        if mutant.header.startswith(INLINE_PTX) and mutant.old.strip('"').split()[0].strip(";") not in (
-            right.text or ""
-        ):
+        if opcode not in (right.text or ""):
             result = "unreached" if result == "refused" else result
             continue
         if of_ptx:
@@ -172,9 +202,10 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
             if instructions(made.text) == instructions(right.text or ""):
                 result = "unreached" if result == "refused" else result
                 continue
-        if of_ptx or mutant.header.startswith(INLINE_PTX):
+        if engine == "ptx" or of_ptx or of_asm or needs_ptx(kernel):
             execute = executed(made)
-        *_, last = prove(case.problem, kernel, time_limit=TIME_LIMIT, execute=execute)
+        tried += 1
+        last = _last_run(case, kernel, execute)
         if last.status in ("compile_error", "unsupported"):
             result, case_name, said = "refused", case.name, last.reason[:200]
             break
@@ -189,20 +220,51 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
     return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
 
 
+def _opcode(text: str, mutant: Mutant) -> str:
+    """How the instruction of an ``asm`` begins: a kernel without it has nothing of the mutant."""
+    for asm in asm_of(text):
+        if asm.start <= mutant.start < asm.end:
+            return asm.opcode
+    columns = re.match(r"AUTOSCHED_WGMMA_N\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
+    return f"n{columns[1]}k" if columns else ""
+
+
+def _last_run(case: Case, kernel: Kernel, execute: Execute) -> Run:
+    """The run that ends a proof of ``kernel`` in the place of the right one. What does not end in time has more of it
+    if the right one is slow too, as it is on a busy machine."""
+    last = _proven(case, kernel, execute, TIME_LIMIT)
+    if last.status == "timeout":
+        right = right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
+        runs = list(prove(case.problem, case.kernel, execute=executed(right)))
+        limit = SLOWER * max(run.emulation.run_seconds for run in runs)
+        if limit > TIME_LIMIT:
+            last = _proven(case, kernel, execute, limit)
+    return last
+
+
+def _proven(case: Case, kernel: Kernel, execute: Execute, time_limit: float) -> Run:
+    """The last run of a quick proof, and where that finds nothing, of a full one of the same problem."""
+    *_, last = prove(case.problem, kernel, time_limit=time_limit, execute=execute)
+    if last.status == "ok":
+        for run in prove(case.problem, kernel, time_limit=time_limit, depth="full", execute=execute):
+            last = replace(run, reason=f"{FULL}{run.reason}" if run.reason else "")
+    return last
+
+
 def _passes(case: Case, right: PtxOutput, text: str) -> bool:
     ptx = replace(right, text=text)
     *_, last = prove(case.problem, case.kernel, time_limit=TIME_LIMIT, execute=executed(ptx))
     return last.status == "ok"
 
 
-def explained(log: Path) -> Iterator[Outcome]:
-    """Survivors of the log that ``why_same`` can explain, as they are known now."""
-    cases = {case.name: case for case in golden_cases()}
+def judged_again(log: Path) -> Iterator[Outcome]:
+    """Survivors of the log that are none by what proofs and ``why_same`` say now."""
+    cases = golden_cases()
     for outcome in read(log):
-        if outcome.result == "survived" and outcome.header.startswith(OF_CASE):
+        if outcome.result == "survived":
             mutant = Mutant(**{name: getattr(outcome, name) for name in Mutant.__dataclass_fields__})
-            found = run(mutant, [cases[outcome.case]])
-            if found.result == "same":
+            found = run(mutant, cases)
+            if found.result != "survived":
                 yield found
 
 
@@ -228,13 +290,15 @@ def _includes(kernel: Kernel, header: str) -> bool:
     return f"autosched/{header}" in seen
 
 
-def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers: int) -> Iterator[Outcome]:
+def run_all(
+    mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers: int, engine: Engine = "ptx"
+) -> Iterator[Outcome]:
     """Outcomes of those that ``log`` has not, which it gets as they come."""
     known = {(o.header, o.start, o.old, o.new) for o in read(log)} if log.exists() else set()
     left = [m for m in mutants if (m.header, m.start, m.old, m.new) not in known]
     print(f"{len(mutants)} mutants, {len(left)} of them to run with {len(cases)} cases", file=sys.stderr)
     with log.open("a") as file, ThreadPoolExecutor(workers) as pool:
-        for outcome in pool.map(lambda mutant: run(mutant, cases), left):
+        for outcome in pool.map(lambda mutant: run(mutant, cases, engine), left):
             file.write(json.dumps(asdict(outcome)) + "\n")
             file.flush()
             yield outcome
@@ -314,17 +378,18 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--header")
+    parser.add_argument("--header", nargs="+", default=[""], help="a name, or how names begin (ptx/)")
+    parser.add_argument("--engine", choices=("host", "ptx"), default="ptx", help="what executes mutants of headers")
     parser.add_argument("--log", type=Path, default=Path("mutations.jsonl"))
     parser.add_argument("--report", type=Path, nargs="+", metavar="LOG")
-    parser.add_argument("--explain", type=Path, metavar="LOG", help="look at the survivors of PTX in a log once more")
+    parser.add_argument("--again", type=Path, metavar="LOG", help="judge the survivors in a log once more")
     options = parser.parse_args()
     if options.report:
         print(report([outcome for log in options.report for outcome in read(log)]), end="")
         return 0
-    if options.explain:
-        for outcome in explained(options.explain):
-            with options.explain.open("a") as file:
+    if options.again:
+        for outcome in judged_again(options.again):
+            with options.again.open("a") as file:
                 file.write(json.dumps(asdict(outcome)) + "\n")
             print(f"{outcome.header}:{outcome.line} {outcome.old!r} -> {outcome.new!r}: {outcome.said}", flush=True)
         return 0
@@ -332,9 +397,10 @@ def main() -> int:
     if options.of == "ptx":
         mutants = sampled_ptx_mutants(cases, options.sample, options.seed)
     else:
-        mutants = sample(all_mutants(options.header), options.sample, options.seed)
+        chosen = [mutant for header in options.header for mutant in all_mutants(header)]
+        mutants = sample(chosen, options.sample, options.seed)
     counts: Counter[str] = Counter()
-    for outcome in run_all(mutants, cases, options.log, options.workers):
+    for outcome in run_all(mutants, cases, options.log, options.workers, options.engine):
         counts[outcome.result] += 1
         if outcome.result == "survived":
             print(f"{outcome.header}:{outcome.line} {outcome.kind}: {outcome.old!r} -> {outcome.new!r}", flush=True)

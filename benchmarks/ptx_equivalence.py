@@ -1,14 +1,17 @@
 """Why a mutant of PTX that a proof does not report is the same program, as far as that can be found out by running it.
 
-Three questions, of a kernel whose sizes are constants: does any lane ever execute the instruction (a ``trap`` in its
-place is not reported either)? does the edit ever give another value (both are computed, and a ``trap`` follows where
-they differ)? is the result needed by anything that can be seen from outside? Where the instruction depends on the
-inputs, the answers are for the inputs of the proof.
+Questions, of a kernel whose sizes are constants: does any lane ever execute the instruction (a ``trap`` in its place is
+not reported either)? is its result needed by anything that can be seen from outside (is an undefined register in its
+place, which the machine follows to whatever is stored, decided or addressed)? does the edit ever give another value
+(both are computed, and a ``trap`` follows where they differ), or one that a later instruction does not drop (what is
+made of both is computed, up to comparisons, choices, shifts, addresses and stores)? Where the instruction depends on
+the inputs, the answers are for the inputs of the proof.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 
 from benchmarks.mutants import Mutant
@@ -18,6 +21,8 @@ Passes = Callable[[str], bool]  # whether a proof of this text finds nothing
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
+_KEEP = ("add", "sub", "mul", "mad", "shl", "mov", "cvt", "neg", "not", "xor", "fma")  # two values stay two, mostly
+_DROP = ("setp", "selp", "shr", "and", "or", "min", "max", "div", "rem", "bfe")
 _EFFECTS = (
     "st",
     "bra",
@@ -42,18 +47,120 @@ def why_same(text: str, mutant: Mutant, passes: Passes) -> str:
         return "no lane ever executes it"
     if _is_dead(text, mutant.old):
         return "nothing uses its result"
+    undefined = _undefined(text, mutant)
+    if undefined and passes(undefined):
+        return "no lane ever needs its result"
     both = _both(mutant)
     if both is not None:
         declared, lines = both
-        checked = _with(text, mutant, lines)
-        body = checked.index("\n{\n", checked.index(".entry")) + 3
-        if passes(f"{checked[:body]}\t{declared}\n{checked[body:]}"):
+        if passes(_declaring(declared, _with(text, mutant, lines))):
             return "it gives the same value in every lane"
+    followed = _followed(text, mutant)
+    if followed and passes(followed):
+        return "what is made of it is the same in every lane"
     return ""
 
 
 def _with(text: str, mutant: Mutant, new: str) -> str:
     return text[: mutant.start] + new + text[mutant.start + len(mutant.old) :]
+
+
+def _declaring(declared: str, text: str) -> str:
+    body = text.index("\n{\n", text.index(".entry")) + 3
+    return f"{text[:body]}\t{declared}\n{text[body:]}"
+
+
+def _undefined(text: str, mutant: Mutant) -> str:
+    """The program with an undefined register in place of the result; "" where that is not one register."""
+    made = _PARTS.fullmatch(mutant.old)
+    if made is None or made["guard"] or made["opcode"].startswith(_EFFECTS):
+        return ""
+    results, _, _ = _results(made["operands"])
+    kinds = {_kind(result) for result in results}
+    if not results or None in kinds:
+        return ""
+    moves = "\n\t".join(f"mov.{_kind(result)} {result}, %never_{_kind(result)};" for result in results)
+    declared = "\n\t".join(f".reg .{kind} %never_{kind};" for kind in kinds)
+    return _declaring(declared, _with(text, mutant, moves))
+
+
+def _kind(register: str) -> str | None:
+    return _TYPES.get(re.sub(r"\d+$", "", register))
+
+
+def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
+    """A trap where two registers are not the same, in lanes whose ``guard`` holds."""
+    unequal = f"xor.pred %differs, {a}, {b};" if kind == "pred" else f"setp.ne.{kind} %differs, {a}, {b};"
+    only = []
+    if guard.startswith("@!"):
+        only = [f"not.pred %guarded, {guard[2:]};", "and.pred %differs, %differs, %guarded;"]
+    elif guard:
+        only = [f"and.pred %differs, %differs, {guard[1:]};"]
+    return [unequal, *only, "@%differs trap;"]
+
+
+def _followed(text: str, mutant: Mutant) -> str:
+    """The program with a second copy of all that is made of the wrong value by instructions that keep a difference. A
+    trap follows where a copy differs from the right value at the others; "" where the result is not one register that
+    only this instruction writes."""
+    lines = text.split("\n")
+    at = mutant.line - 1
+    parts = [_PARTS.fullmatch(line.strip()) for line in lines]
+    written: Counter[str] = Counter()
+    for found in parts:
+        if found is not None and not found["opcode"].startswith(_EFFECTS):
+            written.update(_results(found["operands"])[0])
+    wrong, right = _PARTS.fullmatch(mutant.new), parts[at]
+    if wrong is None or right is None or right["guard"] or wrong["guard"]:
+        return ""
+    (result, *others), _, _ = _results(right["operands"]) if _results(right["operands"])[0] else ([""], "", "")
+    if others or written[result] != 1 or _kind(result) is None or not wrong["operands"].startswith(result):
+        return ""
+    before: dict[int, list[str]] = {at: [f"{wrong['opcode']} {wrong['operands'].replace(result, '%copy0', 1)};"]}
+    after: dict[int, list[str]] = {}
+    copies, pending = {result: "%copy0"}, [result]
+    declared = [f".reg .{_kind(result)} %copy0;", ".reg .pred %differs;", ".reg .pred %guarded;"]
+    seen: set[int] = {at}
+    while pending:
+        name = pending.pop()
+        for i, found in enumerate(parts):
+            if found is None or i in seen or not re.search(rf"{name}\b", found[0]):
+                continue
+            results, _, rest = _results(found["operands"])
+            keeps = found["opcode"].split(".")[0] in _KEEP and not found["guard"] and len(results) == 1
+            sources = rest if keeps else found[0]
+            if not re.search(rf"{name}\b", sources):
+                continue
+            if not keeps or not _kind(results[0]) or written[results[0]] != 1:
+                check = _differs(str(_kind(name)), name, copies[name], (found["guard"] or "").strip())
+                before.setdefault(i, []).extend(check)
+                continue
+            seen.add(i)
+            copy = f"%copy{len(copies)}"
+            copies[results[0]] = copy
+            declared.append(f".reg .{_kind(results[0])} {copy};")
+            pending.append(results[0])
+    # Copies are made where the originals are, once it is known what has one.
+    for i in seen - {at}:
+        found = parts[i]
+        assert found is not None
+        results, comma, rest = _results(found["operands"])
+        changed = _REGISTER.sub(lambda register: copies.get(register[0], register[0]), rest)
+        before.setdefault(i, []).append(f"{found['opcode']} {copies[results[0]]}{comma}{changed};")
+    for i, found in enumerate(parts):  # those that drop differences: the result must be the same
+        if found is None or i in seen or i not in before or found["guard"]:
+            continue
+        results, comma, rest = _results(found["operands"])
+        if found["opcode"].split(".")[0] in _DROP and len(results) == 1 and _kind(results[0]):
+            kind = str(_kind(results[0]))
+            changed = _REGISTER.sub(lambda register: copies.get(register[0], register[0]), rest)
+            declared.append(f".reg .{kind} %made{i};")
+            before[i] = [f"{found['opcode']} %made{i}{comma}{changed};"]
+            after[i] = _differs(kind, results[0], f"%made{i}")
+    made = []
+    for i, line in enumerate(lines):
+        made += [f"\t{new}" for new in before.get(i, ())] + [line] + [f"\t{new}" for new in after.get(i, ())]
+    return _declaring("\n\t".join(declared), "\n".join(made))
 
 
 def _both(mutant: Mutant) -> tuple[str, str] | None:
@@ -69,7 +176,7 @@ def _both(mutant: Mutant) -> tuple[str, str] | None:
         other = f"@{guard[2:]}" if guard.startswith("@!") else f"@!{guard[1:]}"
         return "", f"{other} trap;\n\t{mutant.old}"
     result = right["operands"].split(",")[0].strip()
-    kind = _TYPES.get(re.sub(r"\d+$", "", result))
+    kind = _kind(result)
     if kind is None or right["guard"] or wrong["guard"] or wrong["operands"].split(",")[0].strip() != result:
         return None
     operands = wrong["operands"].replace(result, "%mutant", 1)

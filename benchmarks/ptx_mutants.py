@@ -8,8 +8,9 @@ both are the same bits, a wider scope, another number for a barrier, the sign of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from benchmarks.mutants import Mutant
 
@@ -147,7 +148,13 @@ def _edits_of_operands(front: str, opcode: str, operands: str) -> Iterator[Edit]
 
 
 _LINE = re.compile(r"^\t(?P<instruction>(?:@!?%\w+\s+)?[a-z][\w.:]*(?:\s[^;\n]*)?;)$", re.MULTILINE)
-_ASM = re.compile(r'asm(?: volatile)?\(\s*(?P<texts>"[^"]*"(?:\s*"[^"]*")*)(?=\s*[:)])')
+_ASM = re.compile(r"\basm(?P<volatile> volatile)?\(")
+_PIECE = re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"|(?P<colon>:)|(?P<open>\()|(?P<close>\))|(?P<word>\w+)')
+_MACRO_ARGUMENT = re.compile(r'"(?P<text>[^"\n]*%\d[^"\n]*)"(?=[,)])')
+_INSTRUCTION = re.compile(r"(?:@!?%?\w+\s+)?[a-z][\w.:]*(?:\s[^;]*?)?;")
+_OPERAND = re.compile(r'"(?P<constraint>[+=]?\w+)"\s*(?P<value>\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))')
+_PAIR = re.compile(r"(%\d+), (%\d+)")
+_WORD = re.compile(r"\.(\w+)")
 
 
 def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
@@ -161,10 +168,96 @@ def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
             yield Mutant(name, line, edit.kind, found.start("instruction"), found["instruction"], edit.new)
 
 
-def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
-    """Every mutant of the inline PTX of a header, where an instruction is written out and no macro puts it together."""
+@dataclass(frozen=True)
+class Asm:
+    """An ``asm`` statement of a header: where its instructions and its operands lie in the text, and the name of its
+    first instruction, as far as it is written out."""
+
+    start: int
+    end: int
+    instructions: tuple[int, int]
+    plain: bool  # the instructions are texts alone: no macro takes part
+    opcode: str
+
+
+def asm_of(text: str) -> Iterator[Asm]:
+    """Every ``asm`` statement of a header, those of macros with them."""
     for found in _ASM.finditer(text):
-        line = text.count("\n", 0, found.start("texts")) + 1
-        instruction = "".join(re.findall(r'"([^"]*)"', found["texts"]))
-        for edit in edits_of(instruction):
-            yield Mutant(header, line, edit.kind, found.start("texts"), found["texts"], f'"{edit.new}"')
+        depth, end, sections, plain, texts = 1, found.end(), [found.end()], True, ""
+        for piece in _PIECE.finditer(text, found.end()):
+            depth += (piece["open"] is not None) - (piece["close"] is not None)
+            end = piece.end()
+            if depth == 0:
+                break
+            if piece["colon"] and depth == 1:
+                sections.append(piece.start())
+            elif len(sections) == 1:
+                plain &= piece["word"] is None
+                texts += piece["text"] or ""
+        instructions = (found.end(), sections[1] if len(sections) > 1 else end - 1)
+        opcode = re.search(r"(?<![\w.%])[a-z]\w*(?:\.[\w:]+)+", re.sub(r"\\[nt]|\.reg \.\w+ \w+;", " ", texts))
+        yield Asm(found.start(), end, instructions, plain, opcode[0] if opcode else "")
+
+
+def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
+    """Every mutant of the inline PTX of a header: of its instructions, where a macro puts them together of the parts
+    that are written out, and of the operands that they are given."""
+
+    def made(kind: str, start: int, old: str, new: str) -> Mutant:
+        return Mutant(header, text.count("\n", 0, start) + 1, kind, start, old, new)
+
+    for asm in asm_of(text):
+        start, end = asm.instructions
+        first = text.find('"', start, end)
+        if first < 0:
+            continue
+        texts = text[first:end].rstrip(" \\\n")
+        if asm.plain:
+            whole = "".join(piece["text"] for piece in _PIECE.finditer(texts) if piece["text"] is not None)
+            for found in _INSTRUCTION.finditer(re.sub(r"\\[nt]|[{}](?=\\n)|}$|\.reg [^;]*;", _blanks, whole)):
+                for edit in edits_of(found[0]):
+                    new = whole[: found.start()] + edit.new + whole[found.end() :]
+                    yield made(edit.kind, first, texts, f'"{new}"')
+        else:
+            yield made("instruction left out", first, texts, '""')
+            for piece in _PIECE.finditer(text, first, end):
+                if piece["text"]:
+                    for edit in _edits_of_part(piece["text"]):
+                        yield made(edit.kind, piece.start(), piece[0], f'"{edit.new}"')
+        yield from _mutants_of_operands(made, text, end, asm.end)
+    for found in _MACRO_ARGUMENT.finditer(text):
+        if not any(asm.start <= found.start() < asm.end for asm in asm_of(text)):
+            for edit in _edits_of_part(found["text"]):
+                yield made(edit.kind, found.start(), found[0], f'"{edit.new}"')
+
+
+def _blanks(found: re.Match[str]) -> str:
+    return " " * len(found[0])
+
+
+def _edits_of_part(part: str) -> Iterator[Edit]:
+    """Edits of a part of an instruction, whose rest a macro has."""
+    for found in _WORD.finditer(part):
+        for other in _QUALIFIERS.get(found[1], ()):
+            yield Edit("qualifier", part[: found.start()] + (f".{other}" if other else "") + part[found.end() :])
+    for found in _PAIR.finditer(part):
+        yield Edit("operand", f"{part[: found.start()]}{found[2]}, {found[1]}{part[found.end() :]}")
+    for old, new in (("p, 1, 1", "p, -1, 1"), ("p, 1, 1", "p, 1, -1"), (", p,", ", 1,")):
+        if old in part:
+            yield Edit("operand", part.replace(old, new, 1))
+
+
+def _mutants_of_operands(
+    made: Callable[[str, int, str, str], Mutant], text: str, start: int, end: int
+) -> Iterator[Mutant]:
+    """Operands that change places with the next one of their kind, results that do not take what was there before."""
+    operands = list(_OPERAND.finditer(text, start, end))
+    for operand in operands:
+        if operand["constraint"].startswith("+"):
+            yield made("constraint", operand.start(), operand[0], operand[0].replace('"+', '"=', 1))
+    for a, b in pairwise(operands):
+        between = text[a.end() : b.start()]
+        if a["constraint"] == b["constraint"] and ":" not in between and a["value"] != b["value"]:
+            old = text[a.start() : b.end()]
+            new = f'"{a["constraint"]}"{b["value"]}{between}"{b["constraint"]}"{a["value"]}'
+            yield made("operand", a.start(), old, new)

@@ -21,7 +21,7 @@ from benchmarks.mutations import (
     sample,
     sampled_ptx_mutants,
 )
-from benchmarks.ptx_mutants import edits_of, mutants_of_asm, mutants_of_ptx
+from benchmarks.ptx_mutants import asm_of, edits_of, mutants_of_asm, mutants_of_ptx
 from search_spaces.templates.device_source import include_dir
 
 CODE = """
@@ -151,10 +151,29 @@ def test_instructions_are_found_in_a_program_and_in_asm() -> None:
         (3, "predicate"),
     }
     assert all(m.applied(text) != text for m in made)
-    header = 'asm volatile("st.b32 [%0], "\n      "%1;" ::"l"(p), "r"(x));\nasm("ld" HINT " %0, [%1];" : "=r"(x));\n'
+    header = 'asm volatile("st.b32 [%0], "\n      "%1;" ::"l"(p), "r"(x));\n'
     assert {m.applied(header).split(" ::")[0] for m in mutants_of_asm("ptx/x.cuh", header)} == {
         'asm volatile(""',
         'asm volatile("st.b32 [%0+4], %1;"',
+    }
+
+
+def test_parts_and_operands_of_an_asm_that_a_macro_puts_together() -> None:
+    header = (
+        '#define LOAD(HINT) \\\n  asm("ld" HINT ".v2.b32 {%0, %1}, [%2];" : "=r"(x), "+r"(f(y)) : "l"(p), "l"(q))\n'
+        'LOAD(".row %4, %5")\n'
+    )
+    made = {(m.kind, m.old, m.new) for m in mutants_of_asm("ptx/x.cuh", header)}
+    assert made == {
+        ("instruction left out", '"ld" HINT ".v2.b32 {%0, %1}, [%2];"', '""'),
+        ("operand", '".v2.b32 {%0, %1}, [%2];"', '".v2.b32 {%1, %0}, [%2];"'),
+        ("constraint", '"+r"(f(y))', '"=r"(f(y))'),
+        ("operand", '"l"(p), "l"(q)', '"l"(q), "l"(p)'),
+        ("qualifier", '".row %4, %5"', '".col %4, %5"'),
+        ("operand", '".row %4, %5"', '".row %5, %4"'),
+    }
+    assert {asm.opcode for asm in asm_of('asm("{\\n\\t.reg .pred p;\\n\\tsetp.ne.b32 p, %1, 0;\\n\\t}")')} == {
+        "setp.ne.b32"
     }
 
 

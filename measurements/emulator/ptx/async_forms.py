@@ -199,6 +199,8 @@ def _wgmma(i: Instruction) -> Form:
     numbers = [_number(s) for s in scales]
     negated = [int(n == -1) for n in numbers[:2]] if not integer else [0, 0]
     transposed = numbers[2:]
+    if any(n not in (1, -1) for n in numbers[:2]) or any(n not in (0, 1) for n in transposed):
+        raise Unsupported  # ptxas refuses them
     if in_registers:
         transposed = [0, *transposed]
     transposed = [*transposed, 0, 0][:2]

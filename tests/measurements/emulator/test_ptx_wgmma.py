@@ -187,3 +187,8 @@ def test_layouts_of_both_orders(swizzle: int) -> None:
 def test_columns_and_signs(n: int) -> None:
     got, wanted = run("f32", "f16", "f16", n, left=Operand(64), right=Operand(32), negated=(-1, 1))
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_sign_is_plus_or_minus_one() -> None:
+    with pytest.raises(AssertionError, match=r"not supported: .*wgmma\.mma_async"):
+        run("f32", "f16", "f16", 8, left=Operand(64), right=Operand(32), negated=(2, 1))

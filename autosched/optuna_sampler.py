@@ -19,8 +19,8 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from autosched.search.acquisition import expected_improvement
-from cost_models import gaussian_process
-from cost_models.covariance import Hyperparameters, coordinates
+from cost_models import feasibility, gaussian_process
+from cost_models.covariance import Columns, Hyperparameters, coordinates
 from cost_models.gaussian_process import GrowingPosterior, Scale
 from search_spaces.arrays import FloatArray
 
@@ -32,14 +32,15 @@ _RANDOM = 384  # candidates
 _NEAR = 384
 _ELITE = 5
 _ROUNDS = 3
-_MOST = 384  # trials that the model looks at: the best half and the newest others
+_MOST = 384  # trials that the model looks at
 _STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.RUNNING)
 
 
 class StudySampler(BaseSampler):
     """Expected improvement under a Gaussian process, as in ``tune``.
 
-    Pruned and failed trials count as the worst possible value; running ones as what the model expects of them, so that
+    Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value: from them the
+    sampler learns where trials fail, apart from the values. Running ones count as what the model expects, so that
     parallel workers spread out. A categorical parameter whose choices are ascending numbers, such as tile sizes, is
     taken as an ordinal one. ``legal`` says which parameters may be proposed at all; without it, prune illegal trials.
     Parameters that not every trial has are sampled at random. Raises ValueError for a study of several objectives.
@@ -50,7 +51,7 @@ class StudySampler(BaseSampler):
         self._random = RandomSampler(seed=seed)
         self._legal = legal
         self._common = IntersectionSearchSpace(include_pruned=True)
-        self._fitted: tuple[int, tuple[str, ...], Hyperparameters] | None = None
+        self._fitted: tuple[int, tuple[str, ...], Hyperparameters, Hyperparameters | None] | None = None
 
     def reseed_rng(self) -> None:
         """As Optuna asks of samplers that are copied to other workers."""
@@ -74,14 +75,14 @@ class StudySampler(BaseSampler):
             raise ValueError("StudySampler optimises one objective: give a study with one direction")
         trials = [t for t in study.get_trials(deepcopy=False, states=_STATES) if t.number != trial.number]
         trials = [t for t in trials if search_space.keys() <= t.params.keys()]
-        values = _values(trials, study.direction)
-        if not search_space or np.count_nonzero(~np.isnan(values)) < _FIRST or not (values > 0).any():
+        values, works = _values(trials, study.direction), _works(trials)
+        if not search_space or np.count_nonzero(~np.isnan(works)) < _FIRST or np.isnan(values).all():
             return {} if not search_space or self._legal is None else self._candidates([], search_space)[0]
-        kept = _kept(values)
-        trials, values = [trials[i] for i in kept], values[kept]
-        given = self._hyperparameters(trials, values, search_space)
-        known = values[~np.isnan(values)]
-        scale = Scale.of(known)
+        kept = _kept(values, works)
+        trials, values, works = [trials[i] for i in kept], values[kept], works[kept]
+        rows = coordinates(_rows([t.params for t in trials], search_space))
+        of_values, of_failures = self._hyperparameters(rows, values, works, tuple(search_space))
+        scale = Scale.of(values[~np.isnan(values)])
         order = np.argsort(-np.nan_to_num(values, nan=-math.inf), kind="stable")[:_ELITE]
         tried = {tuple(t.params[name] for name in search_space) for t in trials}
         candidates = self._candidates([trials[i].params for i in order], search_space)
@@ -90,27 +91,35 @@ class StudySampler(BaseSampler):
             fresh = [c for c in candidates if tuple(c[name] for name in search_space) not in tried]
             if not fresh:
                 break
-            posterior = GrowingPosterior(coordinates(_rows(fresh, search_space)), given)
-            posterior.observe(coordinates(_rows([t.params for t in trials], search_space)))
-            scaled = scale.down(values)
-            worth = expected_improvement(posterior.predict(scaled), float(posterior.fitted(scaled).max()))
+            places = coordinates(_rows(fresh, search_space))
+            posterior = GrowingPosterior(places, of_values)
+            posterior.observe(rows)
+            scaled = posterior.believed(scale.down(values))
+            reached = float(posterior.fitted(scaled)[works != 0].max())
+            worth = expected_improvement(posterior.predict(scaled), reached)
+            if of_failures is not None:
+                fails = GrowingPosterior(places, of_failures)
+                fails.observe(rows)
+                worth *= feasibility.probability(fails, works)
             best = fresh[int(worth.argmax())]
             candidates = [best, *self._moved([best] * 32, search_space, 1)]
         return best
 
     def _hyperparameters(
-        self, trials: Sequence[FrozenTrial], values: FloatArray, space: Mapping[str, BaseDistribution]
-    ) -> Hyperparameters:
-        known = ~np.isnan(values)
-        count, names = int(known.sum()), tuple(space)
+        self, rows: Columns, values: FloatArray, works: FloatArray, names: tuple[str, ...]
+    ) -> tuple[Hyperparameters, Hyperparameters | None]:
+        """Of the values, and of what works where anything failed; fitted again at ``_GROWTH`` times the results."""
+        finished = ~np.isnan(works)
+        count = int(finished.sum())
         if self._fitted is None or self._fitted[1] != names or count >= self._fitted[0] * _GROWTH:
-            rows = coordinates(_rows([t.params for t, has in zip(trials, known, strict=True) if has], space))
-            told = values[known]
-            found = gaussian_process.hyperparameters(
-                rows, Scale.of(told).down(told), gaussian_process.Settings(starts=1)
-            )
-            self._fitted = count, names, found
-        return self._fitted[2]
+            known = ~np.isnan(values)
+            scaled = Scale.of(values[known]).down(values[known])
+            of_values = gaussian_process.hyperparameters(rows[:, known], scaled, gaussian_process.Settings(starts=1))
+            of_failures = None
+            if (works == 0).any():
+                of_failures = feasibility.hyperparameters(rows[:, finished], works[finished])
+            self._fitted = count, names, of_values, of_failures
+        return self._fitted[2:]
 
     def _candidates(self, best: Sequence[Params], space: Mapping[str, BaseDistribution]) -> list[Params]:
         """Random parameters, and the best ones with one or two changes; legal ones where there are any."""
@@ -130,37 +139,45 @@ class StudySampler(BaseSampler):
         return [c for c in moved if self._legal is None or self._legal(c)]
 
 
+def _failed(trial: FrozenTrial) -> bool:
+    """Whether a trial that is finished has no value that counts. Optuna's trials have constraints since version 5."""
+    broken = any(value > 0 for value in getattr(trial, "constraints", {}).values())
+    return trial.state is not TrialState.COMPLETE or trial.value is None or not math.isfinite(trial.value) or broken
+
+
+def _works(trials: Sequence[FrozenTrial]) -> FloatArray:
+    """1 for a trial with a value, 0 for a failure, NaN for a running trial."""
+    return np.array(
+        [math.nan if t.state is TrialState.RUNNING else float(not _failed(t)) for t in trials], dtype=np.float64
+    )
+
+
 def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatArray:
-    """From 0 for a failure to 1 for the best; NaN for a running trial.
+    """1 for the best, and less for others; NaN for a failure and for a running trial.
 
     Positive objectives are compared by their ratio to the best, as times are; others by their place between the worst
     and the best.
     """
     sign = 1.0 if direction is StudyDirection.MAXIMIZE else -1.0
-    finished = [t.value for t in trials if t.state is TrialState.COMPLETE and t.value is not None]
-    finished = [value for value in finished if math.isfinite(value)]
     found = np.full(len(trials), np.nan)
-    if not finished:
-        return found
-    best = max(finished, key=lambda v: sign * v)
-    span = (max(finished) - min(finished)) or 1.0
     for i, trial in enumerate(trials):
-        if trial.state is TrialState.RUNNING:
-            continue
-        value = trial.value if trial.state is TrialState.COMPLETE else None
-        if value is None or not math.isfinite(value):
-            found[i] = 0.0
-        elif min(finished) > 0:
-            found[i] = value / best if sign > 0 else best / value
-        else:
-            found[i] = 0.1 + 0.9 * (1 - sign * (best - value) / span)
-    return found
+        if trial.value is not None and not _failed(trial):
+            found[i] = trial.value
+    if np.isnan(found).all():
+        return found
+    low, high = float(np.nanmin(found)), float(np.nanmax(found))
+    if low > 0:
+        return found / high if sign > 0 else low / found
+    best = high if sign > 0 else low
+    return 1 - sign * (best - found) / ((high - low) or 1.0)
 
 
-def _kept(values: FloatArray) -> list[int]:
+def _kept(values: FloatArray, works: FloatArray) -> list[int]:
+    """The trials that the model looks at: all, or those that run, the best, and the newest others."""
     if len(values) <= _MOST:
         return list(range(len(values)))
-    order = np.argsort(-np.nan_to_num(values, nan=math.inf), kind="stable").tolist()
+    worth = np.where(np.isnan(works), math.inf, np.nan_to_num(values, nan=-math.inf))
+    order = np.argsort(-worth, kind="stable").tolist()
     kept = set(order[: _MOST // 2])
     kept.update([i for i in range(len(values) - 1, -1, -1) if i not in kept][: _MOST - len(kept)])
     return sorted(kept)

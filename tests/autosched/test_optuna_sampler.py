@@ -1,5 +1,6 @@
 """``StudySampler``: the sampler bayes in any Optuna study."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,6 +101,32 @@ def test_negative_objectives_and_failures(direction: str) -> None:
 
     study.optimize(parabola, n_trials=20, catch=RuntimeError)
     assert abs(study.best_params["x"] - 1) < 0.3
+
+
+@pytest.mark.parametrize("how", ["raises", "pruned", "nan", "constraint"])
+def test_failures_are_learned_apart_from_values(how: str) -> None:
+    """Half of a line fails, and the best value is at its border: what failed does not count against its neighbours."""
+    if how == "constraint" and not hasattr(optuna.Trial, "set_constraint"):
+        pytest.skip("Optuna has constraints of trials since version 5")
+    study = optuna.create_study(sampler=StudySampler(seed=0))
+
+    def falling(trial: optuna.Trial) -> float:
+        x = trial.suggest_int("x", 0, 400)
+        if x > 200:
+            if how == "raises":
+                raise RuntimeError("too far right")
+            if how == "pruned":
+                raise optuna.TrialPruned
+            if how == "nan":
+                return math.nan
+            trial.set_constraint("right", x - 200.0)
+            return 1.0  # a value better than any that counts
+        return 500.0 - x
+
+    study.optimize(falling, n_trials=25, catch=RuntimeError)
+    tried = [t.params["x"] for t in study.trials]
+    assert max(x for x in tried if x <= 200) >= 197
+    assert sum(x > 200 for x in tried[5:]) <= 12
 
 
 def test_refuses_several_objectives() -> None:

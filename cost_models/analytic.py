@@ -5,7 +5,8 @@ The model, in SM cycles. One block runs ``iterations`` steps; a step has four co
 - math: flops over the rate of the unit;
 - issue: warp instructions over four schedulers;
 - shared: wavefronts, one a cycle, spills included (local memory goes through the same 128-byte wide L1);
-- load: bytes from L2 over the smaller of the SM's port and its fair share of the L2 bandwidth.
+- load: bytes from L2 over the smaller of the SM's port and its fair share of the L2 bandwidth; what L2 reads for
+  another block of the cluster passes through the port alone.
 
 Pipes overlap the better, the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
@@ -26,7 +27,8 @@ its minimum. The latency grows from that of L2 to that of DRAM with the bytes of
 
 An SM processes ``ceil(blocks / sm_count)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and
 tail. Every group of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully
-exposed. What a last block does alone (``alone_bytes``) is added.
+exposed. Where a block says that its arithmetic stops for a result (``drains``), that costs a refill and what it
+waits for. What a last block does alone (``alone_bytes``) is added.
 
 DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY`` less what two things cost: too few bytes in
 flight (by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The
@@ -155,8 +157,9 @@ def analyse(
     math = w.flops / _rates(works, device)
     issue = (w.instructions + spill_words) / device.schedulers_per_sm
     shared = w.shared_wavefronts + SPILL_WAVEFRONTS * spill_words
-    load = w.load_bytes / port
+    load = np.maximum(w.load_bytes / port, (w.load_bytes + w.multicast_bytes) / SM_PORT_BYTES)
     store = w.store_bytes / port
+    drain = w.drains * REFILL + w.drain_instructions / device.schedulers_per_sm
     missed = w.dram_bytes / w.blocks / w.iterations
     latency = L2_LATENCY + (DRAM_LATENCY - L2_LATENCY) * missed / (missed + MISSED_BYTES)
     barriers = w.barriers * (BARRIER + warps + np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0))
@@ -182,8 +185,9 @@ def analyse(
     full, rest = per_sm // resident, per_sm % resident
     fill = BLOCK_START + np.where(w.stages == 1, 0.0, latency + load / w.iterations)
     full_step = step(resident)
-    cycles = full * (w.iterations * full_step + resident * store) + fill * (1.0 + (full - 1) / resident)
-    cycles += np.where(rest > 0, w.iterations * step(np.maximum(rest, 1)) + rest * store + fill / resident, 0.0)
+    cycles = full * (w.iterations * full_step + resident * store + drain) + fill * (1.0 + (full - 1) / resident)
+    last = w.iterations * step(np.maximum(rest, 1)) + rest * store + drain + fill / resident
+    cycles += np.where(rest > 0, last, 0.0)
     sm_seconds = cycles / clock
     in_flight = resident * active * np.maximum(w.stages - 1, 1) * missed
     scarce = device.dram_bandwidth * DRAM_SECONDS / np.maximum(in_flight, 1.0)
@@ -207,11 +211,12 @@ class _Counts:
                     *(w.blocks, w.threads, w.shared_bytes, w.registers, w.iterations, w.stages),
                     *(w.flops, w.instructions, w.shared_wavefronts, w.load_bytes, w.store_bytes, w.dram_bytes),
                     *(w.barriers_per_iteration, w.launches, w.alone_bytes, w.run_bytes),
+                    *(w.multicast_bytes, w.drains, w.drain_instructions),
                 )
                 for w in works
             ],
             dtype=np.float64,
-        ).reshape(len(works), 16)
+        ).reshape(len(works), 19)
         if not (np.isfinite(table) & (table >= 0)).all():
             raise ValueError("every count of a CostCounts must be finite and not negative")
         if (table[:, [0, 1, 4, 5, 13, 15]] < 1).any():
@@ -222,7 +227,8 @@ class _Counts:
         self.blocks, self.threads, self.shared_bytes, self.registers, self.iterations, self.stages = integers.T
         self.flops, self.instructions, self.shared_wavefronts = table[:, 6], table[:, 7], table[:, 8]
         self.load_bytes, self.store_bytes, self.dram_bytes = table[:, 9], table[:, 10], table[:, 11]
-        self.barriers, self.launches, self.alone_bytes, self.run_bytes = table[:, 12:].T
+        self.barriers, self.launches, self.alone_bytes, self.run_bytes = table[:, 12:16].T
+        self.multicast_bytes, self.drains, self.drain_instructions = table[:, 16:].T
         self.tensor = np.array([unit(w.unit).tensor for w in works], dtype=np.bool_)
         self.refills = np.array([w.refills for w in works], dtype=np.bool_)
         self.asynchronous = np.array([unit(w.unit).asynchronous for w in works], dtype=np.bool_)

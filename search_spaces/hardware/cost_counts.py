@@ -33,6 +33,9 @@ class CostCounts:
     refills: bool = True  # whether the arithmetic behind a barrier waits for its operands from shared memory
     launches: int = 1  # of the kernel, one after another; the counts above are those of all of them
     alone_bytes: float = 0.0  # moved by a last block after all others are done
+    multicast_bytes: float = 0.0  # per block, that arrive besides load_bytes: L2 reads them for another block
+    drains: int = 0  # times that a block's arithmetic stops until a result has left the registers
+    drain_instructions: float = 0.0  # warp instructions of a block that its arithmetic waits for then
     run_bytes: float = (
         128.0  # of DRAM that neighbouring threads of a block read or write in one piece, the shorter of both
     )

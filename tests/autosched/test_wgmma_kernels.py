@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from static_asserts import asserted_rules
@@ -19,6 +21,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.wgmma_matmul.proxy import proxy
 from search_spaces.templates.wgmma_matmul.space import space, validity_constraints
+from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
 H200 = device("h200")
 CASE = json.loads((Path(__file__).parents[1] / "golden" / "wgmma" / "bf16_specialised.json").read_text())
@@ -28,11 +31,11 @@ ORDERS = [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]
 
 
 def problems() -> list[Matmul]:
-    """Types, orders, epilogues, batches, and sizes that no tile divides."""
+    """Types, orders, epilogues, batches, and sizes that no tile divides: small ones, and such with tiles for clusters
+    and for several of one block."""
     found = []
     for i, (order_a, order_b) in enumerate(ORDERS):
-        m = 264 if order_a == "col" else 131
-        n = 136 if order_b == "row" else 101
+        m, n = ((264 if order_a == "col" else 131, 136), (4040, 1992), (3904, 2040), (264, 101))[i]
         epilogue, out = ("none", "bias+gelu", "relu", "bias+silu")[i], ("", "f32")[i % 2]
         orders = {"order_a": order_a, "order_b": order_b}
         found.append(
@@ -74,7 +77,7 @@ def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
 @needs_nvrtc
 def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
     """For sm_90a, where the compile pool also refuses wgmma that ptxas serialises. Six, or 200 nightly."""
-    kernels = [generate(PROBLEM, GOOD, H200), generate(PROBLEM, GOOD.replace(tile_m=256, tile_n=192), H200)]
+    kernels = [generate(PROBLEM, GOOD, H200), generate(PROBLEM, GOOD.replace(tile_m=256, tile_n=192, stages=3), H200)]
     for problem in problems():
         for schedule in space(problem, H200).sample(50 if nightly else 1, seed=11):
             kernels.append(generate(problem, schedule, H200))
@@ -83,13 +86,79 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
         assert result.resources.spill_store_bytes == 0, kernel.source
 
 
+SMALL = GOOD.replace(
+    **{"tile_m": 64, "tile_n": 32, "consumers": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
+    **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1},
+)
+# What each decision makes of a small schedule: changes of it and of the problem.
+CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+    "stores of f32 past the edges": (
+        {"tile_m": 128, "store_buffers": 2},
+        {"m": 131, "n": 100, "out": "f32", "epilogue": "bias+gelu"},
+    ),
+    "persistent": ({"tiles_of_block": 3}, {}),
+    "persistent, with stores": (
+        {
+            "tile_m": 128,
+            "tile_n": 64,
+            "consumers": 2,
+            "producer_registers": 40,
+            "tiles_of_block": 3,
+            "store_buffers": 1,
+        },
+        {"epilogue": "relu"},
+    ),
+    "taking turns": ({"consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "in_flight": 0, "store_buffers": 1}, {}),
+    "taking turns, with registers": ({"consumers": 2, "tiles_of_block": 4, "ping_pong": 1, "stages": 3}, {}),
+    "cluster along m": ({"cluster_m": 2, "store_buffers": 1}, {}),
+    "cluster along n": ({"cluster_n": 2, "swizzle_b": 64}, {"order_a": "col", "order_b": "row"}),
+    "cluster of four, with splits": ({"cluster_m": 4, "split_k": 2}, {"k": 640}),
+    "all of it": (
+        {"consumers": 2, "tiles_of_block": 2, "ping_pong": 1, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
+        {"batch": 2},
+    ),
+}
+
+
+def small_kernel(changes: dict[str, int], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
+    problem = Matmul(**{"m": 256, "n": 128, "k": 320, "a": "bf16", "order_b": "col", **fields})
+    schedule = SMALL.replace(**changes)
+    small = proxy(problem, schedule)
+    return small, generate(small, schedule, H200)
+
+
 @needs_nvrtc
 @needs_compiler
-def test_sampled_schedules_compute_what_they_should(nightly: bool) -> None:
-    """Executed as PTX by the emulator, which names what hardware would leave undefined. Two, or 100 nightly."""
-    chosen = problems() if nightly else problems()[1:3]
-    for problem in chosen:
-        for schedule in space(problem, H200).sample(25 if nightly else 1, seed=4):
+@pytest.mark.parametrize("case", CASES)
+def test_each_decision_computes_what_it_should(case: str) -> None:
+    """Executed as PTX by the emulator, which names what hardware would leave undefined."""
+    small, kernel = small_kernel(*CASES[case])
+    inputs = small.random_inputs(0)
+    run = emulate(kernel, inputs)
+    assert run.ok, (run.reason, run.findings)
+    assert check(small, inputs, run.outputs).ok
+
+
+def test_a_proxy_keeps_what_its_schedule_decides() -> None:
+    """Whole clusters, and blocks with several tiles where they compute several."""
+    problem = Matmul(4096, 2056, 1000, order_b="col")
+    for schedule in space(problem, H200).sample(60, seed=2):
+        small = proxy(problem, schedule)
+        config = WGMMA_MATMUL.config(small, schedule, H200)
+        if schedule.integer("tiles_of_block") > 1:
+            assert config.integer("blocks") > config.integer("launched_blocks")
+        if schedule.integer("ping_pong"):
+            assert config.integer("blocks") >= 3 * schedule.integer("cluster_m") * schedule.integer("cluster_n") or (
+                schedule.integer("tiles_of_block") == 2
+            )
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.nightly
+def test_sampled_schedules_compute_what_they_should() -> None:
+    for problem in problems():
+        for schedule in space(problem, H200).sample(25, seed=4):
             small = proxy(problem, schedule)
             inputs = small.random_inputs(0)
             run = emulate(generate(small, schedule, H200), inputs)

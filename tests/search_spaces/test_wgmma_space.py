@@ -21,6 +21,8 @@ GOOD = Schedule.from_json(
     {
         **{"tile_m": 128, "tile_n": 256, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 128, "stages": 4},
         **{"in_flight": 1, "producer_registers": 40, "min_blocks": 1, "split_k": 1, "raster": "grouped_8"},
+        **{"store_buffers": 1, "tiles_of_block": 4, "ping_pong": 0, "cluster_m": 2, "cluster_n": 1},
+        **{"l2_promotion": 256, "kept": "neither"},
     },
 )
 
@@ -41,17 +43,36 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         # Every box starts at a multiple of what its swizzle repeats after.
         kernel = WGMMA_MATMUL.lower(problem, config, H200)
         maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
-        assert [o.name for o in kernel.operands[:3]] == ["a", "b", "out"] and len(maps) == 2
+        assert [o.name for o in kernel.operands[:3]] == ["a", "b", "out"]
+        assert len(maps) == (3 if config.integer("store_buffers") else 2)
+        # Each block of a cluster copies its share of the lines of a box, in whole groups of 8.
+        cluster_m, cluster_n, tiles = config.integers("cluster_m", "cluster_n", "tiles_of_block")
+        assert kernel.cluster == (cluster_m * cluster_n, 1, 1) and cluster_m * cluster_n <= 4
+        assert config.integer("tiles_m") % cluster_m == config.integer("tiles_n") % cluster_n == 0
+        # All tiles are computed, and no block is without one.
+        blocks, launched = config.integers("blocks", "launched_blocks")
+        assert (launched // (cluster_m * cluster_n) - 1) * tiles < blocks // (cluster_m * cluster_n)
+        assert launched * tiles >= blocks and kernel.grid == (launched, 1, 1)
         stage, start = config.integer("stage_bytes"), 0
         assert stage % 1024 == 0
         for side in "ab":
             box = maps[f"{side}_map"].box
-            box_bytes = 2 * box[0] * box[1] * box[2]
+            share = cluster_n if side == "a" else cluster_m
+            assert box[1] % 8 == 0
+            box_bytes = 2 * box[0] * box[1] * box[2] * share
             assert box_bytes % alignment(config.integer(f"swizzle_{side}")) == 0
             assert start % alignment(config.integer(f"swizzle_{side}")) == 0
             assert config.integer(f"stage_bytes_{side}") % box_bytes == 0
             start += config.integer(f"stage_bytes_{side}")
-        assert start == stage and stage * config.integer("stages") < config.integer("shared_bytes") <= 232448
+        boxes = config.integer("store_bytes")
+        if "out_map" in maps:
+            box = maps["out_map"].box
+            box_bytes = 2 * box[0] * box[1] * box[2]
+            assert box[1] == 64 and boxes == consumers * config.integer("store_buffers") * box_bytes
+            assert config.integer("tile_n") % box[0] == 0
+        else:
+            assert boxes == 0
+        assert start == stage and stage * config.integer("stages") + boxes < config.integer("shared_bytes") <= 232448
 
 
 @pytest.mark.parametrize(
@@ -67,6 +88,17 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         ({"split_k": 16}, dataclasses.replace(PROBLEM, k=512), "split_k", "a split would have nothing to do"),
         ({"swizzle_a": 32}, PROBLEM, "swizzle_a", "spans 32 bytes, where 128 would divide its lines of 128 too"),
         ({"split_k": 2}, PROBLEM, "split_k_waves", "2 blocks or more"),
+        ({"split_k": 2}, PROBLEM, "tiles_of_block", "only one of the two is possible"),
+        ({"tiles_of_block": 3}, PROBLEM, "tiles_of_block_waves", "4 from each of 132 blocks"),
+        ({"ping_pong": 1, "tiles_of_block": 1}, PROBLEM, "ping_pong", "that takes two of each"),
+        ({"ping_pong": 1}, PROBLEM, "consumer_registers", "needs 282 registers"),
+        ({"cluster_m": 4}, dataclasses.replace(PROBLEM, m=4096 + 128), "cluster_m", "does not divide the 33 tiles"),
+        ({"cluster_m": 4, "cluster_n": 2}, PROBLEM, "cluster_size", "more than 4"),
+        ({"tile_n": 24, "cluster_m": 2}, dataclasses.replace(PROBLEM, order_b="col"), "multicast_b", "of the 24 lines"),
+        ({"store_buffers": 4}, PROBLEM, "shared_memory", "bytes of shared memory"),
+        ({"tile_n": 192, "store_buffers": 2}, PROBLEM, "store_buffers", "do not divide the 3 of a consumer"),
+        ({}, dataclasses.replace(PROBLEM, n=4097, order_b="col"), "store_buffers", "n = 4097 have 8194 bytes"),
+        ({"kept": "a"}, dataclasses.replace(PROBLEM, k=512), "kept", "but a and b fit into it together"),
     ],
 )
 def test_other_schedules_are_refused_with_the_reason(

@@ -99,6 +99,14 @@ struct State {
   std::uint32_t awaited = 0;  // operations that it waits for, while it does
 };
 
+// Warpgroups are those of a block, whose last one may be incomplete; warps count through the blocks of a cluster.
+unsigned groups_of_block() { return (block_warps() + warps_of_group - 1) / warps_of_group; }
+unsigned group_of(unsigned warp) {
+  return warp / block_warps() * groups_of_block() + warp % block_warps() / warps_of_group;
+}
+unsigned place_in_group(unsigned warp) { return warp % block_warps() % warps_of_group; }
+unsigned first_of_group(unsigned warp) { return warp - place_in_group(warp); }
+
 std::vector<State> states;  // by warp
 std::vector<Group> groups;  // by warpgroup
 std::vector<Warp>* warps_of_block = nullptr;
@@ -111,7 +119,7 @@ void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char*
   run_as(w, 0);
   self->site = i.site;
   const State& s = states[w.index];
-  const Group& g = groups[w.index / warps_of_group];
+  const Group& g = groups[group_of(w.index)];
   const std::uint32_t index = n - s.before - 1 - g.first;
   const std::string where = index < g.operations.size() ? place(g.operations[index].site) : "an earlier line";
   FINDING(wgmma_in_flight, i.site, "warp %u of %s %s a register of the wgmma at %s, which it has not waited for", w.index,
@@ -181,7 +189,7 @@ void multiply(unsigned columns, unsigned k, const T* a, const T* b, T* d) {
 
 void check_registers(Warp& w, const Instruction& i, unsigned a_registers) {
   const State& s = states[w.index];
-  const Group& g = groups[w.index / warps_of_group];
+  const Group& g = groups[group_of(w.index)];
   const auto columns = static_cast<unsigned>(i.immediate[1]);
   if (s.fences == s.fences_before) {
     FINDING(missing_wgmma_fence, i.site, "warp %u issues its first wgmma without a wgmma.fence before it", w.index);
@@ -215,14 +223,14 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   const unsigned a_sources = a_in_registers ? 4 : 1, element = bytes_of(a_type), k = row_bytes / element;
   run_as(w, 0);
   self->site = i.site;
-  if ((w.index / warps_of_group + 1) * warps_of_group > warp_count) {
+  if (first_of_group(w.index) % block_warps() + warps_of_group > block_warps()) {
     FINDING(invalid_argument, i.site, "warp %u executes wgmma, and its warpgroup of four warps is not complete", w.index);
     return;
   }
   State& s = states[w.index];
-  Group& g = groups[w.index / warps_of_group];
+  Group& g = groups[group_of(w.index)];
   if (!g.has_actor) {
-    g.actor = add_actor("a wgmma of warps " + std::to_string(w.index / 4 * 4) + " to " + std::to_string(w.index / 4 * 4 + 3),
+    g.actor = add_actor("a wgmma of warps " + std::to_string(first_of_group(w.index)) + " to " + std::to_string(first_of_group(w.index) + 3),
                         Kind::wgmma_in_flight);
     g.has_actor = true;
   }
@@ -253,14 +261,14 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   Operation& o = g.operations[operation - g.first];
   if (o.site != i.site || o.a != a_bits || o.b != b_bits) {
     FINDING(invalid_argument, i.site, "warp %u of its warpgroup executes another wgmma than the warps before it (%s), or with other matrix descriptors",
-            w.index % warps_of_group, place(o.site).c_str());
+            place_in_group(w.index), place(o.site).c_str());
   }
-  o.issued |= 1u << w.index % warps_of_group;
+  o.issued |= 1u << place_in_group(w.index);
   clocks.now[g.actor] = std::max(clocks.now[g.actor], clocks.first + operation);
   check_registers(w, i, a_in_registers ? a_sources : 0);
 
   static float a[rows_of_warp * most_k], d[rows_of_warp * most_columns];
-  const unsigned first_row = w.index % warps_of_group * rows_of_warp;
+  const unsigned first_row = place_in_group(w.index) * rows_of_warp;
   if (a_in_registers) {
     const unsigned run = 4 / element;  // neighbours along k in a register
     for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -368,7 +376,7 @@ void wait(Warp& w, const Instruction& i, Lanes) {
   if (s.groups.size() <= pending) return;
   const std::uint32_t end = s.groups[s.groups.size() - 1 - pending];
   if (end <= s.done) return;
-  Group& g = groups[w.index / warps_of_group];
+  Group& g = groups[group_of(w.index)];
   for (std::uint32_t o = s.done; o < end; ++o) {
     if (o >= g.first && g.operations[o - g.first].issued != (1u << warps_of_group) - 1) {
       s.awaited = end;
@@ -382,7 +390,7 @@ void wait(Warp& w, const Instruction& i, Lanes) {
   clocks.learn(w.index, g.actor, clocks.first + end - 1);
   // What all warps have waited for is no longer needed.
   std::uint32_t least = ~0u;
-  for (unsigned v = w.index / warps_of_group * warps_of_group; v < (w.index / warps_of_group + 1) * warps_of_group; ++v) {
+  for (unsigned v = first_of_group(w.index); v < first_of_group(w.index) + warps_of_group; ++v) {
     least = std::min(least, states[v].done);
   }
   for (; g.first < least; ++g.first) g.operations.pop_front();
@@ -438,14 +446,14 @@ void start_block_wgmma(std::vector<Warp>& machine) {
     s.fences_before = s.fences;
     s.groups.clear();
   }
-  groups.assign(machine.size() / warps_of_group + 1, Group{});
+  groups.assign(group_of(static_cast<unsigned>(machine.size())) + 1, Group{});
 }
 
 void end_block_wgmma() {
   for (unsigned w = 0; w < warp_count; ++w) {
-    const Group& g = groups[w / warps_of_group];
+    const Group& g = groups[group_of(w)];
     for (const Operation& o : g.operations) {
-      if (o.issued >> w % warps_of_group & 1u) continue;
+      if (o.issued >> place_in_group(w) & 1u) continue;
       FINDING(missing_lanes, o.site, "warp %u never executes the wgmma that other warps of its warpgroup do", w);
       break;
     }

@@ -19,40 +19,62 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     """The cost counts of a valid config."""
     tile_m, tile_n, tile_k = config.integers("tile_m", "tile_n", "tile_k")
     stages, split_k, steps = config.integers("stages", "split_k", "tiles_of_split")
-    consumers, in_flight, stage_bytes = config.integers("consumers", "in_flight", "stage_bytes")
+    consumers, in_flight, ping_pong = config.integers("consumers", "in_flight", "ping_pong")
+    blocks, launched, store_buffers = config.integers("blocks", "launched_blocks", "store_buffers")
+    tiles = -(-blocks // launched)  # of a block
     row = wgmma_row(problem.multiplied_as, tile_n)
     element = problem.input_dtype.bytes
 
     # Each multiplication reads its own rows of a and all columns of b from shared memory, which TMA has written once.
     multiplications = tile_m // ROWS * (tile_k // row.k)
     read_bytes = multiplications * element * row.k * (ROWS + tile_n)
+    stage_a, stage_b, stage_bytes = config.integers("stage_bytes_a", "stage_bytes_b", "stage_bytes")
     wavefronts = (read_bytes + stage_bytes) / device.shared_bytes_per_cycle
     boxes = sum(stage_bytes_of / box_bytes for stage_bytes_of, box_bytes in _boxes(problem, config))
     # A warp issues a multiplication and the two descriptors of it; waiting and the walk of the ring take the rest.
     issued = 4 * (3 * multiplications + 16 * consumers) + 2 * boxes + 16
+    requested = stage_a / config.integer("cluster_n") + stage_b / config.integer("cluster_m")
 
     results = tile_m * tile_n
+    finishing = 4.0 * results / device.warp_size
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
-    run = RUN_OF_STORE * problem.out_dtype.bytes
+    out_bytes = results * problem.out_dtype.bytes
+    # What registers store is exposed; what TMA stores, or one consumer while the other multiplies, only behind the last
+    # tile: all before is traffic beside the loads.
+    stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
+    stored = stored / split_k + partial_bytes
+    beside = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
+    drains = 1 if ping_pong else tiles
     return CostCounts(
-        blocks=config.integer("blocks"),
+        blocks=launched,
         threads=config.integer("threads"),
         shared_bytes=config.integer("shared_bytes"),
         registers=config.integer("registers"),
         unit=row.unit,
         operand_dtype=row.type_a,
-        flops=2.0 * tile_m * tile_n * tile_k * steps,
-        instructions=issued * steps + 4.0 * results / device.warp_size,
-        shared_wavefronts=wavefronts * steps,
-        load_bytes=float(stage_bytes) * steps + partial_bytes,
-        store_bytes=results * problem.out_dtype.bytes * max(1.0, SECTOR_BYTES / run) / split_k + partial_bytes,
+        flops=2.0 * tile_m * tile_n * tile_k * steps * tiles,
+        instructions=(issued * steps + finishing) * tiles,
+        shared_wavefronts=(
+            wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
+        )
+        * tiles,
+        load_bytes=(requested * steps + partial_bytes) * tiles + beside,
+        store_bytes=stored * tiles - beside,
         dram_bytes=dram_bytes(problem, config, device),
-        iterations=steps,
+        iterations=steps * tiles,
         stages=stages,
         # With nothing in flight a lone consumer's tensor cores run dry once a k-tile.
-        barriers_per_iteration=1 if in_flight == 0 and consumers == 1 else 0,
+        barriers_per_iteration=1 if in_flight == 0 and (consumers == 1 or ping_pong) else 0,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
+        multicast_bytes=(stage_bytes - requested) * steps * tiles,
+        drains=drains,
+        drain_instructions=finishing * drains,
     )
+
+
+def _run_of_store(problem: Matmul) -> int:
+    """Bytes of a row of out that four lanes store at a time."""
+    return RUN_OF_STORE * problem.out_dtype.bytes
 
 
 def _boxes(problem: Matmul, config: Config) -> tuple[tuple[int, int], ...]:

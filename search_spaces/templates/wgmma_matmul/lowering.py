@@ -8,7 +8,7 @@ from typing import Literal
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.requirements import OperandSide
-from search_spaces.hardware.wgmma import WARPGROUP, line_bytes
+from search_spaces.hardware.wgmma import ROWS, WARPGROUP, line_bytes
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
@@ -22,7 +22,7 @@ from search_spaces.templates.wgmma_matmul.space import box_of
 SOURCE = DeviceSource("autosched/kernels/wgmma_matmul.cuh", "autosched::wgmma_matmul")
 
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
-_CALL = ("a_map", "b_map", "bias", "out", "partials", "counters")  # of autosched::wgmma_matmul
+_CALL = ("a_map", "b_map", "bias", "out", "&out_map", "partials", "counters")  # of autosched::wgmma_matmul
 
 
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
@@ -35,14 +35,28 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """How TMA copies an operand: a box of one matrix at a time, whose lines are the width of the swizzle."""
+    """How TMA copies an operand: a box of one matrix at a time, whose lines are the width of the swizzle, and of them
+    the share of one block where a cluster copies together."""
     swizzle = config.integer(f"swizzle_{side}")
     width = line_bytes(swizzle) // operand.dtype.bytes
     extent = config.integer("tile_m" if side == "a" else "tile_n")
     lines = extent if along_k(problem, side) else config.integer("tile_k")
+    share = config.integer("cluster_n" if side == "a" else "cluster_m")
+    promotions: dict[int, Literal["L2_128B", "L2_256B"]] = {128: "L2_128B", 256: "L2_256B"}
     return TensorMap.dense(
-        f"{side}_map", operand, (1, lines, width), swizzle=_SWIZZLE_NAMES[swizzle], l2_promotion="L2_256B"
+        f"{side}_map",
+        operand,
+        (1, lines // share, width),
+        swizzle=_SWIZZLE_NAMES[swizzle],
+        l2_promotion=promotions[config.integer("l2_promotion")],
     )
+
+
+def out_map(config: Config, out: Operand) -> TensorMap:
+    """How TMA stores out: boxes of the rows of one wgmma."""
+    line = config.integer("store_line")
+    swizzle = _SWIZZLE_NAMES[0 if line == line_bytes(0) else line]
+    return TensorMap.dense("out_map", out, (1, ROWS, line // out.dtype.bytes), swizzle=swizzle)
 
 
 def workspaces(config: Config) -> tuple[Operand, ...]:
@@ -59,10 +73,12 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
     a, b, *rest = problem.operands()
+    *bias, out = rest
     arguments: tuple[Argument, ...] = (
         tensor_map(problem, config, "a", a),
         tensor_map(problem, config, "b", b),
-        *rest,
+        *bias,
+        out_map(config, out) if config.integer("store_buffers") else out,
         *workspaces(config),
     )
     names = {argument.name for argument in arguments}
@@ -75,7 +91,8 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         },
         types={"T": problem.input_dtype.c_name, "Out": problem.out_dtype.c_name},
         arguments=arguments,
-        call=tuple(name if name in names else "nullptr" for name in _CALL),
-        blocks=config.integer("blocks"),
+        call=tuple(name if name.removeprefix("&") in names else "nullptr" for name in _CALL),
+        blocks=config.integer("launched_blocks"),
+        cluster=(config.integer("cluster_m") * config.integer("cluster_n"), 1, 1),
         cooperating=(config.integer("split_k"), tiles),
     )

@@ -14,16 +14,17 @@ from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
-from search_spaces.hardware.wgmma import ROWS, SWIZZLES, WARPGROUP, box_layout, line_bytes, wgmma_row
+from search_spaces.hardware.wgmma import CORE_LINES, ROWS, SWIZZLES, WARPGROUP, box_layout, line_bytes, wgmma_row
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import ceil_div
-from search_spaces.spaces.parameters import Parameter, ordinal
+from search_spaces.spaces.each import each
+from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules, register_limit
 from search_spaces.templates.common.raster import raster, raster_rule
-from search_spaces.templates.wgmma_matmul.problem import SIDES, along_k, tiling
+from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, along_k, tiling
 
 BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
 FLAG_BYTES = 16  # of shared memory: what the last block of a split tells its threads
@@ -32,6 +33,8 @@ REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest tha
 MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
 NARROW_LINE = 64  # bytes: narrower swizzles take more instructions of TMA, and more wavefronts, for the same tile
 FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
+MOST_CLUSTER = 4  # blocks: larger ones leave SMs of a GPC without work
+TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 
 @lru_cache(maxsize=64)
@@ -51,7 +54,7 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
     span = 128 // problem.input_dtype.bytes
     return (
         ordinal("tile_m", (64, 128, 192, 256), "rows of the workgroup tile of out"),
-        ordinal("tile_n", _sampled_n(), "columns of the workgroup tile of out, the n of one wgmma"),
+        ordinal("tile_n", _sampled_n(problem.n), "columns of the workgroup tile of out, the n of one wgmma"),
         ordinal("tile_k", (span, 2 * span), "depth of one pipeline stage"),
         ordinal("consumers", (1, 2, 3), "warpgroups that multiply, each its share of the rows"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
@@ -66,12 +69,32 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
         ordinal("min_blocks", (1, 2), "blocks per SM that registers are limited for"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
         raster(),
+        ordinal(
+            "store_buffers",
+            (0, 1, 2, 4),
+            "boxes of 64 rows of out that each consumer has in shared memory for TMA to store; 0: it stores registers",
+        ),
+        ordinal("tiles_of_block", TILES_OF_BLOCK, "tiles of out that a block computes one after another"),
+        ordinal("ping_pong", (0, 1), "whether two consumers take turns at a block's tiles, rather than share each"),
+        ordinal("cluster_m", (1, 2, 4), "blocks along m whose tiles share columns of b, each copying a part for all"),
+        ordinal("cluster_n", (1, 2), "blocks along n whose tiles share rows of a, each copying a part for all"),
+        ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
+        categorical(
+            "kept", ("neither", "a", "b"), "the operand that L2 is to keep longest, and the other one shortest"
+        ),
     )
 
 
-def _sampled_n() -> tuple[int, ...]:
-    """Multiples of 8, the coarser the larger: sizes apart by an eighth or less are not worth a try each."""
-    return (*range(8, 33, 8), *range(48, 129, 16), *range(144, 257, 16))
+def _sampled_n(n: int) -> tuple[int, ...]:
+    """Multiples of 8, the coarser the larger: sizes apart by an eighth or less are not worth a try each, but for
+    the one that covers ``n``."""
+    covering = (ceil8,) if (ceil8 := -(-n // 8) * 8) <= 256 else ()
+    return tuple(sorted({*range(8, 33, 8), *range(48, 129, 16), *range(144, 257, 16), *covering}))
+
+
+def store_line(tile_n: int, element_bytes: int) -> int:
+    """Bytes of a line of a box of out: the widest swizzle that divides the rows of a tile, or 16 for none."""
+    return next(line for line in (128, 64, 32, 16) if tile_n * element_bytes % line == 0)
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
@@ -102,13 +125,32 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             "shared bytes of one stage",
         ),
         Attribute(
+            "store_line",
+            each(lambda tile_n: store_line(tile_n, problem.out_dtype.bytes)),
+            "bytes of a row of out in one box in shared memory",
+        ),
+        Attribute(
+            "store_bytes",
+            lambda consumers, store_buffers, store_line: consumers * store_buffers * ROWS * store_line,
+            "shared bytes of the boxes of out",
+        ),
+        Attribute(
             "shared_bytes",
-            lambda stage_bytes, stages: (stage_bytes + BARRIER_BYTES) * stages + FLAG_BYTES,
+            lambda stage_bytes, stages, store_bytes: (stage_bytes + BARRIER_BYTES) * stages + store_bytes + FLAG_BYTES,
             "dynamic shared memory of a block",
         ),
         Attribute(
+            "launched_blocks",
+            lambda blocks, tiles_of_block, cluster_m, cluster_n: (
+                ceil_div(blocks // (cluster_m * cluster_n), tiles_of_block) * cluster_m * cluster_n
+            ),
+            "blocks of the launch",
+        ),
+        Attribute(
             "accumulators",
-            lambda tile_m, tile_n, consumers: ceil_div(tile_m * tile_n, WARPGROUP * consumers),
+            lambda tile_m, tile_n, consumers, ping_pong: ceil_div(
+                tile_m * tile_n, WARPGROUP * _sharing(consumers, ping_pong)
+            ),
             "f32 accumulators of a consumer's thread",
         ),
         Attribute(
@@ -138,16 +180,93 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     return (
         Rule(
             "consumers",
-            lambda tile_m, consumers: np.equal(tile_m % (ROWS * consumers), 0),
+            lambda tile_m, consumers, ping_pong: np.equal(tile_m % (ROWS * _sharing(consumers, ping_pong)), 0),
             "tile_m is {tile_m}, which does not give each of {consumers} consumers whole multiples of "
             f"{ROWS} rows, the m of wgmma",
         ),
         *(_layout_rule(problem, side) for side in SIDES),
+        *_cluster_rules(problem),
+        _store_rule(problem),
+        Rule(
+            "tiles_of_block",
+            lambda tiles_of_block, split_k: np.equal(tiles_of_block, 1) | np.equal(split_k, 1),
+            "a block computes {tiles_of_block} tiles one after another, and {split_k} blocks share the k of one: only "
+            "one of the two is possible",
+        ),
+        Rule(
+            "ping_pong",
+            lambda ping_pong, consumers, tiles_of_block: (
+                np.equal(ping_pong, 0) | (np.equal(consumers, 2) & (tiles_of_block > 1))
+            ),
+            "{consumers} consumers cannot take turns at {tiles_of_block} tiles of a block: that takes two of each",
+        ),
         *_register_rules(device),
         tiling(problem).split_rule(),
         *tiling(problem).grid_rules(parameters(problem)),
         *device_rules(device),
     )
+
+
+def _sharing(consumers: IntArray, ping_pong: IntArray) -> IntArray:
+    """Consumers that share the rows of a tile."""
+    return np.where(ping_pong > 0, 1, consumers)
+
+
+def _cluster_rules(problem: Matmul) -> tuple[Rule, ...]:
+    def whole(axis: str, other: OperandSide) -> tuple[Rule, Rule]:
+        extent = int(getattr(problem, axis))
+        names = {"tile": f"tile_{axis}", "cluster": f"cluster_{axis}"}
+        extent_of_other = "tile_n" if other == "b" else "tile_m"
+        lines = extent_of_other if along_k(problem, other) else "tile_k"
+        return (
+            Rule(
+                f"cluster_{axis}",
+                lambda tile, cluster: np.equal(ceil_div(extent, tile) % cluster, 0),
+                lambda tile, cluster: (
+                    f"cluster_{axis} is {cluster}, which does not divide the {-(-extent // tile)} tiles of {tile} "
+                    f"along {axis} = {extent}"
+                ),
+                names=names,
+            ),
+            Rule(
+                f"multicast_{other}",
+                lambda lines, cluster: np.equal(lines % (cluster * CORE_LINES), 0),
+                f"the {{cluster}} blocks of a cluster along {axis} cannot each copy whole groups of {CORE_LINES} of "
+                f"the {{lines}} lines of a box of {other}",
+                names={"lines": lines, "cluster": f"cluster_{axis}"},
+            ),
+        )
+
+    return (
+        *whole("m", "b"),
+        *whole("n", "a"),
+        Rule(
+            "cluster_size",
+            lambda cluster_m, cluster_n: cluster_m * cluster_n <= MOST_CLUSTER,
+            f"clusters of {{cluster_m}} x {{cluster_n}} blocks have more than {MOST_CLUSTER}",
+        ),
+    )
+
+
+def _store_rule(problem: Matmul) -> Rule:
+    element_bytes = problem.out_dtype.bytes
+    row_bytes = problem.n * element_bytes
+
+    def why_not(tile_m: int, tile_n: int, consumers: int, ping_pong: int, store_buffers: int) -> str | None:
+        if store_buffers == 0:
+            return None
+        if row_bytes % STRIDE_BYTES:
+            return (
+                f"TMA stores rows that are a multiple of {STRIDE_BYTES} bytes apart, but those of out along n = "
+                f"{problem.n} have {row_bytes} bytes"
+            )
+        fragments = tile_m // (ROWS * (1 if ping_pong else consumers))
+        boxes = fragments * (tile_n * element_bytes // store_line(tile_n, element_bytes))
+        if boxes % store_buffers:
+            return f"{store_buffers} boxes in shared memory do not divide the {boxes} of a consumer's part of a tile"
+        return None
+
+    return Rule.refusing("store_buffers", why_not, "TMA stores out box by box")
 
 
 def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> SharedLayout | str:
@@ -251,11 +370,48 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             f"{device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
         ),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
+        _persistent_rule(problem, device),
+        _kept_rule(problem, device),
         Rule(
             "setmaxnreg_blocks",
             lambda min_blocks, producer_registers: np.equal(producer_registers, 0) | np.equal(min_blocks, 1),
             "a copying warpgroup passes registers on, but {min_blocks} blocks share an SM: the emulator counts the "
             "registers of one block alone, and could not prove it",
+        ),
+    )
+
+
+def _persistent_rule(problem: Matmul, device: Device) -> Rule:
+    """Blocks of several tiles are as many as run at a time: then none waits for another, and they all end together."""
+
+    def why_not(
+        tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_of_block: int
+    ) -> str | None:
+        if tiles_of_block == 1:
+            return None
+        cluster = cluster_m * cluster_n
+        tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
+        resident = device.sm_count // cluster * cluster * min_blocks
+        needed = -(-tiles // resident)
+        if tiles_of_block == next((t for t in TILES_OF_BLOCK if t >= needed), TILES_OF_BLOCK[-1]):
+            return None
+        return (
+            f"a block computes {tiles_of_block} tiles, but {needed} from each of {resident} blocks, which run at a "
+            f"time on {device.name}, are all {tiles}"
+        )
+
+    return Rule.refusing("tiles_of_block_waves", why_not)
+
+
+def _kept_rule(problem: Matmul, device: Device) -> Rule:
+    size = problem.batch * problem.k * (problem.m + problem.n) * problem.input_dtype.bytes
+    fits = size <= device.l2_bytes // 2
+    return Rule.refusing(
+        "kept",
+        lambda kept: (
+            f"{kept} is to be kept in L2, but a and b fit into it together with {size} bytes"
+            if fits and kept != "neither"
+            else None
         ),
     )
 

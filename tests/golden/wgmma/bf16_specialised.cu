@@ -1,4 +1,4 @@
-// grid (512, 1, 1), block (384, 1, 1), 196688 bytes of dynamic shared memory
+// grid (128, 1, 1), block (384, 1, 1), 213072 bytes of dynamic shared memory
 #include <autosched/kernels/wgmma_matmul.cuh>
 
 struct Config {
@@ -24,6 +24,13 @@ struct Config {
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
   static constexpr autosched::Choice raster = "grouped_8";
+  static constexpr int store_buffers = 1;
+  static constexpr int tiles_of_block = 4;
+  static constexpr int ping_pong = 0;
+  static constexpr int cluster_m = 2;
+  static constexpr int cluster_n = 1;
+  static constexpr int l2_promotion = 256;
+  static constexpr autosched::Choice kept = "neither";
   static constexpr int tiles_m = 32;
   static constexpr int tiles_n = 16;
   static constexpr int tiles_k = 64;
@@ -33,14 +40,17 @@ struct Config {
   static constexpr int stage_bytes_a = 16384;
   static constexpr int stage_bytes_b = 32768;
   static constexpr int stage_bytes = 49152;
-  static constexpr int shared_bytes = 196688;
+  static constexpr int store_line = 128;
+  static constexpr int store_bytes = 16384;
+  static constexpr int shared_bytes = 213072;
+  static constexpr int launched_blocks = 128;
   static constexpr int accumulators = 128;
   static constexpr int needed_registers = 154;
   static constexpr int consumer_registers = 232;
   static constexpr int registers = 168;
 };
 
-extern "C" __global__ void __launch_bounds__(384, 1)
-autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, autosched::bf16* __restrict__ out) {
-  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, out, nullptr, nullptr);
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
+autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const __grid_constant__ autosched::ptx::TensorMap out_map) {
+  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, &out_map, nullptr, nullptr);
 }

@@ -24,6 +24,13 @@ struct Config {
   static constexpr int min_blocks = 2;
   static constexpr int split_k = 2;
   static constexpr autosched::Choice raster = "row";
+  static constexpr int store_buffers = 0;
+  static constexpr int tiles_of_block = 1;
+  static constexpr int ping_pong = 0;
+  static constexpr int cluster_m = 1;
+  static constexpr int cluster_n = 1;
+  static constexpr int l2_promotion = 256;
+  static constexpr autosched::Choice kept = "neither";
   static constexpr int tiles_m = 3;
   static constexpr int tiles_n = 3;
   static constexpr int tiles_k = 5;
@@ -33,7 +40,10 @@ struct Config {
   static constexpr int stage_bytes_a = 16384;
   static constexpr int stage_bytes_b = 12288;
   static constexpr int stage_bytes = 28672;
+  static constexpr int store_line = 64;
+  static constexpr int store_bytes = 0;
   static constexpr int shared_bytes = 57392;
+  static constexpr int launched_blocks = 36;
   static constexpr int accumulators = 24;
   static constexpr int needed_registers = 50;
   static constexpr int consumer_registers = 0;
@@ -42,5 +52,5 @@ struct Config {
 
 extern "C" __global__ void __launch_bounds__(160, 2)
 autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const float* __restrict__ bias, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::wgmma_matmul<Config>(a_map, b_map, bias, out, partials, counters);
+  autosched::wgmma_matmul<Config>(a_map, b_map, bias, out, nullptr, partials, counters);
 }

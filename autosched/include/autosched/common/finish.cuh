@@ -6,9 +6,10 @@
 
 namespace autosched {
 
-// Count neighbours of one row of out from column `col` on, inside the array as a whole. C is a matmul's Config.
+// Bias and activation of Count neighbours of one row of out from column `col` on, inside the array as a whole. C is a
+// matmul's Config.
 template <class C, int Count>
-__device__ __forceinline__ void finish(float* x, const typename C::Out* bias, typename C::Out* row, int col) {
+__device__ __forceinline__ void finish_values(float* x, const typename C::Out* bias, int col) {
   using Out = typename C::Out;
   if constexpr (C::has_bias) {
     const auto added = ptx::ld_global_nc<Count * int(sizeof(Out))>(bias + col);
@@ -17,7 +18,13 @@ __device__ __forceinline__ void finish(float* x, const typename C::Out* bias, ty
   }
 #pragma unroll
   for (int i = 0; i < Count; ++i) x[i] = activate<activation(C::activation)>(x[i]);
-  ptx::st_global(row + col, pack<Out, Count>(x));
+}
+
+// The same, and their store.
+template <class C, int Count>
+__device__ __forceinline__ void finish(float* x, const typename C::Out* bias, typename C::Out* row, int col) {
+  finish_values<C, Count>(x, bias, col);
+  ptx::st_global(row + col, pack<typename C::Out, Count>(x));
 }
 
 }  // namespace autosched

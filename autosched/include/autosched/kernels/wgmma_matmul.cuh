@@ -1,6 +1,8 @@
 // C = epilogue(A * B) on Hopper: one warp, alone or of a warpgroup that gives its registers away, has TMA copy tiles of
 // A and B into a ring of stages, and `consumers` warpgroups multiply them by wgmma. Two mbarriers for each stage say that
-// it is full, and that every consumer is done with it.
+// it is full, and that every consumer is done with it. A block may compute several tiles of C one after another, while the
+// copies go on: its consumers share the rows of each, or take turns (ping_pong). The blocks of a cluster compute
+// neighbouring tiles; each copies a share of what they have in common, for all that need it.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
 // batch, order_a, order_b, has_bias, activation, and the types T (of A and B) and Out.
@@ -10,6 +12,8 @@
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/raster.cuh>
 #include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/intrinsics/wgmma_out.cuh>
+#include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/mbarrier.cuh>
 #include <autosched/ptx/set_registers.cuh>
 #include <autosched/ptx/tensor_map.cuh>
@@ -25,14 +29,26 @@ struct WgmmaMatmul {
   using B = WgmmaOperand<T, C::tile_n, C::tile_k, C::order_b == "col", C::swizzle_b>;
   using Multiply = ptx::Wgmma<T, C::tile_n>;
 
-  static constexpr int consumer_threads = 128 * C::consumers;
-  static constexpr bool gives_registers = C::producer_registers > 0;
-  static constexpr int fragments = C::tile_m / 64 / C::consumers;  // of 64 rows, of one consumer
-  static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
-  static constexpr int barriers_at = C::stages * C::stage_bytes;
-  static constexpr int flag_at = barriers_at + 16 * C::stages;
+  using Box = WgmmaOutBox<Out, C::store_line>;
 
-  static_assert(C::tile_m % (64 * C::consumers) == 0, "rule consumers: each consumer has whole multiples of 64 rows");
+  static constexpr int consumer_threads = 128 * C::consumers;
+  static constexpr int sharing = C::ping_pong ? 1 : C::consumers;  // the rows of a tile
+  static constexpr bool gives_registers = C::producer_registers > 0;
+  static constexpr int fragments = C::tile_m / 64 / sharing;  // of 64 rows, of one consumer
+  static constexpr int boxes_n = C::tile_n / Box::width;      // of out, of a fragment
+  static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
+  static constexpr int cluster = C::cluster_m * C::cluster_n;
+  static constexpr int peers = C::cluster_m + C::cluster_n - 1;  // blocks that read what one copies, itself among them
+  static constexpr int works = C::blocks;                        // tiles of C, and of each the splits of k
+  static constexpr int boxes_at = C::stages * C::stage_bytes;
+  static constexpr int barriers_at = boxes_at + C::consumers * C::store_buffers * Box::bytes;
+  static constexpr int flag_at = barriers_at + 16 * C::stages;
+  static constexpr int lines_a = A::lines / C::cluster_n, lines_b = B::lines / C::cluster_m;  // that one block copies
+  // The ranks of the blocks along n, as bits: 1, and every cluster_m-th behind it.
+  static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
+  enum NamedBarrier { of_last_block = 1, of_turns = 2, of_boxes = 4 };  // the first of one for each consumer
+
+  static_assert(C::tile_m % (64 * sharing) == 0, "rule consumers: each consumer has whole multiples of 64 rows");
   static_assert(C::threads == consumer_threads + (gives_registers ? 128 : 32),
                 "rule threads: the consumers, and a warp that copies, of a whole warpgroup where it gives registers");
   static_assert(!gives_registers || (C::producer_registers + C::consumers * C::consumer_registers) * 128 *
@@ -40,30 +56,48 @@ struct WgmmaMatmul {
                 "rule consumer_registers: the warpgroups of the blocks of an SM share its registers");
   static_assert(C::accumulators == fragments * C::tile_n / 2, "rule accumulators: those of one consumer's rows");
   static_assert(C::stage_bytes == A::bytes + B::bytes && flag_at + 4 <= C::shared_bytes,
-                "rule shared_memory: the stages and their barriers must fit into the block's shared memory");
+                "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
   static_assert(A::bytes % 1024 == 0 && C::stage_bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a k-tile, and together they have all of them");
+  static_assert(C::tiles_of_block == 1 || C::split_k == 1, "rule tiles_of_block: splits are of one tile a block");
+  static_assert(!C::ping_pong || (C::consumers == 2 && C::tiles_of_block > 1),
+                "rule ping_pong: two consumers take turns at the tiles of a block");
+  static_assert(C::tiles_m % C::cluster_m == 0 && C::tiles_n % C::cluster_n == 0,
+                "rule cluster: whole clusters make up the tiles of out");
+  static_assert(lines_a % 8 == 0 && lines_a * C::cluster_n == A::lines && lines_b % 8 == 0 &&
+                    lines_b * C::cluster_m == B::lines,
+                "rule multicast: each block of a cluster copies whole groups of 8 lines");
+  static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,
+                "rule store_buffers: each tile begins with the first box in shared memory");
 
   using Accumulators = float[fragments][C::tile_n / 2];
+
+  // Which block of its cluster this is: ranks go along m first.
+  __device__ static __forceinline__ int rank() { return int(blockIdx.x) % cluster; }
+  __device__ static __forceinline__ int rank_m() { return rank() % C::cluster_m; }
+  __device__ static __forceinline__ int rank_n() { return rank() / C::cluster_m; }
 
   // One tile of C, or one split of its k.
   struct Work {
     int batch, split, m0, n0, first, tiles;  // k-tiles: the first, and how many
     int output_tile;
 
+    // `id` counts what a cluster computes together.
     __device__ __forceinline__ explicit Work(int id) {
-      constexpr int of_matrix = C::tiles_m * C::tiles_n;
+      constexpr int across_m = C::tiles_m / C::cluster_m, across_n = C::tiles_n / C::cluster_n;
+      constexpr int of_matrix = across_m * across_n;
       batch = id / (of_matrix * C::split_k);
       const int rest = id % (of_matrix * C::split_k);
       split = rest / of_matrix;
       const TileIndex tile =
-          raster<raster_order(C::raster), raster_group(C::raster), C::tiles_m, C::tiles_n>(rest % of_matrix);
-      m0 = tile.m * C::tile_m;
-      n0 = tile.n * C::tile_n;
+          raster<raster_order(C::raster), raster_group(C::raster), across_m, across_n>(rest % of_matrix);
+      const int tile_m = tile.m * C::cluster_m + rank_m(), tile_n = tile.n * C::cluster_n + rank_n();
+      m0 = tile_m * C::tile_m;
+      n0 = tile_n * C::tile_n;
       first = split * C::tiles_of_split;
       tiles = C::tiles_k - first < C::tiles_of_split ? C::tiles_k - first : C::tiles_of_split;
-      output_tile = (batch * C::tiles_m + tile.m) * C::tiles_n + tile.n;
+      output_tile = (batch * C::tiles_m + tile_m) * C::tiles_n + tile_n;
     }
   };
 
@@ -82,40 +116,71 @@ struct WgmmaMatmul {
         parity ^= 1u;
       }
     }
+    __device__ __forceinline__ void skip(int tiles) {
+      stage += tiles;
+      parity ^= unsigned(stage / C::stages) & 1u;
+      stage %= C::stages;
+    }
   };
 
   __device__ static __forceinline__ void wait(unsigned barrier, unsigned parity) {
-    while (!ptx::mbarrier_try_wait(barrier, parity)) {
+    while (!ptx::mbarrier_try_wait<(cluster > 1)>(barrier, parity)) {
     }
   }
 
+  // Everything that this block computes: body(work, how many came before, whether another follows).
   template <class Body>
   __device__ static __forceinline__ void for_each_work(const Body& body) {
-    body(Work(int(blockIdx.x)));
+    const int id = int(blockIdx.x) / cluster;
+    if constexpr (C::tiles_of_block == 1) {
+      body(Work(id), 0, false);
+    } else {
+      constexpr int stride = C::launched_blocks / cluster;
+#pragma unroll 1
+      for (int next = id, turn = 0; next < works / cluster; next += stride, ++turn) {
+        body(Work(next), turn, next + stride < works / cluster);
+      }
+    }
   }
 
   // One thread: fills every stage as soon as it is empty.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, Place place) {
-    for_each_work([&](const Work& work) {
+    constexpr ptx::Evict evict_a = evict(C::kept == "a", C::kept == "b"), evict_b = evict(C::kept == "b", C::kept == "a");
+    const auto to_a = static_cast<unsigned short>(blocks_along_n << rank_m());
+    const auto to_b = static_cast<unsigned short>(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m));
+    for_each_work([&](const Work& work, int, bool) {
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
         wait(place.empty(), place.parity ^ 1u);  // the first round finds all stages empty
         ptx::mbarrier_arrive_expect_tx(place.full(), C::stage_bytes);
         const int k0 = (work.first + t) * C::tile_k;
-        load<A>(a, place.tile(), work.m0, k0, work.batch, place.full());
-        load<B>(b, place.tile() + A::bytes, work.n0, k0, work.batch, place.full());
+        load<A, lines_a, (C::cluster_n > 1)>(a, place.tile(), work.m0, k0, work.batch, place.full(), evict_a, rank_n(),
+                                             to_a);
+        load<B, lines_b, (C::cluster_m > 1)>(b, place.tile() + A::bytes, work.n0, k0, work.batch, place.full(), evict_b,
+                                             rank_m(), to_b);
       }
     });
   }
 
-  template <class Operand>
+  __device__ static constexpr ptx::Evict evict(bool keep, bool other) {
+    return keep ? ptx::Evict::last : other ? ptx::Evict::first : ptx::Evict::normally;
+  }
+
+  // The share `part` of the tile's boxes, Lines lines of each.
+  template <class Operand, int Lines, bool Multicast>
   __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
-                                              unsigned barrier) {
+                                              unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {
+    const int line0 = Multicast ? part * Lines : 0;
+    to += unsigned(line0 * Operand::line);
 #pragma unroll
     for (int box = 0; box < Operand::boxes; ++box) {
       const int along = box * Operand::width;
-      const int x = Operand::major ? mn0 + along : k0 + along, y = Operand::major ? k0 : mn0;
-      ptx::load_box(to + unsigned(box * Operand::box_bytes), map, x, y, batch, barrier);
+      const int x = Operand::major ? mn0 + along : k0 + along, y = (Operand::major ? k0 : mn0) + line0;
+      if constexpr (Multicast) {
+        ptx::load_box_for(blocks, to + unsigned(box * Operand::box_bytes), map, x, y, batch, barrier, evict);
+      } else {
+        ptx::load_box(to + unsigned(box * Operand::box_bytes), map, x, y, batch, barrier, evict);
+      }
     }
   }
 
@@ -134,12 +199,25 @@ struct WgmmaMatmul {
     ptx::wgmma_commit_group();
   }
 
-  // A stage is read once each warp has waited for its multiplications.
-  __device__ static __forceinline__ void release(unsigned empty) {
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);
+  // The rank of the block that lane `i` of a warp tells that a stage is read: those along n, then the others along m.
+  __device__ static __forceinline__ int peer(int i) {
+    if (i < C::cluster_n) return rank_m() + i * C::cluster_m;
+    const int other = i - C::cluster_n;
+    return other + (other < rank_m() ? 0 : 1) + rank_n() * C::cluster_m;
   }
 
-  __device__ static __forceinline__ void main_loop(Accumulators& acc, Place& place, int tiles, int group) {
+  // A stage is read once each warp has waited for its multiplications. In a cluster all blocks whose copies it was
+  // filled by must know; `elsewhere` is this lane's one of them, less the address of this block's own shared memory.
+  __device__ static __forceinline__ void release(unsigned empty, unsigned elsewhere) {
+    if constexpr (cluster == 1) {
+      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);
+    } else {
+      if (threadIdx.x % 32 < peers) ptx::mbarrier_arrive_in_cluster(empty + elsewhere);
+    }
+  }
+
+  __device__ static __forceinline__ void main_loop(Accumulators& acc, Place& place, int tiles, int group,
+                                                   unsigned elsewhere, bool more) {
     unsigned unreleased = 0;
 #pragma unroll 1
     for (int t = 0; t < tiles; ++t, place.advance()) {
@@ -147,15 +225,18 @@ struct WgmmaMatmul {
       multiply_tile(acc, place.tile(), group, t == 0);
       ptx::wgmma_wait_group<C::in_flight>();
       if constexpr (C::in_flight == 0) {
-        release(place.empty());
+        release(place.empty(), elsewhere);
       } else {
-        if (t > 0) release(unreleased);
+        if (t > 0) release(unreleased, elsewhere);
         unreleased = place.empty();
       }
     }
+    if constexpr (C::ping_pong) {
+      if (more) ptx::barrier_arrive(of_turns + (1 - int(threadIdx.x) / 128), consumer_threads);
+    }
     if constexpr (C::in_flight > 0) {
       ptx::wgmma_wait_group<0>();
-      release(unreleased);
+      release(unreleased, elsewhere);
     }
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
@@ -217,47 +298,113 @@ struct WgmmaMatmul {
     }
   }
 
-  __device__ static __forceinline__ void consume(const Out* bias, Out* out, float* partials, unsigned* counters,
-                                                 Place place) {
+  // Through shared memory, a box at a time: TMA stores it while the next ones are written.
+  __device__ static __forceinline__ void store_boxes(Accumulators& acc, const Out* bias, const ptx::TensorMap* out,
+                                                     const Work& work, unsigned boxes, int group) {
+    constexpr bool partial_n = C::n % C::tile_n != 0;
+    const int col0 = work.n0 + int(threadIdx.x) % 4 * 2;
+    const int row0 = work.m0 + (C::ping_pong ? 0 : group * fragments * 64), barrier = of_boxes + group;
+    boxes += unsigned(group * C::store_buffers * Box::bytes);
+    if constexpr (C::has_bias) bias += col0;
+#pragma unroll
+    for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+      for (int b = 0; b < boxes_n; ++b) {
+        const unsigned box = boxes + unsigned((i * boxes_n + b) % C::store_buffers * Box::bytes);
+        float x[Box::registers];
+#pragma unroll
+        for (int r = 0; r < Box::registers; r += 2) {
+          const int col = b * Box::width + r / 4 * 8;
+          x[r] = acc[i][b * Box::registers + r];
+          x[r + 1] = acc[i][b * Box::registers + r + 1];
+          if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], bias, col);
+        }
+        if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();
+        ptx::barrier_sync(barrier, 128);  // what the box held has been read
+        Box::write(box, x);
+        ptx::fence_async_proxy();
+        ptx::barrier_sync(barrier, 128);  // every thread has written its part
+        if (threadIdx.x % 128 == 0) {
+          ptx::store_box(*out, work.n0 + b * Box::width, row0 + i * 64, work.batch, box);
+          ptx::commit_stores();
+        }
+      }
+    }
+  }
+
+  __device__ static __forceinline__ void consume(const Out* bias, Out* out, const ptx::TensorMap* out_map,
+                                                 float* partials, unsigned* counters, Place place) {
     const int group = int(threadIdx.x) / 128;
-    for_each_work([&](const Work& work) {
+    unsigned elsewhere = 0;
+    if constexpr (cluster > 1) {
+      const int i = int(threadIdx.x) % 32;
+      elsewhere = ptx::address_in(place.shared, peer(i < peers ? i : 0)) - place.shared;
+    }
+    if constexpr (C::ping_pong) {
+      if (group == 1) ptx::barrier_arrive(of_turns, consumer_threads);  // the first turn is that of the other one
+    }
+    for_each_work([&](const Work& work, int turn, bool more) {
+      if constexpr (C::ping_pong) {
+        if (turn % 2 != group) return place.skip(work.tiles);
+        // Its stages were all full once the other one has multiplied them: no phase of theirs is mistaken for mine.
+        ptx::barrier_sync(of_turns + group, consumer_threads);
+      }
       Accumulators acc;
-      main_loop(acc, place, work.tiles, group);
+      main_loop(acc, place, work.tiles, C::ping_pong ? 0 : group, elsewhere, more);
       if constexpr (C::split_k > 1) {
         if (!combine_splits(acc, place.shared + flag_at, partials, counters + work.output_tile, work)) return;
       }
-      store(acc, bias, out, work, group);
+      if constexpr (C::store_buffers > 0) {
+        store_boxes(acc, bias, out_map, work, place.shared + boxes_at, group);
+      } else {
+        store(acc, bias, out, work, C::ping_pong ? 0 : group);
+      }
     });
+    if constexpr (C::store_buffers > 0) {
+      if (threadIdx.x % 128 == 0) ptx::wait_stores_read<0>();  // shared memory is the block's until it exits
+    }
   }
 
-  __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const Out* bias,
-                                             Out* out, float* partials, unsigned* counters) {
+  // Of the block, or all blocks of its cluster, whose barriers and shared memory its copies use.
+  __device__ static __forceinline__ void sync() {
+    if constexpr (cluster > 1) {
+      ptx::cluster_sync();
+    } else {
+      ptx::barrier_sync();
+    }
+  }
+
+  __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const Out* bias, Out* out,
+                                             const ptx::TensorMap* out_map, float* partials, unsigned* counters) {
     const Place first{ptx::shared_memory()};
     if (threadIdx.x == 0) {
+      ptx::prefetch_map(a);
+      ptx::prefetch_map(b);
       Place place = first;
 #pragma unroll 1
       for (; place.parity == 0; place.advance()) {
         ptx::mbarrier_init(place.full(), 1);
-        ptx::mbarrier_init(place.empty(), 4 * C::consumers);
+        ptx::mbarrier_init(place.empty(), 4 * sharing * peers);
       }
       ptx::fence_mbarrier_init();
     }
-    ptx::barrier_sync();
+    sync();
     if (threadIdx.x >= consumer_threads) {
       if constexpr (gives_registers) ptx::give_registers<C::producer_registers>();
       if (threadIdx.x == consumer_threads) produce(a, b, first);
     } else {
       if constexpr (gives_registers) ptx::take_registers<C::consumer_registers>();
-      consume(bias, out, partials, counters, first);
+      consume(bias, out, out_map, partials, counters, first);
     }
+    if constexpr (cluster > 1) ptx::cluster_sync();  // others arrive at its barriers until they have read all
   }
 };
 
 template <class Config>
 __device__ __forceinline__ void wgmma_matmul(const ptx::TensorMap& a, const ptx::TensorMap& b,
                                              const typename Config::Out* bias, typename Config::Out* out,
-                                             float* partials, unsigned* counters) {
-  WgmmaMatmul<Config>::run(a, b, bias, out, partials, counters);
+                                             const ptx::TensorMap* out_map, float* partials, unsigned* counters) {
+  WgmmaMatmul<Config>::run(a, b, bias, out, out_map, partials, counters);
 }
 
 }  // namespace autosched

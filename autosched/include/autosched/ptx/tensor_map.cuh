@@ -8,15 +8,58 @@ struct alignas(64) TensorMap {
   unsigned long long opaque[16];
 };
 
+// What L2 is to do with what it reads: a cache policy of createpolicy.fractional for all of it (PTX ISA 9.7.9.18), as the
+// instruction encodes it.
+enum class Evict : unsigned long long {
+  normally = 0x1000000000000000ull,
+  first = 0x12F0000000000000ull,
+  last = 0x14F0000000000000ull
+};
+
 // The box at (x, y, z), x along contiguous memory, to shared memory. What lies outside the tensor arrives as zeros, and
 // all bytes of the box count at `barrier`.
-__device__ __forceinline__ void load_box(unsigned shared, const TensorMap& map, int x, int y, int z,
-                                         unsigned barrier) {
+__device__ __forceinline__ void load_box(unsigned shared, const TensorMap& map, int x, int y, int z, unsigned barrier,
+                                         Evict evict) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
-      "[%5];" ::"r"(shared),
-      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier), "l"(evict)
       : "memory");
+}
+
+// The same for each block of the cluster whose bit of `blocks` is set: to the same place of its shared memory, counted at
+// its own barrier.
+__device__ __forceinline__ void load_box_for(unsigned short blocks, unsigned shared, const TensorMap& map, int x, int y,
+                                             int z, unsigned barrier, Evict evict) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6, %7;" ::"r"(shared),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(blocks), "l"(evict)
+      : "memory");
+}
+
+// The box in shared memory to (x, y, z); what lies outside the tensor is left out.
+__device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, int z, unsigned shared) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
+               "r"(x), "r"(y), "r"(z), "r"(shared)
+               : "memory");
+}
+
+// The stores of this thread since the last one become a group.
+__device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// Waits until shared memory has been read for all but Pending of this thread's groups of stores.
+template <int Pending>
+__device__ __forceinline__ void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+
+// Makes what this thread has written to shared memory visible to copies and multiplications that follow.
+__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Has the map fetched before it is used.
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 }  // namespace autosched::ptx

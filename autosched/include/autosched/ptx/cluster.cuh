@@ -1,0 +1,18 @@
+// Clusters, blocks that reach each other's shared memory: mapa and barrier.cluster, PTX ISA 9.7.9.24 and 9.7.13.4.
+#pragma once
+
+namespace autosched::ptx {
+
+// Where the block of this rank has what lies at `address` of this block's shared memory.
+__device__ __forceinline__ unsigned address_in(unsigned address, int rank) {
+  unsigned there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+
+// All threads of all blocks of the cluster, lanes of a warp one by one.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+}  // namespace autosched::ptx

@@ -6,17 +6,20 @@ A plan is made once for each set of shapes, strides and types, and kept with its
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from search_spaces.hardware.dtypes import FLOAT_DTYPES
+from search_spaces.hardware.dtypes import FLOAT_DTYPES, MULTIPLIED_DTYPES, NAMES, DType
 from search_spaces.operators.matmul import ACTIVATIONS, Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 
-TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "uint32": "u32"}  # ours of numpy's and torch's
+# Ours of numpy's and torch's.
+TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int32": "i32"} | {
+    theirs: ours for ours, theirs in NAMES.items()
+}
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,9 @@ def matmul_plan(
         n=n,
         k=k,
         batch=batch,
-        a=_type("a", a),
-        b=_type("b", b),
-        out=_out_type(out, dtype, _type("a", a)),
+        a=_type("a", a, MULTIPLIED_DTYPES),
+        b=_type("b", b, MULTIPLIED_DTYPES),
+        out=_out_type(out, dtype, ""),
         order_a=order_a,
         order_b=_order("b", b),
         epilogue="+".join(parts) or "none",
@@ -212,10 +215,11 @@ def _vector(name: str, array: Facts, length: int, kind: str) -> None:
     _dense(name, array)
 
 
-def _type(name: str, array: Facts) -> str:
+def _type(name: str, array: Facts, of: Mapping[str, DType] = FLOAT_DTYPES) -> str:
     kind = TYPES.get(array.type, "")
-    if kind not in FLOAT_DTYPES:
-        raise ValueError(f"{name} holds {array.type}, which kernels do not compute with: use one of {_known()}")
+    if kind not in of:
+        known = ", ".join(theirs for theirs, ours in TYPES.items() if ours in of)
+        raise ValueError(f"{name} holds {array.type}, which kernels do not compute with: use one of {known}")
     return kind
 
 
@@ -227,10 +231,6 @@ def _out_type(out: Facts | None, dtype: str | None, usual: str) -> str:
     if given is not None and dtype is not None and given != dtype:
         raise ValueError(f"out holds {given}, and dtype asks for {dtype}: leave one out")
     return given or dtype or usual
-
-
-def _known() -> str:
-    return ", ".join(name for name, ours in TYPES.items() if ours in FLOAT_DTYPES)
 
 
 def _shapes(*arrays: Facts) -> str:

@@ -11,11 +11,12 @@ from autosched.bounds import bound_by, known, roofline
 from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Resources
 from measurements.record import Record
-from search_spaces.hardware.dtypes import FLOAT_DTYPES
+from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # of fields that are always shown
 GAP = 2  # spaces between columns
 _RATE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
@@ -109,7 +110,7 @@ def one_line(problem: Problem) -> str:
 def telling_fields(problems: Sequence[Problem]) -> list[str]:
     """Fields that say which of ``problems`` (of one operator) is meant: those without a default, types, and those where
     one of the problems differs from the default."""
-    return [f.name for f in dataclasses.fields(problems[0]) if _tells(f, {getattr(p, f.name) for p in problems})]
+    return [f.name for f in dataclasses.fields(problems[0]) if _tells(f, problems)]
 
 
 def differing_fields(problems: Sequence[Problem]) -> list[str]:
@@ -120,8 +121,13 @@ def differing_fields(problems: Sequence[Problem]) -> list[str]:
     ]
 
 
-def _tells(field: "dataclasses.Field[Any]", values: set[Any]) -> bool:
-    return values != {field.default} or not values.isdisjoint(FLOAT_DTYPES)
+def _tells(field: "dataclasses.Field[Any]", problems: Sequence[Problem]) -> bool:
+    values = {getattr(p, field.name) for p in problems}
+    if not values.isdisjoint(_TYPES):
+        return True
+    if field.default == "":  # taken from the other fields
+        return any(p != dataclasses.replace(p, **{field.name: ""}) for p in problems)
+    return values != {field.default}
 
 
 def reasons(counts: Mapping[str, int]) -> str:

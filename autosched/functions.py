@@ -25,6 +25,7 @@ from autosched.array_plans import Facts, Plan
 from autosched.database import Database
 from autosched.kernel_provenance import KernelProvenance
 from autosched.runtime import ALIGNMENT, LoadedKernel, as_gpu_array, check_apart, cupy_module, torch_of
+from search_spaces.hardware.dtypes import NAMES
 
 VARIABLE = "AUTOSCHED_DB"
 
@@ -45,7 +46,8 @@ def matmul(
     """``activation(a @ b + bias)`` for a of (..., m, k) and b of (k, n), or of (..., k, n) with the same leading axes.
 
     ``bias`` has n elements of the result's type; ``activation`` is "none", "relu", "gelu" or "silu"; ``precision`` says
-    whether f32 may be rounded to "tf32" or not ("ieee"). The result has the type of a, or ``dtype``, or that of out.
+    whether f32 may be rounded to "tf32" or not ("ieee"). The result has the type of a (of 8-bit floats bf16, of int8
+    int32), or ``dtype``, or that of out.
     """
     return _call(
         (a, b) if bias is None else (a, b, bias),
@@ -286,7 +288,9 @@ def _new(cp: Any, first: Any, plan: Plan) -> Any:
     if plan.out_type is None or array_plans.TYPES.get(first.dtype.name) == plan.out_type:
         kind = first.dtype
     else:
-        kind = _NAMES[plan.out_type] if plan.out_type != "bf16" else importlib.import_module("ml_dtypes").bfloat16
+        kind = _NAMES[plan.out_type]
+        if plan.out_type in NAMES:
+            kind = getattr(importlib.import_module("ml_dtypes"), kind)
     if cp.cuda.runtime.getDevice() == first.data.device_id:
         return cp.empty(plan.out_shape, kind)
     with cp.cuda.Device(first.data.device_id):

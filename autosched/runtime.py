@@ -17,7 +17,7 @@ import numpy as np
 
 from autosched.kernel_provenance import KernelProvenance
 from measurements.launch import LoadedLaunch
-from search_spaces.hardware.dtypes import DType
+from search_spaces.hardware.dtypes import NAMES, DType
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Launch
 
@@ -37,8 +37,8 @@ class LoadedKernel(ABC):
     transposed). A first dimension of 1 may be left out; left out of the first input, it is left out of the result, too.
     The result is a new array of the first input's kind (of cupy's for what is neither a tensor nor cupy's), or ``out``,
     which is written in place; where the problem has several outputs, both are tuples of them. Arrays that a kernel
-    reads and writes are inputs, and the result where there is no other. bf16 is torch.bfloat16, ml_dtypes.bfloat16, or
-    the uint16 of its bits.
+    reads and writes are inputs, and the result where there is no other. What numpy lacks is torch's or ml_dtypes', or
+    the unsigned integers of its bits: bfloat16, float8_e4m3fn and float8_e5m2.
 
     Everything runs on the current stream of cupy, or of torch where the first input is a tensor. Nothing waits for it.
     The first call on a stream also makes the kernel's workspaces: call it once before a CUDA graph captures it. Any
@@ -366,8 +366,8 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguo
 
 
 def _torch_type(dtype: DType) -> str:
-    """What torch calls the type: as numpy does, except for bf16, which numpy lacks."""
-    return "bfloat16" if dtype.name == "bf16" else dtype.storage
+    """What torch and ml_dtypes call the type: as numpy does, except for those that numpy lacks."""
+    return NAMES.get(dtype.name, dtype.storage)
 
 
 def cupy_module() -> Any:

@@ -94,7 +94,7 @@ def _tolerance(table: Table, output: str) -> tuple[float | None, float | None]:
 
 def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
     kind_of = np.dtype(dtype.storage).kind
-    default = "normal" if kind_of == "f" or dtype.name == "bf16" else "integers"
+    default = "normal" if dtype.is_float else "integers"
     given = table.values["fill"] if "fill" in table else default
     span = {"b": (0, 1), "u": (0, 15)}.get(kind_of, (-8, 7))
     usual: dict[str, Any] = {

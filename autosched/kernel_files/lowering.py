@@ -42,7 +42,7 @@ def _argument(argument: Argument, sizes: Mapping[str, int], values: Mapping[str,
     if argument.value is None:
         return operand(argument, sizes)
     value = argument.value.value(values)
-    kind = np.dtype(argument.dtype.storage).kind if argument.dtype.name != "bf16" else "f"
+    kind = "f" if argument.dtype.is_float else np.dtype(argument.dtype.storage).kind
     return Scalar(
         argument.name, argument.dtype, bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
     )

@@ -170,15 +170,14 @@ def _emulated(
 
 
 def _roundoff(dtype: DType) -> float:
-    if np.dtype(dtype.storage).kind not in "f" and dtype.name != "bf16":
+    if not dtype.is_float:
         return 0.0
     return 4 * dtype.unit_roundoff + 256 * 2.0 ** (-53 if dtype.name == "f64" else -24)
 
 
 def _values(dtype: DType, stored: Array) -> Array:
     """What a reference calculates with: float64 for floats, whole numbers as they are."""
-    floating = np.dtype(dtype.storage).kind == "f" or dtype.name == "bf16"
-    return dtype.load(stored) if floating else stored
+    return dtype.load(stored) if dtype.is_float else stored
 
 
 def _checked(name: str, output: Operand, given: Any) -> FloatArray:

@@ -29,7 +29,9 @@ Indices = npt.NDArray[np.int64]
 
 _HEADER = struct.Struct("=IQI")  # number of the buffer, first element, elements
 _NOBODY = 2**32 - 1
-_CONTENT = {"f16": "f16", "bf16": "bf16", "f32": "f32", "u8": "bits", "u16": "bits", "u32": "bits"}
+_CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
+    name: "bits" for name in ("i8", "i32", "u8", "u16", "u32")
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,7 @@ def emulate_blocks(
     if not blocks or min(blocks) < 0 or max(blocks) >= grid or len(set(blocks)) < len(blocks):
         raise ValueError(f"blocks must be different ones of the {grid} of the grid")
     if not can_generate(kernel):
-        raise ValueError("only kernels of arrays of f16, bf16, f32, u8, u16 and u32 can be run in part")
+        raise ValueError(f"only kernels of arrays of {', '.join(_CONTENT)} can be run in part")
     seeds = seeds_of(kernel, seed)
     contents = {o.name: f"{_CONTENT[o.dtype.name]} {seeds[o.name]}" for o in kernel.operands if o.name in seeds}
     chosen = [int(blocks[i]) for i in order.of(len(blocks))]

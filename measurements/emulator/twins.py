@@ -11,10 +11,13 @@ from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.tensor_map import TensorMap
 
 HOPPER_ARCH = "compute_90a"
+ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[>"]', re.MULTILINE)
 _LAYER = "autosched/ptx/"
+# 8-bit floats of mma.sync.
+ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Instructions of sm_90 and sm_90a in inline PTX.
 HOPPER = re.compile(
     r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster|__cluster_dims__)\b"
@@ -29,7 +32,7 @@ def needs_ptx(kernel: Kernel) -> bool:
 
 
 def ptx_arch(kernel: Kernel) -> str:
-    """The architecture whose PTX is executed: sm_90a for what only that has."""
+    """The architecture whose PTX is executed: sm_90a or sm_89 for what only those have."""
     return HOPPER_ARCH if _launched_for_hopper(kernel) else source_arch(kernel.source, kernel.headers)
 
 
@@ -58,7 +61,11 @@ def _included(source: str, headers: Headers) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def source_arch(source: str, headers: Headers) -> str:
-    """The architecture of CUDA source: sm_90a where it, or a header that it includes, has instructions of that."""
+    """The architecture of CUDA source: sm_90a or sm_89 where it, or a header that it includes, has instructions of
+    that."""
     texts = dict(headers.files)
     used = (source, *(texts[name] for name in _included(source, headers)))
-    return HOPPER_ARCH if any(HOPPER.search(text) for text in used) else ORDINARY_ARCH
+    for pattern, arch in ((HOPPER, HOPPER_ARCH), (ADA, ADA_ARCH)):
+        if any(pattern.search(text) for text in used):
+            return arch
+    return ORDINARY_ARCH

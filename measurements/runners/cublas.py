@@ -18,6 +18,7 @@ _SONAMES = ("libcublas.so.13", "libcublas.so.12")
 _INSTALL = "pip install nvidia-cublas (nvidia-cublas-cu12 for CUDA 12)"
 _WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper; its own would be allocated inside graphs
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
+ELEMENTS = frozenset(_TYPES)  # types of factors and of results
 _COMPUTE_F32, _COMPUTE_TF32 = 68, 77  # cublasComputeType_t
 _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
 _DEFAULT_ALGORITHM = -1

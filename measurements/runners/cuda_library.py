@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from measurements.foreign_text import first_line
-from measurements.runners.cublas import Gemm, multiplier
+from measurements.runners.cublas import ELEMENTS, Gemm, multiplier
+from search_spaces.hardware.dtypes import NAMES
 from search_spaces.operators.problem import Problem
 
 Arrays = Mapping[str, Any]
@@ -80,6 +81,8 @@ def library_product(problem: Any) -> tuple[Gemm, tuple[str, str, str]]:
     else:
         raise Unable(f"no library computes {problem.operator}")
     _plain_product("the library", problem)
+    if gemm.element not in ELEMENTS:
+        raise Unable(f"the library call that is compared with does not multiply {gemm.element}")
     return gemm, names
 
 
@@ -125,7 +128,7 @@ def _tensor(torch: Any, array: Any, kind: str) -> Any:
     storage = np.dtype(array.dtype)
     signed = array.view(np.dtype(f"i{storage.itemsize}")) if storage.kind == "u" and storage.itemsize > 1 else array
     tensor = torch.as_tensor(signed, device="cuda")
-    return tensor.view(torch.bfloat16) if kind == "bf16" else tensor
+    return tensor.view(getattr(torch, NAMES[kind])) if kind in NAMES else tensor
 
 
 def _torch_matmul(torch: Any, p: Any, t: Arrays) -> None:

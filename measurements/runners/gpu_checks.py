@@ -27,6 +27,14 @@ __device__ double value(unsigned short bits, double) {  // IEEE half, without th
   return bits & 0x8000 ? -x : x;
 }
 __device__ double value(unsigned short bits, float) { return (double)__uint_as_float((unsigned)bits << 16); }
+// 8-bit floats of 3 or 2 mantissa bits; the former has no infinity.
+struct E4M3 {};
+struct E5M2 {};
+__device__ double value(unsigned char bits, E5M2) { return value((unsigned short)(bits << 8), 0.0); }
+__device__ double value(unsigned char bits, E4M3) {
+  if ((bits & 127) == 127) return infinity() - infinity();
+  return 256.0 * value((unsigned short)((bits & 128) << 8 | (bits & 127) << 7), 0.0);
+}
 struct Number {};  // what C++ converts itself
 template <class T>
 __device__ double value(T x, Number) { return (double)x; }
@@ -60,6 +68,8 @@ __device__ void check(const Stored* found, const double* wanted, const double* a
   }
 CHECK(f16, unsigned short, double)
 CHECK(bf16, unsigned short, float)
+CHECK(e4m3, unsigned char, E4M3)
+CHECK(e5m2, unsigned char, E5M2)
 CHECK(f32, float, Number)
 CHECK(f64, double, Number)
 CHECK(bool, bool, Number)

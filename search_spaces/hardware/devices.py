@@ -119,7 +119,8 @@ class Device:
         return self.max_threads_per_sm // self.warp_size
 
     def tensor_rate(self, operand_dtype: str) -> float:
-        """Dense tensor flops per cycle per SM for "f16", "bf16" or "tf32" operands. Raises ValueError for another."""
+        """Dense tensor flops per cycle per SM for operands of a type, such as "f16", "tf32" or "e4m3"; of i8 integer
+        operations. Raises ValueError for a type that the tensor cores do not multiply."""
         for name, rate in self.tensor_flops_per_cycle:
             if name == operand_dtype:
                 return rate
@@ -164,9 +165,11 @@ _MIB = 2**20
 # each SM as A100 was thought to have: 16 bytes per cycle and SM.
 
 
-def _tensor(flops: float) -> tuple[tuple[str, float], ...]:
-    """Dense tensor flops per cycle of an SM: tf32 has half the rate of 16-bit types."""
-    return ("f16", flops), ("bf16", flops), ("tf32", flops / 2)
+def _tensor(flops: float, i8: float, fp8: float = 0.0) -> tuple[tuple[str, float], ...]:
+    """Dense tensor flops per cycle of an SM, of 16-bit types, i8 and 8-bit floats: tf32 has half the rate of the first.
+    The rates of 8-bit types are the peaks that the sources of the rows name, over SMs and clock."""
+    eight_bits = (("e4m3", fp8), ("e5m2", fp8)) if fp8 else ()
+    return ("f16", flops), ("bf16", flops), ("tf32", flops / 2), ("i8", i8), *eight_bits
 
 
 def _architecture(sm: int, shared_per_sm: int, threads: int, blocks: int, **rates: Any) -> Callable[..., Device]:
@@ -185,77 +188,85 @@ def _architecture(sm: int, shared_per_sm: int, threads: int, blocks: int, **rate
 
 # Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
 # published mma.sync matmuls stop at about 65% (arXiv 2501.12084). sm_80 to sm_89 have no wider instruction. GeForce
-# products accumulate in f32 at half the rate of their chip.
+# products accumulate in f32 at half the rate of their chip, i8 in i32 at all of it.
 _hopper = _architecture(
-    90, 233472, 2048, 32, tensor_flops_per_cycle=_tensor(4096), mma_sync_fraction=0.63, fma_flops_per_cycle=256.0
+    90,
+    233472,
+    2048,
+    32,
+    tensor_flops_per_cycle=_tensor(4096, 8192, 8192),
+    mma_sync_fraction=0.63,
+    fma_flops_per_cycle=256.0,
 )
 _ampere = _architecture(
-    80, 167936, 2048, 32, tensor_flops_per_cycle=_tensor(2048), mma_sync_fraction=1.0, fma_flops_per_cycle=128.0
+    80, 167936, 2048, 32, tensor_flops_per_cycle=_tensor(2048, 4096), mma_sync_fraction=1.0, fma_flops_per_cycle=128.0
 )
 _ga102 = _architecture(86, 102400, 1536, 16, mma_sync_fraction=1.0, fma_flops_per_cycle=256.0)
 _ada = _architecture(89, 102400, 1536, 24, mma_sync_fraction=1.0, fma_flops_per_cycle=256.0)
 
 DEVICES: tuple[Device, ...] = (
-    # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 67 TFLOP/s f32; H100 white paper for the SM
-    # and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
+    # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 1979 of fp8 and i8, 67 TFLOP/s f32; H100
+    # white paper for the SM and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
     _hopper(
         name="h200", sm_count=132, l2_bytes=60 * _MIB, memory_bytes=143771 * _MIB,
         dram_bandwidth=4.8e12, l2_bandwidth=12e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
         driver_names=("NVIDIA H200",),
     ),
-    # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 66.9 TFLOP/s f32.
+    # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 1978.9
+    # of fp8 and i8, 66.9 TFLOP/s f32.
     _hopper(
         name="h100", sm_count=132, l2_bytes=50 * _MIB, memory_bytes=81559 * _MIB,
         dram_bandwidth=3.35e12, l2_bandwidth=12e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
         driver_names=("NVIDIA H100 80GB HBM3",),
     ),
     # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
-    # dense.
+    # dense, 1513 of fp8 and i8.
     _hopper(
         name="h100_pcie", sm_count=114, l2_bytes=50 * _MIB, memory_bytes=81559 * _MIB,
         dram_bandwidth=2.039e12, l2_bandwidth=9.2e12, clock_hz=1.755e9, tensor_clock_hz=1.62e9,
         driver_names=("NVIDIA H100 PCIe",),
     ),
-    # A100 80GB data sheet (SXM4): 2039 GB/s, 312 TFLOP/s f16, 19.5 TFLOP/s f32; A100 white paper: 108 SMs of 64 f32
-    # lanes, 1410 MHz, 40 MB of L2.
+    # A100 80GB data sheet (SXM4): 2039 GB/s, 312 TFLOP/s f16, 624 TOP/s i8, 19.5 TFLOP/s f32; A100 white paper: 108 SMs
+    # of 64 f32 lanes, 1410 MHz, 40 MB of L2.
     _ampere(
         name="a100", sm_count=108, l2_bytes=40 * _MIB, memory_bytes=81920 * _MIB,
         dram_bandwidth=2.039e12, l2_bandwidth=5.5e12, clock_hz=1.41e9, tensor_clock_hz=1.41e9,
         driver_names=("NVIDIA A100-SXM4-80GB",),
     ),
-    # A10 data sheet: 24 GB, 600 GB/s, 125 TFLOP/s f16 dense, 31.2 TFLOP/s f32; GA102 white paper: 6 MB of L2, 72
-    # SMs.
+    # A10 data sheet: 24 GB, 600 GB/s, 125 TFLOP/s f16 dense, 250 TOP/s i8, 31.2 TFLOP/s f32; GA102 white
+    # paper: 6 MB of L2, 72 SMs.
     _ga102(
         name="a10", sm_count=72, l2_bytes=6 * _MIB, memory_bytes=23028 * _MIB,
         dram_bandwidth=0.6e12, l2_bandwidth=1.95e12, clock_hz=1.695e9, tensor_clock_hz=1.695e9,
-        tensor_flops_per_cycle=_tensor(1024), driver_names=("NVIDIA A10",),
+        tensor_flops_per_cycle=_tensor(1024, 2048), driver_names=("NVIDIA A10",),
     ),
-    # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 35.6 TFLOP/s f32.
+    # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 284 TOP/s
+    # i8, 35.6 TFLOP/s f32.
     _ga102(
         name="rtx3090", sm_count=82, l2_bytes=6 * _MIB, memory_bytes=24576 * _MIB,
         dram_bandwidth=0.9362e12, l2_bandwidth=2.2e12, clock_hz=1.695e9, tensor_clock_hz=1.695e9,
-        tensor_flops_per_cycle=_tensor(512), driver_names=("NVIDIA GeForce RTX 3090",),
+        tensor_flops_per_cycle=_tensor(512, 2048), driver_names=("NVIDIA GeForce RTX 3090",),
     ),
     # Ada white paper: 24 GB, 128 SMs, 2520 MHz, 72 MB of L2, 1008 GB/s, 165.2 TFLOP/s f16 with f32 accumulation,
-    # 82.6 f32.
+    # 330.3 of fp8 with f32 accumulation, 660.6 TOP/s i8, 82.6 TFLOP/s f32.
     _ada(
         name="rtx4090", sm_count=128, l2_bytes=72 * _MIB, memory_bytes=24564 * _MIB,
         dram_bandwidth=1.008e12, l2_bandwidth=5.1e12, clock_hz=2.52e9, tensor_clock_hz=2.52e9,
-        tensor_flops_per_cycle=_tensor(512), driver_names=("NVIDIA GeForce RTX 4090",),
+        tensor_flops_per_cycle=_tensor(512, 2048, 1024), driver_names=("NVIDIA GeForce RTX 4090",),
     ),
-    # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 30.3 TFLOP/s f32; AD104: 58 SMs, 48 MB of
-    # L2.
+    # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 242 of fp8 and i8 dense, 30.3 TFLOP/s f32;
+    # AD104: 58 SMs, 48 MB of L2.
     _ada(
         name="l4", sm_count=58, l2_bytes=48 * _MIB, memory_bytes=23034 * _MIB,
         dram_bandwidth=0.3e12, l2_bandwidth=1.9e12, clock_hz=2.04e9, tensor_clock_hz=2.04e9,
-        tensor_flops_per_cycle=_tensor(1024), driver_names=("NVIDIA L4",),
+        tensor_flops_per_cycle=_tensor(1024, 2048, 2048), driver_names=("NVIDIA L4",),
     ),
-    # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 91.6 TFLOP/s f32; AD102: 142 SMs, 96 MB
-    # of L2.
+    # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 733 of fp8 and i8 dense, 91.6 TFLOP/s
+    # f32; AD102: 142 SMs, 96 MB of L2.
     _ada(
         name="l40s", sm_count=142, l2_bytes=96 * _MIB, memory_bytes=46068 * _MIB,
         dram_bandwidth=0.864e12, l2_bandwidth=5.7e12, clock_hz=2.52e9, tensor_clock_hz=2.52e9,
-        tensor_flops_per_cycle=_tensor(1024), driver_names=("NVIDIA L40S",),
+        tensor_flops_per_cycle=_tensor(1024, 2048, 2048), driver_names=("NVIDIA L40S",),
     ),
 )  # fmt: skip
 

@@ -1,12 +1,16 @@
 """Element types: how they are stored, and how numpy arrays are rounded to them.
 
-numpy has no bf16; a bf16 array is stored as the uint16 of its bits. Rounding is to nearest, ties to even, as
-``cvt.rn`` does; tf32 rounds to nearest, ties away from zero, as ``cvt.rna.tf32`` does (PTX ISA, section cvt).
+numpy has no bf16 and no 8-bit floats; their arrays are stored as the uint16, or uint8, of their bits. Rounding is to
+nearest, ties to even, as ``cvt.rn`` does; tf32 rounds to nearest, ties away from zero, as ``cvt.rna.tf32`` does (PTX
+ISA, section cvt). e4m3 and e5m2 are those of the OCP 8-bit Floating Point Specification, revision 1.0: e4m3 has no
+infinity, and what is too large becomes NaN, of e5m2 infinity, as in ml_dtypes and torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -32,37 +36,55 @@ class DType:
     def unit_roundoff(self) -> float:
         return 2.0 ** -(self.mantissa_bits + 1)
 
+    @property
+    def is_float(self) -> bool:
+        """Whether it has fractions; ``storage`` alone does not tell where numpy lacks the type."""
+        return np.dtype(self.storage).kind == "f" or self.name in NAMES
+
     def store(self, values: npt.ArrayLike) -> npt.NDArray[np.generic]:
-        """Round real values to this type; the result has numpy dtype ``storage``."""
+        """Round real values to this type; the result has numpy dtype ``storage``. Of i8 the nearest one is taken."""
         if self.name == "bf16":
             return _bf16_bits(np.asarray(values, dtype=np.float32))
+        if self.name in _EXPONENT_BITS:
+            return _eight_bits(self.name, np.asarray(values, dtype=np.float64))
+        if self.name == "i8":
+            return np.clip(np.rint(values), -128, 127).astype(np.int8)
         return np.asarray(values).astype(self.storage)
 
     def load(self, stored: npt.NDArray[np.generic]) -> FloatArray:
         """The values of an array of this type as float64, exactly."""
         if self.name == "bf16":
             return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+        if self.name in _EXPONENT_BITS:
+            values: FloatArray = _eight_bit_values(self.name)[stored]
+            return values
         return stored.astype(np.float64)
 
 
 F16 = DType("f16", 16, 10, "float16", "autosched::f16")
 BF16 = DType("bf16", 16, 7, "uint16", "autosched::bf16")
 F32 = DType("f32", 32, 23, "float32", "float")
+E4M3 = DType("e4m3", 8, 3, "uint8", "autosched::e4m3")
+E5M2 = DType("e5m2", 8, 2, "uint8", "autosched::e5m2")
+I8 = DType("i8", 8, 7, "int8", "signed char")
+I32 = DType("i32", 32, 31, "int32", "int")
 U8 = DType("u8", 8, 7, "uint8", "unsigned char")
 U16 = DType("u16", 16, 15, "uint16", "unsigned short")
 U32 = DType("u32", 32, 31, "uint32", "unsigned")
 
-DTYPES = {t.name: t for t in (F16, BF16, F32, U8, U16, U32)}
+DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, U8, U16, U32)}
 FLOAT_DTYPES = {t.name: t for t in (F16, BF16, F32)}
+EIGHT_BIT_DTYPES = {t.name: t for t in (E4M3, E5M2, I8)}  # that tensor cores multiply
+MULTIPLIED_DTYPES = FLOAT_DTYPES | EIGHT_BIT_DTYPES  # of the factors of a product
 
 # Types of parameters that are passed by value: those of arrays, and C++'s other arithmetic ones.
 SCALAR_DTYPES = DTYPES | {
     t.name: t
     for t in (
         DType("bool", 8, 1, "bool", "bool"),
-        DType("i8", 8, 7, "int8", "signed char"),
+        I8,
         DType("i16", 16, 15, "int16", "short"),
-        DType("i32", 32, 31, "int32", "int"),
+        I32,
         DType("i64", 64, 63, "int64", "long long"),
         DType("u64", 64, 64, "uint64", "unsigned long long"),
         DType("f64", 64, 52, "float64", "double"),
@@ -70,14 +92,19 @@ SCALAR_DTYPES = DTYPES | {
 }
 
 
-SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}  # positive values, subnormal ones included
+# Positive values, subnormal ones included; of an integer type nothing is lost below 1.
+SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "e4m3": 2.0**-9, "e5m2": 2.0**-16, "i32": 0.0}
+
+# What ml_dtypes and torch call types that numpy lacks.
+NAMES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
+_EXPONENT_BITS = {"e4m3": 4, "e5m2": 5}
 
 
-def dtype(name: str) -> DType:
-    """The float type called ``name``. Raises ValueError that lists the known ones."""
-    if name not in FLOAT_DTYPES:
-        raise ValueError(f"unknown type {name!r}: use one of {', '.join(FLOAT_DTYPES)}")
-    return FLOAT_DTYPES[name]
+def dtype(name: str, known: Mapping[str, DType] = FLOAT_DTYPES) -> DType:
+    """The type called ``name`` of ``known``. Raises ValueError that lists those."""
+    if name not in known:
+        raise ValueError(f"unknown type {name!r}: use one of {', '.join(known)}")
+    return known[name]
 
 
 def round_to_tf32(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
@@ -93,3 +120,39 @@ def _bf16_bits(x: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     nearest_even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
     quiet_nan = np.uint32(0x7FFF0000)
     return (np.where(np.isnan(x), quiet_nan, nearest_even) >> np.uint32(16)).astype(np.uint16)
+
+
+@cache
+def _eight_bit_values(name: str) -> FloatArray:
+    """The numbers of all 256 codes."""
+    exponent_bits = _EXPONENT_BITS[name]
+    mantissa_bits = 7 - exponent_bits
+    codes = np.arange(256)
+    exponent, mantissa = codes >> mantissa_bits & (1 << exponent_bits) - 1, codes & (1 << mantissa_bits) - 1
+    bias = (1 << exponent_bits - 1) - 1
+    normal = exponent > 0
+    values: FloatArray = np.ldexp(
+        mantissa + normal * 2.0**mantissa_bits, np.maximum(exponent, 1) - bias - mantissa_bits
+    )
+    if name == "e4m3":
+        values[codes & 0x7F == 0x7F] = np.nan
+    else:
+        values[exponent == 31] = np.where(mantissa[exponent == 31] == 0, np.inf, np.nan)
+    values *= np.where(codes < 128, 1.0, -1.0)
+    values.setflags(write=False)
+    return values
+
+
+def _eight_bits(name: str, x: FloatArray) -> npt.NDArray[np.uint8]:
+    finite = _eight_bit_values(name)[: 0x7F if name == "e4m3" else 0x7C]  # ascending, from 0
+    magnitude = np.abs(x)
+    high = np.searchsorted(finite, magnitude).clip(1, len(finite) - 1)
+    middle = (finite[high - 1] + finite[high]) / 2
+    up = (magnitude > middle) | ((magnitude == middle) & (high % 2 == 0))  # codes alternate between odd and even
+    codes = high - 1 + up
+    # Halfway to the number that would follow the largest.
+    limit = 1.5 * finite[-1] - 0.5 * finite[-2]
+    past = (magnitude > limit) | ((magnitude == limit) & (len(finite) % 2 == 0))
+    codes = np.where(past, len(finite), codes)  # NaN, or infinity
+    codes = np.where(np.isnan(x), 0x7F, codes)
+    return (codes | np.where(np.signbit(x), 0x80, 0)).astype(np.uint8)

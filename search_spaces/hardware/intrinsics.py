@@ -8,13 +8,14 @@ C++ type that the row names; no other code depends on which instruction it is.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.dtypes import FLOAT_DTYPES, dtype, round_to_tf32
+from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES, dtype, round_to_tf32
 from search_spaces.hardware.fragments import Fragment
 from search_spaces.hardware.requirements import (
     Access,
@@ -29,23 +30,24 @@ from search_spaces.hardware.units import unit
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import SharedLayout
 
-Float32Array = npt.NDArray[np.float32]
+Sums = npt.NDArray[Any]  # of f32, or of i32 where i8 is multiplied
 
 STORED = {"tf32": "f32"}  # multiplied types that arrays do not have, and the type that they are rounded from
 
 
 @dataclass(frozen=True)
 class TensorIntrinsic:
-    """One way to multiply fragments: d = a @ b + c with exact products and f32 accumulation.
+    """One way to multiply fragments: d = a @ b + c with exact products, accumulated in f32, or in i32 for i8.
 
     - ``unit``: the name of the unit that multiplies, see ``units``.
-    - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32"); sums are f32.
+    - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8").
     - ``a``, ``b``, ``c``: the fragments; ``load``: how a and b are read from shared memory.
     - ``min_sm``: 10 * major + minor of the first architecture that has it, 0 for all; ``arch``: the only one that has
       it, where it is specific to one ("sm_90a").
     - ``instructions``: machine instructions that a warp issues for one multiplication of fragments; ``results``:
       accumulators of a lane that one statement of the kernel's unrolled body updates.
-    - ``cpp``: the C++ type that implements it, "{a}" and "{b}" standing for the types of the arrays.
+    - ``cpp``: the C++ type that implements it, "{a}" and "{b}" standing for the types of the arrays; ``header``: what
+      declares it, where kernels do not include that anyway.
 
     Raises ValueError where the fields contradict each other.
     """
@@ -62,6 +64,7 @@ class TensorIntrinsic:
     results: int
     cpp: str
     arch: str = ""
+    header: str = ""
 
     def __post_init__(self) -> None:
         row = unit(self.unit)
@@ -70,14 +73,14 @@ class TensorIntrinsic:
                 f"{self.name}: fragments of {self.a.shape}, {self.b.shape} and {self.c.shape} do not fit a @ b + c"
             )
         for which, fragment, kind in (("a", self.a, self.type_a), ("b", self.b, self.type_b), ("c", self.c, "f32")):
-            if kind not in (*FLOAT_DTYPES, *STORED):
-                known = ", ".join((*FLOAT_DTYPES, *STORED))
+            if kind not in (*MULTIPLIED_DTYPES, *STORED):
+                known = ", ".join((*MULTIPLIED_DTYPES, *STORED))
                 raise ValueError(f"{self.name}: type_{which} must be one of {known}, not {kind!r}")
             if fragment.layout is None:
                 if fragment.registers and not row.opaque:
                     raise ValueError(f"{self.name}: fragment {which} needs a layout; only opaque units have none")
                 continue
-            bits = 8 * dtype(STORED.get(kind, kind)).bytes
+            bits = 8 * dtype(STORED.get(kind, kind), MULTIPLIED_DTYPES).bytes
             if fragment.values * bits != fragment.registers * 32:
                 raise ValueError(
                     f"{self.name}: fragment {which} holds {fragment.values} values of {bits} bits in a lane, "
@@ -124,7 +127,7 @@ class TensorIntrinsic:
         """The types of arrays that it accepts as they lie in memory: the one that is multiplied, or on CUDA cores all,
         which are converted on the way to registers."""
         kind = self.type_a if operand == "a" else self.type_b
-        return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(FLOAT_DTYPES)
+        return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(MULTIPLIED_DTYPES)
 
     def c_name(self, a: str, b: str) -> str:
         """The C++ type for arrays of the C++ types ``a`` and ``b``."""
@@ -149,27 +152,30 @@ class TensorIntrinsic:
         """
         return _requirement(self, operand, layout, element_bytes)
 
-    def reference(self, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Float32Array:
+    def reference(self, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Sums:
         """d = a @ b + c for a (..., m, k), b (..., k, n), c (..., m, n).
 
         a and b are rounded to the types that are multiplied (tf32: nearest, ties away); products are exact in float64,
         and each is added to an f32 accumulator in the order of k. Hardware adds the products of one instruction in an
-        order, and with a truncation, that the PTX ISA leaves open.
+        order, and with a truncation, that the PTX ISA leaves open. Sums of i8 are exact, and wrap around in i32.
         """
         left, right = _multiplied(self.type_a, a), _multiplied(self.type_b, b)
-        d = np.asarray(c, dtype=np.float32)
+        whole = self.type_a == "i8"
+        d: Sums = np.asarray(c, dtype=np.int32 if whole else np.float32)
         if left.shape[-2:] != self.a.shape or right.shape[-2:] != self.b.shape or d.shape[-2:] != self.c.shape:
             raise ValueError(
                 f"{self.name}: operands must end in {self.a.shape}, {self.b.shape}, {self.c.shape}, "
                 f"not {left.shape}, {right.shape}, {d.shape}"
             )
+        if whole:
+            return (d + (left @ right).astype(np.int64)).astype(np.int32)
         for k in range(self.k):
             d = (d + left[..., :, k, None] * right[..., k, None, :]).astype(np.float32)
         return d
 
     def execute_fragments(
         self, a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], c: npt.NDArray[np.generic]
-    ) -> Float32Array:
+    ) -> Sums:
         """``reference`` on register files: a, b, c and the result are (lanes, values of a lane).
 
         Raises ValueError for wmma, whose fragments are opaque.
@@ -182,7 +188,8 @@ def _multiplied(kind: str, values: npt.ArrayLike) -> FloatArray:
     """``values`` as the unit multiplies them."""
     if kind == "tf32":
         return round_to_tf32(values).astype(np.float64)
-    return dtype(kind).load(dtype(kind).store(values))
+    of = dtype(kind, MULTIPLIED_DTYPES)
+    return of.load(of.store(values))
 
 
 @lru_cache(maxsize=2**16)
@@ -190,7 +197,7 @@ def _requirement(
     intrinsic: TensorIntrinsic, operand: OperandSide, layout: SharedLayout, element_bytes: int
 ) -> Access | Refusal:
     stored = intrinsic.stored(operand)
-    if element_bytes not in {FLOAT_DTYPES[name].bytes for name in stored}:
+    if element_bytes not in {MULTIPLIED_DTYPES[name].bytes for name in stored}:
         raise ValueError(f"{intrinsic.name} reads {' or '.join(stored)}, not elements of {element_bytes} bytes")
     fragment = intrinsic.fragment(operand)
     rows, cols = fragment.shape
@@ -234,6 +241,21 @@ def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
     return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), 80, 1, 4, "autosched::MmaSync<{a}>")
 
 
+def _mma_8_bit(kind: str, min_sm: int) -> TensorIntrinsic:
+    """PTX ISA, "Matrix fragments for mma.m16n8k32": four neighbours along k in each register, else as for 16 bits."""
+    a = Fragment(
+        (16, 32),
+        4,
+        _distribution((2, 2), (8, 4), (1, 4), (4, 1)),
+        (*range(4), *range(8, 12), *range(4, 8), *range(12, 16)),
+    )
+    b = Fragment((32, 8), 2, _distribution((2, 1), (4, 8), (4, 1), (1, 4)))
+    c = Fragment((16, 8), 4, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
+    header = "autosched/intrinsics/mma_8_bit.cuh"
+    cpp = "autosched::Mma8Bit<{a}>"
+    return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), min_sm, 1, 4, cpp, header=header)
+
+
 # PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type": group g = lane / 4, t = lane % 4;
 # a0 a1: (g, 2t..), a2 a3: (g+8, 2t..), a4 a5: (g, 2t+8..), a6 a7: (g+8, 2t+8..); b0 b1: (2t.., g), b2 b3: (2t+8.., g).
 # The distributed order has (g, 2t+8..) before (g+8, 2t..), hence the register order.
@@ -260,6 +282,9 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
         _mma("f16", _A_16_BIT, _B_16_BIT),
         _mma("bf16", _A_16_BIT, _B_16_BIT),
         _mma("tf32", Fragment((16, 8), 4, _A_TF32, (0, 2, 1, 3)), Fragment((8, 8), 2, _B_TF32)),
+        _mma_8_bit("i8", 80),
+        _mma_8_bit("e4m3", 89),
+        _mma_8_bit("e5m2", 89),
     )
 }
 
@@ -275,7 +300,7 @@ def intrinsics_for(a: str, tf32: bool, b: str = "") -> tuple[TensorIntrinsic, ..
     """The rows that multiply arrays stored as ``a`` and ``b`` (by default as ``a``); those that round f32 to tf32 only
     with ``tf32``, which changes nothing for other types. Raises ValueError for an unknown type.
     """
-    left, right = dtype(a).name, dtype(b or a).name
+    left, right = dtype(a, MULTIPLIED_DTYPES).name, dtype(b or a, MULTIPLIED_DTYPES).name
     return tuple(
         row
         for row in INTRINSICS.values()

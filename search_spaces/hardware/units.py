@@ -8,15 +8,16 @@ from search_spaces.hardware.devices import Device
 
 @dataclass(frozen=True)
 class Unit:
-    """``tensor``: it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate for the operand
-    type (``Device.tensor_rate``); otherwise on CUDA cores. ``opaque``: the instruction does not say which lane holds
-    which element. ``asynchronous``: it multiplies while its warps go on. ``doc`` completes "1 where ... the
-    arithmetic"."""
+    """``tensor``: it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate
+    (``Device.tensor_rate``) for the type that operands become there, ``as_type``; otherwise on CUDA cores. ``opaque``:
+    the instruction does not say which lane holds which element. ``asynchronous``: it multiplies while its warps go on.
+    ``doc`` completes "1 where ... the arithmetic"."""
 
     name: str
     doc: str
     tensor: bool
     share: Callable[[Device], float] = lambda device: 1.0
+    as_type: Callable[[Device, str], str] = lambda device, operand: operand
     opaque: bool = False
     asynchronous: bool = False
 
@@ -25,7 +26,7 @@ class Unit:
         for a type that the tensor cores of ``device`` do not multiply."""
         if not self.tensor:
             return device.fma_flops_per_cycle
-        return device.tensor_rate(operand) * self.share(device)
+        return device.tensor_rate(self.as_type(device, operand)) * self.share(device)
 
     def clock_hz(self, device: Device) -> float:
         return device.tensor_clock_hz if self.tensor else device.clock_hz
@@ -36,12 +37,19 @@ class Unit:
 # kernel at about that figure.
 WMMA_FRACTION = 0.4  # of mma.sync's rate
 
+
+def _mma_sync_type(device: Device, operand: str) -> str:
+    """On Hopper NVRTC 13.5 makes mma.sync of 8-bit floats into conversions to f16 (F2FP.F16.E4M3.UNPACK) and two
+    HMMA.16816, where sm_89 has QMMA.16832; i8 is IMMA.16832 on both."""
+    return "f16" if operand in ("e4m3", "e5m2") and device.sm >= 90 else operand
+
+
 UNITS: dict[str, Unit] = {
     row.name: row
     for row in (
         Unit("fma", "CUDA cores do", tensor=False),
         Unit("wmma", "wmma does", True, lambda device: device.mma_sync_fraction * WMMA_FRACTION, opaque=True),
-        Unit("mma", "mma.sync does", True, lambda device: device.mma_sync_fraction),
+        Unit("mma", "mma.sync does", True, lambda device: device.mma_sync_fraction, _mma_sync_type),
         Unit("wgmma", "wgmma does", True, asynchronous=True),
     )
 }

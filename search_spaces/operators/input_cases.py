@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
-from search_spaces.hardware.dtypes import DType
+from search_spaces.hardware.dtypes import SMALLEST, DType
 
 Lines = Callable[["np.random.Generator", int, int, DType], FloatArray]  # a text: importing numpy.random takes long
 
@@ -39,9 +39,8 @@ _EDGES = (
     1023,
     1024,
 )  # of vectors, lanes, warps and tiles
-_LARGEST = {"f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127")}
-_SUBNORMAL = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}  # the smallest one
-_HUGE = {"f16": 60000.0, "bf16": 2.0**50, "f32": 2.0**50}  # squares of it still add up in f32
+_LARGEST = {"f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127"), "i8": 128.0}
+_HUGE = {"f16": 60000.0, "bf16": 2.0**50, "f32": 2.0**50, "e4m3": 448.0, "e5m2": 57344.0}  # squares still add up in f32
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def _largest(rng: np.random.Generator, count: int, length: int, dtype: DType) ->
 
 
 def _subnormal(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
-    return np.asarray(_integers(rng, count, length, dtype) * _SUBNORMAL[dtype.name], dtype=np.float64)
+    return np.asarray(_integers(rng, count, length, dtype) * SMALLEST[dtype.name], dtype=np.float64)
 
 
 def _far(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:

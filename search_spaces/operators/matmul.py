@@ -11,16 +11,33 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
-from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, SMALLEST, DType, dtype
+from search_spaces.hardware.dtypes import (
+    EIGHT_BIT_DTYPES,
+    F32,
+    FLOAT_DTYPES,
+    I32,
+    MULTIPLIED_DTYPES,
+    SMALLEST,
+    DType,
+    dtype,
+)
 from search_spaces.operators import input_cases as cases
 from search_spaces.operators.part import Indices, grid, rectangles
-from search_spaces.operators.problem import Array, Operand, Part, Problem, option, sum_growth
+from search_spaces.operators.problem import DRAWN, Array, Operand, Part, Problem, option, sum_growth
 
 ORDERS = ("row", "col")
 ACTIVATIONS = ("relu", "gelu", "silu")
 EPILOGUES = ("none", "bias", *ACTIVATIONS, *(f"bias+{a}" for a in ACTIVATIONS))
 PRECISIONS = ("tf32", "ieee")
+RESULT_DTYPES = FLOAT_DTYPES | {"i32": I32}
+FP8 = ("e4m3", "e5m2")
 REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
+
+# Significant bits that tensor cores keep of a sum of products of 8-bit floats: about 14 on Hopper (DeepSeek-V3, arXiv
+# 2412.19437, section 3.3.2), which is also what Ada has (SageAttention2, arXiv 2411.10958, section 3.2: FP22).
+FP8_SUM_BITS = 14
+FP8_PRODUCTS = 32  # along k, of one instruction
+MOST_I8_K = 2**17  # products of -128 that 32 bits hold
 
 _ERF = np.frompyfunc(erf, 1, 1)
 
@@ -30,9 +47,10 @@ class Matmul(Problem):
     """``out[b] = activation(a[b] @ b[b] + bias)`` with a of m x k, b of k x n, out of m x n, for ``batch`` matrices.
 
     ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row" is row-major, "col" column-major; out
-    is row-major. ``b`` and ``out`` default to the type of ``a``. The bias has n elements of the output's type and
-    is added to every row. ``precision`` concerns f32 inputs: "tf32" lets tensor cores round them to tf32, "ieee" does
-    not. gelu is the exact one, with erf.
+    is row-major. 8-bit types have ``order_b`` "col" by default: along k, as tensor cores read them. ``b`` has the type
+    of ``a``, and so has ``out`` by default, but 8-bit floats give bf16, and i8 gives i32, its exact sums. The bias has
+    n elements of the output's type and is added to every row. ``precision`` concerns f32 inputs: "tf32" lets tensor
+    cores round them to tf32, "ieee" does not. gelu is the exact one, with erf.
 
     With a ``reduction`` there is a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or
     of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2).
@@ -47,28 +65,37 @@ class Matmul(Problem):
     n: int = option("columns of b and out", flag="-n")
     k: int = option("columns of a, rows of b", flag="-k")
     batch: int = option("number of matrices", 1)
-    a: str = option("type of a and b", "f16", flag="--dtype", choices=tuple(FLOAT_DTYPES))
+    a: str = option("type of a and b", "f16", flag="--dtype", choices=tuple(MULTIPLIED_DTYPES))
     b: str = ""
-    acc: str = option("type of the accumulator", "f32", choices=("f32",))
-    out: str = option("type of out; by default that of a and b", "", choices=tuple(FLOAT_DTYPES))
+    acc: str = option("type of the accumulator: i32 for i8, else f32", "", choices=("f32", "i32"))
+    out: str = option(
+        "type of out; by default that of a and b, bf16 for e4m3 and e5m2, i32 for i8", "", choices=tuple(RESULT_DTYPES)
+    )
     order_a: str = option("storage order of a", "row", choices=ORDERS)
-    order_b: str = option("storage order of b", "row", choices=ORDERS)
+    order_b: str = option("storage order of b; by default row, col for 8-bit types", "", choices=ORDERS)
     epilogue: str = option("what follows the product", "none", choices=EPILOGUES)
     precision: str = option("what f32 inputs may be rounded to", "tf32", choices=PRECISIONS)
     reduction: str = option("second output: each row's or column's sum or max", "none", choices=REDUCTIONS)
 
     def __post_init__(self) -> None:
-        self._take_defaults(b=self.a, out=self.a)
+        out, order_b = {"e4m3": "bf16", "e5m2": "bf16", "i8": "i32"}.get(self.a, self.a), "row"
+        if self.a in EIGHT_BIT_DTYPES:
+            order_b = "col"
+        self._take_defaults(b=self.a, acc="i32" if self.a == "i8" else "f32", out=out, order_b=order_b)
         self._take_extents("m", "n", "k")
         self._take_sizes("batch")
         if max(self.m * self.k, self.k * self.n, self.m * self.n) * self.batch >= 2**40:
             raise ValueError("the matrices are too large: keep each array under 2^40 elements")
-        for name in ("a", "b", "out"):
-            dtype(getattr(self, name))
+        for name in ("a", "b"):
+            dtype(getattr(self, name), MULTIPLIED_DTYPES)
+        dtype(self.out, RESULT_DTYPES)
         if self.a != self.b:
             raise ValueError(f"a and b must have the same type, not {self.a} and {self.b}")
-        if self.acc != "f32":
-            raise ValueError(f"acc must be f32, not {self.acc!r}: other accumulators are not supported")
+        wanted = "i32" if self.a == "i8" else "f32"
+        if self.acc != wanted:
+            raise ValueError(f"acc must be {wanted} for {self.a}, not {self.acc!r}: it has no other accumulator")
+        if self.a == "i8" and self.k >= MOST_I8_K:
+            raise ValueError(f"k must be under 2^17 for i8, not {self.k}: i32 would not hold the sums")
         for name in ("order_a", "order_b"):
             if getattr(self, name) not in ORDERS:
                 raise ValueError(f"{name} must be row or col, not {getattr(self, name)!r}")
@@ -76,10 +103,20 @@ class Matmul(Problem):
             raise ValueError(f"unknown epilogue {self.epilogue!r}: use one of {', '.join(EPILOGUES)}")
         if self.reduction not in REDUCTIONS:
             raise ValueError(f"unknown reduction {self.reduction!r}: use one of {', '.join(REDUCTIONS)}")
+        if self.out == "i32":
+            self._check_whole_numbers()
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision must be tf32 or ieee, not {self.precision!r}")
         if self.precision == "ieee" and self.a != "f32":
             raise ValueError(f"precision ieee concerns f32 inputs only; leave it out for {self.a}")
+
+    def _check_whole_numbers(self) -> None:
+        if self.a != "i8":
+            floats = ", ".join(FLOAT_DTYPES)
+            raise ValueError(f"out i32 holds the sums of i8, not those of {self.a}: use one of {floats}")
+        for name in ("epilogue", "reduction"):
+            if getattr(self, name) != "none":
+                raise ValueError(f"{name} {getattr(self, name)} needs a float out, such as f32, not i32")
 
     @property
     def has_bias(self) -> bool:
@@ -103,11 +140,11 @@ class Matmul(Problem):
 
     @property
     def input_dtype(self) -> DType:
-        return FLOAT_DTYPES[self.a]
+        return MULTIPLIED_DTYPES[self.a]
 
     @property
     def out_dtype(self) -> DType:
-        return FLOAT_DTYPES[self.out]
+        return RESULT_DTYPES[self.out]
 
     @property
     def flops(self) -> float:
@@ -131,9 +168,23 @@ class Matmul(Problem):
             return ()
         return (Operand("reduced", "output", F32, (self.batch, self.m if self.reduced_axis == -1 else self.n)),)
 
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Standard normal inputs; of i8 all its numbers, each as likely."""
+        if self.a != "i8":
+            return super().random_inputs(seed)
+        found, rng = super().random_inputs(seed), np.random.default_rng((seed, 8))
+        for operand in self.operands()[:2]:
+            drawn = rng.integers(-128, 128, min(operand.size, DRAWN), dtype=np.int8)
+            found[operand.name] = np.resize(drawn, operand.shape)
+        return found
+
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         """Lines of a, or of b for a reduction of columns; the other matrix is positive integers, so that they arrive in
         all of a row, or of a column, of out."""
+        if self.a == "i8":
+            return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST
+        if self.a == "e4m3":  # which has no infinity
+            return cases.INTEGERS, cases.NEGATIVE, cases.NAN, cases.ZERO, cases.HUGE, cases.SUBNORMAL
         lines = (cases.INTEGERS, cases.NEGATIVE, cases.MINUS_INFINITY, cases.NAN, cases.INFINITY, cases.ZERO)
         rounded = self.multiplied_as == "tf32" and self.precision == "tf32"  # to multiples of 2^-136
         return (*lines, cases.HUGE, *(() if rounded else (cases.SUBNORMAL,)))
@@ -145,7 +196,7 @@ class Matmul(Problem):
         for names, lines in cases.mixed(self.input_cases(), rng, self.batch * kept, self.k, dtype):
             lines = lines.reshape(self.batch, kept, self.k)
             counts = rng.integers(1, 4, (self.batch, other, self.k)).astype(np.float64)
-            if other > 1 and self.reduced_axis is None:  # what is read where nothing is must not arrive
+            if other > 1 and self.reduced_axis is None and dtype.is_float:  # read where nothing is, it must not arrive
                 counts[:, 0, 0] = np.nan
             a, b = (counts, lines) if columns else (lines, counts)  # both with k last
             stored = {
@@ -193,9 +244,15 @@ class Matmul(Problem):
         With s = sqrt(sum_k a^2 b^2), the size of the sum's random walk, no partial sum of random inputs exceeds
         P = 6 s + 2 |a @ b|. Each of k additions in f32 adds at most 2^-24 P (round to nearest) or, on tensor cores,
         which truncate but add 8 or more products at a time, 2^-23 P per step: together (k / 2 + 16) 2^-23 P. tf32
-        inputs are off by at most 2^-11 each, at random: 4 s 2^-10. Sums of integers up to 2^24 are exact. The
-        activation amplifies errors by at most 1.13; 1 + erf loses 2^-22 where erf is near -1, and silu vanishes where
-        its exponential overflows. Rounding to the output adds its unit roundoff.
+        inputs are off by at most 2^-11 each, at random, or, where wgmma drops the bits that tf32 lacks, by up to 2^-10
+        towards zero: 4 s 2^-10 + |a @ b| 2^-10. Sums of integers up to 2^24 are exact.
+
+        Of sums of 8-bit floats tensor cores keep FP8_SUM_BITS: once every 32 products they truncate a partial sum,
+        which is s on the way and |a @ b| at its end: (k / 32 + 2) 2^-13 (2 s + 2 |a @ b|). Sums of integers up to 2^13
+        are exact. Sums of i8 are always exact, and rounded once where out is a float.
+
+        The activation amplifies errors by at most 1.13; 1 + erf loses 2^-22 where erf is near -1, and silu vanishes
+        where its exponential overflows. Rounding to the output adds its unit roundoff.
 
         A maximum is off by at most the largest of these errors. Most errors of a sum are random, 4 sqrt(sum e^2);
         truncation has the sign of its element: with one k / 8 truncations of 2^-24 of a partial sum of about s / 2,
@@ -211,8 +268,12 @@ class Matmul(Problem):
         partial = 6.0 * s + 2.0 * np.abs(product) + np.abs(bias)
         bound = (self.k / 2 + 16) * 2.0**-23 * partial
         if self.multiplied_as == "tf32" and self.precision == "tf32":
-            bound += 4.0 * 2.0**-10 * s
-        exact = self._exact(a, b, bias)
+            bound += 2.0**-10 * (4.0 * s + np.abs(product))
+        if self.a in FP8:
+            bound += (self.k / FP8_PRODUCTS + 2) * 2.0 ** (1 - FP8_SUM_BITS) * (2.0 * s + 2.0 * np.abs(product))
+        if self.a == "i8":
+            bound = 2.0**-23 * (np.abs(product) + np.abs(bias))
+        exact = self._exact(a, b, bias) | (self.out == "i32")
         bound = np.where(exact, 0.0, bound)
         finished = _activate(self.activation, product + bias)
         result = np.abs(finished)
@@ -221,7 +282,7 @@ class Matmul(Problem):
             bound += 2.0**-22 * np.abs(product + bias) if self.activation == "gelu" else 2.0**-120
         else:
             bound = bound + 2.0**-20 * np.where(exact, 0.0, result)
-        roundoff = self.out_dtype.unit_roundoff
+        roundoff = self.out_dtype.unit_roundoff if self.out_dtype.is_float else 0.0
         allowed = {"out": bound + roundoff * (result + bound) + SMALLEST[self.out]}
         axis = self.reduced_axis
         if axis is not None and self.reduction.endswith("max"):
@@ -237,11 +298,12 @@ class Matmul(Problem):
         return allowed
 
     def _exact(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> npt.NDArray[np.bool_]:
-        """Which elements of out are sums of integers that f32, and tf32 for the factors, hold exactly."""
+        """Which elements of out are sums of integers that the accumulator, and tf32 for the factors, hold exactly."""
         rows, columns = cases.whole_lines(a)[..., :, None], cases.whole_lines(b.swapaxes(-1, -2))[..., None, :]
         exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))
         if exact.any():
-            exact &= np.abs(a) @ np.abs(b) + np.abs(bias) <= cases.EXACT
+            most = 2.0 ** (FP8_SUM_BITS - 1) if self.a in FP8 else cases.EXACT
+            exact &= np.abs(a) @ np.abs(b) + np.abs(bias) <= most
         if self.multiplied_as == "tf32":
             exact &= (np.abs(a).max(-1) <= 2.0**11)[..., :, None] & (np.abs(b).max(-2) <= 2.0**11)[..., None, :]
         return exact

@@ -54,6 +54,7 @@ class DeviceSource:
         cluster: Size3 = (1, 1, 1),
         launches: int = 1,
         cooperating: tuple[int, int] = (1, 1),
+        includes: Sequence[str] = (),
     ) -> Kernel:
         """The kernel whose ``Config`` has every parameter and attribute of ``config`` as a constant of its own name.
 
@@ -61,12 +62,13 @@ class DeviceSource:
         parameters in order, workspaces and tensor maps included; ``call`` are the arguments of ``entry``: names of
         parameters, or ``nullptr``. The launch has ``blocks`` blocks of the attribute ``threads``, in clusters of
         ``cluster``, with ``shared_bytes`` of dynamic shared memory; ``min_blocks`` is the blocks per SM that the
-        compiler limits registers for.
+        compiler limits registers for. ``includes`` are headers that this kernel needs besides that of ``entry``.
         Raises ValueError for a duplicate name.
         """
         twice = set(constants) & set(config)
         if twice:
             raise ValueError(f"{', '.join(sorted(twice))} of the problem clashes with a parameter or an attribute")
+        included = "\n".join(f"#include <{header}>" for header in (*includes, self.header))
         entry = f"autosched_{config.schedule.template}"
         lines = [f"using {name} = {type_};" for name, type_ in types.items()]
         lines += [_constant(name, value) for name, value in (*constants.items(), *config.items())]
@@ -79,7 +81,7 @@ class DeviceSource:
         return Kernel(
             entry=entry,
             source=(
-                f"#include <{self.header}>\n\n"
+                f"{included}\n\n"
                 f"struct Config {{\n{members}}};\n\n"
                 f'extern "C" __global__ void {bounds}\n'
                 f"{entry}({parameters}) {{\n"

@@ -35,7 +35,7 @@ class Scalar:
     value: int | float | bool
 
     def __post_init__(self) -> None:
-        kind = np.dtype(self.dtype.storage).kind if self.dtype.name != "bf16" else "f"
+        kind = "f" if self.dtype.is_float else np.dtype(self.dtype.storage).kind
         fits = isinstance(self.value, bool) if kind == "b" else not isinstance(self.value, bool)
         if fits and kind in "iu":
             limits = np.iinfo(self.dtype.storage)

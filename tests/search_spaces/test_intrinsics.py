@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces.hardware.devices import device
-from search_spaces.hardware.dtypes import BF16, F16, dtype, round_to_tf32
+from search_spaces.hardware.dtypes import BF16, F16, MULTIPLIED_DTYPES, round_to_tf32
 from search_spaces.hardware.fragments import Fragment
 from search_spaces.hardware.intrinsics import INTRINSICS, intrinsic, intrinsics_for
 from search_spaces.hardware.requirements import Access, AlignedRows, LeadingDimension, Refusal
@@ -38,7 +38,7 @@ def names(rows):
 
 
 def element_bytes(row):
-    return dtype(row.stored("a")[-1]).bytes
+    return MULTIPLIED_DTYPES[row.stored("a")[-1]].bytes
 
 
 # The document's first problem ----------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def origins(layout, shape):
 
 def ldmatrix(image, addresses, size, transposed):
     """One 8x8 matrix of 16-bit units, PTX ISA "ldmatrix": lane l gets units 2 * (l % 4) + {0, 1} of row l / 4, of the
-    transposed matrix with .trans. Elements of 4 bytes are two units that stay together."""
+    transposed matrix with .trans. Elements of 4 bytes are two units that stay together, of 1 byte two are a unit."""
     assert (addresses * size % 16 == 0).all()
     per_row = 16 // size
     matrix = image[addresses[:, None] + np.arange(per_row)]
@@ -168,6 +168,8 @@ def ldmatrix(image, addresses, size, transposed):
     lane = np.arange(32)
     if size == 4:
         return matrix[lane // 4, lane % 4][:, None]
+    if size == 1:
+        return np.stack([matrix[lane // 4, 4 * (lane % 4) + i] for i in range(4)], axis=1)
     return np.stack([matrix[lane // 4, 2 * (lane % 4)], matrix[lane // 4, 2 * (lane % 4) + 1]], axis=1)
 
 
@@ -398,16 +400,21 @@ def operand_values(row, rng, shape):
 def rounded(row, values):
     if row.type_a == "tf32":
         return round_to_tf32(values).astype(np.float64)
-    return dtype(row.type_a).load(dtype(row.type_a).store(values))
+    kind = MULTIPLIED_DTYPES[row.type_a]
+    return kind.load(kind.store(values))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=names(ROWS))
 def test_reference_is_the_product_within_f32_rounding(row):
     rng = np.random.default_rng(2)
     a, b = operand_values(row, rng, (5, row.m, row.k)), operand_values(row, rng, (5, row.k, row.n))
-    c = rng.standard_normal((5, row.m, row.n)).astype(np.float32)
+    whole = row.type_a == "i8"
+    c = (8 * rng.standard_normal((5, row.m, row.n))).astype(np.int32 if whole else np.float32)
     left, right = rounded(row, a), rounded(row, b)
     d = row.reference(a, b, c)
+    if whole:
+        assert d.dtype == np.int32 and (d == left @ right + c).all()
+        return
     assert d.dtype == np.float32
     bound = (row.k + 1) * 2.0**-24 * (np.abs(left) @ np.abs(right) + np.abs(c))
     assert (np.abs(d - (left @ right + c)) <= bound).all()
@@ -477,6 +484,9 @@ def test_the_rows():
         "mma_m16n8k16_f16": (16, 8, 16, 80, 4, 2, 4),
         "mma_m16n8k16_bf16": (16, 8, 16, 80, 4, 2, 4),
         "mma_m16n8k8_tf32": (16, 8, 8, 80, 4, 2, 4),
+        "mma_m16n8k32_i8": (16, 8, 32, 80, 4, 2, 4),
+        "mma_m16n8k32_e4m3": (16, 8, 32, 89, 4, 2, 4),
+        "mma_m16n8k32_e5m2": (16, 8, 32, 89, 4, 2, 4),
     }
 
 
@@ -494,10 +504,17 @@ def test_what_depends_on_an_instruction_stands_in_its_row():
 
 def test_rates_follow_the_unit_and_the_generation():
     h200, a100 = device("h200"), device("a100")
-    rates = {name: (row.flops_per_cycle(h200), row.flops_per_cycle(a100)) for name, row in INTRINSICS.items()}
+    rows = {name: row for name, row in INTRINSICS.items() if row.min_sm < 89}
+    rates = {name: (row.flops_per_cycle(h200), row.flops_per_cycle(a100)) for name, row in rows.items()}
     assert rates["fma_m16n32k1"] == (256, 128)
     assert rates["mma_m16n8k16_f16"] == (0.63 * 4096, 2048)
     assert rates["mma_m16n8k8_tf32"] == (0.63 * 2048, 1024)
+    assert rates["mma_m16n8k32_i8"] == (0.63 * 8192, 4096)
+    fp8 = intrinsic("mma_m16n8k32_e4m3")
+    assert fp8.flops_per_cycle(h200) == rates["mma_m16n8k16_f16"][0]  # Hopper converts its operands to f16
+    assert fp8.flops_per_cycle(device("l40s")) == 2048
+    with pytest.raises(ValueError, match="a100 has no tensor rate for 'e4m3': use one of f16, bf16, tf32, i8"):
+        fp8.flops_per_cycle(a100)
     assert rates["wmma_m16n16k16_f16"] == pytest.approx((0.4 * 0.63 * 4096, 0.4 * 2048))
     assert [u.clock_hz(h200) for u in UNITS.values()] == [1.98e9, 1.83e9, 1.83e9, 1.83e9]
     with pytest.raises(ValueError, match="unknown unit 'dpas': use one of fma, wmma, mma"):

@@ -113,6 +113,8 @@ unsigned generated(const BufferSpec& spec, std::size_t i) {
   switch (spec.content) {
     case BufferSpec::Content::f16: return (negative ? 0x8000u : 0u) | (which == 0 ? 0x3c00u : which == 1 ? 0x4000u : 0x4200u);
     case BufferSpec::Content::bf16: return (negative ? 0x8000u : 0u) | (which == 0 ? 0x3f80u : which == 1 ? 0x4000u : 0x4040u);
+    case BufferSpec::Content::e4m3: return (negative ? 0x80u : 0u) | (which == 0 ? 0x38u : which == 1 ? 0x40u : 0x44u);
+    case BufferSpec::Content::e5m2: return (negative ? 0x80u : 0u) | (which == 0 ? 0x3cu : which == 1 ? 0x40u : 0x42u);
     case BufferSpec::Content::f32:
       return (negative ? 0x80000000u : 0u) | (which == 0 ? 0x3f800000u : which == 1 ? 0x40000000u : 0x40400000u);
     default: break;

@@ -188,7 +188,7 @@ struct BufferSpec {
   unsigned element_bytes;
   bool zeroed;
   // Of a sparse input: the floats are small integers, `bits` any bits but all ones (measurements/emulator/sparse.py).
-  enum class Content { none, f16, bf16, f32, bits } content = Content::none;
+  enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits } content = Content::none;
   std::uint64_t seed = 0;
 };
 // Reserves the buffers with guard zones; returns their addresses.

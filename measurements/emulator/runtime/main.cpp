@@ -86,6 +86,8 @@ Job read_job(const char* path) {
       b.content = content == "f16"    ? BufferSpec::Content::f16
                   : content == "bf16" ? BufferSpec::Content::bf16
                   : content == "f32"  ? BufferSpec::Content::f32
+                  : content == "e4m3" ? BufferSpec::Content::e4m3
+                  : content == "e5m2" ? BufferSpec::Content::e5m2
                   : content == "bits" ? BufferSpec::Content::bits
                                       : BufferSpec::Content::none;
       b.role = role == "input"    ? BufferSpec::Role::input

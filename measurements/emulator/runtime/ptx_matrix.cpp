@@ -11,9 +11,9 @@ namespace autosched::emulator::ptx {
 namespace {
 
 // The order is that of MULTIPLIED in measurements/emulator/ptx/forms.py.
-enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32 };
+enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32, e4m3, e5m2 };
 constexpr unsigned bits_of(std::int64_t t) {
-  return t == f16 || t == bf16 ? 16 : t == f64 ? 64 : t == s8 || t == u8 ? 8 : 32;
+  return t == f16 || t == bf16 ? 16 : t == f64 ? 64 : t == s8 || t == u8 || t == e4m3 || t == e5m2 ? 8 : 32;
 }
 
 double value_of(std::int64_t type, std::uint64_t bits) {
@@ -23,6 +23,8 @@ double value_of(std::int64_t type, std::uint64_t bits) {
     case f64: return __builtin_bit_cast(double, bits);
     case s8: return static_cast<signed char>(bits);
     case u8: return static_cast<unsigned char>(bits);
+    case e4m3: return decode(e4m3_format, static_cast<unsigned>(bits));
+    case e5m2: return decode(e5m2_format, static_cast<unsigned>(bits));
     default: return from_bits(static_cast<unsigned>(bits) & 0xffffe000u);
   }
 }

@@ -31,7 +31,7 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
     tiles = (16, 32, 64, 96, 128, 192, 256)
     sg_data = (8, 16, 32, 48, 64, 96, 128)
     layouts = sampled_layouts(element_bytes)
-    vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
+    vectors = tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= 16)
     columns = (1, 2, 4, 8, 16, 32, 64, 128)
     return (
         ordinal("tile_m", tiles, "rows of the workgroup tile of out"),

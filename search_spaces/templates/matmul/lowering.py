@@ -110,11 +110,11 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         name: getattr(problem, name)
         for name in ("m", "n", "k", "batch", "order_a", "order_b", "has_bias", "activation", "reduction")
     }
-    element = problem.input_dtype.c_name
+    element, row = problem.input_dtype.c_name, intrinsic(config.text("intrinsic"))
     types = {
         "T": element,
         "Out": problem.out_dtype.c_name,
-        "Intrinsic": intrinsic(config.text("intrinsic")).c_name(element, element),
+        "Intrinsic": row.c_name(element, element),
     }
     for side in SIDES:
         types[f"Layout{side.upper()}"] = layout(config, side).c_name
@@ -139,4 +139,5 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
             config.integer("split_k"),
             math.prod(config.integers("tiles_m", "tiles_n")) * (problem.batch if inner else 1),
         ),
+        includes=(row.header,) if row.header else (),
     )

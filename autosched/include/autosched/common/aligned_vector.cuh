@@ -11,6 +11,14 @@ struct bf16 {
   unsigned short bits;
 };
 
+// 8-bit floats of 4 or 5 exponent bits (OCP 8-bit Floating Point Specification, revision 1.0).
+struct e4m3 {
+  unsigned char bits;
+};
+struct e5m2 {
+  unsigned char bits;
+};
+
 template <class A, class B>
 inline constexpr bool is_same = false;
 template <class A>

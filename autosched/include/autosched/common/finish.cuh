@@ -1,4 +1,4 @@
-// The end of a matmul: bias, activation, rounding, store.
+// The end of a matmul: bias, activation, rounding, store. Sums of whole numbers become floats, unless out holds them.
 #pragma once
 #include <autosched/common/activation.cuh>
 #include <autosched/common/numeric.cuh>
@@ -25,6 +25,18 @@ template <class C, int Count>
 __device__ __forceinline__ void finish(float* x, const typename C::Out* bias, typename C::Out* row, int col) {
   finish_values<C, Count>(x, bias, col);
   ptx::st_global(row + col, pack<typename C::Out, Count>(x));
+}
+template <class C, int Count>
+__device__ __forceinline__ void finish(int* x, const typename C::Out* bias, typename C::Out* row, int col) {
+  using Out = typename C::Out;
+  if constexpr (is_same<Out, int>) {
+    ptx::st_global(row + col, pack<Out, Count>(x));
+  } else {
+    float y[Count];
+#pragma unroll
+    for (int i = 0; i < Count; ++i) y[i] = static_cast<float>(x[i]);
+    finish<C, Count>(y, bias, row, col);
+  }
 }
 
 }  // namespace autosched

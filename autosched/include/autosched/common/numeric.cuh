@@ -7,24 +7,65 @@ namespace autosched {
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// Element i of a vector of elements of type T, as f32.
+// What an array of T holds, by the low bits of a word: the number that kernels compute with, and the type Sum in which
+// they add up products of such numbers.
+template <class T>
+struct Element;
+template <>
+struct Element<float> {
+  using Sum = float;
+  __device__ static __forceinline__ float of(unsigned bits) { return ptx::float_of(bits); }
+};
+template <>
+struct Element<f16> {
+  using Sum = float;
+  __device__ static __forceinline__ float of(unsigned bits) { return ptx::cvt_f32_f16(static_cast<unsigned short>(bits)); }
+};
+template <>
+struct Element<bf16> {
+  using Sum = float;
+  __device__ static __forceinline__ float of(unsigned bits) { return ptx::cvt_f32_bf16(static_cast<unsigned short>(bits)); }
+};
+// The upper half of an f16.
+template <>
+struct Element<e5m2> {
+  using Sum = float;
+  __device__ static __forceinline__ float of(unsigned bits) { return Element<f16>::of(bits << 8); }
+};
+// Its exponent has a bit less than that of f16, and a bias of 7 instead of 15. Without infinity: only all ones is NaN.
+template <>
+struct Element<e4m3> {
+  using Sum = float;
+  __device__ static __forceinline__ float of(unsigned bits) {
+    const unsigned magnitude = bits & 0x7f;
+    const float x = 256.0f * Element<f16>::of((bits & 0x80) << 8 | magnitude << 7);
+    return magnitude == 0x7f ? ptx::float_of(0x7fffffff) : x;
+  }
+};
+template <>
+struct Element<signed char> {
+  using Sum = int;
+  __device__ static __forceinline__ int of(unsigned bits) { return static_cast<signed char>(bits & 0xff); }
+};
+template <>
+struct Element<int> {
+  using Sum = int;
+  __device__ static __forceinline__ int of(unsigned bits) { return static_cast<int>(bits); }
+};
+
+__device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ __forceinline__ int multiply_add(int a, int b, int c) { return a * b + c; }
+
+// Element i of a vector of elements of type T, as a number.
 template <class T, int Bytes>
-__device__ __forceinline__ float get_element(const AlignedVector<Bytes>& p, int i) {
-  if constexpr (sizeof(T) == 4) {
-    return ptx::float_of(p.word[i]);
+__device__ __forceinline__ auto get_element(const AlignedVector<Bytes>& p, int i) {
+  constexpr int bits = 8 * int(sizeof(T)), in_word = 32 / bits;
+  if constexpr (Bytes == 1) {
+    return Element<T>::of(p.byte);
+  } else if constexpr (Bytes == 2) {
+    return Element<T>::of(unsigned(p.half) >> (bits * i));
   } else {
-    unsigned short bits;
-    if constexpr (Bytes == 2) {
-      bits = p.half;
-    } else {
-      bits = static_cast<unsigned short>(p.word[i / 2] >> (16 * (i % 2)));
-    }
-    if constexpr (is_same<T, f16>) {
-      return ptx::cvt_f32_f16(bits);
-    } else {
-      static_assert(is_same<T, bf16>, "elements are float, f16 or bf16");
-      return ptx::cvt_f32_bf16(bits);
-    }
+    return Element<T>::of(p.word[i / in_word] >> (bits * (i % in_word)));
   }
 }
 
@@ -39,9 +80,12 @@ __device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, cons
 }
 
 // The bits of x rounded to T, in the low bits of a word.
-template <class T>
-__device__ __forceinline__ unsigned round_to(float x) {
-  if constexpr (sizeof(T) == 4) {
+template <class T, class X>
+__device__ __forceinline__ unsigned round_to(X x) {
+  if constexpr (is_same<X, int>) {
+    static_assert(is_same<T, int>, "whole numbers are stored as they are");
+    return static_cast<unsigned>(x);
+  } else if constexpr (sizeof(T) == 4) {
     return ptx::bits_of(x);
   } else if constexpr (is_same<T, f16>) {
     return ptx::cvt_rn_f16_f32(x);
@@ -51,9 +95,9 @@ __device__ __forceinline__ unsigned round_to(float x) {
   }
 }
 
-// A vector of Count elements of type T, rounded from f32.
-template <class T, int Count>
-__device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> pack(const float* x) {
+// A vector of Count elements of type T, rounded from f32, or whole numbers as they are.
+template <class T, int Count, class X>
+__device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> pack(const X* x) {
   AlignedVector<Count * int(sizeof(T))> p;
   if constexpr (sizeof(T) == 4) {
 #pragma unroll
@@ -74,11 +118,16 @@ __device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> slice(const Ali
     return p;
   } else {
     AlignedVector<Count * int(sizeof(T))> out;
-    if constexpr (Count * sizeof(T) == 2) {
-      out.half = static_cast<unsigned short>(p.word[first / 2] >> (16 * (first % 2)));
+    const int at = first * int(sizeof(T));
+    if constexpr (Bytes == 2) {
+      out.byte = static_cast<unsigned char>(p.half >> (8 * at));
+    } else if constexpr (Count * sizeof(T) == 1) {
+      out.byte = static_cast<unsigned char>(p.word[at / 4] >> (8 * (at % 4)));
+    } else if constexpr (Count * sizeof(T) == 2) {
+      out.half = static_cast<unsigned short>(p.word[at / 4] >> (8 * (at % 4)));
     } else {
 #pragma unroll
-      for (int i = 0; i < int(Count * sizeof(T)) / 4; ++i) out.word[i] = p.word[first * int(sizeof(T)) / 4 + i];
+      for (int i = 0; i < int(Count * sizeof(T)) / 4; ++i) out.word[i] = p.word[at / 4 + i];
     }
     return out;
   }

@@ -1,5 +1,5 @@
 // CUDA-core arithmetic as a warp-wide intrinsic: a ThreadsM x ThreadsN warp, every thread with an
-// ElementsM x ElementsN block of the output and one multiply-add per element and k.
+// ElementsM x ElementsN block of the output and one multiply-add per element and k: in f32, or in i32 for i8.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/shared_memory.cuh>
@@ -14,14 +14,15 @@ struct Fma {
   static constexpr bool opaque = false;    // accumulator coordinates are known
   static constexpr int c_registers = ElementsM * ElementsN;
   static constexpr int c_run = ElementsN;  // accumulators that are neighbours along n
+  using Number = typename Element<T>::Sum;
   struct FragmentA {
-    float x[ElementsM];
+    Number x[ElementsM];
   };
   struct FragmentB {
-    float x[ElementsN];
+    Number x[ElementsN];
   };
   struct FragmentC {
-    float x[c_registers];
+    Number x[c_registers];
   };
 
   __device__ static __forceinline__ int c_row(int lane, int run) { return lane / ThreadsN * ElementsM + run; }
@@ -56,7 +57,7 @@ struct Fma {
     for (int i = 0; i < ElementsM; ++i) {
 #pragma unroll
       for (int j = 0; j < ElementsN; ++j) {
-        c.x[i * ElementsN + j] = fmaf(a.x[i], b.x[j], c.x[i * ElementsN + j]);
+        c.x[i * ElementsN + j] = multiply_add(a.x[i], b.x[j], c.x[i * ElementsN + j]);
       }
     }
   }

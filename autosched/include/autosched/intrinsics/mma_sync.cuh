@@ -1,4 +1,5 @@
-// ldmatrix + mma.sync (PTX ISA 9.7.14.5). T is f16 or bf16 (m16n8k16) or float, multiplied as tf32 (m16n8k8).
+// ldmatrix + mma.sync (PTX ISA 9.7.14.5). T is f16 or bf16 (m16n8k16) or float, multiplied as tf32 (m16n8k8); fragments
+// of 8-bit types, which intrinsics/mma_8_bit.cuh multiplies (m16n8k32), are loaded in the same way.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/ldmatrix.cuh>
@@ -8,7 +9,7 @@ namespace autosched {
 
 template <class T>
 struct MmaSync {
-  static constexpr int m = 16, n = 8, k = sizeof(T) == 4 ? 8 : 16;
+  static constexpr int m = 16, n = 8, k = 32 / int(sizeof(T));
   static constexpr int half_k = k / 2;         // columns of one 8-row matrix of ldmatrix
   static constexpr int b_group = 2;            // ldmatrix.x4 fills two fragments of B
   static constexpr bool opaque = false;
@@ -21,7 +22,7 @@ struct MmaSync {
     unsigned x[2];
   };
   struct FragmentC {
-    float x[4];
+    typename Element<T>::Sum x[4];
   };
 
   __device__ static __forceinline__ int c_row(int lane, int run) { return lane / 4 + 8 * run; }

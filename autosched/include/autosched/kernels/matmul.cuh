@@ -77,6 +77,7 @@ struct Matmul {
   using B = OperandB<C>;
   using T = typename C::T;
   using Out = typename C::Out;
+  using Sum = typename Element<T>::Sum;
   static constexpr bool epilogue_shared = C::epilogue == "shared";
   static constexpr ReducedAxis reduced_axis = reduced_axis_of(C::reduction);
 
@@ -113,7 +114,7 @@ struct Matmul {
   static constexpr bool any_async = A::copy_async || B::copy_async;
 
   using Accumulators = typename I::FragmentC[C::fragments_m][C::fragments_n];
-  static_assert(sizeof(Accumulators) == C::accumulators * sizeof(float),
+  static_assert(sizeof(Accumulators) == C::accumulators * sizeof(Sum),
                 "rule accumulators: the fragments of a warp must make up its part of the tile");
 
   // Where the warp's fragment i begins inside the tile.
@@ -299,22 +300,22 @@ struct Matmul {
   // block comes last. Returns whether this block is the last of its tile, which then finishes it.
   __device__ static __forceinline__ bool combine_splits(Accumulators& acc, unsigned shared, float* partials,
                                                         unsigned* counter, int tile, int split) {
-    float* acc_registers = &acc[0][0].x[0];
+    Sum* acc_registers = &acc[0][0].x[0];
     float* mine = partials + static_cast<long long>(tile * C::split_k + split) * C::accumulators * C::threads;
 #pragma unroll
     for (int r = 0; r < C::accumulators; ++r) {
-      ptx::st_global(mine + r * C::threads + int(threadIdx.x), AlignedVector<4>{{ptx::bits_of(acc_registers[r])}});
+      ptx::st_global(mine + r * C::threads + int(threadIdx.x), AlignedVector<4>{{round_to<Sum>(acc_registers[r])}});
     }
     if (!is_last_block<C::split_k>(counter, shared)) return false;
 #pragma unroll
-    for (int r = 0; r < C::accumulators; ++r) acc_registers[r] = 0.0f;
+    for (int r = 0; r < C::accumulators; ++r) acc_registers[r] = 0;
     constexpr int sums = C::accumulators * C::threads;  // of one split
     const float* from = partials + static_cast<long long>(tile) * C::split_k * sums + int(threadIdx.x);
 #pragma unroll 1
     for (int s = 0; s < C::split_k; ++s) {
 #pragma unroll
       for (int r = 0; r < C::accumulators; ++r) {
-        acc_registers[r] += ptx::float_of(ptx::ld_global_cg<4>(from + r * C::threads).word[0]);
+        acc_registers[r] += Element<Sum>::of(ptx::ld_global_cg<4>(from + r * C::threads).word[0]);
       }
       from += sums;  // a constant step: addresses stay immediates
     }
@@ -359,7 +360,7 @@ struct Matmul {
 #pragma unroll
           for (int r = 0; r < I::c_registers / I::c_run; ++r) {
             const int at = (row + I::c_row(lane, r)) * C::epilogue_line + col + I::c_col(lane, r);
-            ptx::st_shared(shared + unsigned(at) * 4u, pack<float, I::c_run>(&acc[i][j].x[r * I::c_run]));
+            ptx::st_shared(shared + unsigned(at) * 4u, pack<Sum, I::c_run>(&acc[i][j].x[r * I::c_run]));
           }
         }
       }
@@ -374,9 +375,9 @@ struct Matmul {
       if (m0 + row >= C::m || n0 + col >= C::n) continue;
       const unsigned address = shared + unsigned(row * C::epilogue_line + col) * 4u;
       const auto loaded = ptx::ld_shared<vector * 4>(address);
-      float x[vector];
+      conditional<is_same<Out, int>, int, float> x[vector];
 #pragma unroll
-      for (int i = 0; i < vector; ++i) x[i] = get_element<float>(loaded, i);
+      for (int i = 0; i < vector; ++i) x[i] = get_element<Sum>(loaded, i);
       finish<C, vector>(x, bias, out + static_cast<long long>(m0 + row) * C::n, n0 + col);
       if constexpr (reduced_axis != ReducedAxis::none) ptx::st_shared(address, pack<float, vector>(x));
     }

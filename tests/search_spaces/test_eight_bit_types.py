@@ -1,0 +1,144 @@
+"""8-bit types: conversions against their definition, and the matmuls that multiply them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from search_spaces.hardware.dtypes import DTYPES, I8, round_to_tf32
+from search_spaces.operators.matmul import FP8, Matmul
+
+MANTISSA = {"e4m3": 3, "e5m2": 2}
+
+
+def number(code: int, name: str) -> float:
+    """OCP 8-bit Floating Point Specification, revision 1.0, table 1."""
+    bits = MANTISSA[name]
+    bias = 2 ** (6 - bits) - 1
+    exponent, fraction = code >> bits & 2 ** (7 - bits) - 1, code & 2**bits - 1
+    sign = -1.0 if code >= 128 else 1.0
+    if name == "e5m2" and exponent == 31:
+        return sign * math.inf if fraction == 0 else math.nan
+    if name == "e4m3" and code & 127 == 127:
+        return math.nan
+    return sign * math.ldexp(fraction + (2**bits if exponent else 0), max(exponent, 1) - bias - bits)
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_codes_are_the_numbers_of_the_specification(name: str) -> None:
+    expected = np.array([number(code, name) for code in range(256)])
+    codes = np.arange(256, dtype=np.uint8)
+    values = DTYPES[name].load(codes)
+    np.testing.assert_array_equal(values, expected)
+    back = DTYPES[name].store(values)
+    known = ~np.isnan(values)
+    np.testing.assert_array_equal(back[known], codes[known])
+    assert np.isnan(DTYPES[name].load(back[~known])).all()
+
+
+@pytest.mark.parametrize("name", FP8)
+def test_rounding_goes_to_the_nearest_code_and_ties_to_even(name: str) -> None:
+    kind = DTYPES[name]
+    finite = np.unique(kind.load(np.arange(256, dtype=np.uint8)))
+    finite = finite[np.isfinite(finite)]
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(500) * 2.0 ** rng.integers(-20, 8, 500)
+    nearest = np.abs(x[:, None] - finite).min(axis=1)
+    np.testing.assert_array_equal(np.abs(kind.load(kind.store(x)) - x), nearest)
+    middle = (finite[1:] + finite[:-1]) / 2
+    assert (kind.store(middle[middle != 0]) % 2 == 0).all()
+    largest, step = finite[-1], finite[-1] - finite[-2]
+    beyond = kind.load(kind.store([largest + 0.49 * step, largest + step, np.inf]))
+    assert beyond[0] == largest
+    assert np.isnan(beyond[1:]).all() if name == "e4m3" else np.isinf(beyond[1:]).all()
+
+
+def test_i8_takes_the_nearest_whole_number_that_it_has() -> None:
+    np.testing.assert_array_equal(I8.store([-200.0, -1.5, 0.4, 2.6, 127.4, 300.0]), [-128, -2, 0, 3, 127, 127])
+
+
+def test_defaults_are_what_tensor_cores_and_libraries_take() -> None:
+    fp8, i8 = Matmul(8, 8, 8, a="e4m3"), Matmul(8, 8, 8, a="i8")
+    assert (fp8.b, fp8.acc, fp8.out, fp8.order_a, fp8.order_b) == ("e4m3", "f32", "bf16", "row", "col")
+    assert (i8.b, i8.acc, i8.out, i8.order_b) == ("i8", "i32", "i32", "col")
+    assert Matmul(8, 8, 8, a="e5m2", order_b="row", out="f32").order_b == "row"
+    assert Matmul.from_json(fp8.to_json()) == fp8
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"a": "e4m3", "out": "e4m3"}, "unknown type 'e4m3': use one of f16, bf16, f32, i32"),
+        ({"a": "e4m3", "out": "i32"}, "out i32 holds the sums of i8, not those of e4m3"),
+        ({"a": "e4m3", "b": "e5m2"}, "same type"),
+        ({"a": "i8", "acc": "f32"}, "acc must be i32 for i8"),
+        ({"a": "i8", "epilogue": "bias"}, "epilogue bias needs a float out"),
+        ({"a": "i8", "reduction": "row_sum"}, "reduction row_sum needs a float out"),
+        ({"a": "i8", "k": 2**17}, "k must be under 2^17 for i8"),
+    ],
+)
+def test_what_no_kernel_computes_is_refused(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says.replace("^", r"\^")):
+        Matmul(**{"m": 8, "n": 8, "k": 8, **fields})  # type: ignore[arg-type]
+
+
+def test_sums_of_i8_are_exact() -> None:
+    problem = Matmul(4, 6, 2048, a="i8")
+    inputs = problem.random_inputs(0)
+    assert inputs["a"].min() == -128 and inputs["a"].max() == 127
+    out = problem.reference(inputs)["out"][0]
+    a, b = (inputs[name][0].astype(np.int64) for name in "ab")
+    np.testing.assert_array_equal(out, a @ b.T)
+    assert (problem.tolerance(inputs)["out"] == 0).all()
+    rounded = Matmul(4, 6, 2048, a="i8", out="f32")
+    assert (rounded.tolerance(inputs)["out"][0] >= np.abs(out.astype(np.float32) - out)).all()
+
+
+def fourteen_bits(x: np.ndarray) -> np.ndarray:
+    """Sums as tensor cores of 8-bit floats keep them: truncated to 14 significant bits."""
+    fraction, exponent = np.frexp(x)
+    return np.ldexp(np.trunc(np.ldexp(fraction, 14)), exponent - 14)
+
+
+@pytest.mark.parametrize("name", FP8)
+@pytest.mark.parametrize("k", [32, 256, 4096])
+def test_tolerance_admits_sums_of_fourteen_bits(name: str, k: int) -> None:
+    problem = Matmul(32, 64, k, a=name, out="f32")
+    inputs = problem.random_inputs(1)
+    a, b = DTYPES[name].load(inputs["a"][0]), DTYPES[name].load(inputs["b"][0]).T
+    total = np.zeros((32, 64))
+    for first in range(0, k, 32):
+        total = fourteen_bits(total + a[:, first : first + 32] @ b[first : first + 32])
+    error, allowed = np.abs(total - problem.reference(inputs)["out"][0]), problem.tolerance(inputs)["out"][0]
+    assert (error <= allowed).all()
+    if k <= 256:  # one product less shows
+        missing = a[:, : k - 1] @ b[: k - 1]
+        assert (np.abs(missing - problem.reference(inputs)["out"][0]) > allowed).mean() > 0.3
+
+
+def test_tolerance_admits_tf32_that_lost_bits() -> None:
+    problem = Matmul(32, 64, 512, a="f32")
+    inputs = problem.random_inputs(1)
+    cut = [
+        (inputs[name][0].view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64) for name in "ab"
+    ]
+    assert not np.array_equal(cut[0], round_to_tf32(inputs["a"][0]))
+    error = np.abs(cut[0] @ cut[1] - problem.reference(inputs)["out"][0])
+    assert (error <= problem.tolerance(inputs)["out"][0]).all()
+
+
+@pytest.mark.parametrize("name", [*FP8, "i8"])
+def test_provoking_inputs_are_stored_and_their_results_known(name: str) -> None:
+    problem = Matmul(9, 5, 40, a=name, out="f32")
+    seen = set()
+    for provoking in problem.provoking_inputs(3):
+        seen.update(provoking.cases)
+        for operand in problem.operands()[:2]:
+            array = provoking.inputs[operand.name]
+            assert (array.shape, array.dtype) == (operand.shape, np.dtype(operand.dtype.storage))
+        reference = problem.reference(provoking.inputs)["out"]
+        allowed = problem.tolerance(provoking.inputs)["out"]
+        assert (np.isfinite(allowed) | ~np.isfinite(reference)).all()
+    assert {case.name for case in problem.input_cases()} == seen and "integers" in seen

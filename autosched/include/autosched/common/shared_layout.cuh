@@ -8,6 +8,7 @@ namespace autosched {
 // linear in it: constants between addresses are part of the instruction.
 template <int Elements, int Lines>
 struct Pad {
+  static constexpr int period = 0;
   template <int Line>
   __host__ __device__ static constexpr int apply(int x) {
     return x + int(unsigned(x) / unsigned(Line * Lines)) * Elements;
@@ -21,6 +22,7 @@ struct Pad {
 // CuTe's Swizzle<B, M, S>: bits [Base + Shift, Base + Shift + Bits) are xor-ed into bits [Base, Base + Bits).
 template <int Bits, int Base, int Shift>
 struct Swizzle {
+  static constexpr int period = 1 << (Base + Shift + Bits);  // no bit from here on changes what is xor-ed
   template <int Line>
   __host__ __device__ static constexpr int apply(int x) {
     return x ^ ((x >> Shift) & (((1 << Bits) - 1) << Base));
@@ -45,6 +47,27 @@ struct SharedLayout {
     }
   }
 
+  // What lies (rows, cols) further on: offset(row + rows, col + cols) == (offset(row, col) ^ flips(rows, cols)) +
+  // adds(rows, cols), where the linear places of both parts share no bit below `period`. Xor is linear over bits, and
+  // whole periods pass through it unchanged. One xor-ed address then serves many places at constant distances, which
+  // instructions hold as immediates.
+  static constexpr bool splits = ((Steps::period > 0) && ...);
+  __host__ __device__ static constexpr int period() {
+    int longest = 1;
+    ((longest = Steps::period > longest ? Steps::period : longest), ...);
+    return longest;
+  }
+  __host__ __device__ static constexpr int linear(int row, int col) {
+    return Transposed ? col * line + row : row * line + col;
+  }
+  __host__ __device__ static constexpr int low_bits(int row, int col) { return linear(row, col) & (period() - 1); }
+  __host__ __device__ static constexpr int flips(int row, int col) {
+    int x = low_bits(row, col);
+    ((x = Steps::template apply<line>(x)), ...);
+    return x;
+  }
+  __host__ __device__ static constexpr int adds(int row, int col) { return linear(row, col) & ~(period() - 1); }
+
  private:
   template <class First, class... Rest>
   __host__ __device__ static constexpr int place(int at_line, int at) {
@@ -53,5 +76,18 @@ struct SharedLayout {
     return x;
   }
 };
+
+// Bytes from the beginning of a tile to the element (rows, cols) on from (row, col). The former are known after
+// unrolling, the latter depend on the thread; where they share no bit below the layout's period (`Split`), each part is
+// computed alone.
+template <class Layout, int Bytes, bool Split>
+__device__ __forceinline__ unsigned byte_offset(int row, int col, int rows, int cols) {
+  if constexpr (Split) {
+    return unsigned(Layout::offset(row, col) ^ Layout::flips(rows, cols)) * Bytes +
+           unsigned(Layout::adds(rows, cols)) * Bytes;
+  } else {
+    return unsigned(Layout::offset(row + rows, col + cols)) * Bytes;
+  }
+}
 
 }  // namespace autosched

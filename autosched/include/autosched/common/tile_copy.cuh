@@ -6,6 +6,7 @@
 // wholly inside the array or wholly outside; outside is zero.
 #pragma once
 #include <autosched/common/numeric.cuh>
+#include <autosched/common/shared_layout.cuh>
 #include <autosched/ptx/cp_async.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
@@ -61,9 +62,32 @@ struct TileCopy {
   __device__ __forceinline__ const T* address(int i, int j) const {
     return source + static_cast<long long>(i) * major_step * ArrayMinor + j * minor_step;
   }
+  // Whether the places of all threads and what lies between the vectors of one share no bit of the layout's period.
+  __host__ __device__ static constexpr int low_bits(int a, int b) {
+    return MinorIsColumn ? Layout::low_bits(a, b) : Layout::low_bits(b, a);
+  }
+  __host__ __device__ static constexpr bool splits() {
+    if constexpr (Layout::splits) {
+      int places = 0, steps = 0;
+      for (int thread = 0; thread < Threads; ++thread) places |= low_bits(thread / Columns, thread % Columns * Vector);
+      for (int i = 0; i < major_passes; ++i) {
+        for (int j = 0; j < minor_passes; ++j) {
+          for (int e = 0; e < Vector; e += StoreVector) steps |= low_bits(i * major_step, j * minor_step + e);
+        }
+      }
+      return (places & steps) == 0;
+    } else {
+      return false;
+    }
+  }
   __device__ __forceinline__ unsigned offset(int i, int j, int element) const {
-    const int a = major + i * major_step, b = minor + j * minor_step + element;
-    return unsigned(MinorIsColumn ? Layout::offset(a, b) : Layout::offset(b, a)) * unsigned(sizeof(T));
+    const int a = i * major_step, b = j * minor_step + element;
+    constexpr bool split = splits();
+    if constexpr (MinorIsColumn) {
+      return byte_offset<Layout, int(sizeof(T)), split>(major, minor, a, b);
+    } else {
+      return byte_offset<Layout, int(sizeof(T)), split>(minor, major, b, a);
+    }
   }
 
   // Starts cp.async for the current tile; visible after the group's wait and a barrier.

@@ -30,22 +30,22 @@ struct Fma {
 
   // Operand gives: Layout, and `vector`, the elements along m (or n) that lie together in shared memory.
   template <class Operand>
-  __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int depth, int lane) {
+  __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int lane) {
     constexpr int vector = Operand::vector < ElementsM ? Operand::vector : ElementsM;
 #pragma unroll
     for (int e = 0; e < ElementsM; e += vector) {
-      const int at = Operand::Layout::offset(row + lane / ThreadsN * ElementsM + e, depth);
+      const int at = Operand::Layout::offset(row + rows + lane / ThreadsN * ElementsM + e, depth);
       const auto packet = ptx::ld_shared<vector * int(sizeof(T))>(tile + unsigned(at) * unsigned(sizeof(T)));
 #pragma unroll
       for (int i = 0; i < vector; ++i) a.x[e + i] = get_element<T>(packet, i);
     }
   }
   template <class Operand, int Group>
-  __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int lane) {
+  __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int cols, int lane) {
     constexpr int vector = Operand::vector < ElementsN ? Operand::vector : ElementsN;
 #pragma unroll
     for (int e = 0; e < ElementsN; e += vector) {
-      const int at = Operand::Layout::offset(depth, col + lane % ThreadsN * ElementsN + e);
+      const int at = Operand::Layout::offset(depth, col + cols + lane % ThreadsN * ElementsN + e);
       const auto packet = ptx::ld_shared<vector * int(sizeof(T))>(tile + unsigned(at) * unsigned(sizeof(T)));
 #pragma unroll
       for (int i = 0; i < vector; ++i) b->x[e + i] = get_element<T>(packet, i);

@@ -36,33 +36,46 @@ struct MmaSync {
     }
   }
 
-  // Matrices in order: (rows 0-7, first half of k), (rows 8-15, first), (rows 0-7, second), (rows 8-15, second).
-  // Operand::transposed: the 16-byte rows in shared memory run along m, and ldmatrix.trans turns them.
+  // Where the lane's row of one of ldmatrix's matrices begins in a fragment. The matrices of A in order: (rows 0-7, first
+  // half of k), (rows 8-15, first), (rows 0-7, second), (rows 8-15, second); those of B: (first half of k, columns 0-7),
+  // (second, columns 0-7), and the same for the next eight columns. Operand::transposed: the 16-byte rows in shared
+  // memory run along m or n, and ldmatrix.trans turns them.
   template <class Operand>
-  __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int depth, int lane) {
+  __host__ __device__ static constexpr int a_row(int lane) {
+    return lane / 8 % 2 * 8 + (Operand::transposed ? 0 : lane % 8);
+  }
+  template <class Operand>
+  __host__ __device__ static constexpr int a_depth(int lane) {
+    return Operand::transposed ? lane / 16 * 8 + lane % 8 : lane / 16 * half_k;
+  }
+  template <class Operand, int Group>
+  __host__ __device__ static constexpr int b_depth(int lane) {
+    const int half = lane / 8 % 2;
+    return Operand::transposed ? half * 8 + lane % 8 : half * half_k;
+  }
+  template <class Operand, int Group>
+  __host__ __device__ static constexpr int b_col(int lane) {
+    return lane / 8 % (2 * Group) / 2 * 8 + (Operand::transposed ? 0 : lane % 8);
+  }
+
+  // A's fragment `rows` and `depth` on from the warp's first `row`.
+  template <class Operand>
+  __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int lane) {
     static_assert(!Operand::transposed || sizeof(T) == 2, "rule layout_a: ldmatrix.trans moves 16-bit elements only");
-    const int matrix = lane / 8, r = lane % 8;
+    const unsigned address = tile + Operand::offset(row + a_row<Operand>(lane), a_depth<Operand>(lane), rows, depth);
     if constexpr (Operand::transposed) {
-      const int at = Operand::Layout::offset(row + matrix % 2 * 8, depth + matrix / 2 * 8 + r);
-      ptx::ldmatrix_x4_trans(a.x, tile + unsigned(at) * unsigned(sizeof(T)));
+      ptx::ldmatrix_x4_trans(a.x, address);
     } else {
-      const int at = Operand::Layout::offset(row + matrix % 2 * 8 + r, depth + matrix / 2 * half_k);
-      ptx::ldmatrix_x4(a.x, tile + unsigned(at) * unsigned(sizeof(T)));
+      ptx::ldmatrix_x4(a.x, address);
     }
     round_operands(a.x);
   }
 
-  // Fills b[0] (columns col..col+7) and, with a Group of 2, b[1] (the next eight columns).
+  // Fills b[0] (eight columns, `cols` on from the warp's first `col`) and, with a Group of 2, b[1] (the next eight).
   template <class Operand, int Group>
-  __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int lane) {
-    const int matrix = lane / 8 % (2 * Group), r = lane % 8;
-    int at;
-    if constexpr (Operand::transposed) {
-      at = Operand::Layout::offset(depth + matrix % 2 * 8 + r, col + matrix / 2 * 8);
-    } else {
-      at = Operand::Layout::offset(depth + matrix % 2 * half_k, col + matrix / 2 * 8 + r);
-    }
-    const unsigned address = tile + unsigned(at) * unsigned(sizeof(T));
+  __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int cols, int lane) {
+    const unsigned address =
+        tile + Operand::offset(b_depth<Operand, Group>(lane), col + b_col<Operand, Group>(lane), depth, cols);
     if constexpr (Group == 2) {
       unsigned x[4];
       if constexpr (Operand::transposed) {

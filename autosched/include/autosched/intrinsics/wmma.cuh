@@ -32,8 +32,8 @@ struct Wmma {
 
   // Operand gives: Layout, its `order` (row: contiguous along columns) and `leading_dimension` in elements.
   template <class Operand>
-  __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int depth, int) {
-    const unsigned address = tile + unsigned(Operand::Layout::offset(row, depth)) * unsigned(sizeof(T));
+  __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int) {
+    const unsigned address = tile + unsigned(Operand::Layout::offset(row + rows, depth)) * unsigned(sizeof(T));
     if constexpr (is_same<T, f16>) {
       ptx::wmma_load_a_m16n16k16_f16<Operand::order>(a.x, address, Operand::leading_dimension);
     } else if constexpr (is_same<T, bf16>) {
@@ -44,8 +44,8 @@ struct Wmma {
     round_operands(a.x);
   }
   template <class Operand, int Group>
-  __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int) {
-    const unsigned address = tile + unsigned(Operand::Layout::offset(depth, col)) * unsigned(sizeof(T));
+  __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int cols, int) {
+    const unsigned address = tile + unsigned(Operand::Layout::offset(depth, col + cols)) * unsigned(sizeof(T));
     if constexpr (is_same<T, f16>) {
       ptx::wmma_load_b_m16n16k16_f16<Operand::order>(b->x, address, Operand::leading_dimension);
     } else if constexpr (is_same<T, bf16>) {

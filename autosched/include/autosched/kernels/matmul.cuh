@@ -36,6 +36,12 @@ __host__ __device__ constexpr ReducedAxis reduced_axis_of(const Choice& reductio
                                             : ReducedAxis::none;
 }
 
+// How far fragment i of a warp begins behind the warp's first: round robin over sg_layout, sg_data at a time.
+__host__ __device__ constexpr int fragment_at(int i, int size, int sg_layout, int sg_data) {
+  const int each = sg_data / size;
+  return i / each * sg_layout * sg_data + i % each * size;
+}
+
 // An operand in memory, how its tile is copied to shared memory, and how the intrinsic reads it there.
 template <class C>
 struct OperandA {
@@ -51,6 +57,27 @@ struct OperandA {
   using Copy = TileCopy<T, Layout, row_major ? C::tile_m : C::tile_k, row_major ? C::tile_k : C::tile_m,
                         row_major ? C::m : C::k, row_major ? C::k : C::m, row_major, C::threads, C::copy_columns_a,
                         C::vector_a, C::copy_store_a, copy_async>;
+
+  __host__ __device__ static constexpr bool splits() {
+    using I = typename C::Intrinsic;
+    if constexpr (Layout::splits && C::intrinsic.starts_with("mma_")) {
+      int places = 0, steps = 0;
+      for (int i = 0; i < 32 * C::sg_layout_m; ++i) {
+        const int row = i / 32 * C::sg_data_m + I::template a_row<OperandA>(i % 32);
+        places |= Layout::low_bits(row, I::template a_depth<OperandA>(i % 32));
+      }
+      for (int i = 0; i < C::fragments_m; ++i) {
+        const int rows = fragment_at(i, I::m, C::sg_layout_m, C::sg_data_m);
+        for (int depth = 0; depth < C::tile_k; depth += I::k) steps |= Layout::low_bits(rows, depth);
+      }
+      return (places & steps) == 0;
+    } else {
+      return false;
+    }
+  }
+  __device__ static __forceinline__ unsigned offset(int row, int depth, int rows, int depths) {
+    return byte_offset<Layout, int(sizeof(T)), splits()>(row, depth, rows, depths);
+  }
 };
 
 template <class C>
@@ -67,6 +94,29 @@ struct OperandB {
   using Copy = TileCopy<T, Layout, row_major ? C::tile_k : C::tile_n, row_major ? C::tile_n : C::tile_k,
                         row_major ? C::k : C::n, row_major ? C::n : C::k, row_major, C::threads, C::copy_columns_b,
                         C::vector_b, C::copy_store_b, copy_async>;
+  // Fragments that one load fills.
+  static constexpr int group = C::sg_data_n / C::Intrinsic::n % C::Intrinsic::b_group == 0 ? C::Intrinsic::b_group : 1;
+
+  __host__ __device__ static constexpr bool splits() {
+    using I = typename C::Intrinsic;
+    if constexpr (Layout::splits && C::intrinsic.starts_with("mma_")) {
+      int places = 0, steps = 0;
+      for (int i = 0; i < 32 * C::sg_layout_n; ++i) {
+        const int col = i / 32 * C::sg_data_n + I::template b_col<OperandB, group>(i % 32);
+        places |= Layout::low_bits(I::template b_depth<OperandB, group>(i % 32), col);
+      }
+      for (int j = 0; j < C::fragments_n; j += group) {
+        const int cols = fragment_at(j, I::n, C::sg_layout_n, C::sg_data_n);
+        for (int depth = 0; depth < C::tile_k; depth += I::k) steps |= Layout::low_bits(depth, cols);
+      }
+      return (places & steps) == 0;
+    } else {
+      return false;
+    }
+  }
+  __device__ static __forceinline__ unsigned offset(int depth, int col, int depths, int cols) {
+    return byte_offset<Layout, int(sizeof(T)), splits()>(depth, col, depths, cols);
+  }
 };
 
 template <class Config>
@@ -108,22 +158,15 @@ struct Matmul {
   static_assert(!epilogue_shared || C::tile_m * C::epilogue_line * 4 <= C::shared_bytes,
                 "rule shared_memory: the tile of C must fit into the block's shared memory");
 
-  // Fragments of C that a warp owns: round robin over sg_layout, sg_data at a time.
-  static constexpr int per_m = C::sg_data_m / I::m, per_n = C::sg_data_n / I::n;
-  static constexpr int group_n = per_n % I::b_group == 0 ? I::b_group : 1;
   static constexpr bool any_async = A::copy_async || B::copy_async;
 
   using Accumulators = typename I::FragmentC[C::fragments_m][C::fragments_n];
   static_assert(sizeof(Accumulators) == C::accumulators * sizeof(Sum),
                 "rule accumulators: the fragments of a warp must make up its part of the tile");
 
-  // Where the warp's fragment i begins inside the tile.
-  __device__ static __forceinline__ int origin_m(int warp_m, int i) {
-    return (i / per_m * C::sg_layout_m + warp_m) * C::sg_data_m + i % per_m * I::m;
-  }
-  __device__ static __forceinline__ int origin_n(int warp_n, int j) {
-    return (j / per_n * C::sg_layout_n + warp_n) * C::sg_data_n + j % per_n * I::n;
-  }
+  // Where the fragments of C that a warp owns begin, from the warp's first one on.
+  __device__ static constexpr int fragment_row(int i) { return fragment_at(i, I::m, C::sg_layout_m, C::sg_data_m); }
+  __device__ static constexpr int fragment_col(int j) { return fragment_at(j, I::n, C::sg_layout_n, C::sg_data_n); }
 
   // Both operands' next k-tile, on its way into one stage of shared memory.
   struct Loader {
@@ -176,11 +219,12 @@ struct Matmul {
     __device__ __forceinline__ void load(unsigned tile, int step, int warp_m, int warp_n, int lane) {
 #pragma unroll
       for (int i = 0; i < C::fragments_m; ++i) {
-        I::template load_a<A>(a[i], tile, origin_m(warp_m, i), step * I::k, lane);
+        I::template load_a<A>(a[i], tile, warp_m * C::sg_data_m, fragment_row(i), step * I::k, lane);
       }
 #pragma unroll
-      for (int j = 0; j < C::fragments_n; j += group_n) {
-        I::template load_b<B, group_n>(&b[j], tile + A::stage_bytes, step * I::k, origin_n(warp_n, j), lane);
+      for (int j = 0; j < C::fragments_n; j += B::group) {
+        I::template load_b<B, B::group>(&b[j], tile + A::stage_bytes, step * I::k, warp_n * C::sg_data_n,
+                                        fragment_col(j), lane);
       }
     }
     __device__ __forceinline__ void multiply(Accumulators& acc) const {
@@ -237,10 +281,8 @@ struct Matmul {
         }
         if (step == 0) {
           // Stage `fill` held the k-tile before this one; the last barrier says that everybody is done with it.
-          if (now + ahead < tiles) {
-            loader.start(fill);
-            loader.advance();
-          }
+          if (now + ahead < tiles) loader.start(fill);
+          loader.advance();
           Loader::commit();
           fill = behind(fill);
         }
@@ -276,10 +318,8 @@ struct Matmul {
         }
         Loader::commit();
         multiply_tile(acc, tile, warp_m, warp_n, lane);
-        if (more) {
-          loader.store(fill);
-          loader.advance();
-        }
+        if (more) loader.store(fill);
+        loader.advance();
         stage = stage + 1 == C::stages ? 0 : stage + 1;
         fill = fill + 1 == C::stages ? 0 : fill + 1;
       } else {
@@ -330,12 +370,12 @@ struct Matmul {
     for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
       for (int r = 0; r < I::c_registers / run; ++r) {
-        const int row = m0 + origin_m(warp_m, i) + I::c_row(lane, r);
+        const int row = m0 + warp_m * C::sg_data_m + fragment_row(i) + I::c_row(lane, r);
         if (row >= C::m) continue;
         Out* out_row = out + static_cast<long long>(row) * C::n;
 #pragma unroll
         for (int j = 0; j < C::fragments_n; ++j) {
-          const int col = n0 + origin_n(warp_n, j) + I::c_col(lane, r);
+          const int col = n0 + warp_n * C::sg_data_n + fragment_col(j) + I::c_col(lane, r);
 #pragma unroll
           for (int e = 0; e < run; e += vector) {
             if (col + e < C::n) finish<C, vector>(&acc[i][j].x[r * run + e], bias, out_row, col + e);
@@ -353,7 +393,7 @@ struct Matmul {
     for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
       for (int j = 0; j < C::fragments_n; ++j) {
-        const int row = origin_m(warp_m, i), col = origin_n(warp_n, j);
+        const int row = warp_m * C::sg_data_m + fragment_row(i), col = warp_n * C::sg_data_n + fragment_col(j);
         if constexpr (I::opaque) {
           I::store_c(shared + unsigned(row * C::epilogue_line + col) * 4u, acc[i][j], C::epilogue_line);
         } else {

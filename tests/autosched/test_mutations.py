@@ -16,6 +16,7 @@ WMMA, FMA_ODD, FMA_PADS, FMA_TORN = "wmma_f16_padded", "fma_f32_odd", "fma_bf16_
 
 LAST_BLOCK = "common/last_block.cuh"
 MATMUL, COPY, MMA = "kernels/matmul.cuh", "common/tile_copy.cuh", "intrinsics/mma_sync.cuh"
+LAYOUT = "common/shared_layout.cuh"
 REDUCE, FINISH = "common/reduce.cuh", "common/finish.cuh"
 
 MUTATIONS = (
@@ -62,14 +63,14 @@ MUTATIONS = (
     Mutation(
         "warps share a column", PIPELINED, MATMUL, "warp_n = warp % C::sg_layout_n", "warp_n = warp / C::sg_layout_n"
     ),
-    Mutation("fragment rows with the wrong stride", PIPELINED, MATMUL, "i % per_m * I::m;", "i % per_m * I::n;"),
+    Mutation("fragment rows with the wrong stride", PIPELINED, MATMUL, "i % each * size;", "i % each * size / 2;"),
     Mutation("B is read from A's stage", PIPELINED, MATMUL, "tile + A::stage_bytes, step", "tile, step"),
     Mutation(
         "k-steps of one intrinsic all alike",
         PIPELINED,
         MATMUL,
-        "origin_m(warp_m, i), step * I::k",
-        "origin_m(warp_m, i), 0",
+        "fragment_row(i), step * I::k",
+        "fragment_row(i), 0",
     ),
     Mutation("column tail stored", FMA_ODD, MATMUL, "if (col + e < C::n)", "if (col + e <= C::n)"),
     Mutation(
@@ -98,11 +99,36 @@ MUTATIONS = (
     ),
     Mutation(
         "epilogue read before it is written",
-        TRANSPOSED,
+        ROW_SUM,
         MATMUL,
         "    ptx::barrier_sync();\n    // Four f32 fill",
         "    // Four f32 fill",
     ),
+    Mutation(
+        "a warp's results read before they are written",
+        TRANSPOSED,
+        MATMUL,
+        "      ptx::warp_sync();\n      constexpr int together",
+        "      constexpr int together",
+    ),
+    Mutation(
+        "a warp's results written over those still read",
+        TRANSPOSED,
+        MATMUL,
+        "if (i > 0) ptx::warp_sync();  // all lanes have read the rows before",
+        "",
+    ),
+    Mutation(
+        "warps share a slice of the epilogue", TRANSPOSED, MATMUL, "(warp_m * C::sg_layout_n + warp_n) * I::m", "0"
+    ),
+    Mutation(
+        "steps inside a swizzle added",
+        PIPELINED,
+        LAYOUT,
+        "Layout::offset(row, col) ^ Layout::flips",
+        "Layout::offset(row, col) + Layout::flips",
+    ),
+    Mutation("whole periods of a swizzle left out", PIPELINED, LAYOUT, "& ~(period() - 1)", "& 0"),
     Mutation(
         "epilogue rows too short", WMMA, MATMUL, "acc[i][j], C::epilogue_line);", "acc[i][j], C::epilogue_line - 16);"
     ),
@@ -184,15 +210,15 @@ MUTATIONS = (
         "copy without the swizzle",
         PIPELINED,
         COPY,
-        "MinorIsColumn ? Layout::offset(a, b)",
-        "MinorIsColumn ? a * Layout::cols + b",
+        "byte_offset<Layout, int(sizeof(T)), split>(major, minor, a, b)",
+        "unsigned((major + a) * Layout::cols + minor + b) * unsigned(sizeof(T))",
     ),
     Mutation(
         "copy without the pad",
         FMA_ODD,
         COPY,
-        "MinorIsColumn ? Layout::offset(a, b)",
-        "MinorIsColumn ? a * Layout::cols + b",
+        "byte_offset<Layout, int(sizeof(T)), split>(major, minor, a, b)",
+        "unsigned((major + a) * Layout::cols + minor + b) * unsigned(sizeof(T))",
     ),
     Mutation(
         "copy threads in one line",
@@ -223,8 +249,8 @@ MUTATIONS = (
         "swapped quadrants of A",
         PIPELINED,
         MMA,
-        "row + matrix % 2 * 8 + r, depth + matrix / 2 * half_k",
-        "row + matrix / 2 * 8 + r, depth + matrix % 2 * half_k",
+        "return lane / 8 % 2 * 8 + (Operand",
+        "return lane / 16 * 8 + (Operand",
     ),
     Mutation("ldmatrix without .trans", TRANSPOSED, MMA, "ptx::ldmatrix_x4_trans(a.x", "ptx::ldmatrix_x4(a.x"),
     Mutation("accumulator rows", PIPELINED, MMA, "lane / 4 + 8 * run", "lane / 4 + 4 * run"),

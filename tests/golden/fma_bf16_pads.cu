@@ -1,4 +1,4 @@
-// grid (2, 1, 1), block (128, 1, 1), 18432 bytes of dynamic shared memory
+// grid (2, 1, 1), block (128, 1, 1), 16896 bytes of dynamic shared memory
 #include <autosched/kernels/matmul.cuh>
 
 struct Config {
@@ -60,8 +60,9 @@ struct Config {
   static constexpr int staging_b = 8;
   static constexpr int stage_bytes = 8448;
   static constexpr int staging = 16;
-  static constexpr int epilogue_line = 72;
-  static constexpr int shared_bytes = 18432;
+  static constexpr int epilogue_line = 40;
+  static constexpr int epilogue_bytes = 2560;
+  static constexpr int shared_bytes = 16896;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 4;
   static constexpr int fragments_n = 8;

@@ -1,4 +1,4 @@
-// grid (4, 1, 1), block (64, 1, 1), 18432 bytes of dynamic shared memory
+// grid (4, 1, 1), block (64, 1, 1), 8192 bytes of dynamic shared memory
 #include <autosched/kernels/matmul.cuh>
 
 struct Config {
@@ -61,7 +61,8 @@ struct Config {
   static constexpr int stage_bytes = 4096;
   static constexpr int staging = 8;
   static constexpr int epilogue_line = 72;
-  static constexpr int shared_bytes = 18432;
+  static constexpr int epilogue_bytes = 4608;
+  static constexpr int shared_bytes = 8192;
   static constexpr int accumulators = 64;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 2;

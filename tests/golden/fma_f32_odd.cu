@@ -61,6 +61,7 @@ struct Config {
   static constexpr int stage_bytes = 8448;
   static constexpr int staging = 16;
   static constexpr int epilogue_line = 72;
+  static constexpr int epilogue_bytes = 9216;
   static constexpr int shared_bytes = 25344;
   static constexpr int accumulators = 64;
   static constexpr int fragments_m = 2;

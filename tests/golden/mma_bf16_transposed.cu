@@ -1,4 +1,4 @@
-// grid (6, 1, 1), block (128, 1, 1), 18432 bytes of dynamic shared memory
+// grid (6, 1, 1), block (128, 1, 1), 8704 bytes of dynamic shared memory
 #include <autosched/kernels/matmul.cuh>
 
 struct Config {
@@ -60,8 +60,9 @@ struct Config {
   static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 8704;
   static constexpr int staging = 8;
-  static constexpr int epilogue_line = 72;
-  static constexpr int shared_bytes = 18432;
+  static constexpr int epilogue_line = 40;
+  static constexpr int epilogue_bytes = 5120;
+  static constexpr int shared_bytes = 8704;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 4;

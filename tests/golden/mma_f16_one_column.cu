@@ -61,6 +61,7 @@ struct Config {
   static constexpr int stage_bytes = 3072;
   static constexpr int staging = 12;
   static constexpr int epilogue_line = 24;
+  static constexpr int epilogue_bytes = 3072;
   static constexpr int shared_bytes = 6144;
   static constexpr int accumulators = 8;
   static constexpr int fragments_m = 1;

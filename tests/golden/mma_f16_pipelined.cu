@@ -60,7 +60,8 @@ struct Config {
   static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 8192;
   static constexpr int staging = 0;
-  static constexpr int epilogue_line = 72;
+  static constexpr int epilogue_line = 40;
+  static constexpr int epilogue_bytes = 5120;
   static constexpr int shared_bytes = 32768;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;

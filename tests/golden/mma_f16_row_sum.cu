@@ -61,6 +61,7 @@ struct Config {
   static constexpr int stage_bytes = 12800;
   static constexpr int staging = 0;
   static constexpr int epilogue_line = 72;
+  static constexpr int epilogue_bytes = 9216;
   static constexpr int shared_bytes = 12800;
   static constexpr int accumulators = 16;
   static constexpr int fragments_m = 1;

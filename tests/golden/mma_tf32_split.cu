@@ -60,7 +60,8 @@ struct Config {
   static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 9216;
   static constexpr int staging = 0;
-  static constexpr int epilogue_line = 72;
+  static constexpr int epilogue_line = 40;
+  static constexpr int epilogue_bytes = 10240;
   static constexpr int shared_bytes = 27648;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;

@@ -61,6 +61,7 @@ struct Config {
   static constexpr int stage_bytes = 10240;
   static constexpr int staging = 8;
   static constexpr int epilogue_line = 72;
+  static constexpr int epilogue_bytes = 18432;
   static constexpr int shared_bytes = 20480;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;

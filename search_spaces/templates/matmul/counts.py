@@ -13,6 +13,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import dram_bytes
+from search_spaces.templates.matmul.decisions import whole_tile
 from search_spaces.templates.matmul.lowering import SIDES, copy, reduction_parts, tile, wg_maps
 
 # 32 sampled kernels compiled for sm_90a by NVRTC 13.5 (2026-11-22) took 32 more in the median, a tenth of them 90.
@@ -23,7 +24,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     """The cost counts of a valid config."""
     tile_m, tile_n, tile_k = tile(config)
     threads, stages, split_k, steps = config.integers("threads", "stages", "split_k", "tiles_of_split")
-    fragments_m, fragments_n, epilogue_line = config.integers("fragments_m", "fragments_n", "epilogue_line")
+    fragments_m, fragments_n = config.integers("fragments_m", "fragments_n")
     row = intrinsic(config.text("intrinsic"))
     warps = threads // device.warp_size
 
@@ -42,10 +43,18 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     loop_instructions = multiplies + 2 * loads + moves + (12 + 4 * turns) * warps
 
     results = tile_m * tile_n
-    epilogue_wavefronts = 0.0
-    if config["epilogue"] == "shared":
+    out_bytes = results * problem.out_dtype.bytes
+    stored_bytes, epilogue_wavefronts = float(out_bytes), 0.0
+    if config["epilogue"] == "registers":
+        # A store of registers has a row of a fragment in a piece: part of a sector, and a line of L1 of its own.
+        piece = row.n * problem.out_dtype.bytes
+        stored_bytes *= max(1.0, SECTOR_BYTES / piece)
+        epilogue_wavefronts = out_bytes / min(piece, device.shared_bytes_per_cycle)
+    elif whole_tile(problem, row):
         passes = 2 if problem.reduced_axis is None else 4  # written and read, by a reduction twice
-        epilogue_wavefronts = passes * tile_m * epilogue_line * 4 / device.shared_bytes_per_cycle
+        epilogue_wavefronts = (passes * 4 * results + out_bytes) / device.shared_bytes_per_cycle
+    else:
+        epilogue_wavefronts = 3 * out_bytes / device.shared_bytes_per_cycle  # written, read, and sent to memory
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     across, _ = reduction_parts(problem, config)
     part_bytes = 4.0 * (tile_m if problem.reduced_axis == -1 else tile_n) if across > 1 else 0.0
@@ -61,7 +70,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         + (4.0 if problem.reduced_axis is None else 7.0) * results / device.warp_size,
         shared_wavefronts=loop_wavefronts * steps + epilogue_wavefronts,
         load_bytes=sum(c.sectors for c in copies) * SECTOR_BYTES * steps + partial_bytes + part_bytes,
-        store_bytes=results * problem.out_dtype.bytes / split_k + partial_bytes + part_bytes,
+        store_bytes=stored_bytes / split_k + partial_bytes + part_bytes,
         dram_bytes=dram_bytes(problem, config, device),
         iterations=steps,
         stages=stages,

@@ -21,7 +21,7 @@ from search_spaces.templates.common.raster import raster
 from search_spaces.templates.common.shared_tiles import stage_bytes
 from search_spaces.templates.common.tiling import Tiling
 
-EPILOGUE_PAD = 8  # f32 elements after each row of the epilogue's tile: 32 bytes, the step of wmma.store
+EPILOGUE_PAD = 8  # elements after each row of the epilogue's tile: of f32 32 bytes, the step of wmma.store; of out 16
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
 
 
@@ -107,6 +107,12 @@ def axis_names(axis: str) -> dict[str, str]:
     return {name: f"{name}_{axis}" for name in ("tile", "sg_layout", "sg_data")}
 
 
+def whole_tile(problem: Matmul, row: intrinsics.TensorIntrinsic) -> bool:
+    """Whether the shared route has a whole tile of out in f32: a reduction reads it, or wmma.store alone knows where
+    accumulators are. Otherwise each subgroup sends a row of fragments at a time through, in the type of out."""
+    return problem.reduced_axis is not None or row.c.layout is None
+
+
 def attributes(problem: Matmul) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
@@ -123,6 +129,16 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
     def fragment_registers(operand: OperandSide, axis: str) -> Callable[..., Any]:
         count, each_one = fragments(axis), each(lambda name: intrinsics.intrinsic(name).fragment(operand).registers)
         return lambda tile, sg_layout, intrinsic: count(tile, sg_layout, intrinsic) * each_one(intrinsic)
+
+    def epilogue_line(tile_n: int, sg_layout_n: int, intrinsic: str) -> int:
+        whole = whole_tile(problem, intrinsics.intrinsic(intrinsic))
+        return (tile_n if whole else tile_n // sg_layout_n) + EPILOGUE_PAD
+
+    def epilogue_bytes(tile_m: int, sg_layout_m: int, sg_layout_n: int, epilogue_line: int, intrinsic: str) -> int:
+        row = intrinsics.intrinsic(intrinsic)
+        if whole_tile(problem, row):
+            return tile_m * epilogue_line * 4
+        return sg_layout_m * sg_layout_n * row.m * epilogue_line * problem.out_dtype.bytes
 
     return (
         *tiling(problem).attributes(),
@@ -152,13 +168,19 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "epilogue_line",
-            lambda tile_n: tile_n + EPILOGUE_PAD,
-            "f32 elements from one row to the next of a tile of out in shared memory",
+            each(epilogue_line),
+            "elements from one row to the next of results in shared memory: f32 where they are a whole tile of out, "
+            "else of out's type, of one subgroup",
+        ),
+        Attribute(
+            "epilogue_bytes",
+            each(epilogue_bytes),
+            "shared memory that results pass through: a whole tile, or a row of fragments of each subgroup",
         ),
         Attribute(
             "shared_bytes",
-            lambda stage_bytes, stages, epilogue, tile_m, tile_n: np.maximum(
-                stage_bytes * stages, tile_m * (tile_n + EPILOGUE_PAD) * 4 * (epilogue == "shared")
+            lambda stage_bytes, stages, epilogue, epilogue_bytes: np.maximum(
+                stage_bytes * stages, epilogue_bytes * (epilogue == "shared")
             ),
             "dynamic shared memory of a block",
         ),

@@ -36,6 +36,14 @@ __host__ __device__ constexpr ReducedAxis reduced_axis_of(const Choice& reductio
                                             : ReducedAxis::none;
 }
 
+// The widest vector, of a power of two up to Most elements, that divides `extent`.
+template <int Most>
+__host__ __device__ constexpr int common_vector(int extent) {
+  int vector = Most;
+  while (extent % vector != 0) vector /= 2;
+  return vector;
+}
+
 // How far fragment i of a warp begins behind the warp's first: round robin over sg_layout, sg_data at a time.
 __host__ __device__ constexpr int fragment_at(int i, int size, int sg_layout, int sg_data) {
   const int each = sg_data / size;
@@ -130,6 +138,8 @@ struct Matmul {
   using Sum = typename Element<T>::Sum;
   static constexpr bool epilogue_shared = C::epilogue == "shared";
   static constexpr ReducedAxis reduced_axis = reduced_axis_of(C::reduction);
+  // The shared route has the whole tile in f32 where a reduction reads it or only wmma.store knows the accumulators.
+  static constexpr bool whole_tile = I::opaque || reduced_axis != ReducedAxis::none;
 
   static_assert(C::tile_m % (C::sg_layout_m * C::sg_data_m) == 0 && C::tile_n % (C::sg_layout_n * C::sg_data_n) == 0,
                 "rule wg_map: sg_layout x sg_data must divide the workgroup tile");
@@ -155,7 +165,7 @@ struct Matmul {
                 "rule split_k: every split needs a k-tile, and together they have all of them");
   static_assert(C::stage_bytes == A::stage_bytes + B::stage_bytes && C::stages * C::stage_bytes <= C::shared_bytes,
                 "rule shared_memory: the stages must fit into the block's shared memory");
-  static_assert(!epilogue_shared || C::tile_m * C::epilogue_line * 4 <= C::shared_bytes,
+  static_assert(!epilogue_shared || C::epilogue_bytes <= C::shared_bytes,
                 "rule shared_memory: the tile of C must fit into the block's shared memory");
 
   static constexpr bool any_async = A::copy_async || B::copy_async;
@@ -362,10 +372,41 @@ struct Matmul {
     return true;
   }
 
+  // Bias and activation of results in registers: the bias of a column is loaded once for all rows of the warp.
+  __device__ static __forceinline__ void finish_in_registers(Accumulators& acc, const Out* bias, int n0, int warp_n,
+                                                             int lane) {
+    if constexpr (C::has_bias || C::activation != "none") {
+      constexpr int run = I::c_run;
+      constexpr int vector = common_vector<run>(C::n);
+#pragma unroll
+      for (int j = 0; j < C::fragments_n; ++j) {
+        float added[run] = {};
+        if constexpr (C::has_bias) {
+          const int col = n0 + warp_n * C::sg_data_n + fragment_col(j) + I::c_col(lane, 0);
+#pragma unroll
+          for (int e = 0; e < run; e += vector) {
+            if (col + e < C::n) {
+              const auto loaded = ptx::ld_global_nc<vector * int(sizeof(Out))>(bias + col + e);
+#pragma unroll
+              for (int v = 0; v < vector; ++v) added[e + v] = get_element<Out>(loaded, v);
+            }
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < C::fragments_m; ++i) {
+#pragma unroll
+          for (int r = 0; r < I::c_registers; ++r) {
+            acc[i][j].x[r] = activate<activation(C::activation)>(acc[i][j].x[r] + added[r % run]);
+          }
+        }
+      }
+    }
+  }
+
   __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const Out* bias, Out* out, int m0,
                                                               int n0, int warp_m, int warp_n, int lane) {
     constexpr int run = I::c_run;
-    constexpr int vector = C::n % run == 0 ? run : (run > 2 && C::n % 2 == 0 ? 2 : 1);
+    constexpr int vector = common_vector<run>(C::n);
 #pragma unroll
     for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
@@ -380,6 +421,45 @@ struct Matmul {
           for (int e = 0; e < run; e += vector) {
             if (col + e < C::n) finish<C, vector>(&acc[i][j].x[r * run + e], bias, out_row, col + e);
           }
+        }
+      }
+    }
+  }
+
+  // Each warp turns its results around in shared memory, a row of fragments at a time and already in the type of out:
+  // they leave in vectors of up to 16 bytes, neighbouring lanes along a row of out. No warp waits for another.
+  __device__ static __forceinline__ void store_turned(Accumulators& acc, unsigned shared, const Out* bias, Out* out,
+                                                      int m0, int n0, int warp_m, int warp_n, int lane) {
+    constexpr int bytes = sizeof(Out), columns = C::fragments_n * I::n, run = I::c_run;
+    constexpr int widest = common_vector<16 / bytes>(I::n);  // of one fragment's row
+    constexpr int vector = common_vector<widest>(C::n);
+    static_assert(C::epilogue_line % vector == 0, "rule epilogue: rows begin at whole vectors");
+    finish_in_registers(acc, bias, n0, warp_n, lane);
+    ptx::barrier_sync();  // everybody has read the last k-tile
+    const unsigned slice = shared + unsigned((warp_m * C::sg_layout_n + warp_n) * I::m * C::epilogue_line * bytes);
+    const unsigned mine = slice + unsigned(I::c_row(lane, 0) * C::epilogue_line + I::c_col(lane, 0)) * bytes;
+    const int row0 = m0 + warp_m * C::sg_data_m, col0 = n0 + warp_n * C::sg_data_n;
+#pragma unroll
+    for (int i = 0; i < C::fragments_m; ++i) {
+      if (i > 0) ptx::warp_sync();  // all lanes have read the rows before
+#pragma unroll
+      for (int j = 0; j < C::fragments_n; ++j) {
+#pragma unroll
+        for (int r = 0; r < I::c_registers / run; ++r) {
+          const int rows = I::c_row(0, r);  // below the lane's first
+          ptx::st_shared(mine + unsigned(rows * C::epilogue_line + j * I::n) * bytes,
+                         pack<Out, run>(&acc[i][j].x[r * run]));
+        }
+      }
+      ptx::warp_sync();
+      constexpr int together = vector == widest ? 32 : 4;  // narrow pieces are many: the code of all would be too long
+#pragma unroll together
+      for (int first = 0; first < I::m * columns; first += 32 * vector) {
+        const int at = first + lane * vector, row = at / columns, col = at % columns;
+        const int out_row = row0 + fragment_row(i) + row, out_col = col0 + fragment_col(col / I::n) + col % I::n;
+        if (at < I::m * columns && out_row < C::m && out_col < C::n) {
+          ptx::st_global(out + static_cast<long long>(out_row) * C::n + out_col,
+                         ptx::ld_shared<vector * bytes>(slice + unsigned(row * C::epilogue_line + col) * bytes));
         }
       }
     }
@@ -408,7 +488,7 @@ struct Matmul {
     ptx::barrier_sync();
     // Four f32 fill a 16-byte load without bank conflicts; eight, for a 16-byte store of f16, would take two loads with
     // a stride of 32 bytes, two-way conflicts each.
-    constexpr int vector = C::n % 4 == 0 ? 4 : C::n % 2 == 0 ? 2 : 1;
+    constexpr int vector = common_vector<4>(C::n);
 #pragma unroll 1
     for (int at = int(threadIdx.x) * vector; at < C::tile_m * C::tile_n; at += C::threads * vector) {
       const int row = at / C::tile_n, col = at % C::tile_n;
@@ -572,7 +652,9 @@ struct Matmul {
       const int output_tile = (batch * C::tiles_m + tile.m) * C::tiles_n + tile.n;
       if (!combine_splits(acc, shared, partials, counters + output_tile, output_tile, split)) return;
     }
-    if constexpr (epilogue_shared) {
+    if constexpr (epilogue_shared && !whole_tile) {
+      store_turned(acc, shared, bias, out, m0, n0, warp_m, warp_n, lane);
+    } else if constexpr (epilogue_shared) {
       store_through_shared(acc, shared, bias, out, m0, n0, warp_m, warp_n, lane);
     } else {
       store_from_registers(acc, bias, out, m0, n0, warp_m, warp_n, lane);

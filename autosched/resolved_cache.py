@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -58,7 +59,9 @@ class ResolvedCache:
     @property
     def known(self) -> bool:
         """Whether this very file was opened and found to be a database before."""
-        return self._folder is not None and self._folder.is_dir()
+        with suppress(OSError):  # the cache of somebody else
+            return self._folder is not None and self._folder.is_dir()
+        return False
 
     def load(self, problem: Problem, gpu: GpuHere) -> Resolved | None:
         """The answer for ``problem`` on ``gpu``, if its cubin is still in the compile cache."""
@@ -99,6 +102,8 @@ def file_identity(path: str | Path) -> str:
         for part in (place, f"{place}-wal"):
             with suppress(FileNotFoundError):
                 found = os.stat(part)
+                if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+                    return ""
                 seen.append([found.st_size, found.st_mtime_ns, found.st_ino])
         with open(place, "rb") as file:
             seen.append(file.read(_HEADER).hex())

@@ -1,27 +1,37 @@
-"""How long look-ups take in a large database: ``python -m benchmarks.store_size RECORDS [--problems N] [--folder F]``.
+"""How long look-ups and merges take in large databases.
 
-Writes a database of so many records (half a gigabyte for a million), then times ``Store.best``, ``Database.best`` and
-opening with a look-up, as medians of 200, and loading all trials of one problem. Prints JSON.
+    python -m benchmarks.store_size 1000000 [--problems N] [--load] [--folder F]
+    python -m benchmarks.store_size 100000 --merge --problems 100
+
+Writes a database of so many records (2.3 GB for a million), then times ``Store.best``, ``Database.best`` and opening
+with a look-up, as medians of 200: of a database that is at rest, and of one to which a record was just committed. With
+``--load``, loading all trials of one problem, too. With ``--merge``, two databases are written, of which each has half
+of its problems in common with the other, and the one is merged into the other. Prints JSON; times are those of the
+processor (``_cpu``) and of the wall.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from autosched.database import Database
 from measurements import store_entries, store_rows, store_schema
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
+from measurements.store_merge import merge
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -29,13 +39,12 @@ from search_spaces.operators.matmul import Matmul
 _BATCH = 10_000
 
 
-def fill(path: Path, records: int, problems: int) -> list[Matmul]:
-    """A database of ``records`` random trials of ``problems`` problems."""
-    random, h200 = Random(1), device("h200")
-    made = [Matmul(m=64 * (1 + i), n=64, k=64) for i in range(problems)]
+def fill(path: Path, records: int, problems: int, first: int = 0) -> list[Matmul]:
+    """A database of ``records`` random trials of ``problems`` problems, from the one called ``first`` on."""
+    random, h200 = Random(1 + first), device("h200")
+    made = [Matmul(m=64 * (1 + first + i), n=64, k=64) for i in range(problems)]
     schedules = template("matmul").space(made[0], h200).sample(512, 0)
     with Store.open(path) as store:
-        store._enter_write_ahead()
         for start in range(0, records, _BATCH):
             rows = []
             for i in range(start, min(records, start + _BATCH)):
@@ -53,7 +62,7 @@ def fill(path: Path, records: int, problems: int) -> list[Matmul]:
                             fingerprint='{"device":"h200","sm":"sm_90a","toolchain":"nvrtc 13.0.88"}',
                             template_version="v1",
                             space_version="s1",
-                            kernel_digest=f"{i:064x}",
+                            kernel_digest=f"{first + i:064x}",
                             measurement=Measurement(
                                 Status.OK,
                                 Provenance.MEASURED,
@@ -70,44 +79,73 @@ def fill(path: Path, records: int, problems: int) -> list[Matmul]:
                         )
                     )
                 )
-            with store._transaction(write=True) as connection:
+            with store.writing() as connection:
                 connection.execute(store_schema.TRIALS.insert(), rows)
-        with store._transaction(write=True) as connection:
+        with store.writing() as connection:
             store_entries.rebuild(connection, store.name)
     return made
 
 
-def median_seconds(call: Callable[[], object], repeats: int = 200) -> float:
-    took = []
+def medians(name: str, call: Callable[[], object], repeats: int = 200) -> dict[str, float]:
+    """Milliseconds of the processor and of the wall."""
+    wall, cpu = [], []
     for _ in range(repeats):
-        started = time.perf_counter()
+        began, spent = time.perf_counter(), time.process_time()
         call()
-        took.append(time.perf_counter() - started)
-    return statistics.median(took)
+        wall.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - spent)
+    milliseconds = (statistics.median(wall), statistics.median(cpu), min(cpu))
+    return {f"{name}_ms{kind}": 1e3 * t for kind, t in zip(("", "_cpu", "_cpu_least"), milliseconds, strict=True)}
+
+
+def seconds(name: str, call: Callable[[], object]) -> dict[str, float]:
+    """Of one call."""
+    began, spent = time.perf_counter(), time.process_time()
+    call()
+    return {f"{name}_s": time.perf_counter() - began, f"{name}_s_cpu": time.process_time() - spent}
+
+
+def look_ups(path: Path, one: Matmul) -> dict[str, float]:
+    """At rest, and when a commit was too recent for answers to be remembered, as while another process is tuning."""
+    found: dict[str, float] = {}
+    for state in ("at_rest", "being_written"):
+        store, database = Store.open(path, create=False), Database(path)
+        with_time = time.time() - (60 if state == "at_rest" else -60)
+        os.utime(path, (with_time, with_time))
+        found |= medians(f"store_best_{state}", partial(store.best, one, "h200"))
+        found |= medians(f"database_best_{state}", partial(database.best, one, "h200"))
+    return found | medians("open_and_best", lambda: Database(path).best(one, "h200"), 20)
+
+
+def merged(folder: Path, records: int, problems: int) -> dict[str, Any]:
+    """The second database into the first; half of their problems are the same, with other times."""
+    fill(folder / "mine.db", records, problems)
+    fill(folder / "theirs.db", records, problems, first=problems // 2)
+    with Store.open(folder / "theirs.db", create=False) as source, Store.open(folder / "mine.db") as target:
+        found: dict[str, Any] = seconds("merge", lambda: merge(source, target))
+        return found | {"after": target.count()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store_size", description=__doc__.partition("\n")[0])
     parser.add_argument("records", type=int)
     parser.add_argument("--problems", type=int, default=1)
-    parser.add_argument("--folder", help="where to put the database, which is kept (default: a temporary folder)")
+    parser.add_argument("--load", action="store_true", help="load all trials of one problem, too")
+    parser.add_argument("--merge", action="store_true", help="merge two databases of that size instead")
+    parser.add_argument("--folder", help="where to put the databases, which are kept (default: a temporary folder)")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        path = Path(given.folder or temporary) / "large.db"
-        problems = fill(path, given.records, given.problems)
-        one = problems[len(problems) // 2]
-        store, database = Store.open(path, create=False), Database(path)
-        found = {
-            "records": given.records,
-            "problems": given.problems,
-            "bytes": path.stat().st_size,
-            "store_best_ms": 1e3 * median_seconds(lambda: store.best(one, "h200")),
-            "database_best_ms": 1e3 * median_seconds(lambda: database.best(one, "h200")),
-            "open_and_best_ms": 1e3 * median_seconds(lambda: Database(path).best(one, "h200"), 20),
-        }
-        started = time.perf_counter()
-        loaded = store.trials(one, "h200", Provenance.MEASURED)
-        found |= {"loaded": len(loaded), "load_s": time.perf_counter() - started}
+        folder = Path(given.folder or temporary)
+        found: dict[str, Any] = {"records": given.records, "problems": given.problems}
+        if given.merge:
+            found |= merged(folder, given.records, given.problems)
+        else:
+            problems = fill(folder / "large.db", given.records, given.problems)
+            one = problems[len(problems) // 2]
+            found |= {"bytes": (folder / "large.db").stat().st_size, **look_ups(folder / "large.db", one)}
+            if given.load:
+                store = Store.open(folder / "large.db", create=False)
+                found |= seconds("load", lambda: store.trials(one, "h200", Provenance.MEASURED))
         found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(found, indent=1))
 

@@ -89,6 +89,8 @@ def static_report(name: str, found: Sequence[Entry | Finding], options: CheckOpt
 
 
 def timed_report(name: str, found: Sequence[Entry | Finding], options: CheckOptions, told: Told) -> Report:
+    if options.against:
+        Store.open(options.against, create=False).close()  # what cannot be used is told before a GPU is asked for
     answers, why = cuda_available()
     if not answers:
         raise CannotCheck(f"a timed check needs a GPU, and none answers ({why}): give --static for what can be checked")

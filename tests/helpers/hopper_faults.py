@@ -70,6 +70,12 @@ FAULTS = (
     Fault("empty wants two arrivals", "init(empty + 8 * s, 1);", "init(empty + 8 * s, 2);", (K.BARRIER_NOT_REACHED,)),
     Fault("parity of the tile, not of the turn", "wait(full + 8 * s, turn & 1);", "wait(full + 8 * s, t & 1);",
           (K.ASYNC_READ_BEFORE_WAIT, K.BARRIER_NOT_REACHED)),
+    Fault("one lane waits for its warp", "wait(full + 8 * s, turn & 1);",
+          "if (threadIdx.x % 32 == 0) wait(full + 8 * s, turn & 1);", (K.ASYNC_READ_BEFORE_WAIT,)),
+    Fault("half a warp waits", "wait(full + 8 * s, turn & 1);",
+          "if (threadIdx.x % 32 < 16) wait(full + 8 * s, turn & 1);\n"
+          "__syncwarp(0xffffu << threadIdx.x % 32 / 16 * 16);",
+          (K.ASYNC_READ_BEFORE_WAIT,)),
     # Copies.
     Fault("counted by another stage", _LOAD_B, _LOAD_B.replace("full + 8 * s", "full + 8 * ((s + 1) % STAGES)"),
           (K.ASYNC_READ_BEFORE_WAIT, K.BARRIER_NOT_REACHED)),
@@ -117,6 +123,8 @@ FAULTS = (
     Fault("both load the same half", "row + 32 * rank", "row", (WRONG,), True),
     Fault("halves overlap", "a + s * A_BYTES + rank * (A_BYTES / 2)", "a + s * A_BYTES",
           (K.SHARED_RACE, K.UNINITIALIZED_SHARED_READ), True),
+    Fault("two blocks of an SM ask for the registers of one", "__launch_bounds__(256)", "__launch_bounds__(256, 2)",
+          (K.BARRIER_NOT_REACHED,), True),
     Fault("fewer registers than it has", "setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg.dec.sync.aligned.u32 20",
           (K.INVALID_ARGUMENT,), True),
 )  # fmt: skip

@@ -35,6 +35,7 @@ _LOC = re.compile(
     r"(?:\s*,?\s*function_name\s+[^\s,]+\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*"
 )
 _FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"[^\n]*')
+_BLOCKS_OF_SM = re.compile(r"\.minnctapersm\s+(\d+)")
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+(?:\s*,\s*\d+)*)")
 _LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
 _STATEMENT = re.compile(r"(?:[^;\"]|\"[^\"]*\")*?;", re.DOTALL)
@@ -142,11 +143,14 @@ class _Parser:
         start = self.at
         while self.skip() and self.text[self.at] not in "{;":
             self.at += 1
-        cluster = _CLUSTER.search(self.text, start, self.at)
+        directives_end = self.at
+        cluster = _CLUSTER.search(self.text, start, directives_end)
         if self.text[self.at] == ";":
             self.at += 1
             return Function(name[0], is_kernel, results, parameters, is_defined=False)
         body = _Body(self, name[0], is_kernel, results, parameters).read()
+        if blocks := _BLOCKS_OF_SM.search(self.text, start, directives_end):
+            body = replace(body, blocks_of_sm=max(1, int(blocks[1])))
         if cluster is None:
             return body
         sides = [int(n) for n in re.findall(r"\d+", cluster[1])]

@@ -118,6 +118,7 @@ class _Translation:
         head = [
             f"registers {self.slots}",
             f"static_shared {self.shared_end - _SHARED_WINDOW}",
+            f"blocks_of_sm {kernel.function.blocks_of_sm}",
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
             *(f"parameter {kernel.parameter_offsets[p.name]} {p.bytes}" for p in parameters),
             *self.variable_lines(),

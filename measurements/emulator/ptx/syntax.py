@@ -125,6 +125,7 @@ class Function:
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
     is_defined: bool = True
     cluster: tuple[int, ...] = ()  # .reqnctapercluster, three numbers
+    blocks_of_sm: int = 1  # .minnctapersm
 
 
 @dataclass(frozen=True)

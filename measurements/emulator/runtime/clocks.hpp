@@ -7,6 +7,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace autosched::emulator {
@@ -76,19 +77,30 @@ struct Knowledge {
   }
 };
 
+// What some lanes of a warp know and the others do not: those that have seen the end of a phase of an mbarrier, or
+// waited for their copies. `event` says of what, 0 of several.
+struct Alone {
+  std::uint32_t lanes;
+  std::uint64_t event;
+  Knowledge what;
+};
+
 struct Clocks {
   // Epochs go on from block to block, so that an older stamp is one of an earlier block.
   Epoch first = 1;
   unsigned warps = 0, actors = 0;
   Epoch now[max_actors];
-  // Of each warp: what happened before what it does next.
+  // Of each warp: what happened before what all of its lanes do next, and before what some of them do.
   Knowledge known[max_warps];
+  std::vector<Alone> alone[max_warps];
+  std::uint32_t live[max_warps];  // lanes, when one last learnt something alone
 
   void start_block(unsigned warp_count) {
     warps = actors = warp_count;
     for (unsigned w = 0; w < warp_count; ++w) {
       now[w] = first;
       known[w].clear();
+      alone[w].clear();
       known[w].seen.up_to.assign(warp_count, first - 1);
       known[w].fenced.up_to.assign(warp_count, first - 1);
     }
@@ -108,8 +120,10 @@ struct Clocks {
     const auto& up_to = known[w].seen.up_to;
     return actor < up_to.size() ? up_to[actor] : 0;
   }
-  // Ends the epoch of a warp: its lanes are ordered with each other.
+  // Ends the epoch of a warp: its lanes are ordered with each other, and know what one of them knows.
   void advance(unsigned w) {
+    for (const Alone& a : alone[w]) known[w].join(a.what);
+    alone[w].clear();
     known[w].seen.up_to[w] = now[w];
     ++now[w];
   }
@@ -121,9 +135,58 @@ struct Clocks {
     if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
     up_to[actor] = std::max(up_to[actor], epoch);
   }
+  // Lanes of a warp, of which `living` have not exited, learn from an event what happened before it, and that an actor
+  // has come to an epoch.
+  void learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
+                   unsigned actor, Epoch epoch) {
+    live[w] = living;
+    auto& mine = alone[w];
+    auto same = std::find_if(mine.begin(), mine.end(), [&](const Alone& a) { return a.event == event; });
+    if (same != mine.end()) {
+      same->lanes |= lanes;
+    } else if ((lanes & living) != living) {
+      mine.push_back({lanes, event, what});
+      same = mine.end() - 1;
+      auto& up_to = same->what.seen.up_to;
+      if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
+      up_to[actor] = std::max(up_to[actor], epoch);
+    }
+    if (same == mine.end() || (same->lanes & living) == living) {
+      known[w].join(what);
+      learn(w, actor, epoch);
+      if (same != mine.end()) {
+        known[w].join(same->what);
+        mine.erase(same);
+      }
+    } else if (mine.size() > 4) {
+      forget_event(mine);
+    }
+  }
+  // The oldest event of which lanes have learnt becomes a part of what the same lanes know of others.
+  static void forget_event(std::vector<Alone>& mine) {
+    const auto oldest = std::find_if(mine.begin(), mine.end(), [](const Alone& a) { return a.event != 0; });
+    if (oldest == mine.end()) return;
+    oldest->event = 0;
+    for (auto a = mine.begin(); a != mine.end(); ++a) {
+      if (a != oldest && a->event == 0 && a->lanes == oldest->lanes) {
+        a->what.join(oldest->what);
+        mine.erase(oldest);
+        return;
+      }
+    }
+  }
+  // Some lanes synchronize: each knows what one of them knows.
+  void share(unsigned w, std::uint32_t lanes) {
+    for (Alone& a : alone[w]) {
+      if ((a.lanes & lanes) != 0) a.lanes |= lanes, a.event = 0;
+    }
+  }
   // Lanes of a warp publish to `to` what they know and have done; `whole`: they are all that the warp has.
   void publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to) {
     to.join(known[w]);
+    for (const Alone& a : alone[w]) {
+      if ((a.lanes & lanes) != 0) to.join(a.what);
+    }
     if (whole) {
       if (to.seen.up_to.size() <= w) to.seen.up_to.resize(w + 1, 0);
       to.seen.up_to[w] = std::max(to.seen.up_to[w], now[w]);
@@ -138,6 +201,23 @@ struct Clocks {
   void fence_proxy(unsigned w, std::uint32_t lanes, bool whole) {
     View& fenced = known[w].fenced;
     fenced.join(known[w].seen);
+    for (std::size_t k = 0, count = alone[w].size(); k < count; ++k) {
+      const std::uint32_t both = alone[w][k].lanes & lanes;
+      if (both == 0) continue;
+      if (both == alone[w][k].lanes) {
+        alone[w][k].what.fenced.join(alone[w][k].what.seen);
+        continue;
+      }
+      Alone part{both, 0, alone[w][k].what};
+      part.what.fenced.join(part.what.seen);
+      const auto same = std::find_if(alone[w].begin(), alone[w].end(),
+                                     [&](const Alone& a) { return a.event == 0 && a.lanes == both; });
+      if (same == alone[w].end()) {
+        alone[w].push_back(std::move(part));
+      } else {
+        same->what.join(part.what);
+      }
+    }
     if (whole) {
       fenced.up_to[w] = std::max(fenced.up_to[w], now[w]);
     } else {
@@ -150,10 +230,28 @@ struct Clocks {
   // Whether something of this block, done by `before` in `epoch`, happened before what `me` does now.
   bool ordered(Who before, Epoch epoch, Who me) const {
     if (before == me && lane_of(me) != whole_warp) return true;
-    return known[warp_of(me)].seen.holds(before, epoch);
+    return holds(&Knowledge::seen, before, epoch, me);
   }
   // Whether a proxy fence stands between the two.
-  bool proxied(Who before, Epoch epoch, Who me) const { return known[warp_of(me)].fenced.holds(before, epoch); }
+  bool proxied(Who before, Epoch epoch, Who me) const { return holds(&Knowledge::fenced, before, epoch, me); }
+  // Whether any lane of warp w knows of it.
+  bool any_knows(Who before, Epoch epoch, unsigned w) const {
+    return known[w].seen.holds(before, epoch) ||
+           std::any_of(alone[w].begin(), alone[w].end(), [&](const Alone& a) { return a.what.seen.holds(before, epoch); });
+  }
+
+ private:
+  bool holds(View Knowledge::*view, Who before, Epoch epoch, Who me) const {
+    const unsigned w = warp_of(me);
+    if ((known[w].*view).holds(before, epoch)) return true;
+    if (alone[w].empty()) return false;
+    std::uint32_t knowing = 0;
+    for (const Alone& a : alone[w]) {
+      if ((a.what.*view).holds(before, epoch)) knowing |= a.lanes;
+    }
+    const std::uint32_t needed = lane_of(me) == whole_warp ? live[w] : 1u << lane_of(me);
+    return (knowing & needed) == needed;
+  }
 };
 
 }  // namespace autosched::emulator

@@ -72,7 +72,10 @@ void wait(Warp& w, const Instruction& i, Lanes active) {
     Lane& lane = s.lanes[k];
     if (lane.groups.size() <= pending) return;
     lane.waited = std::max(lane.waited, lane.groups[lane.groups.size() - 1 - pending]);
-    if (lane.waited != 0) clocks.learn(w.index, s.actor, clocks.first + lane.waited - 1);
+    if (lane.waited != 0) {
+      clocks.learn_alone(w.index, 1u << k, live_lanes(w), std::uint64_t{1} << 63 | std::uint64_t{s.actor} << 32 | lane.waited,
+                         Knowledge{}, s.actor, clocks.first + lane.waited - 1);
+    }
   });
 }
 

@@ -5,7 +5,10 @@
 namespace autosched::emulator::ptx {
 namespace {
 
-constexpr unsigned registers_of_block = 65536, most_registers = 256;
+constexpr unsigned registers_of_sm = 65536, most_registers = 256;
+
+// What a block may have at most: as many blocks as its kernel demands (.minnctapersm) share the registers of an SM.
+unsigned registers_of_block() { return registers_of_sm / program.blocks_of_sm; }
 
 struct ClusterBarrier {
   std::vector<unsigned> arrived;  // by warp: how many times
@@ -154,8 +157,8 @@ void start_block_cluster() {
   barrier.joining.assign(2, Knowledge{});
   fenced.assign(warp_count, Knowledge{});
   // What a thread has at first is the compiler's choice; at most this.
-  const unsigned first = std::min(registers_of_block / (block_warps() * warp_size) / 8 * 8, most_registers);
-  pools.assign(cluster_blocks(), Pool{registers_of_block - first * block_warps() * warp_size});
+  const unsigned first = std::min(registers_of_block() / (block_warps() * warp_size) / 8 * 8, most_registers);
+  pools.assign(cluster_blocks(), Pool{registers_of_block() - first * block_warps() * warp_size});
   registers_of.assign(warp_count, first);
   asks.assign(warp_count, 0);
 }
@@ -173,8 +176,8 @@ void report_waiting_for_cluster() {
   }
   for (unsigned w = 0; w < warp_count; ++w) {
     if (asks[w] == 0) continue;
-    FINDING(barrier_not_reached, asks[w], "%s waits for registers, and its block has only %u of 65536 to spare: setmaxnreg asks for too many",
-            describe(who_of(w, whole_warp), block_index).c_str(), pools[w / block_warps()].free);
+    FINDING(barrier_not_reached, asks[w], "%s waits for registers, and its block has only %u of %u to spare: setmaxnreg asks for too many",
+            describe(who_of(w, whole_warp), block_index).c_str(), pools[w / block_warps()].free, registers_of_block());
   }
 }
 

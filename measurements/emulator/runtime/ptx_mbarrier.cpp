@@ -155,7 +155,8 @@ void change_bytes(Warp& w, const Instruction& i, Lanes active) {
 // Sources: address, parity or state. Immediates: offset, whether it is a parity, whether it may fail before its time.
 void test_wait(Warp& w, const Instruction& i, Lanes active) {
   const char* name = i.immediate[2] != 0 ? "mbarrier.try_wait" : "mbarrier.test_wait";
-  Lanes ended = 0;
+  Lanes ended = 0, learning = 0;
+  Mbarrier* objects[warp_size] = {};
   bool anyone_waits = false;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -188,10 +189,8 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
       awaited = 0;
       self->polls = false;
       ended |= 1u << k;
-      if (!(i.flags & by_l2)) {
-        clocks.known[w.index].join(m->released);
-        clocks.learn(w.index, m->actor, m->epoch() - 1);
-      }
+      objects[k] = m;
+      learning |= static_cast<Lanes>(!(i.flags & by_l2)) << k;
       idle_polls = 0;
     } else {
       if (awaited == 0) awaited = m->phase + 1;
@@ -200,6 +199,14 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
       land_some(address);
     }
   });
+  while (learning != 0) {
+    const Mbarrier& m = *objects[__builtin_ctz(learning)];
+    Lanes together = 0;
+    for_lanes(learning, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
+    learning &= ~together;
+    clocks.learn_alone(w.index, together, live_lanes(w), std::uint64_t{m.address} << 32 | m.epoch(), m.released, m.actor,
+                       m.epoch() - 1);
+  }
   if (anyone_waits && ended == 0) ++idle_polls;
   Register& d = w.head(i.destination(0));
   d.bits = (d.bits & ~active) | ended;

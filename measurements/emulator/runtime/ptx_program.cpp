@@ -246,6 +246,8 @@ bool load_program(const char* path) {
       in >> program.register_bytes;
     } else if (word == "cluster") {
       in >> program.cluster.x >> program.cluster.y >> program.cluster.z;
+    } else if (word == "blocks_of_sm") {
+      in >> program.blocks_of_sm;
     } else if (word == "static_shared") {
       in >> program.static_shared_bytes;
     } else if (word == "parameter") {

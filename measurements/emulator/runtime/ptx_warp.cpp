@@ -2,7 +2,7 @@
 // mask; a handler runs once all lanes of it are there, each perhaps at an instruction of its own.
 #include <algorithm>
 
-#include "ptx.hpp"
+#include "mbarrier.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -132,8 +132,16 @@ void elect(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// A warp's epoch ends for all its lanes, also where only some of them synchronize.
-void synchronize(Warp& w, const Instruction&, Lanes) { clocks.advance(w.index); }
+// A warp's epoch ends for all its lanes, also where only some of them synchronize. What lanes know alone stays theirs.
+void synchronize(Warp& w, const Instruction&, Lanes lanes) {
+  if (lanes == live_lanes(w)) {
+    clocks.advance(w.index);
+  } else {
+    clocks.share(w.index, lanes);
+    clocks.known[w.index].seen.up_to[w.index] = clocks.now[w.index];
+    clocks.tick(w.index);
+  }
+}
 
 void active_mask(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) { w.values<u32>(i.destination(0))[k] = active; });

@@ -564,7 +564,7 @@ void check_exits() {
   for (const auto& [key, use] : remote_uses) {
     bool known = false;
     for (unsigned w = use.rank * block_warps(); w < (use.rank + 1) * block_warps() && !known; ++w) {
-      known = clocks.ordered(use.who, use.epoch, who_of(w, whole_warp));
+      known = clocks.any_knows(use.who, use.epoch, w);
     }
     if (known) continue;
     FINDING(block_exited, use.site, "%s uses shared memory of block %u of its cluster, which may have exited: nothing lets it know",

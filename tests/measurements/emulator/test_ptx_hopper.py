@@ -34,6 +34,26 @@ def test_clusters_with_multicast_and_tma_stores(m: int, n: int, k: int, seed: in
     np.testing.assert_array_equal(done.outputs["c"], a @ b.T)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_one_lane_waits_and_its_warp_synchronizes(seed: int) -> None:
+    wait = "wait(full + 8 * s, turn & 1);"
+    source = hopper.SOURCE.read_text().replace(wait, f"if (threadIdx.x % 32 == 5) {wait}\n    __syncwarp();")
+    a, b = hopper.operands(64, 64, 320)
+    done = emulate(hopper.matmul(64, 64, 320, source), hopper.inputs(a, b), order=Order("ascending", seed))
+    assert done.ok, done.reason
+    np.testing.assert_array_equal(done.outputs["c"], a @ b.T)
+
+
+def test_two_blocks_of_an_sm_share_its_registers() -> None:
+    source = hopper.CLUSTER_SOURCE.read_text().replace("__launch_bounds__(256)", "__launch_bounds__(256, 2)")
+    a, b = hopper.operands(64, 128, 64)
+    done = emulate(hopper.clustered(64, 128, 64, source), hopper.inputs(a, b), time_limit=30)
+    assert any("of 32768 to spare" in finding.message for finding in done.findings), done.reason
+    fewer = source.replace("inc.sync.aligned.u32 232", "inc.sync.aligned.u32 200").replace(" 40;", " 56;")
+    done = emulate(hopper.clustered(64, 128, 64, fewer), hopper.inputs(a, b))
+    assert done.ok, done.reason
+
+
 RANKS = """extern "C" __global__ void __cluster_dims__(2, 1, 1) ranks(unsigned* out) {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(out[blockIdx.x * 32 + threadIdx.x]));
 }"""

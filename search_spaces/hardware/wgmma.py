@@ -13,8 +13,9 @@ from typing import Literal
 
 import numpy as np
 
+from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.hardware.fragments import WARP, Fragment
-from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.intrinsics import STORED, TensorIntrinsic
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout, hardware_swizzle
@@ -22,7 +23,8 @@ from search_spaces.layouts.shared_layout import Axis, SharedLayout, hardware_swi
 ARCH = "sm_90a"
 WARPGROUP = 4 * WARP
 ROWS = 64  # of a, by one instruction
-K_BYTES = 32  # along k, of one instruction: 16 elements of 2 bytes, 8 of 4
+K_BYTES = 32  # along k, of one instruction: 8 elements of 4 bytes, 16 of 2, 32 of 1
+TRANSPOSED_BYTES = 2  # of the elements that are read along m or n, too
 CORE_LINES = 8  # lines of 16 bytes that hardware reads at a time: a core matrix
 NO_SWIZZLE_BYTES = 16  # of a line of core matrices
 
@@ -30,7 +32,11 @@ Swizzle = Literal[0, 32, 64, 128]
 SWIZZLES: tuple[Swizzle, ...] = (0, 32, 64, 128)
 
 _ALL_N = tuple(range(8, 257, 8))
-N_OF: dict[str, tuple[int, ...]] = {"f16": _ALL_N, "bf16": _ALL_N, "tf32": _ALL_N}
+N_OF: dict[str, tuple[int, ...]] = {
+    **{kind: _ALL_N for kind in ("f16", "bf16", "tf32", "e4m3", "e5m2")},
+    "i8": (8, 16, 24, *range(32, 257, 16)),
+}
+ELSEWHERE = "autosched/ptx/wgmma_along_k.cuh"  # the types that are read along k only
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class SwizzledBoxes:
     ) -> Access | Refusal:
         along_k: Axis = "cols" if operand == "a" else "rows"
         what = f"layout {layout.text} of a box of {operand.upper()} of {layout.shape[0]}x{layout.shape[1]}"
-        if layout.line_axis != along_k and element_bytes != 2:
+        if layout.line_axis != along_k and element_bytes != TRANSPOSED_BYTES:
             other = "m" if operand == "a" else "n"
             return Refusal(
                 f"wgmma reads elements of {element_bytes} bytes along k only, but lines of {what} lie along {other}"
@@ -84,15 +90,17 @@ def alignment(swizzle: int) -> int:
 
 @lru_cache(maxsize=256)
 def wgmma_row(kind: str, n: int) -> TensorIntrinsic:
-    """``wgmma_m64n128k16_bf16`` of operands of type ``kind`` ("f16", "bf16", "tf32"), accumulating in f32.
+    """``wgmma_m64n128k16_bf16`` of operands of type ``kind``, a key of N_OF, accumulating in f32, or in i32 for i8.
 
     Raises ValueError for a type or an n that it does not have.
     """
     if kind not in N_OF:
         raise ValueError(f"wgmma multiplies {', '.join(N_OF)}, not {kind!r}")
     if n not in N_OF[kind]:
-        raise ValueError(f"wgmma of {kind} takes n of 8 to 256 in steps of 8, not {n}")
-    k = K_BYTES // (4 if kind == "tf32" else 2)
+        steps = "8, 24, and 16 to 256 in steps of 16" if kind == "i8" else "8 to 256 in steps of 8"
+        raise ValueError(f"wgmma of {kind} takes n of {steps}, not {n}")
+    element_bytes = MULTIPLIED_DTYPES[STORED.get(kind, kind)].bytes
+    k = K_BYTES // element_bytes
     # PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16": eight columns after each other, rows 8 apart in them.
     accumulators = NestedLayout((4, 1), (1, n // 8), (2, 1), (8, 4), (1, 2), (1, 0), (4, 1))
     return TensorIntrinsic(
@@ -108,4 +116,5 @@ def wgmma_row(kind: str, n: int) -> TensorIntrinsic:
         results=n // 2,
         cpp=f"autosched::ptx::Wgmma<{{a}}, {n}>",
         arch=ARCH,
+        header="" if element_bytes == TRANSPOSED_BYTES else ELSEWHERE,
     )

@@ -16,7 +16,8 @@ from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 
 HERE = Path(__file__).parent
-CASES = sorted([*HERE.glob("*.json"), *HERE.glob("wgmma/*.json")])  # the latter run as PTX only: others are for both
+# Those in folders run as PTX only: others are for both engines.
+CASES = sorted([*HERE.glob("*.json"), *(p for folder in ("wgmma", "eight_bit") for p in HERE.glob(f"{folder}/*.json"))])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)

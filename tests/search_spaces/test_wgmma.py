@@ -35,11 +35,14 @@ def test_its_reference_is_a_matrix_product() -> None:
 
 
 def test_rows_that_do_not_exist() -> None:
-    with pytest.raises(ValueError, match="wgmma multiplies f16, bf16, tf32, not 'f64'"):
+    with pytest.raises(ValueError, match="wgmma multiplies f16, bf16, tf32, e4m3, e5m2, i8, not 'f64'"):
         wgmma_row("f64", 64)
     for n in (0, 12, 264):
         with pytest.raises(ValueError, match=f"n of 8 to 256 in steps of 8, not {n}"):
             wgmma_row("f16", n)
+    assert wgmma_row("e4m3", 40).name == "wgmma_m64n40k32_e4m3"
+    with pytest.raises(ValueError, match="wgmma of i8 takes n of 8, 24, and 16 to 256 in steps of 16, not 40"):
+        wgmma_row("i8", 40)
     assert wgmma_row("f16", 64).why_not(device("h200")) is None
     assert wgmma_row("f16", 64).why_not(device("a100")) == "wgmma_m64n64k16_f16 needs sm_90a, but a100 is sm_80"
 

@@ -114,7 +114,14 @@ def test_other_schedules_are_refused_with_the_reason(
     [
         (PROBLEM, "a100", "needs sm_90a, but a100 is sm_80"),
         (PROBLEM, "rtx4090", "needs sm_90a, but rtx4090 is sm_89"),
-        (Matmul(64, 64, 64, a="f32"), "h200", "a and b are f32, and the wgmma kernel multiplies f16 and bf16"),
+        (Matmul(64, 64, 64, a="f32"), "h200", "wgmma reads tf32 along k only: store b with order_b = col"),
+        (
+            Matmul(64, 64, 64, a="e4m3", order_a="col"),
+            "h200",
+            "wgmma reads e4m3 along k only: store a with order_a = row",
+        ),
+        (Matmul(64, 64, 64, a="f32", order_b="col", precision="ieee"), "h200", "multiplies f32 as tf32"),
+        (Matmul(64, 64, 72, a="i8"), "h200", "those of a along k have 72 elements, 72 bytes"),
         (Matmul(64, 64, 99), "h200", "those of a along k have 99 elements, 198 bytes"),
         (Matmul(64, 63, 64), "h200", "those of b along n have 63 elements"),
         (Matmul(63, 64, 64, order_a="col"), "h200", "those of a along m have 63 elements"),

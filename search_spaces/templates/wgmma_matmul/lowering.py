@@ -8,7 +8,7 @@ from typing import Literal
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.requirements import OperandSide
-from search_spaces.hardware.wgmma import ROWS, WARPGROUP, line_bytes
+from search_spaces.hardware.wgmma import ROWS, WARPGROUP, line_bytes, wgmma_row
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
@@ -82,6 +82,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         *workspaces(config),
     )
     names = {argument.name for argument in arguments}
+    row = wgmma_row(problem.multiplied_as, config.integer("tile_n"))
     tiles = math.prod(config.integers("tiles_m", "tiles_n"))
     return SOURCE.kernel(
         config,
@@ -95,4 +96,5 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         blocks=config.integer("launched_blocks"),
         cluster=(config.integer("cluster_m") * config.integer("cluster_n"), 1, 1),
         cooperating=(config.integer("split_k"), tiles),
+        includes=(row.header,) if row.header else (),
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.requirements import OperandSide
-from search_spaces.hardware.wgmma import wgmma_row
+from search_spaces.hardware.wgmma import TRANSPOSED_BYTES, wgmma_row
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.tiling import Tiling
 
 SIDES: tuple[OperandSide, ...] = ("a", "b")
-TYPES = ("f16", "bf16")
 STRIDE_BYTES = 16  # of which TMA's strides are multiples (CUDA Driver API, cuTensorMapEncodeTiled)
 
 
@@ -23,12 +22,16 @@ def supports(problem: Matmul, device: Device) -> str | None:
     reason = wgmma_row("f16", 256).why_not(device)
     if reason is not None:
         return reason
-    if problem.a not in TYPES:
-        return f"a and b are {problem.a}, and the wgmma kernel multiplies {' and '.join(TYPES)}"
+    if problem.a == "f32" and problem.precision == "ieee":
+        return "wgmma multiplies f32 as tf32, but the problem asks for ieee precision"
+    element_bytes = problem.input_dtype.bytes
     for side in SIDES:
+        if not along_k(problem, side) and element_bytes != TRANSPOSED_BYTES:
+            order = "row" if side == "a" else "col"
+            return f"wgmma reads {problem.multiplied_as} along k only: store {side} with order_{side} = {order}"
         axis = "k" if along_k(problem, side) else "m" if side == "a" else "n"
         extent = int(getattr(problem, axis))
-        size = extent * problem.input_dtype.bytes
+        size = extent * element_bytes
         if size % STRIDE_BYTES:
             return (
                 f"TMA needs lines that are a multiple of {STRIDE_BYTES} bytes apart, but those of {side} along {axis} "

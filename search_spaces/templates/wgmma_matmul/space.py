@@ -14,7 +14,16 @@ from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
-from search_spaces.hardware.wgmma import CORE_LINES, ROWS, SWIZZLES, WARPGROUP, box_layout, line_bytes, wgmma_row
+from search_spaces.hardware.wgmma import (
+    CORE_LINES,
+    N_OF,
+    ROWS,
+    SWIZZLES,
+    WARPGROUP,
+    box_layout,
+    line_bytes,
+    wgmma_row,
+)
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import ceil_div
@@ -54,7 +63,7 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
     span = 128 // problem.input_dtype.bytes
     return (
         ordinal("tile_m", (64, 128, 192, 256), "rows of the workgroup tile of out"),
-        ordinal("tile_n", _sampled_n(problem.n), "columns of the workgroup tile of out, the n of one wgmma"),
+        ordinal("tile_n", _sampled_n(problem), "columns of the workgroup tile of out, the n of one wgmma"),
         ordinal("tile_k", (span, 2 * span), "depth of one pipeline stage"),
         ordinal("consumers", (1, 2, 3), "warpgroups that multiply, each its share of the rows"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
@@ -85,10 +94,10 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
     )
 
 
-def _sampled_n(n: int) -> tuple[int, ...]:
+def _sampled_n(problem: Matmul) -> tuple[int, ...]:
     """Multiples of 8, the coarser the larger: sizes apart by an eighth or less are not worth a try each, but for
-    the one that covers ``n``."""
-    covering = (ceil8,) if (ceil8 := -(-n // 8) * 8) <= 256 else ()
+    the one that covers n."""
+    covering = [n for n in N_OF[problem.multiplied_as] if n >= problem.n][:1]
     return tuple(sorted({*range(8, 33, 8), *range(48, 129, 16), *range(144, 257, 16), *covering}))
 
 

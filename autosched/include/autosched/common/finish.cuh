@@ -6,6 +6,10 @@
 
 namespace autosched {
 
+// What the end of a matmul computes in.
+template <class C>
+using Finished = conditional<is_same<typename C::Out, int>, int, float>;
+
 // Bias and activation of Count neighbours of one row of out from column `col` on, inside the array as a whole. C is a
 // matmul's Config.
 template <class C, int Count>
@@ -20,23 +24,20 @@ __device__ __forceinline__ void finish_values(float* x, const typename C::Out* b
   for (int i = 0; i < Count; ++i) x[i] = activate<activation(C::activation)>(x[i]);
 }
 
-// The same, and their store.
+// Whole numbers stay what they are.
 template <class C, int Count>
-__device__ __forceinline__ void finish(float* x, const typename C::Out* bias, typename C::Out* row, int col) {
+__device__ __forceinline__ void finish_values(int*, const typename C::Out*, int) {
+  static_assert(!C::has_bias && activation(C::activation) == Activation::none, "out of i32 is the sum alone");
+}
+
+// The same of sums, and their store.
+template <class C, int Count, class Sum>
+__device__ __forceinline__ void finish(const Sum* sums, const typename C::Out* bias, typename C::Out* row, int col) {
+  Finished<C> x[Count];
+#pragma unroll
+  for (int i = 0; i < Count; ++i) x[i] = static_cast<Finished<C>>(sums[i]);
   finish_values<C, Count>(x, bias, col);
   ptx::st_global(row + col, pack<typename C::Out, Count>(x));
-}
-template <class C, int Count>
-__device__ __forceinline__ void finish(int* x, const typename C::Out* bias, typename C::Out* row, int col) {
-  using Out = typename C::Out;
-  if constexpr (is_same<Out, int>) {
-    ptx::st_global(row + col, pack<Out, Count>(x));
-  } else {
-    float y[Count];
-#pragma unroll
-    for (int i = 0; i < Count; ++i) y[i] = static_cast<float>(x[i]);
-    finish<C, Count>(y, bias, row, col);
-  }
 }
 
 }  // namespace autosched

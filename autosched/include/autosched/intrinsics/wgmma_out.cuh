@@ -21,7 +21,8 @@ struct WgmmaOutBox {
   }
 
   // `x` are this thread's accumulators of the box's columns, as ptx::Wgmma has them.
-  __device__ static __forceinline__ void write(unsigned box, const float (&x)[registers]) {
+  template <class X>
+  __device__ static __forceinline__ void write(unsigned box, const X (&x)[registers]) {
     const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
     if constexpr (sizeof(Out) == 4) {
 #pragma unroll

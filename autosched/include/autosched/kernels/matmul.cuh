@@ -495,10 +495,11 @@ struct Matmul {
       if (m0 + row >= C::m || n0 + col >= C::n) continue;
       const unsigned address = shared + unsigned(row * C::epilogue_line + col) * 4u;
       const auto loaded = ptx::ld_shared<vector * 4>(address);
-      conditional<is_same<Out, int>, int, float> x[vector];
+      Finished<C> x[vector];
 #pragma unroll
-      for (int i = 0; i < vector; ++i) x[i] = get_element<Sum>(loaded, i);
-      finish<C, vector>(x, bias, out + static_cast<long long>(m0 + row) * C::n, n0 + col);
+      for (int i = 0; i < vector; ++i) x[i] = static_cast<Finished<C>>(get_element<Sum>(loaded, i));
+      finish_values<C, vector>(x, bias, n0 + col);
+      ptx::st_global(out + static_cast<long long>(m0 + row) * C::n + n0 + col, pack<Out, vector>(x));
       if constexpr (reduced_axis != ReducedAxis::none) ptx::st_shared(address, pack<float, vector>(x));
     }
   }

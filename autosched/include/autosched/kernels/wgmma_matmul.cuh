@@ -28,6 +28,7 @@ struct WgmmaMatmul {
   using A = WgmmaOperand<T, C::tile_m, C::tile_k, C::order_a == "row", C::swizzle_a>;
   using B = WgmmaOperand<T, C::tile_n, C::tile_k, C::order_b == "col", C::swizzle_b>;
   using Multiply = ptx::Wgmma<T, C::tile_n>;
+  using Sum = typename Element<T>::Sum;
 
   using Box = WgmmaOutBox<Out, C::store_line>;
 
@@ -71,7 +72,7 @@ struct WgmmaMatmul {
   static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,
                 "rule store_buffers: each tile begins with the first box in shared memory");
 
-  using Accumulators = float[fragments][C::tile_n / 2];
+  using Accumulators = Sum[fragments][C::tile_n / 2];
 
   // Which block of its cluster this is: ranks go along m first.
   __device__ static __forceinline__ int rank() { return int(blockIdx.x) % cluster; }
@@ -250,21 +251,21 @@ struct WgmmaMatmul {
   __device__ static __forceinline__ bool combine_splits(Accumulators& acc, unsigned flag, float* partials,
                                                         unsigned* counter, const Work& work) {
     constexpr int sums = C::accumulators * consumer_threads;  // of one split
-    float* registers = &acc[0][0];
+    Sum* registers = &acc[0][0];
     float* mine = partials + static_cast<long long>(work.output_tile * C::split_k + work.split) * sums;
 #pragma unroll
     for (int r = 0; r < C::accumulators; ++r) {
-      ptx::st_global(mine + r * consumer_threads + int(threadIdx.x), AlignedVector<4>{{ptx::bits_of(registers[r])}});
+      ptx::st_global(mine + r * consumer_threads + int(threadIdx.x), AlignedVector<4>{{round_to<Sum>(registers[r])}});
     }
     if (!is_last_block<C::split_k, consumer_threads>(counter, flag)) return false;
 #pragma unroll
-    for (int r = 0; r < C::accumulators; ++r) registers[r] = 0.0f;
+    for (int r = 0; r < C::accumulators; ++r) registers[r] = 0;
     const float* from = partials + static_cast<long long>(work.output_tile) * C::split_k * sums + int(threadIdx.x);
 #pragma unroll 1
     for (int s = 0; s < C::split_k; ++s) {
 #pragma unroll
       for (int r = 0; r < C::accumulators; ++r) {
-        registers[r] += ptx::float_of(ptx::ld_global_cg<4>(from + r * consumer_threads).word[0]);
+        registers[r] += Element<Sum>::of(ptx::ld_global_cg<4>(from + r * consumer_threads).word[0]);
       }
       from += sums;
     }
@@ -311,12 +312,12 @@ struct WgmmaMatmul {
 #pragma unroll
       for (int b = 0; b < boxes_n; ++b) {
         const unsigned box = boxes + unsigned((i * boxes_n + b) % C::store_buffers * Box::bytes);
-        float x[Box::registers];
+        Finished<C> x[Box::registers];
 #pragma unroll
         for (int r = 0; r < Box::registers; r += 2) {
           const int col = b * Box::width + r / 4 * 8;
-          x[r] = acc[i][b * Box::registers + r];
-          x[r + 1] = acc[i][b * Box::registers + r + 1];
+          x[r] = static_cast<Finished<C>>(acc[i][b * Box::registers + r]);
+          x[r + 1] = static_cast<Finished<C>>(acc[i][b * Box::registers + r + 1]);
           if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], bias, col);
         }
         if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();

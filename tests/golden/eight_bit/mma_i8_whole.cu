@@ -1,0 +1,77 @@
+// grid (12, 1, 1), block (128, 1, 1), 32768 bytes of dynamic shared memory
+#include <autosched/intrinsics/mma_8_bit.cuh>
+#include <autosched/kernels/matmul.cuh>
+
+struct Config {
+  using T = signed char;
+  using Out = int;
+  using Intrinsic = autosched::Mma8Bit<signed char>;
+  using LayoutA = autosched::SharedLayout<64, 64, false, autosched::Swizzle<2, 4, 3>>;
+  using LayoutB = autosched::SharedLayout<64, 64, true, autosched::Swizzle<2, 4, 3>>;
+  static constexpr int m = 192;
+  static constexpr int n = 200;
+  static constexpr int k = 272;
+  static constexpr int batch = 1;
+  static constexpr autosched::Choice order_a = "row";
+  static constexpr autosched::Choice order_b = "col";
+  static constexpr bool has_bias = false;
+  static constexpr autosched::Choice activation = "none";
+  static constexpr autosched::Choice reduction = "none";
+  static constexpr int copy_store_a = 16;
+  static constexpr autosched::Choice access_a = "rows";
+  static constexpr int access_vector_a = 16;
+  static constexpr int leading_dimension_a = 0;
+  static constexpr int copy_store_b = 16;
+  static constexpr autosched::Choice access_b = "rows";
+  static constexpr int access_vector_b = 16;
+  static constexpr int leading_dimension_b = 0;
+  static constexpr int tile_m = 64;
+  static constexpr int tile_n = 64;
+  static constexpr int tile_k = 64;
+  static constexpr autosched::Choice intrinsic = "mma_m16n8k32_i8";
+  static constexpr int sg_layout_m = 2;
+  static constexpr int sg_layout_n = 2;
+  static constexpr int sg_data_m = 32;
+  static constexpr int sg_data_n = 32;
+  static constexpr autosched::Choice layout_a = "swizzle(2,4,3)";
+  static constexpr autosched::Choice layout_b = "transpose+swizzle(2,4,3)";
+  static constexpr autosched::Choice copy_a = "cp.async";
+  static constexpr autosched::Choice copy_b = "cp.async";
+  static constexpr int vector_a = 16;
+  static constexpr int vector_b = 16;
+  static constexpr int copy_columns_a = 4;
+  static constexpr int copy_columns_b = 4;
+  static constexpr int stages = 4;
+  static constexpr int k_unroll = 2;
+  static constexpr int fragment_buffers = 1;
+  static constexpr autosched::Choice epilogue = "registers";
+  static constexpr int min_blocks = 2;
+  static constexpr int split_k = 1;
+  static constexpr autosched::Choice raster = "grouped_2";
+  static constexpr autosched::Choice batch_mapping = "outer";
+  static constexpr int tiles_m = 3;
+  static constexpr int tiles_n = 4;
+  static constexpr int tiles_k = 5;
+  static constexpr int tiles_of_split = 5;
+  static constexpr int blocks = 12;
+  static constexpr int threads = 128;
+  static constexpr int stage_bytes_a = 4096;
+  static constexpr int stage_bytes_b = 4096;
+  static constexpr int staging_a = 0;
+  static constexpr int staging_b = 0;
+  static constexpr int stage_bytes = 8192;
+  static constexpr int staging = 0;
+  static constexpr int epilogue_line = 72;
+  static constexpr int shared_bytes = 32768;
+  static constexpr int accumulators = 32;
+  static constexpr int fragments_m = 2;
+  static constexpr int fragments_n = 4;
+  static constexpr int fragment_registers_a = 8;
+  static constexpr int fragment_registers_b = 8;
+  static constexpr int registers = 72;
+};
+
+extern "C" __global__ void __launch_bounds__(128, 2)
+autosched_matmul(const signed char* __restrict__ a, const signed char* __restrict__ b, int* __restrict__ out) {
+  autosched::matmul<Config>(a, b, nullptr, out, nullptr, nullptr, nullptr, nullptr, nullptr);
+}

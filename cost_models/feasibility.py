@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from cost_models import gaussian_process
 from cost_models.covariance import Columns, Hyperparameters
@@ -31,5 +31,5 @@ def probability(posterior: GrowingPosterior, worked: FloatArray) -> FloatArray:
     scale = Scale.of(worked[~np.isnan(worked)])
     predicted = posterior.predict(posterior.believed(scale.down(worked)))
     mean = predicted.mean * scale.deviation + scale.mean
-    found: FloatArray = ndtr((mean - 0.5) / np.hypot(predicted.deviation * scale.deviation, _SOFTNESS))
+    found: FloatArray = scipy.special.ndtr((mean - 0.5) / np.hypot(predicted.deviation * scale.deviation, _SOFTNESS))
     return found

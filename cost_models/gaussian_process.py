@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack, solve_triangular
-from scipy.optimize import minimize
+import scipy
 
 from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance, squared_distances
 from cost_models.surrogate import Prediction
@@ -94,7 +93,7 @@ class GaussianPosterior:
         self._columns = columns
         self._scale = scale
         self._factor = _cholesky(covariance(columns, columns, given).astype(np.float64), given.noise)
-        self._weights: FloatArray = lapack.dpotrs(self._factor, values, lower=1)[0]
+        self._weights: FloatArray = scipy.linalg.lapack.dpotrs(self._factor, values, lower=1)[0]
 
     def predict(self, X: npt.ArrayLike) -> Prediction:
         """As ``Posterior`` says."""
@@ -102,7 +101,7 @@ class GaussianPosterior:
         if len(rows) != len(self._columns):
             raise ValueError(f"the model knows {len(self._columns)} coordinates, the rows have {len(rows)}")
         between = covariance(self._columns, rows, self.hyperparameters).astype(np.float64)
-        explained = (solve_triangular(self._factor, between, lower=True) ** 2).sum(axis=0)
+        explained = (scipy.linalg.solve_triangular(self._factor, between, lower=True) ** 2).sum(axis=0)
         mean = between.T @ self._weights * self._scale.deviation + self._scale.mean
         variance = np.maximum(self.hyperparameters.variance - explained, 0.0)
         return Prediction(mean, np.sqrt(variance) * self._scale.deviation)
@@ -159,7 +158,7 @@ class GrowingPosterior:
         self._reserve(n + k)
         own = covariance(columns, columns, self.hyperparameters).astype(np.float64)
         before = covariance(self._observed[:, :n], columns, self.hyperparameters).astype(np.float64)
-        mixed = solve_triangular(self._factor[:n, :n], before, lower=True) if n else before
+        mixed = scipy.linalg.solve_triangular(self._factor[:n, :n], before, lower=True) if n else before
         corner = _cholesky(own - mixed.T @ mixed, self.hyperparameters.noise)
         self._factor[n : n + k, :n] = mixed.T
         self._factor[n : n + k, n : n + k] = corner
@@ -173,7 +172,7 @@ class GrowingPosterior:
         n, self._grid = self._n, None
         self._places[:, positions] = places
         between = covariance(self._observed[:, :n], places, self.hyperparameters).astype(np.float64)
-        solved = solve_triangular(self._factor[:n, :n], between, lower=True) if n else between
+        solved = scipy.linalg.solve_triangular(self._factor[:n, :n], between, lower=True) if n else between
         self._solved[:n, positions] = solved
         self._explained[positions] = (solved**2).sum(axis=0)
 
@@ -182,12 +181,12 @@ class GrowingPosterior:
         n, factor = self._n, self._factor[: self._n, : self._n]
         variance = self.hyperparameters.variance - self._explained.astype(np.float64)
         if trend is None:
-            weights = solve_triangular(factor, self.believed(values), lower=True).astype(np.float32)
+            weights = scipy.linalg.solve_triangular(factor, self.believed(values), lower=True).astype(np.float32)
             mean = (weights @ self._solved[:n]).astype(np.float64)
         else:
             slope, precision = self._slope(values, trend)
             rest = self.believed(values - slope * trend.observed)
-            weights = solve_triangular(factor, np.stack([rest, trend.observed], axis=1), lower=True)
+            weights = scipy.linalg.solve_triangular(factor, np.stack([rest, trend.observed], axis=1), lower=True)
             parts = (weights.T.astype(np.float32) @ self._solved[:n]).astype(np.float64)
             mean = slope * trend.places + parts[0]
             variance = variance + (trend.places - parts[1]) ** 2 / precision
@@ -199,7 +198,7 @@ class GrowingPosterior:
         line = np.zeros(self._n) if trend is None else slope * trend.observed
         rest = self.believed(values - line)
         factor = self._factor[: self._n, : self._n]
-        noise = self.hyperparameters.noise * lapack.dpotrs(factor, rest, lower=1)[0]
+        noise = self.hyperparameters.noise * scipy.linalg.lapack.dpotrs(factor, rest, lower=1)[0]
         fitted: FloatArray = line + rest - noise
         return fitted
 
@@ -227,7 +226,7 @@ class GrowingPosterior:
         if not known.all():
             factor = _cholesky((factor @ factor.T)[np.ix_(known, known)], 0.0)
         both = np.stack([trend.observed[known], values[known]], axis=1)
-        guess, value = solve_triangular(factor, both, lower=True).T
+        guess, value = scipy.linalg.solve_triangular(factor, both, lower=True).T
         return guess, value
 
     def believed(self, values: FloatArray) -> FloatArray:
@@ -238,9 +237,9 @@ class GrowingPosterior:
             return values
         if unknown.all():
             return np.zeros(n)
-        inverse = solve_triangular(self._factor[:n, :n], np.eye(n)[:, unknown], lower=True)
+        inverse = scipy.linalg.solve_triangular(self._factor[:n, :n], np.eye(n)[:, unknown], lower=True)
         # with the precision P = inverse of the covariance: P_uu E[y_u] = -P_uk y_k
-        half = solve_triangular(self._factor[:n, :n], np.where(unknown, 0.0, values), lower=True)
+        half = scipy.linalg.solve_triangular(self._factor[:n, :n], np.where(unknown, 0.0, values), lower=True)
         whole = np.where(unknown, 0.0, values)
         whole[unknown] = np.linalg.solve(inverse.T @ inverse, -(inverse.T @ half))
         return whole
@@ -255,7 +254,7 @@ class GrowingPosterior:
         if len(corner) == 1:
             between /= np.float32(corner[0, 0])
             return between
-        solved: npt.NDArray[np.float32] = solve_triangular(corner.astype(np.float32), between, lower=True)
+        solved: npt.NDArray[np.float32] = scipy.linalg.solve_triangular(corner.astype(np.float32), between, lower=True)
         return solved
 
     def _reserve(self, n: int) -> None:
@@ -288,7 +287,7 @@ def hyperparameters(
         begin = centre.copy()
         if start:
             begin[:d] += 0.7 * settings.length[1] * rng.normal(size=d)
-        found = minimize(
+        found = scipy.optimize.minimize(
             likelihood, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": settings.iterations}
         )
         if found.fun < least:
@@ -312,11 +311,11 @@ class _Likelihood:
         r = np.sqrt(5.0 * (weights @ self._squares)).reshape(n, n)
         decay = np.exp(-r)
         shape = (1 + r + r * r / 3) * decay
-        factor, info = lapack.dpotrf(_with_noise(variance * shape, noise), lower=1, clean=1)
+        factor, info = scipy.linalg.lapack.dpotrf(_with_noise(variance * shape, noise), lower=1, clean=1)
         if info:
             return 1e10, np.zeros_like(theta)
-        alpha = lapack.dpotrs(factor, self._values, lower=1)[0]
-        inverse = lapack.dpotri(factor, lower=1)[0]
+        alpha = scipy.linalg.lapack.dpotrs(factor, self._values, lower=1)[0]
+        inverse = scipy.linalg.lapack.dpotri(factor, lower=1)[0]
         inverse += np.tril(inverse, -1).T
         # d(value) = -1/2 sum(pull * dK), with pull = alpha alpha^T - K^-1
         pull = np.outer(alpha, alpha) - inverse
@@ -350,7 +349,7 @@ def _with_noise(matrix: FloatArray, noise: float) -> FloatArray:
 def _cholesky(matrix: FloatArray, noise: float) -> FloatArray:
     """The lower factor of a covariance with noise. Rounding of single precision is made up for by a little more."""
     for extra in (0.0, 1e-6, 1e-4, 1e-2):
-        factor, info = lapack.dpotrf(_with_noise(matrix.copy(), noise + extra), lower=1, clean=1)
+        factor, info = scipy.linalg.lapack.dpotrf(_with_noise(matrix.copy(), noise + extra), lower=1, clean=1)
         if not info:
             found: FloatArray = factor
             return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from cost_models.surrogate import Prediction
 from search_spaces.arrays import FloatArray
@@ -16,5 +16,5 @@ def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
     deviation = np.maximum(predicted.deviation, 1e-12)
     ahead = (predicted.mean - best) / deviation
     density = np.exp(-0.5 * ahead * ahead) / math.sqrt(2 * math.pi)
-    expected: FloatArray = deviation * (ahead * ndtr(ahead) + density)
+    expected: FloatArray = deviation * (ahead * scipy.special.ndtr(ahead) + density)
     return expected

@@ -136,14 +136,19 @@ class Traffic:
         return Traffic(times * self.instructions, times * self.wavefronts, times * self.ideal)
 
 
+def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
+    """Lines after which accesses cost the same again: shifting all addresses by whole units of the widest access
+    changes the banks but not the conflicts."""
+    period, extent = layout.period
+    return period * (WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES))
+
+
 # A layout repeats every few lines, so the accesses to those lines are counted once for all tile sizes that a search
 # tries.
 def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
     """(part, n): accesses to ``span`` lines that start at multiples of ``span`` cost n times as much on ``layout`` as
-    on the part: shifting all addresses by whole units of the widest access changes the banks but not the conflicts."""
-    period, extent = layout.period
-    unit = WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES)
-    lines = lcm(period * unit, span)
+    on the part."""
+    lines = lcm(aligned_period(layout, element_bytes), span)
     if layout.lines % lines:
         return layout, 1
     return layout.first_lines(lines), layout.lines // lines

@@ -20,6 +20,7 @@ from search_spaces.hardware.bank_conflicts import (
     PHASE_BYTES,
     WIDEST_BYTES,
     Traffic,
+    aligned_period,
     copy_traffic,
     fragment_traffic,
     wavefronts,
@@ -27,7 +28,7 @@ from search_spaces.hardware.bank_conflicts import (
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
-from search_spaces.layouts.shared_layout import Axis, SharedLayout
+from search_spaces.layouts.shared_layout import Axis, SharedLayout, Swizzle
 from search_spaces.layouts.wg_map import WgMap
 
 SECTOR_BYTES = 32  # smallest transfer from global memory (CUDA C++ Best Practices Guide, "Coalesced access")
@@ -35,6 +36,7 @@ ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
 SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat, so a few accesses are enough
 MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
 MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
+MOST_LINE = 512  # elements of a line for which it pays to count all bindings at once
 MOST_VECTORS = 4  # accesses that may replace one of the widest that the alignment allows
 
 Method = Literal["cp.async", "ld.global"]
@@ -298,8 +300,27 @@ def _percents_of_bindings(
 ) -> dict[tuple[int, int], int]:
     """What ``conflict_percent`` gives for every (vector, columns) that fits the lines along ``axis``."""
     bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes, block)
+    alike = _alike(layout, element_bytes, axis) if block == 1 else layout
+    if alike != layout:
+        known = _percents_of_bindings(alike, element_bytes, axis, block)
+        return {(vector, columns): known[vector, columns] for vector, columns, _ in bindings}
     percents = _conflict_percents(layout, element_bytes, axis, bindings)
     return {(vector, columns): percent for (vector, columns, _), percent in zip(bindings, percents, strict=True)}
+
+
+def _alike(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
+    """A layout with the same percents in bindings of single elements across ``axis``, so that tiles of many sizes are
+    counted once; it differs in the number of lines alone."""
+    if axis == layout.line_axis:
+        # The accesses of warps that start whole periods apart cost the same (see ``aligned_period``), and the warps
+        # that are sampled are whole periods of them, or all inside of the first one.
+        period = aligned_period(layout, element_bytes)
+        return layout if layout.lines % WARP or WARP % period else layout.first_lines(WARP)
+    # Accesses of ``columns * vector`` elements across lines see the first of them alone, in pieces of one element.
+    most = WARP * WIDEST_BYTES // element_bytes
+    single = layout.lines % 2 == 0 and layout.contiguity(axis) == 1
+    fits = layout.lines < most and layout.line <= MOST_LINE
+    return layout.first_lines(most) if single and fits else layout
 
 
 @lru_cache(maxsize=2**10)
@@ -321,9 +342,10 @@ def _conflict_percents(
         for vector, _, block in bindings
     ]
     percents = dict.fromkeys(bindings, 0)
+    periods = _periods(layout, element_bytes, axis)
     for piece in set(pieces):
         group = tuple(b for b, p in zip(bindings, pieces, strict=True) if p == piece)
-        across, along, starts = _warps(offsets.shape, piece, group)
+        across, along, starts = _warps(offsets.shape, piece, group, periods)
         cycles = wavefronts(offsets[across, along].astype(np.int64) * element_bytes, piece * element_bytes)
         sums, counts = np.add.reduceat(cycles, starts), np.diff(starts, append=len(cycles))
         ideal = counts * max(1, WARP * piece * element_bytes // PHASE_BYTES)
@@ -331,24 +353,45 @@ def _conflict_percents(
     return tuple(percents[b] for b in bindings)
 
 
+def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int, int]:
+    """(across, along): elements across and along ``axis`` after which an access costs the same again. Without swizzles
+    moving it along a line moves all its addresses as far."""
+    swizzled = any(isinstance(step, Swizzle) for step in layout.steps)
+    of_line = layout.line if swizzled else WIDEST_BYTES // element_bytes
+    of_lines = aligned_period(layout, element_bytes)
+    return (of_lines, of_line) if axis == layout.line_axis else (of_line, of_lines)
+
+
 @lru_cache(maxsize=2**12)
 def _warps(
-    shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...]
+    shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...], periods: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Positions (across, along) of the lanes of a few warp accesses, each (accesses, 32), and where each binding's
-    accesses start."""
+    accesses start. Where they repeat whole ``periods``, one of each is enough for the average."""
     lines, line = shape
     lanes = np.arange(WARP)
     accesses = []
     for vector, columns, block in bindings:
         step = WARP // columns * block
-        first = np.arange(min(SAMPLED_WARPS, max(1, lines // step)))[:, None, None] * step
-        within = np.arange(0, vector, 1 if block > 1 else piece)[:, None]
+        warps = min(SAMPLED_WARPS, max(1, lines // step))
+        stride = 1 if block > 1 else piece
+        pieces = vector // stride
+        if line % (vector * columns) == 0:  # no lane wraps around
+            warps = _one_period(warps, step, periods[0])
+            pieces = _one_period(pieces, stride, periods[1])
+        first = np.arange(warps)[:, None, None] * step
+        within = np.arange(pieces)[:, None] * stride
         positions = np.broadcast_arrays(first + lanes // columns * block, within + lanes % columns * vector)
         accesses.append([p.reshape(-1, WARP) for p in positions])
     across, along = (np.concatenate(p) for p in zip(*accesses, strict=True))
     starts = np.cumsum([0, *(len(a) for a, _ in accesses[:-1])])
     return across % lines, along % line, starts
+
+
+def _one_period(count: int, step: int, period: int) -> int:
+    """How many of ``count`` things, ``step`` apart, stand for all of them if they repeat after ``period``."""
+    distinct = period // gcd(period, step)
+    return count if count % distinct else distinct
 
 
 @dataclass(frozen=True)

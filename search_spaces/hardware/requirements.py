@@ -4,7 +4,9 @@ An operand's tile is (m, k) for A and (k, n) for B. m layouts and n intrinsics d
 memory planning, problems 1 and 2): an intrinsic names its requirement, and a new way of loading adds one.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import lcm
 from typing import Literal, Protocol
 
@@ -33,11 +35,23 @@ class Access:
     leading_dimension: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Refusal:
-    """Why an intrinsic cannot read an operand from a layout; one sentence."""
+    """Why an intrinsic cannot read an operand from a layout. A search refuses thousands of layouts and shows a few of
+    the reasons, so they may be put together when they are asked for."""
 
-    reason: str
+    said: str | Callable[[], str]
+
+    @cached_property
+    def reason(self) -> str:
+        """One sentence."""
+        return self.said if isinstance(self.said, str) else self.said()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Refusal) and self.reason == other.reason
+
+    def __hash__(self) -> int:
+        return hash(self.reason)
 
 
 class Requirement(Protocol):
@@ -93,8 +107,10 @@ class LeadingDimension:
         origins = tiles[:, 0, :, 0]
         if not even or (tiles - origins[:, None, :, None] != first[:, None, :]).any():
             return Refusal(
-                f"wmma.load needs one leading dimension for all fragments of {rows}x{cols}, which "
-                f"{_what(operand, layout)} does not have: {_why_uneven(seen, fragment)}"
+                lambda: (
+                    f"wmma.load needs one leading dimension for all fragments of {rows}x{cols}, which "
+                    f"{_what(operand, layout)} does not have: {_why_uneven(seen, fragment)}"
+                )
             )
         if leading * element_bytes % self.stride_bytes:
             return Refusal(
@@ -140,7 +156,9 @@ class AlignedRows:
                 f"{reason}, but {_what(operand, layout)} is contiguous along {other_name} and ldmatrix transposes "
                 f"2-byte elements only"
             )
-        return Refusal(f"{reason}, but {_what(operand, layout)} {_why_not_aligned(layout, elements, element_bytes)}")
+        return Refusal(
+            lambda: f"{reason}, but {_what(operand, layout)} {_why_not_aligned(layout, elements, element_bytes)}"
+        )
 
 
 def _what(operand: OperandSide, layout: SharedLayout) -> str:

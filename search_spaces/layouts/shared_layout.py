@@ -269,6 +269,8 @@ class SharedLayout:
 
     def first_lines(self, lines: int) -> "SharedLayout":
         """The same function on the first ``lines`` lines of the tile."""
+        if lines == self.lines:
+            return self
         shape = (self.line, lines) if self.transposed else (lines, self.line)
         return SharedLayout(shape, self.transposed, self.steps)
 
@@ -327,29 +329,57 @@ def facts(layout: SharedLayout) -> LayoutFacts:
     lasting, increment = _period(layout)
     period = min(lasting, lines)
     repeats = lines > period
-    head = layout.apply_steps(np.arange(period * line, dtype=np.int32)).reshape(period, line)
+    head = _facts_of_lines(layout.steps, line, period)
 
     whole, rest = divmod(lines, period)
-    largest = int(head.max()) + (whole - 1) * increment
+    largest = head.largest + (whole - 1) * increment
     if rest:
-        largest = max(largest, int(head[:rest].max()) + whole * increment)
+        largest = max(largest, _facts_of_lines(layout.steps, line, rest).largest + whole * increment)
 
-    along = _contiguity(head)
-    if repeats:
-        along = min(along, increment & -increment)
+    along = min(head.along, increment & -increment) if repeats else head.along
     across = 1
-    if lines % 2 == 0 and layout(*((0, 1) if layout.transposed else (1, 0))) == head[0, 0] + 1:
+    if lines % 2 == 0 and (head.second_line if period > 1 else head.first_line + increment) == head.first_line + 1:
         offsets = layout.offsets()
         across = _contiguity(offsets if layout.transposed else offsets.T)
+    injective = head.injective
+    if repeats and head.largest - head.smallest >= increment:
+        injective = _is_injective(layout.offsets())  # the repeats overlap: look at all of them
     return LayoutFacts(
         size=largest + 1,
-        injective=_is_injective(layout, head, increment if repeats else None),
+        injective=injective,
         inside=largest < layout.extent,
         contiguity_rows=along if layout.transposed else across,
         contiguity_cols=across if layout.transposed else along,
         line_axis=layout.line_axis,
         period=lasting,
         period_extent=increment,
+    )
+
+
+@dataclass(frozen=True)
+class _FactsOfLines:
+    """``first_line`` and ``second_line`` are the offsets of their first elements."""
+
+    smallest: int
+    largest: int
+    along: int
+    injective: bool
+    first_line: int
+    second_line: int
+
+
+@lru_cache(maxsize=2**13)
+def _facts_of_lines(steps: tuple[Step, ...], line: int, lines: int) -> _FactsOfLines:
+    """What evaluating the first ``lines`` lines of a layout shows: tiles of many sizes repeat the same ones."""
+    layout = SharedLayout((lines, line), False, steps)
+    head = layout.apply_steps(np.arange(lines * line, dtype=np.int32)).reshape(lines, line)
+    return _FactsOfLines(
+        smallest=int(head.min()),
+        largest=int(head.max()),
+        along=_contiguity(head),
+        injective=_is_injective(head),
+        first_line=int(head[0, 0]),
+        second_line=int(head[min(1, lines - 1), 0]),
     )
 
 
@@ -381,14 +411,10 @@ def _contiguity(offsets: OffsetArray) -> int:
     return width
 
 
-def _is_injective(layout: SharedLayout, head: OffsetArray, increment: int | None) -> bool:
-    largest = int(head.max())
-    if increment is not None and largest - int(head.min()) >= increment:
-        head = layout.offsets()  # the repeats overlap: look at all of them
-        largest = int(head.max())
-    taken = np.zeros(largest + 1, dtype=np.bool_)
-    taken[head.ravel()] = True
-    return int(np.count_nonzero(taken)) == head.size
+def _is_injective(offsets: OffsetArray) -> bool:
+    taken = np.zeros(int(offsets.max()) + 1, dtype=np.bool_)
+    taken[offsets.ravel()] = True
+    return int(np.count_nonzero(taken)) == offsets.size
 
 
 @lru_cache(maxsize=128)

@@ -8,18 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.hardware.bank_conflicts import copy_traffic, fragment_traffic
+from search_spaces.hardware.bank_conflicts import copy_traffic, fragment_traffic, wavefronts
 from search_spaces.hardware.data_movement import (
+    SAMPLED_WARPS,
     CopyPlan,
     LayoutChoice,
     Region,
+    conflict_percent,
     copy_choices,
     copy_plan,
     layout_choices,
 )
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.hardware.requirements import Access, Refusal
-from search_spaces.layouts.shared_layout import SharedLayout, sampled_layouts
+from search_spaces.layouts.shared_layout import SharedLayout, parse_layout, sampled_layouts
 
 extents = st.sampled_from([8, 16, 32, 48, 64])
 cases = st.tuples(
@@ -240,3 +242,37 @@ def test_layouts_that_leave_the_tile_are_no_choice():
     assert leaves.why_illegal()
     chosen = layout_choices([stays, leaves], Region((8, 12), "cols", 4, 2), intrinsic("fma_m8n4k1"), "a", 32)
     assert [c.layout for c in chosen] == [stays]
+
+
+def counted_percent(layout, element_bytes, axis, vector, columns, block):
+    """``conflict_percent`` as its docstring says it: every access of the first warps, one by one."""
+    offsets = layout.offsets() if axis == "cols" else layout.offsets().T
+    other = "rows" if axis == "cols" else "cols"
+    piece = min(block if block > 1 else vector, layout.contiguity(other if block > 1 else axis), 16 // element_bytes)
+    rows = 32 // columns * block
+    cycles = ideal = 0
+    for warp in range(min(SAMPLED_WARPS, max(1, offsets.shape[0] // rows))):
+        for start in range(0, vector, 1 if block > 1 else piece):
+            lanes = np.arange(32)
+            across = (warp * rows + lanes // columns * block) % offsets.shape[0]
+            along = (start + lanes % columns * vector) % offsets.shape[1]
+            addresses = offsets[across, along].astype(np.int64) * element_bytes
+            cycles += int(wavefronts(addresses, piece * element_bytes))
+            ideal += max(1, 32 * piece * element_bytes // 128)
+    return round(100 * cycles / ideal)
+
+
+@pytest.mark.parametrize("element_bytes", [1, 2, 4])
+def test_conflicts_are_those_of_every_access_of_the_first_warps(element_bytes):
+    rng = np.random.default_rng(element_bytes)
+    for _ in range(60):
+        shape = tuple(int(rng.choice([8, 16, 32, 64, 96, 128])) for _ in range(2))
+        layout = parse_layout(str(rng.choice(sampled_layouts(element_bytes))), *shape)
+        if isinstance(layout, str):
+            continue
+        axis = ("rows", "cols")[rng.integers(2)]
+        for _ in range(6):
+            vector, columns, block = (2 ** int(rng.integers(n)) for n in (5 - element_bytes // 2, 6, 3))
+            found = conflict_percent(layout, element_bytes, axis, vector, columns, block)
+            assert found == counted_percent(layout, element_bytes, axis, vector, columns, block), (
+                layout, axis, vector, columns, block)  # fmt: skip

@@ -14,7 +14,7 @@ from search_spaces.hardware import intrinsics
 from search_spaces.hardware.data_movement import MOST_CONFLICTS, few_conflicts
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.requirements import OperandSide, Refusal
+from search_spaces.hardware.requirements import Access, OperandSide, Refusal
 from search_spaces.layouts.shared_layout import Axis, parse_layout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
@@ -218,11 +218,14 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
     names = operand_names(problem, operand)
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
 
-    def why_not(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
+    def access(layout: str, rows: int, cols: int, intrinsic: str) -> Access | Refusal:
         parsed = parse_layout(layout, rows, cols)
         if isinstance(parsed, str):
-            return parsed
-        answer = intrinsics.intrinsic(intrinsic).requirement(operand, parsed, element_bytes)
+            return Refusal(parsed)
+        return intrinsics.intrinsic(intrinsic).requirement(operand, parsed, element_bytes)
+
+    def why_not(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
+        answer = access(layout, rows, cols, intrinsic)
         return answer.reason if isinstance(answer, Refusal) else None
 
     def together(layout: str, rows: int, cols: int) -> int:
@@ -241,8 +244,9 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
         return (lines > 0) & divided
 
     return (
-        Rule.refusing(
+        Rule(
             f"layout_{operand}",
+            each(lambda layout, rows, cols, intrinsic: isinstance(access(layout, rows, cols, intrinsic), Access)),
             why_not,
             f"the layout of {operand} is injective, stays inside its tile and suits the intrinsic",
             names=names,
@@ -280,11 +284,25 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
     names = operand_names(problem, operand)
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
 
-    def conflicts(layout: str, rows: int, cols: int, vector: int, columns: int) -> bool:
+    good: list[frozenset[tuple[int, int]] | None] = []  # (vector, columns), None where all are
+
+    def which(layout: str, rows: int, cols: int) -> int:
+        """Whose (vector, columns) of ``good`` have few conflicts. Hundreds of layouts share a few dozen of them."""
         parsed = parse_layout(layout, rows, cols)
-        if isinstance(parsed, str) or (cols if axis == "cols" else rows) % (vector * columns):
-            return True  # the validity constraints refuse it
-        return (vector, min(columns, WARP)) in few_conflicts(parsed, element_bytes, axis)
+        found = None if isinstance(parsed, str) else few_conflicts(parsed, element_bytes, axis)
+        if found not in good:
+            good.append(found)
+        return good.index(found)
+
+    def few(found: int, vector: int, columns: int) -> bool:
+        pairs = good[found]
+        return pairs is None or (vector, min(columns, WARP)) in pairs
+
+    def conflicts(layout: TextColumn, rows: IntArray, cols: IntArray, vector: IntArray, columns: IntArray) -> BoolArray:
+        """The validity constraints refuse illegal layouts, and copies that do not divide a line."""
+        torn: BoolArray = np.not_equal((cols if axis == "cols" else rows) % (vector * columns), 0)
+        free: BoolArray = each(few)(each(which)(layout, rows, cols), vector, columns)
+        return torn | free
 
     return (
         width_rule(f"copy_width_{operand}", names["vector"], extent, element_bytes),
@@ -293,7 +311,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         ),
         Rule(
             f"copy_conflicts_{operand}",
-            each(conflicts),
+            conflicts,
             f"layout {{layout}} makes the copy of {operand} in {{columns}} columns of {{vector}} elements wait for "
             f"banks more than {MOST_CONFLICTS:g} times as long as without conflicts, and longer than in other columns",
             names=names,

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from static_asserts import asserted_rules
+from wgmma_cases import CASES, GOOD, H200, PROBLEM, small_kernel
 
 from measurements.compile import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
 from measurements.verification import check
-from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.wgmma_matmul.proxy import proxy
 from search_spaces.templates.wgmma_matmul.space import space, validity_constraints
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
-H200 = device("h200")
-CASE = json.loads((Path(__file__).parents[1] / "golden" / "wgmma" / "bf16_specialised.json").read_text())
-GOOD = Schedule.from_json(CASE["template"], CASE["schedule"])
-PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
 ORDERS = [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]
 
 
@@ -84,47 +76,6 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
     for kernel, result in zip(kernels, compiled(kernels), strict=True):
         assert isinstance(result, Compiled), result.reason
         assert result.resources.spill_store_bytes == 0, kernel.source
-
-
-SMALL = GOOD.replace(
-    **{"tile_m": 64, "tile_n": 32, "consumers": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
-    **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1},
-)
-# What each decision makes of a small schedule: changes of it and of the problem.
-CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
-    "stores of f32 past the edges": (
-        {"tile_m": 128, "store_buffers": 2},
-        {"m": 131, "n": 100, "out": "f32", "epilogue": "bias+gelu"},
-    ),
-    "persistent": ({"tiles_of_block": 3}, {}),
-    "persistent, with stores": (
-        {
-            "tile_m": 128,
-            "tile_n": 64,
-            "consumers": 2,
-            "producer_registers": 40,
-            "tiles_of_block": 3,
-            "store_buffers": 1,
-        },
-        {"epilogue": "relu"},
-    ),
-    "taking turns": ({"consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "in_flight": 0, "store_buffers": 1}, {}),
-    "taking turns, with registers": ({"consumers": 2, "tiles_of_block": 4, "ping_pong": 1, "stages": 3}, {}),
-    "cluster along m": ({"cluster_m": 2, "store_buffers": 1}, {}),
-    "cluster along n": ({"cluster_n": 2, "swizzle_b": 64}, {"order_a": "col", "order_b": "row"}),
-    "cluster of four, with splits": ({"cluster_m": 4, "split_k": 2}, {"k": 640}),
-    "all of it": (
-        {"consumers": 2, "tiles_of_block": 2, "ping_pong": 1, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
-        {"batch": 2},
-    ),
-}
-
-
-def small_kernel(changes: dict[str, int], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
-    problem = Matmul(**{"m": 256, "n": 128, "k": 320, "a": "bf16", "order_b": "col", **fields})
-    schedule = SMALL.replace(**changes)
-    small = proxy(problem, schedule)
-    return small, generate(small, schedule, H200)
 
 
 @needs_nvrtc

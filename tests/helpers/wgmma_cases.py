@@ -1,0 +1,59 @@
+"""A schedule of wgmma_matmul, and small ones in which each of its decisions shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kernels import generate
+
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.wgmma_matmul.proxy import proxy
+
+H200 = device("h200")
+PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
+_GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "wgmma" / "bf16_specialised.json").read_text())
+GOOD = Schedule.from_json(_GOLDEN["template"], _GOLDEN["schedule"])
+SMALL = GOOD.replace(
+    **{"tile_m": 64, "tile_n": 32, "consumers": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
+    **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1},
+)
+# What each decision makes of a small schedule: changes of it and of the problem.
+CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+    "stores of f32 past the edges": (
+        {"tile_m": 128, "store_buffers": 2},
+        {"m": 131, "n": 100, "out": "f32", "epilogue": "bias+gelu"},
+    ),
+    "persistent": ({"tiles_of_block": 3}, {}),
+    "persistent, with stores": (
+        {
+            "tile_m": 128,
+            "tile_n": 64,
+            "consumers": 2,
+            "producer_registers": 40,
+            "tiles_of_block": 3,
+            "store_buffers": 1,
+        },
+        {"epilogue": "relu"},
+    ),
+    "taking turns": ({"consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "in_flight": 0, "store_buffers": 1}, {}),
+    "taking turns, with registers": ({"consumers": 2, "tiles_of_block": 4, "ping_pong": 1, "stages": 3}, {}),
+    "cluster along m": ({"cluster_m": 2, "store_buffers": 1}, {}),
+    "cluster along n": ({"cluster_n": 2, "swizzle_b": 64}, {"order_a": "col", "order_b": "row"}),
+    "cluster of four, with splits": ({"cluster_m": 4, "split_k": 2}, {"k": 640}),
+    "all of it": (
+        {"consumers": 2, "tiles_of_block": 2, "ping_pong": 1, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
+        {"batch": 2},
+    ),
+}
+
+
+def small_kernel(changes: dict[str, int], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
+    problem = Matmul(**{"m": 256, "n": 128, "k": 320, "a": "bf16", "order_b": "col", **fields})
+    schedule = SMALL.replace(**changes)
+    small = proxy(problem, schedule)
+    return small, generate(small, schedule, H200)

@@ -27,11 +27,12 @@ from search_spaces.templates.row_reduction.template import ROW_REDUCTION
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 from search_spaces.templates.transpose.template import TRANSPOSE
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
+from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
 
 ENTRY_POINTS = "autosched.templates"
 
 _OPERATORS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-_TEMPLATES = (MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY, WGMMA_MATMUL)
+_TEMPLATES = (MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY, WGMMA_MATMUL, WGMMA_MATMUL_TRANSPOSED)
 
 Entry = TypeVar("Entry")
 

@@ -8,7 +8,7 @@ import pytest
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from static_asserts import asserted_rules
-from wgmma_cases import CASES, GOOD, H200, PROBLEM, small_kernel
+from wgmma_cases import CASES, GOOD, H200, PROBLEM, TRANSPOSED, small_kernel, small_transposed
 
 from measurements.compile import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
@@ -80,10 +80,10 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
 
 @needs_nvrtc
 @needs_compiler
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *TRANSPOSED])
 def test_each_decision_computes_what_it_should(case: str) -> None:
     """Executed as PTX by the emulator, which names what hardware would leave undefined."""
-    small, kernel = small_kernel(*CASES[case])
+    small, kernel = small_kernel(*CASES[case]) if case in CASES else small_transposed(*TRANSPOSED[case])
     inputs = small.random_inputs(0)
     run = emulate(kernel, inputs)
     assert run.ok, (run.reason, run.findings)

@@ -13,6 +13,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.wgmma_matmul.proxy import proxy
+from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
 
 H200 = device("h200")
 PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
@@ -50,6 +51,28 @@ CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
         {"batch": 2},
     ),
 }
+
+
+# As many columns of out^T as there are rows of out, and of several tiles where a block computes several.
+TRANSPOSED: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+    "few rows": ({"tile_n": 16}, {"m": 16, "n": 136, "epilogue": "bias+silu"}),
+    "odd rows of f32": ({"tile_n": 24, "tile_m": 128}, {"m": 17, "n": 131, "out": "f32", "epilogue": "bias"}),
+    "splits, by columns": (
+        {"tile_n": 16, "split_k": 2, "swizzle_b": 32},
+        {"m": 8, "n": 136, "k": 640, "order_a": "col"},
+    ),
+    "by rows, in turns": (
+        {"tiles_of_block": 3, "tile_n": 16, "ping_pong": 1, "consumers": 2, "cluster_m": 2},
+        {"m": 5, "n": 512, "order_b": "row", "batch": 2},
+    ),
+}
+
+
+def small_transposed(changes: dict[str, int], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
+    problem = Matmul(**{"m": 16, "n": 128, "k": 320, "a": "bf16", "order_b": "col", **fields})
+    schedule = Schedule.from_json("wgmma_matmul_transposed", SMALL.replace(**changes).to_json())
+    small = WGMMA_MATMUL_TRANSPOSED.proxy(problem, schedule) if WGMMA_MATMUL_TRANSPOSED.proxy else problem
+    return small, generate(small, schedule, H200)
 
 
 def small_kernel(changes: dict[str, int], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:

@@ -22,7 +22,7 @@ from search_spaces.templates.wgmma_matmul.space import box_of
 SOURCE = DeviceSource("autosched/kernels/wgmma_matmul.cuh", "autosched::wgmma_matmul")
 
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
-_CALL = ("a_map", "b_map", "bias", "out", "&out_map", "partials", "counters")  # of autosched::wgmma_matmul
+CALL = ("a_map", "b_map", "bias", "out", "&out_map", "partials", "counters")  # of autosched::wgmma_matmul
 
 
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
@@ -35,8 +35,8 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """How TMA copies an operand: a box of one matrix at a time, whose lines are the width of the swizzle, and of them
-    the share of one block where a cluster copies together."""
+    """How TMA copies ``operand``, which is a side of ``problem``: a box of one matrix at a time, whose lines are the
+    width of the swizzle, and of them the share of one block where a cluster copies together."""
     swizzle = config.integer(f"swizzle_{side}")
     width = line_bytes(swizzle) // operand.dtype.bytes
     extent = config.integer("tile_m" if side == "a" else "tile_n")
@@ -44,7 +44,7 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
     share = config.integer("cluster_n" if side == "a" else "cluster_m")
     promotions: dict[int, Literal["L2_128B", "L2_256B"]] = {128: "L2_128B", 256: "L2_256B"}
     return TensorMap.dense(
-        f"{side}_map",
+        f"{operand.name}_map",
         operand,
         (1, lines // share, width),
         swizzle=_SWIZZLE_NAMES[swizzle],
@@ -72,11 +72,18 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
 
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
-    a, b, *rest = problem.operands()
+    return lower_sides(problem, problem.operands(), CALL, config)
+
+
+def lower_sides(
+    problem: Matmul, operands: tuple[Operand, ...], call: tuple[str, ...], config: Config, *, transposed: bool = False
+) -> Kernel:
+    """The kernel of a valid config of ``problem``, whose a, b, bias (if any) and out are ``operands``. ``call`` are the
+    arguments of ``autosched::wgmma_matmul``."""
+    a, b, *rest = operands
     *bias, out = rest
     arguments: tuple[Argument, ...] = (
-        tensor_map(problem, config, "a", a),
-        tensor_map(problem, config, "b", b),
+        *sorted((tensor_map(problem, config, "a", a), tensor_map(problem, config, "b", b)), key=lambda map_: map_.name),
         *bias,
         out_map(config, out) if config.integer("store_buffers") else out,
         *workspaces(config),
@@ -89,10 +96,11 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         constants={
             name: getattr(problem, name)
             for name in ("m", "n", "k", "batch", "order_a", "order_b", "has_bias", "activation")
-        },
+        }
+        | {"transposed": transposed},
         types={"T": problem.input_dtype.c_name, "Out": problem.out_dtype.c_name},
         arguments=arguments,
-        call=tuple(name if name.removeprefix("&") in names else "nullptr" for name in _CALL),
+        call=tuple(name if name.removeprefix("&") in names else "nullptr" for name in call),
         blocks=config.integer("launched_blocks"),
         cluster=(config.integer("cluster_m") * config.integer("cluster_n"), 1, 1),
         cooperating=(config.integer("split_k"), tiles),

@@ -47,18 +47,18 @@ TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 
 @lru_cache(maxsize=64)
-def space(problem: Matmul, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``."""
+def space(problem: Matmul, device: Device, *, transposed: bool = False) -> Space:
+    """All schedules of ``problem`` on ``device``; of a ``transposed`` one, whose out is stored from registers."""
     return Space(
-        "wgmma_matmul",
-        parameters(problem),
+        "wgmma_matmul_transposed" if transposed else "wgmma_matmul",
+        parameters(problem, transposed=transposed),
         attributes(problem, device),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
     )
 
 
-def parameters(problem: Matmul) -> tuple[Parameter, ...]:
+def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
     """The domains, before any rule applies."""
     span = 128 // problem.input_dtype.bytes
     return (
@@ -80,7 +80,7 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
         raster(),
         ordinal(
             "store_buffers",
-            (0, 1, 2, 4),
+            (0,) if transposed else (0, 1, 2, 4),
             "boxes of 64 rows of out that each consumer has in shared memory for TMA to store; 0: it stores registers",
         ),
         ordinal("tiles_of_block", TILES_OF_BLOCK, "tiles of out that a block computes one after another"),

@@ -12,6 +12,7 @@ struct Config {
   static constexpr autosched::Choice order_b = "row";
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
+  static constexpr bool transposed = false;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 256;
   static constexpr int tile_k = 64;

@@ -12,6 +12,7 @@ struct Config {
   static constexpr autosched::Choice order_b = "col";
   static constexpr bool has_bias = true;
   static constexpr autosched::Choice activation = "silu";
+  static constexpr bool transposed = false;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 64;
   static constexpr int tile_k = 64;

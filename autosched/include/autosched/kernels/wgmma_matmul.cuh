@@ -2,10 +2,11 @@
 // A and B into a ring of stages, and `consumers` warpgroups multiply them by wgmma. Two mbarriers for each stage say that
 // it is full, and that every consumer is done with it. A block may compute several tiles of C one after another, while the
 // copies go on: its consumers share the rows of each, or take turns (ping_pong). The blocks of a cluster compute
-// neighbouring tiles; each copies a share of what they have in common, for all that need it.
+// neighbouring tiles; each copies a share of what they have in common, for all that need it. `transposed`: A, B and C are
+// the transposes of the problem's b, a and out, so C lies in memory by columns, and the bias belongs to its rows.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
-// batch, order_a, order_b, has_bias, activation, and the types T (of A and B) and Out.
+// batch, order_a, order_b, has_bias, activation, transposed, and the types T (of A and B) and Out.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>
@@ -69,6 +70,7 @@ struct WgmmaMatmul {
   static_assert(lines_a % 8 == 0 && lines_a * C::cluster_n == A::lines && lines_b % 8 == 0 &&
                     lines_b * C::cluster_m == B::lines,
                 "rule multicast: each block of a cluster copies whole groups of 8 lines");
+  static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
   static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,
                 "rule store_buffers: each tile begins with the first box in shared memory");
 
@@ -275,24 +277,30 @@ struct WgmmaMatmul {
   __device__ static __forceinline__ void store(Accumulators& acc, const Out* bias, Out* out, const Work& work,
                                                int group) {
     const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
-    constexpr int vector = C::n % 2 == 0 ? 2 : 1;
+    constexpr int vector = C::n % 2 == 0 && !C::transposed ? 2 : 1;
     constexpr bool partial_m = C::m % C::tile_m != 0, partial_n = C::n % C::tile_n != 0;
     const int row0 = work.m0 + group * fragments * 64 + warp * 16 + lane / 4, col0 = work.n0 + lane % 4 * 2;
-    Out* first = out + (static_cast<long long>(work.batch) * C::m + row0) * C::n + col0;
-    if constexpr (C::has_bias) bias += col0;
+    Out* first = C::transposed ? out + (static_cast<long long>(work.batch) * C::n + col0) * C::m + row0
+                               : out + (static_cast<long long>(work.batch) * C::m + row0) * C::n + col0;
+    if constexpr (C::has_bias) bias += C::transposed ? row0 : col0;
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = i * 64 + half * 8;
         if (partial_m && row0 + row >= C::m) continue;
-        Out* out_row = first + static_cast<long long>(row) * C::n;
+        Out* out_row = first + (C::transposed ? 0ll : static_cast<long long>(row) * C::n);
 #pragma unroll
         for (int j = 0; j < C::tile_n / 8; ++j) {
 #pragma unroll
           for (int e = 0; e < 2; e += vector) {
             const int col = j * 8 + e;
-            if (!partial_n || col0 + col < C::n) finish<C, vector>(&acc[i][j * 4 + half * 2 + e], bias, out_row, col);
+            if (partial_n && col0 + col >= C::n) continue;
+            if constexpr (C::transposed) {
+              finish<C, 1>(&acc[i][j * 4 + half * 2 + e], bias, out_row + static_cast<long long>(col) * C::m, row);
+            } else {
+              finish<C, vector>(&acc[i][j * 4 + half * 2 + e], bias, out_row, col);
+            }
           }
         }
       }

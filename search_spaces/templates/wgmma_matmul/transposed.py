@@ -31,8 +31,8 @@ _OTHER = {"row": "col", "col": "row"}
 
 def exchanged(problem: Matmul) -> Matmul:
     """The problem whose out is the transpose of this one's: its own inverse."""
-    orders = {"order_a": _OTHER[problem.order_b], "order_b": _OTHER[problem.order_a]}
-    return replace(problem, m=problem.n, n=problem.m, **orders)
+    order_a, order_b = _OTHER[problem.order_b], _OTHER[problem.order_a]
+    return replace(problem, m=problem.n, n=problem.m, order_a=order_a, order_b=order_b)
 
 
 def supports(problem: Matmul, device: Device) -> str | None:

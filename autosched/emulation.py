@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite, emulate_ptx
+from measurements.emulator.architecture import source_arch
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Variable
-from measurements.emulator.twins import source_arch
 from measurements.nvrtc import PTX_OPTIONS, compile_to_ptx, cuda_include_folders
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Array, Operand

@@ -30,7 +30,6 @@ from measurements.emulator import (
     Order,
     SharedSite,
     emulate,
-    ptx_digest,
 )
 from measurements.verification import check
 from search_spaces.arrays import FloatArray
@@ -281,7 +280,7 @@ def _jobs_of(
         for given in problem.provoking_inputs(seed + i):
             yield partial(_run, problem, kernel, given, seed + i, order, time_limit, execute)
     yield partial(_run, problem, kernel, random, seed, Order("random", seed + 4), time_limit, execute)
-    if execute is emulate and ptx_digest(kernel) is not None:
+    if execute is emulate:
         yield partial(_perturbed, problem, kernel, random, seed, time_limit)
         for given in problem.provoking_inputs(seed + 5):
             yield partial(_perturbed, problem, kernel, given, seed + 5, time_limit)
@@ -341,9 +340,9 @@ def _run(
 
 
 def _perturbed(problem: Problem, kernel: Kernel, given: ProvokingInputs, seed: int, time_limit: float) -> Run:
-    execute = partial(emulate, engine="ptx", perturb=True)
+    execute = partial(emulate, perturb=True)
     run = _run(problem, kernel, given, seed, ASCENDING, time_limit, execute)
-    reason = f"{run.reason}; its PTX, with approximate functions at the edge of their error" if run.reason else ""
+    reason = f"{run.reason}; with approximate functions at the edge of their error" if run.reason else ""
     return replace(run, reason=reason, perturbed=True)
 
 

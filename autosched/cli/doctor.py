@@ -134,7 +134,7 @@ def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tupl
 def _abilities(cuda: Cuda, nvrtc: Part, compiler: Part, cache: Cache) -> tuple[Ability, ...]:
     no_cache = "needs a cache that can be written" if cache.problem else ""
     no_compile = no_cache if nvrtc.version else _GET_CUDA
-    no_emulate = no_cache if compiler.version else compiler.note
+    no_emulate = no_compile if compiler.version else compiler.note
     no_measure = no_compile
     if not cuda.gpus:
         no_measure = "needs an NVIDIA GPU" if cuda.cupy.version else f"needs an NVIDIA GPU and {_GET_CUDA}"

@@ -63,7 +63,7 @@ def verify_ptx(
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--ptx {ptx} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
     values, outputs = _values(argument or [], np.random.default_rng(seed))
-    check_host()
+    check_host(source=False)
     with bad_input():
         run = emulate(
             text,

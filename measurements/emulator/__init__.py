@@ -1,7 +1,7 @@
 """Runs kernels without a GPU: numbers, races, bounds, barriers, and memory transactions, on the CPU."""
 
 from measurements.emulator.build import cache_folder, emulator_version
-from measurements.emulator.emulator import EmulationJob, Engine, emulate, emulate_many, emulate_ptx
+from measurements.emulator.emulator import EmulationJob, emulate, emulate_many, emulate_ptx
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import (
     HostCompilerMissing,
@@ -12,14 +12,13 @@ from measurements.emulator.host import (
     host_compiler,
 )
 from measurements.emulator.order import ASCENDING, Order
-from measurements.emulator.ptx.digest import ptx_digest
+from measurements.emulator.ptx.build import ptx_digest
 from measurements.emulator.sparse import SparseEmulation, emulate_blocks
 
 __all__ = [
     "ASCENDING",
     "Emulation",
     "EmulationJob",
-    "Engine",
     "Finding",
     "FindingKind",
     "GlobalSite",

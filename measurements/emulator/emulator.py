@@ -13,30 +13,33 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from measurements.emulator.build import CompiledKernel, KernelCompileError, compile_kernel, runner
+from measurements.emulator.build import runner
 from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.emulator.order import ASCENDING, Order
-from measurements.emulator.ptx.build import SUFFIX as PTX_SUFFIX
-from measurements.emulator.ptx.build import Place, compile_to_program, ptx_to_program, read_places
-from measurements.emulator.twins import needs_ptx, ptx_arch
-from measurements.foreign_text import harmless, one_line
-from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.emulator.ptx.build import (
+    CompiledKernel,
+    KernelCompileError,
+    Place,
+    compile_to_program,
+    ptx_to_program,
+    read_places,
+)
+from measurements.foreign_text import harmless
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, SWIZZLE_BYTES, TensorMap
-
-Engine = Literal["auto", "ptx", "host"]
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
@@ -46,13 +49,23 @@ GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces
 # Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/tensor_map.hpp.
 _KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
 
-_PROBE = Kernel(
-    entry="probe",
-    source='extern "C" __global__ void probe(unsigned* out) { out[threadIdx.x] = threadIdx.x; }\n',
-    arguments=(Operand("out", "output", U32, (64,)),),
-    grid=(1, 1, 1),
-    block=(64, 1, 1),
-)
+_PROBE = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry probe(.param .u64 out) {
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [out];
+  cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd1, %rd1, %rd2;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+"""
+_PROBED = Launch(entry="probe", arguments=(Operand("out", "output", U32, (64,)),), grid=(1, 1, 1), block=(64, 1, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +76,6 @@ class EmulationJob:
     inputs: Mapping[str, Array]
     time_limit: float = 60.0
     check: bool = True
-    engine: Engine = "auto"
 
 
 @contextmanager
@@ -84,50 +96,27 @@ def emulate(
     time_limit: float = 60.0,
     check: bool = True,
     order: Order = ASCENDING,
-    engine: Engine = "auto",
     perturb: bool = False,
 ) -> Emulation:
-    """Compile ``kernel`` and run its launch once on the CPU.
+    """Compile ``kernel`` to PTX with NVRTC and execute its launch once on the CPU.
 
-    ``engine`` "ptx" executes the PTX that NVRTC makes of it; "host" compiles its C++ for this machine, where only what
-    is reached through ``autosched/ptx`` is watched. "auto": the PTX of kernels that use plain pointers, if NVRTC is
-    installed, and of those with tensor maps or headers of ``ptx/`` that have no host twin, else the host.
-    ``perturb``: the approximate functions of PTX err as much as the PTX ISA allows.
+    ``inputs`` holds an array for each operand of role input or inout, in its storage type and shape. Outputs, and
+    workspaces that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the wall-clock seconds of
+    the launch, without the compile. ``check=False`` leaves out races and initialisation (bounds, alignment, deadlocks
+    and counts stay) and is faster. ``order`` is that of the blocks and of the turns of threads. ``perturb``: the
+    approximate functions of PTX err as much as the PTX ISA allows.
 
-    ``inputs`` holds an array for each operand of role input, in its storage type and shape. Outputs, and workspaces
-    that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the wall-clock seconds of the launch,
-    without the compile. ``check=False`` leaves out races and initialisation (bounds, alignment, deadlocks and counts
-    stay) and is faster. ``order`` is that of the blocks and of the turns of threads.
-
-    Raises HostFailure where this machine is the problem (no compiler, a broken one, no memory, a full disk), and
-    ValueError for inputs that do not fit or a launch that no GPU supports. A kernel that does not compile, crashes or
-    does not terminate is a status of the result.
+    Raises HostFailure where this machine is the problem (no NVRTC, no C++ compiler for the runner, a broken one, no
+    memory, a full disk), and ValueError for inputs that do not fit or a launch that no GPU supports. A kernel that does
+    not compile or does not terminate is a status of the result.
     """
     with machine_failures():
         arrays = _check(kernel, inputs, time_limit)
         lack = lacking(kernel)
         if lack:
             return Emulation("unsupported", {}, (), (), (), reason=lack)
-        try:
-            compiled = compiled_for(kernel, engine)
-        except KernelCompileError as error:
-            return error.emulation
-        with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
-            done = run_launch(kernel, arrays, compiled, Path(folder), time_limit, check, perturb, order)
-        if done.status == "crashed" and kernel != _PROBE:
-            _check_runner()
-        return done
-
-
-def _check_runner() -> None:
-    """Before a crash condemns a kernel, one that is known to be right must run. Raises HostFailure where it does not:
-    then the runner is broken; it is compiled again next time."""
-    done = emulate(_PROBE, {}, time_limit=GRACE_SECONDS, engine="host")
-    if done.status != "ok" or done.outputs["out"].tolist() != list(range(64)):
-        runner().unlink(missing_ok=True)
-        raise HostFailure(
-            f"the emulator fails for a kernel that is right ({done.reason or 'wrong numbers'}): try again"
-        )
+        compile_it = partial(compile_to_program, kernel)
+        return _emulate(kernel, compile_it, arrays, time_limit, check, perturb, order)
 
 
 def emulate_ptx(
@@ -142,17 +131,43 @@ def emulate_ptx(
 ) -> Emulation:
     """Execute PTX text of any compiler: the kernel ``launch.entry``, or the only one where that is empty.
 
-    ``inputs`` holds an array for each operand of role input or inout. Raises as ``emulate`` does.
+    Needs no NVRTC; otherwise as ``emulate``.
     """
-    try:
+    with machine_failures():
         arrays = _check(launch, inputs, time_limit)
-        compiled = ptx_to_program(text, launch.entry)
-        with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
-            return run_launch(launch, arrays, compiled, Path(folder), time_limit, check, perturb, order)
+        compile_it = partial(ptx_to_program, text, launch.entry)
+        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order)
+
+
+def _emulate(
+    launch: Launch,
+    compile_it: Callable[[], CompiledKernel],
+    arrays: Mapping[str, Array],
+    time_limit: float,
+    check: bool,
+    perturb: bool,
+    order: Order,
+) -> Emulation:
+    try:
+        compiled = compile_it()
     except KernelCompileError as error:
-        return Emulation(error.status, {}, (), (), (), reason=error.reason, log=error.log)
-    except OSError as error:
-        raise HostFailure(machine_sentence(error)) from error
+        return error.emulation
+    with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
+        done = run_launch(launch, arrays, compiled, Path(folder), time_limit, check, perturb, order)
+    if done.status == "crashed" and launch != _PROBED:
+        _check_runner()
+    return done
+
+
+def _check_runner() -> None:
+    """Before a crash condemns a kernel, one that is known to be right must run. Raises HostFailure where it does not:
+    then the runner is broken; it is compiled again next time."""
+    done = emulate_ptx(_PROBE, _PROBED, {}, time_limit=GRACE_SECONDS)
+    if done.status != "ok" or done.outputs["out"].tolist() != list(range(64)):
+        runner().unlink(missing_ok=True)
+        raise HostFailure(
+            f"the emulator fails for a kernel that is right ({done.reason or 'wrong numbers'}): try again"
+        )
 
 
 def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulation]:
@@ -177,35 +192,8 @@ def emulate_many(jobs: Iterable[EmulationJob], workers: int) -> Iterator[Emulati
                 future.cancel()
 
 
-def compiled_for(kernel: Kernel, engine: Engine = "auto") -> CompiledKernel:
-    """``kernel`` for the runner, as ``engine`` says. Raises KernelCompileError and HostFailure."""
-    if not _executes_ptx(kernel, engine):
-        return compile_kernel(kernel)
-    try:
-        return compile_to_program(kernel, ptx_arch(kernel))
-    except NvrtcMissing as error:
-        if not needs_ptx(kernel):
-            raise
-        reason = f"the emulator executes the PTX of this kernel: {error}"
-        raise KernelCompileError("unsupported", reason, "", 0.0) from error
-
-
-def _executes_ptx(kernel: Kernel, engine: Engine) -> bool:
-    if engine != "auto":
-        return engine == "ptx"
-    if needs_ptx(kernel):
-        return True
-    if "autosched/" in kernel.source:
-        return False
-    try:
-        toolchain_version()
-    except NvrtcMissing:
-        return False
-    return True
-
-
 def _emulate_job(job: EmulationJob) -> Emulation:
-    return emulate(job.kernel, job.inputs, time_limit=job.time_limit, check=job.check, engine=job.engine)
+    return emulate(job.kernel, job.inputs, time_limit=job.time_limit, check=job.check)
 
 
 def _check(kernel: Launch, inputs: Mapping[str, Array], time_limit: float) -> dict[str, Array]:
@@ -376,17 +364,9 @@ def run_blocks(
         code, said = done.returncode, harmless(done.stderr)
     except subprocess.TimeoutExpired:  # subprocess.run has killed it
         killed, code, said = True, 0, ""
-    if code == 4:  # the library cannot be loaded
-        if "undefined symbol" in said:  # it calls a function that the emulator does not have
-            return Emulation(
-                "compile_error", {}, (), (), (), reason=one_line(said), log=said, compile_seconds=compiled.seconds
-            )
-        compiled.path.unlink(missing_ok=True)  # compiled again next time
-        raise HostFailure(f"a compiled kernel cannot be loaded ({last_line(said)}): try again, or repair the compiler")
-    is_ptx = compiled.path.suffix == PTX_SUFFIX
     if code == 5:
         return _refused(compiled, said)
-    events = _Events(report.read_text(errors="replace"), read_places(compiled.path) if is_ptx else None)
+    events = _Events(report.read_text(errors="replace"), read_places(compiled.path))
     if events.end is None and not killed and -code not in _CRASHES:  # 0, 2: the report is cut short
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(said)}" if said.strip() else ""
@@ -412,8 +392,7 @@ def _refused(compiled: CompiledKernel, said: str) -> Emulation:
         return Emulation("unsupported", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
     if what == "arguments":
         return Emulation("compile_error", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
-    _, places = read_places(compiled.path)
-    place = places.get(int(detail)) if detail.isdigit() else None
+    place = read_places(compiled.path).get(detail)
     reason = f"not supported: {place.ptx if place else said}"
     return Emulation("unsupported", {}, (), (), (), reason=reason, compile_seconds=compiled.seconds)
 
@@ -421,11 +400,10 @@ def _refused(compiled: CompiledKernel, said: str) -> Emulation:
 class _Events:
     """The runner's report: JSON lines, of which the last may be cut short by a kill.
 
-    Of a PTX program, sites are numbers of its instructions; the lines of the source that they are of come with them.
+    Sites are numbers of instructions; the lines of the source that they are of come with them.
     """
 
-    def __init__(self, text: str, program: tuple[str, Mapping[int, Place]] | None = None) -> None:
-        entry, places = program or ("", {})
+    def __init__(self, text: str, places: Mapping[str, Place]) -> None:
         self.findings: list[Finding] = []
         self.shared_sites: dict[tuple[object, ...], SharedSite] = {}
         self.global_sites: dict[tuple[object, ...], GlobalSite] = {}
@@ -439,7 +417,7 @@ class _Events:
             match event.pop("event"):
                 case "finding":
                     kind = FindingKind(event["kind"])
-                    place = places.get(int(event["function"] or -1)) if program else None
+                    place = places.get(event["function"])
                     found = Finding(kind, event["message"], event["file"], event["line"])
                     if place is not None:
                         found = dataclasses.replace(found, instruction=place.ptx, callers=place.callers)
@@ -448,22 +426,17 @@ class _Events:
                 case "count":
                     counts[event["id"]] = event["count"]
                 case "shared":
-                    event["function"] = entry or event["function"]
-                    self._add_shared(SharedSite(**event))
+                    self._add_shared(SharedSite(callers=_callers(places, event.pop("function")), **event))
                 case "global":
-                    event["function"] = entry or event["function"]
-                    self._add_global(GlobalSite(**event))
+                    self._add_global(GlobalSite(callers=_callers(places, event.pop("function")), **event))
                 case "end":
                     self.end = event
-        self.findings = [
-            dataclasses.replace(f, count=counts.get(i, 1)) for i, f in zip(ids, self.findings, strict=True)
-        ]
-        if program:
-            self.findings = _merged(self.findings)
+        counted = [dataclasses.replace(f, count=counts.get(i, 1)) for i, f in zip(ids, self.findings, strict=True)]
+        self.findings = _merged(counted)
 
     # Instructions of one kind on one line are one site, in the order of their first visits.
     def _add_shared(self, s: SharedSite) -> None:
-        key = (s.file, s.line, s.function, s.instruction, s.bytes)
+        key = (s.file, s.line, s.callers, s.instruction, s.bytes)
         known = self.shared_sites.get(key)
         if known is not None:
             s = dataclasses.replace(
@@ -475,7 +448,7 @@ class _Events:
         self.shared_sites[key] = s
 
     def _add_global(self, s: GlobalSite) -> None:
-        key = (s.file, s.line, s.function, s.instruction, s.bytes)
+        key = (s.file, s.line, s.callers, s.instruction, s.bytes)
         known = self.global_sites.get(key)
         if known is not None:
             s = dataclasses.replace(s, requests=s.requests + known.requests, sectors=s.sectors + known.sectors)
@@ -496,6 +469,10 @@ class _Events:
             more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
             return "findings", f"{self.findings[0]}{more}"
         return "ok", ""
+
+
+def _callers(places: Mapping[str, Place], site: str) -> tuple[str, ...]:
+    return places[site].callers if site in places else ()
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:

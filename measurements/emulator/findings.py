@@ -75,12 +75,12 @@ class SharedSite:
     A request is one instruction of one warp. Accesses of 16 bytes are served in phases of 8 lanes, of 8 bytes in
     phases of 16 lanes, others of 32; ldmatrix in phases of 8 rows of 16 bytes. A phase takes as many wavefronts as
     the busiest bank has distinct 4-byte words to serve; ``ideal`` is one for each phase. wmma is counted as the
-    instructions that nvcc makes of it. ``function`` tells instances of a template apart.
+    instructions that nvcc makes of it. ``callers`` tell instances of a template apart.
     """
 
     file: str
     line: int
-    function: str
+    callers: tuple[str, ...]  # the lines into which it is inlined, the nearest first
     instruction: str
     bytes: int  # of one lane, or of one row
     requests: int
@@ -99,7 +99,7 @@ class GlobalSite:
 
     file: str
     line: int
-    function: str
+    callers: tuple[str, ...]  # the lines into which it is inlined, the nearest first
     instruction: str
     bytes: int  # of one lane
     requests: int

@@ -17,32 +17,12 @@ from pathlib import Path
 from measurements.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.emulator.build_folders import note_compiler
 from measurements.foreign_text import harmless
+from measurements.nvrtc import NvrtcMissing, toolchain_version
 
-INCLUDE = Path(__file__).resolve().parent / "include"
-
-# No contraction: a fused multiply-add rounds once only where the source says fmaf, on every host alike.
-KERNEL_FLAGS = (
-    "-std=c++20",
-    "-O1",
-    "-fPIC",
-    "-shared",
-    "-fno-exceptions",
-    "-fno-rtti",
-    "-fno-strict-aliasing",
-    "-ffp-contract=off",
-    "-fno-finite-loops",
-    "-fvisibility=default",
-    "-Wl,-Bsymbolic",  # a kernel may have the name of a C library function
-    "-w",
-)
 FROM_STDIN = ("-x", "c++", "-")
 
 _ANSWER_SECONDS = 60.0  # for a compiler to say its version, or to compile next to nothing
-_PROBE = (
-    "#include <autosched_emulator/prelude.hpp>\n"
-    'extern "C" __global__ void probe() {}\n'
-    "AUTOSCHED_EMULATOR_ENTRY(probe, 0)\n"
-)
+_PROBE = "#include <bit>\nint main() { return std::popcount(0u); }\n"
 _REPAIR = "repair it, or put another C++20 compiler (g++ 11, clang++ 16 or newer) before it on the PATH"
 
 
@@ -74,8 +54,11 @@ def host_compiler() -> HostCompiler:
     )
 
 
-def check_host() -> HostCompiler:
-    """The compiler, if kernels can be compiled and kept here. Raises HostFailure. Leaves nothing behind."""
+def check_host(*, source: bool = True) -> HostCompiler:
+    """The compiler of the runner, if launches can be emulated here: of CUDA ``source``, for which NVRTC is needed, or
+    else of PTX. Raises HostFailure. Leaves nothing behind."""
+    if source:
+        check_nvrtc()
     compiler = check_compiler()
     try:
         check_writable(emulator_folder())
@@ -95,15 +78,23 @@ def check_compiler() -> HostCompiler:
     return compiler
 
 
-def probe(compiler: HostCompiler, folder: Path) -> None:
-    """Compile a kernel that does nothing, in ``folder``. Raises HostFailure: then the kernel is not at fault."""
-    built = folder / "probe.so"
+def check_nvrtc() -> str:
+    """The version of NVRTC. Raises HostFailure without it."""
     try:
-        log = compile_to(built, compiler, (*KERNEL_FLAGS, f"-I{INCLUDE}", *FROM_STDIN), _ANSWER_SECONDS, _PROBE)
+        return toolchain_version()
+    except NvrtcMissing as error:
+        raise HostFailure(f"the emulator executes the PTX that NVRTC makes of a kernel: {error}") from error
+
+
+def probe(compiler: HostCompiler, folder: Path) -> None:
+    """Compile a program that does nothing, in ``folder``. Raises HostFailure."""
+    built = folder / "probe"
+    try:
+        log = compile_to(built, compiler, ("-std=c++20", *FROM_STDIN), _ANSWER_SECONDS, _PROBE)
     except subprocess.TimeoutExpired:
         log = f"it did not end within {_ANSWER_SECONDS:.0f} s"
     if log is not None:
-        raise HostFailure(f"{compiler.path} cannot compile an empty kernel ({main_complaint(log)}): {_REPAIR}")
+        raise HostFailure(f"{compiler.path} cannot compile an empty program ({main_complaint(log)}): {_REPAIR}")
 
 
 def compile_to(

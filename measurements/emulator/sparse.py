@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from measurements.emulator.build import KernelCompileError
-from measurements.emulator.emulator import compiled_for, lacking, machine_failures, offsets_of, run_blocks
+from measurements.emulator.emulator import lacking, machine_failures, offsets_of, run_blocks
 from measurements.emulator.findings import Emulation
 from measurements.emulator.order import ASCENDING, Order
+from measurements.emulator.ptx.build import KernelCompileError, compile_to_program
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Array
 from search_spaces.templates.kernel import Kernel
@@ -55,7 +55,7 @@ class SparseEmulation:
 def generated(dtype: DType, seed: int, places: Indices) -> Array:
     """The elements of an input at ``places``, stored as ``dtype``: integers from 1 to 3 with either sign, or bits.
 
-    A function of ``seed`` and place alone, as in runtime/global_memory.cpp: the finalizer of MurmurHash3.
+    A function of ``seed`` and place alone, as in runtime/global_buffers.cpp: the finalizer of MurmurHash3.
     """
     with np.errstate(over="ignore"):
         x = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + places.astype(np.uint64)
@@ -100,7 +100,7 @@ def emulate_blocks(
     with machine_failures(), tempfile.TemporaryDirectory(prefix="autosched-emulator-") as name:
         folder = Path(name)
         try:
-            compiled = compiled_for(kernel)
+            compiled = compile_to_program(kernel)
         except KernelCompileError as error:
             return SparseEmulation(error.emulation, {})
         (folder / "data").touch()

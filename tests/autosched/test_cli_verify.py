@@ -53,8 +53,8 @@ def passes(problem: Problem, schedule: Schedule) -> Verification:
         status="ok",
         outputs={},
         findings=(),
-        shared_sites=(SharedSite("a.cuh", 3, "f", "st.shared", 4, 10, 30, 20),),
-        global_sites=(GlobalSite("a.cuh", 4, "f", "ld.global", 4, 10, 45),),
+        shared_sites=(SharedSite("a.cuh", 3, (), "st.shared", 4, 10, 30, 20),),
+        global_sites=(GlobalSite("a.cuh", 4, (), "ld.global", 4, 10, 45),),
         compile_seconds=0.25,
         run_seconds=0.25,
     )

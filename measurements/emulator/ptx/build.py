@@ -8,18 +8,51 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from measurements.cache_folder import publish
-from measurements.emulator.build import CompiledKernel, KernelCompileError, cache_folder
+from measurements.emulator.architecture import ptx_arch
+from measurements.emulator.build import cache_folder, prune
+from measurements.emulator.findings import Emulation
+from measurements.emulator.host import check_nvrtc
+from measurements.emulator.ptx.digest import digest_of
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import NotExecutable, Program, shown_frame, translate
 from measurements.emulator.seal import intact, sealed
-from measurements.emulator.twins import ORDINARY_ARCH
-from measurements.nvrtc import PTX_OPTIONS, compile_to_ptx, toolchain_version
+from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, compile_to_ptx, toolchain_version
 from search_spaces.templates.kernel import Kernel
 
-SUFFIX = ".program"
+_SUFFIX = ".program"
+_DIGEST = "digest "  # the first line of a program; the runner skips it
 _HERE = Path(__file__).parent
+
+
+class KernelCompileError(Exception):
+    """NVRTC rejected a kernel (status compile_error), or the emulator lacks what it needs (unsupported).
+
+    ``reason`` is one line with the failing line, ``log`` all that the compiler printed.
+    """
+
+    def __init__(self, status: Literal["compile_error", "unsupported"], reason: str, log: str, seconds: float) -> None:
+        super().__init__(reason)
+        self.status: Literal["compile_error", "unsupported"] = status
+        self.reason = reason
+        self.log = log
+        self.seconds = seconds
+
+    @property
+    def emulation(self) -> Emulation:
+        """What comes of a launch of it."""
+        return Emulation(self.status, {}, (), (), (), reason=self.reason, log=self.log, compile_seconds=self.seconds)
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A program for the runner."""
+
+    path: Path
+    seconds: float
+    from_cache: bool
 
 
 @dataclass(frozen=True)
@@ -30,24 +63,37 @@ class Place:
     callers: tuple[str, ...]
 
 
-def compile_to_program(kernel: Kernel, arch: str = ORDINARY_ARCH) -> CompiledKernel:
+def compile_to_program(kernel: Kernel) -> CompiledKernel:
     """``kernel`` as a program for the runner.
 
     Raises KernelCompileError where NVRTC refuses it, or where it needs what the machine lacks (status unsupported);
-    NvrtcMissing without NVRTC; HostFailure where the cache cannot be written.
+    HostFailure without NVRTC, or where the cache cannot be written.
     """
     started = time.monotonic()
-    options = (*PTX_OPTIONS, *kernel.compile_options)
-    path = _place(toolchain_version(), arch, *options, kernel.entry, kernel.source, kernel.headers.digest)
+    toolchain = check_nvrtc()
+    arch, options = ptx_arch(kernel), (*PTX_OPTIONS, *kernel.compile_options)
+    path = _place(toolchain, arch, *options, kernel.entry, kernel.source, kernel.headers.digest)
     if intact(path):
         os.utime(path)
         return CompiledKernel(path, time.monotonic() - started, True)
     output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
     if output.text is None:
-        from measurements.compile import error_reason
+        from measurements.compile import error_reason  # with worker processes, which nothing else here needs
 
         raise KernelCompileError("compile_error", error_reason(output.log), output.log, time.monotonic() - started)
     return _publish(path, output.text, output.entry, started)
+
+
+def ptx_digest(kernel: Kernel) -> str | None:
+    """SHA-256 (hex) of the PTX that is executed for ``kernel``; None where there is none: no NVRTC, or a kernel that it
+    or the machine refuses. Raises HostFailure where the cache cannot be written."""
+    try:
+        toolchain_version()
+        path = compile_to_program(kernel).path
+    except (NvrtcMissing, KernelCompileError):
+        return None
+    with path.open(errors="replace") as file:
+        return file.readline().removeprefix(_DIGEST).rstrip()
 
 
 def ptx_to_program(text: str, entry: str = "") -> CompiledKernel:
@@ -67,7 +113,8 @@ def _publish(path: Path, text: str, entry: str, started: float) -> CompiledKerne
         raise KernelCompileError("compile_error", str(error), "", time.monotonic() - started) from error
     except NotExecutable as error:
         raise KernelCompileError("unsupported", str(error), "", time.monotonic() - started) from error
-    publish(path, sealed((program.text + _places_text(program)).encode()))
+    publish(path, sealed(f"{_DIGEST}{digest_of(text)}\n{program.text}{_places_text(program)}".encode()))
+    prune(path.parent)
     return CompiledKernel(path, time.monotonic() - started, False)
 
 
@@ -76,7 +123,7 @@ def _place(*parts: str) -> Path:
     for part in parts:
         h.update(f"{len(part)}:".encode())
         h.update(part.encode())
-    return cache_folder() / f"{h.hexdigest()}{SUFFIX}"
+    return cache_folder() / f"{h.hexdigest()}{_SUFFIX}"
 
 
 @cache
@@ -95,17 +142,14 @@ def _places_text(program: Program) -> str:
         shown = shown_frame(i)
         later = i.frames[i.frames.index(shown) + 1 :] if shown in i.frames else ()
         lines.append(f"place {k}\t{i.line}: {i.text}\t{' '.join(map(str, later))}\n")
-    return "".join((f"entry {program.entry}\n", *lines))
+    return "".join(lines)
 
 
-def read_places(path: Path) -> tuple[str, dict[int, Place]]:
-    """The kernel's name, and what ``_publish`` wrote of each site."""
-    places: dict[int, Place] = {}
-    entry = ""
+def read_places(path: Path) -> dict[str, Place]:
+    """What ``_publish`` wrote of each site, by its number as the report has it."""
+    places: dict[str, Place] = {}
     for line in path.read_text(errors="replace").splitlines():  # the seal is no text
-        if line.startswith("entry "):
-            entry = line[6:]
-        elif line.startswith("place "):
+        if line.startswith("place "):
             number, text, callers = line[6:].split("\t")
-            places[int(number)] = Place(f"PTX line {text}", tuple(callers.split()))
-    return entry, places
+            places[number] = Place(f"PTX line {text}", tuple(callers.split()))
+    return places

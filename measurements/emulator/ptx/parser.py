@@ -386,6 +386,8 @@ class _Body:
         operand: Operand
         if token[0].isdigit():
             operand = _number(token)
+        elif token == "WARP_SZ":
+            operand = Number(32)
         else:
             name = self.renamed(token)
             operand = Register(name) if name[0] == "%" or name in self.registers or name == "_" else Symbol(name)

@@ -1,6 +1,6 @@
 // Bulk copies out of shared memory, by the warps that issue them.
 #pragma once
-#include <autosched_emulator/convert.hpp>
+#include "convert.hpp"
 
 #include "mbarrier.hpp"
 #include "tensor_map.hpp"

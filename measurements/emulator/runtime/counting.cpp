@@ -75,48 +75,8 @@ void add_global(Totals& totals, const Request& request) {
   totals.cost += static_cast<std::uint64_t>(std::unique(sectors, sectors + count) - sectors);
 }
 
-// The requests of one warp at one site that wait for more lanes.
-struct Stream {
-  std::uint32_t visits[warp_size] = {};
-  std::uint32_t first = 0;  // visit number of open[head]
-  std::uint32_t head = 0;
-  std::vector<Request> open;
-  bool listed = false;
-};
-
 class Counter {
  public:
-  explicit Counter(void (*add)(Totals&, const Request&)) : add_(add) {}
-
-  void visit(SiteIndex site, const char* instruction, int bytes, std::uint64_t address) {
-    const unsigned warp = self->warp, lane = self->lane;
-    Totals& totals = of(site, instruction, bytes);
-    std::vector<Stream>& streams = streams_[warp];
-    if (site >= streams.size()) streams.resize(site + 64u);
-    Stream& stream = streams[site];
-    const std::uint32_t position = stream.head + stream.visits[lane]++ - stream.first;
-    if (position == stream.open.size()) {
-      stream.open.emplace_back();
-      if (!stream.listed) {
-        stream.listed = true;
-        listed_[warp].push_back(site);
-      }
-    }
-    Request& request = stream.open[position];
-    request.mask |= 1u << lane;
-    request.address[lane] = address;
-    // Lanes visit in order, so requests fill up in order too.
-    if (position == stream.head && request.mask == full_mask(warp)) {
-      add_(totals, request);
-      ++stream.head;
-      ++stream.first;
-      if (stream.head == stream.open.size()) {
-        stream.open.clear();
-        stream.head = 0;
-      }
-    }
-  }
-
   Totals& of(SiteIndex site, const char* instruction, int bytes) {
     if (site >= totals_.size()) totals_.resize(site + 64u);
     Totals& totals = totals_[site];
@@ -126,51 +86,15 @@ class Counter {
     }
     return totals;
   }
-
-  void realign(unsigned warp) {
-    for (const SiteIndex site : listed_[warp]) {
-      Stream& stream = streams_[warp][site];
-      for (std::size_t i = stream.head; i < stream.open.size(); ++i) add_(totals_[site], stream.open[i]);
-      stream.open.clear();
-      stream.head = stream.first = 0;
-      std::fill(std::begin(stream.visits), std::end(stream.visits), 0u);
-      stream.listed = false;
-    }
-    listed_[warp].clear();
-  }
-
   const std::vector<Totals>& totals() const { return totals_; }
 
  private:
-  static std::uint32_t full_mask(unsigned warp) {
-    return warps[warp].lanes == warp_size ? ~0u : (1u << warps[warp].lanes) - 1u;
-  }
-
-  void (*add_)(Totals&, const Request&);
   std::vector<Totals> totals_;
-  std::vector<Stream> streams_[max_warps];
-  std::vector<SiteIndex> listed_[max_warps];
 };
 
-Counter shared_counter(add_shared);
-Counter global_counter(add_global);
+Counter shared_counter, global_counter;
 
 }  // namespace
-
-void count_shared(SiteIndex site, const char* instruction, int bytes, unsigned address) {
-  shared_counter.visit(site, instruction, bytes, address);
-}
-
-void count_global(SiteIndex site, const char* instruction, int bytes, const void* address) {
-  global_counter.visit(site, instruction, bytes, reinterpret_cast<std::uintptr_t>(address));
-}
-
-void count_shared_warp(SiteIndex site, const char* instruction, int bytes, const unsigned* addresses) {
-  Request request;
-  request.mask = ~0u;
-  std::copy_n(addresses, warp_size, request.address);
-  add_shared(shared_counter.of(site, instruction, bytes), request);
-}
 
 void count_shared_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
                           const std::uint64_t* addresses) {
@@ -197,11 +121,6 @@ void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const
     totals.cost += phase.wavefronts();
     ++totals.ideal;
   }
-}
-
-void realign_warp(unsigned warp) {
-  shared_counter.realign(warp);
-  global_counter.realign(warp);
 }
 
 void report_counts() {

@@ -1,15 +1,20 @@
 // The state of the emulated machine: one launch, one resident block, its warps and threads.
 #pragma once
-#include <autosched_emulator/runtime.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "clocks.hpp"
-#include "fiber.hpp"
 #include "report.hpp"
 
 namespace autosched::emulator {
+
+struct Index3 {
+  unsigned x, y, z;
+};
+extern Index3 block_size, grid_size;
+
+constexpr int all_threads = -1;  // as the count of a barrier
 
 // Bytes on their way into shared memory.
 struct AsyncCopy {
@@ -30,18 +35,13 @@ struct Fence {
 // A warp-wide operation that a lane has reached.
 struct Collective {
   const char* name;
-  bool aligned;  // .aligned: all lanes execute the same instruction at the same place
   bool barrier;
 };
-
-// Executes an operation for `lanes`, whose arguments are arguments[lane].
-using ExecuteLanes = void (*)(void* const* arguments, unsigned lanes);
 
 enum class State { runnable, gathering, at_barrier, exited };
 
 struct Thread {
-  BuiltIns built_ins{};
-  Fiber fiber;
+  Index3 index{}, block{};  // threadIdx, blockIdx
   // Of all that run together: its place among `threads`, its warp, and the rank of its block in the cluster.
   unsigned linear = 0, warp = 0, lane = 0, rank = 0;
   Who who = 0;
@@ -50,11 +50,8 @@ struct Thread {
   bool polls = false;  // waits by asking again and again
 
   const Collective* collective = nullptr;  // while gathering
-  void* arguments = nullptr;
   unsigned mask = 0;  // while gathering: the lanes that it waits for; 0: the whole warp
-  ExecuteLanes execute = nullptr;
   unsigned barrier = 0;  // while at_barrier
-  unsigned counted = 0;  // __syncthreads_count and the like so far
 
   std::vector<AsyncCopy> copies;
   unsigned group = 0;  // the open cp.async group
@@ -64,9 +61,7 @@ struct Thread {
 };
 
 struct Warp {
-  unsigned lanes = 0;    // that exist
-  unsigned arrived = 0;  // lanes in state gathering for the whole warp
-  bool asks_for_active = false;  // some lane waits in active_lanes
+  unsigned lanes = 0;  // that exist
 };
 
 struct Launch {
@@ -102,23 +97,10 @@ unsigned block_of_epoch(Epoch epoch);
 // The first epoch after a finished block.
 Epoch end_of_block(unsigned block);
 
-// Gathers all lanes of the warp at one operation; the last one executes it for all: arguments[lane].
-// Lanes go on when they are runnable after `execute`.
-void gather(const Collective& collective, Site site, void* arguments, void (*execute)(void* const* arguments));
-// The same for those lanes of `mask` that have not exited; they all name the same mask.
-void gather_lanes(const Collective& collective, unsigned mask, Site site, void* arguments, ExecuteLanes execute);
-// Lets others run before this thread goes on: for instructions by which a thread may wait for another.
-void yield();
-
 // A whole warp has reached a barrier. False where its arguments are invalid; `completed` lists the warps that go on.
 bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
-// Executes the runnable lanes of a warp in place of fibers, where the kernel is a program of instructions.
-extern void (*run_warp_of_program)(unsigned w);
-extern void (*start_block_of_program)();
-extern void (*end_block_of_program)();
-
 // Runs the whole grid. Returns false where the launch was ended by a deadlock.
-bool run_grid(void (*entry)(void** arguments), void** arguments, const Stacks& stacks);
+bool run_grid();
 
 // Zeros, of which only what is touched takes memory.
 void* reserve_zeroed(std::size_t bytes);
@@ -131,12 +113,10 @@ inline unsigned rank_of_address(std::uint32_t in_cluster) { return (in_cluster >
 // Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
 void touch_block(unsigned rank, Who who, Epoch epoch);
 void check_exits();
-// Dynamic memory comes first: static initializers of the kernel's library may take its address.
-void reserve_dynamic_shared();
-void reserve_shared(char* static_begin, std::size_t static_bytes);
+void reserve_shared(std::size_t static_bytes);
 void start_block_shared();
 void end_block_shared();
-void start_block_counts();
+unsigned dynamic_shared_address();
 // Accesses of one thread, at self->site, that are not counted. What is out of bounds reads as 0xFF.
 void read_shared(void* to, unsigned address, int bytes, const char* instruction);
 void write_shared(unsigned address, const void* from, int bytes, const char* instruction);
@@ -177,8 +157,6 @@ extern std::uint64_t idle_polls;
 // Random numbers of the launch's order; below 1: 0.
 unsigned random_below(unsigned count);
 inline bool seeded() { return launch.order_seed != 0; }
-// What waiting threads wait for, once nobody can go on; of the program's machine.
-extern void (*report_waiting_of_program)();
 
 // Global memory (global_memory.cpp).
 struct BufferSpec {
@@ -200,7 +178,7 @@ void write_global(void* address, const void* from, int bytes, const char* instru
 unsigned char* update_global(void* address, int bytes, const char* instruction);
 void fence_device();
 // Checks a read of global memory for cp.async; false where it is out of bounds.
-bool check_global_read(const void* address, int bytes, SiteIndex site);
+bool check_global_read(const void* address, int bytes);
 // What a bulk copy reads or writes, of any length and alignment. Out of bounds reads as 0xFF.
 void read_global_bulk(void* to, const void* address, int bytes, const char* instruction);
 void write_global_bulk(void* address, const void* from, int bytes, const char* instruction);

@@ -1,12 +1,10 @@
-// The runner: loads a compiled kernel, runs one launch, writes what it found and the written buffers.
+// The runner: reads a program, runs one launch of it, writes what it found and the written buffers.
 //
-//   runner KERNEL.so JOB DATA REPORT
+//   runner PROGRAM JOB DATA REPORT
 //
 // JOB holds one setting a line; DATA the content of all buffers, which written ones replace; REPORT the JSON lines.
-// The process ends itself at the time limit. A crash of the kernel ends it too, after the report of the crash.
-#include <dlfcn.h>
+// The process ends itself at the time limit. A crash ends it too, after the report of the crash.
 #include <fcntl.h>
-#include <link.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -144,22 +142,11 @@ void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool 
   }
 }
 
-// What the entry function takes: addresses of buffers, and of the bytes of values.
-std::vector<void*> parameters_of(Job& job, const std::vector<void*>& buffers) {
-  std::vector<void*> parameters;
-  for (const auto& [kind, index] : job.parameters) {
-    parameters.push_back(kind == 'v' ? job.values[index].data() : buffers[index]);
-  }
-  return parameters;
-}
-
-const Stacks* all_stacks = nullptr;
-
 // What the machine was doing, for the last words. No allocation but that of short strings: the alternative is silence.
 void last_words(const char* status, const char* what) {
   char message[512];
   if (self != nullptr) {
-    std::snprintf(message, sizeof message, "%s, in %s (the line is that of its last barrier, atomic, shuffle or ptx instruction)", what,
+    std::snprintf(message, sizeof message, "%s, in %s (the line is that of its last access of memory, barrier or shuffle)", what,
                   describe_self().c_str());
   } else {
     std::snprintf(message, sizeof message, "%s", what);
@@ -167,23 +154,8 @@ void last_words(const char* status, const char* what) {
   report_end(status, self != nullptr ? self->site : SiteIndex{0}, message);
 }
 
-void on_crash(int signal, siginfo_t* info, void*) {
-  char what[384];
-  const bool memory = signal == SIGSEGV || signal == SIGBUS;
-  if (memory && all_stacks->is_guard(info->si_addr)) {
-    std::snprintf(what, sizeof what, "a thread needs more than %zu bytes of stack", Stacks::bytes);
-  } else if (memory) {
-    std::string where = locate_global(info->si_addr);
-    if (where.empty()) where = "an address outside of every argument";
-#ifdef SI_KERNEL
-    // x86 does not say which address a vector load or store of the host wants aligned.
-    if (signal == SIGSEGV && info->si_code == SI_KERNEL) where = "an address that is misaligned for its type, or wild";
-#endif
-    std::snprintf(what, sizeof what, "%s at %s, through a plain pointer", strsignal(signal), where.c_str());
-  } else {
-    std::snprintf(what, sizeof what, "%s", strsignal(signal));
-  }
-  last_words("crashed", what);
+void on_crash(int signal) {
+  last_words("crashed", strsignal(signal));
   _exit(2);
 }
 
@@ -198,15 +170,15 @@ void guard_process(double time_limit) {
 #endif
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  // Fibers overflow their own stacks; the handler needs another one.
+  // Where the stack is full, the handler needs another one.
   static char handler_stack[64 * 1024];
   stack_t alternate{};
   alternate.ss_sp = handler_stack;
   alternate.ss_size = sizeof handler_stack;
   sigaltstack(&alternate, nullptr);
   struct sigaction action{};
-  action.sa_sigaction = on_crash;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  action.sa_handler = on_crash;
+  action.sa_flags = SA_ONSTACK;
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigaction(signal, &action, nullptr);
   struct sigaction alarm_action{};
   alarm_action.sa_handler = on_time_limit;
@@ -219,60 +191,12 @@ void guard_process(double time_limit) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
-struct SharedSegment {
-  const char* anchor;
-  char* begin = nullptr;
-  std::size_t bytes = 0;
-};
-
-// The __shared__ variables of a library are its thread-local segment (prelude.hpp); `anchor` lies in it.
-SharedSegment find_shared(const char* anchor) {
-  SharedSegment found{anchor};
-  dl_iterate_phdr(
-      [](dl_phdr_info* library, std::size_t, void* data) {
-        auto& wanted = *static_cast<SharedSegment*>(data);
-        char* begin = static_cast<char*>(library->dlpi_tls_data);
-        for (unsigned i = 0; begin != nullptr && i < library->dlpi_phnum; ++i) {
-          const auto& header = library->dlpi_phdr[i];
-          if (header.p_type != PT_TLS || wanted.anchor < begin || wanted.anchor >= begin + header.p_memsz) continue;
-          wanted.begin = begin;
-          wanted.bytes = header.p_memsz;
-          return 1;
-        }
-        return 0;
-      },
-      &found);
-  if (found.begin == nullptr) fail("the library's shared memory is nowhere");
-  if (found.bytes == 1) found.bytes = 0;  // the anchor alone
-  return found;
-}
-
-// Plain pointers are not watched: whether an input is what it was shows afterwards.
-void check_inputs(int data, const Job& job, const std::vector<void*>& buffers) {
-  std::vector<char> before(1 << 20);
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const BufferSpec& b = job.buffers[i];
-    if (b.role != BufferSpec::Role::input) continue;
-    for (std::size_t at = 0; at < b.bytes; at += before.size()) {
-      const std::size_t n = std::min(before.size(), b.bytes - at);
-      transfer(data, before.data(), n, job.offsets[i] + at, true);
-      const char* now = static_cast<const char*>(buffers[i]) + at;
-      const auto first = static_cast<std::size_t>(std::mismatch(now, now + n, before.data()).first - now);
-      if (first == n) continue;
-      FINDING(write_to_input, 0, "the launch changed %s, which is an input, first at element %zu", b.name.c_str(),
-              (at + first) / b.element_bytes);
-      break;
-    }
-  }
-}
-
 // After the launch: what can only be seen then, the outputs, the counts.
 void finish(bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
   const itimerval off{};
   setitimer(ITIMER_REAL, &off, nullptr);
   if (finished) {
     check_after_launch();
-    if (!launch.sparse) check_inputs(data, job, buffers);
   }
   if (launch.sparse) write_touched_outputs(data);
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
@@ -306,12 +230,17 @@ bool arrange_cluster() {
   return true;
 }
 
-// Runs a program of PTX instructions: exit status 5 where it needs what the machine lacks.
-int run_program(const char* path, Job& job, int data) {
-  if (!ptx::load_program(path) || !arrange_cluster()) return 5;
-  static char* const shared = static_cast<char*>(reserve_zeroed(std::size_t{ptx::program.static_shared_bytes} * cluster_blocks()));
-  reserve_dynamic_shared();
-  reserve_shared(shared, ptx::program.static_shared_bytes);
+// Exit status 5 where the program needs what the machine lacks.
+int run(int argc, char** argv) {
+  if (argc != 5) fail("usage: runner PROGRAM JOB DATA REPORT");
+  Job job = read_job(argv[2]);
+  const int report = open(argv[4], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int data = open(argv[3], O_RDWR | O_CLOEXEC);
+  if (report < 0 || data < 0) fail("cannot open the job's files");
+  report_to(report);
+
+  if (!ptx::load_program(argv[1]) || !arrange_cluster()) return 5;
+  reserve_shared(ptx::program.static_shared_bytes);
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);
   std::vector<void*> buffers = reserve_buffers(specs);
@@ -327,49 +256,9 @@ int run_program(const char* path, Job& job, int data) {
                                       : std::string(reinterpret_cast<const char*>(&buffers[index]), sizeof(void*)));
   }
   if (!ptx::set_arguments(arguments)) return 5;
-  const Stacks stacks(1);
-  all_stacks = &stacks;
   ptx::start();
-  run_warp_of_program = ptx::run_warp;
-  start_block_of_program = ptx::start_block;
-  end_block_of_program = ptx::end_block;
-  report_waiting_of_program = ptx::report_waiting;
   guard_process(job.time_limit);
-  finish(run_grid(nullptr, nullptr, stacks), job, data, buffers);
-  return 0;
-}
-
-int run(int argc, char** argv) {
-  if (argc != 5) fail("usage: runner KERNEL.so JOB DATA REPORT");
-  Job job = read_job(argv[2]);
-  const int report = open(argv[4], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  const int data = open(argv[3], O_RDWR | O_CLOEXEC);
-  if (report < 0 || data < 0) fail("cannot open the job's files");
-  report_to(report);
-
-  if (std::string_view(argv[1]).ends_with(".program")) return run_program(argv[1], job, data);
-  warp_count = block_warps();
-  reserve_dynamic_shared();
-  void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    std::fprintf(stderr, "%s\n", dlerror());
-    return 4;
-  }
-  auto entry = reinterpret_cast<void (*)(void**)>(dlsym(library, "autosched_emulator_entry"));
-  auto shared_anchor = reinterpret_cast<const char* (*)()>(dlsym(library, "autosched_emulator_shared"));
-  if (entry == nullptr || shared_anchor == nullptr) fail("the library holds no kernel");
-
-  const SharedSegment shared = find_shared(shared_anchor());
-  reserve_shared(shared.begin, shared.bytes);
-  const std::vector<void*> buffers = reserve_buffers(job.buffers);
-  for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
-    transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
-  }
-  std::vector<void*> parameters = parameters_of(job, buffers);
-  const Stacks stacks(launch.threads);
-  all_stacks = &stacks;
-  guard_process(job.time_limit);
-  finish(run_grid(entry, parameters.data(), stacks), job, data, buffers);
+  finish(run_grid(), job, data, buffers);
   return 0;
 }
 

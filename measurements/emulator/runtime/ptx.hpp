@@ -81,7 +81,7 @@ struct Row {
   Flow flow = Flow::plain;
   bool strict = false;  // an undefined source is a finding at once; else it makes the destinations undefined
   bool own = false;     // the handler itself says which lanes of its destinations are defined
-  Collective collective{name, false, flow == Flow::barrier};
+  Collective collective{name, flow == Flow::barrier};
 };
 
 struct Instruction {

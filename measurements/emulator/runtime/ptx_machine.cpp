@@ -150,6 +150,8 @@ Lanes companions(const Warp& w, unsigned lane) {
     if (t.state != State::gathering || t.mask != w.thread[lane].mask) continue;
     const Instruction& other = *w.waiting[k];
     if (other.row != i.row || other.flags != i.flags || (same_place && &other != &i)) continue;
+    // "The same qualifiers" (PTX ISA, shfl.sync): a shuffle down does not meet one that goes up.
+    if (i.row->flow == Flow::collective && i.immediates > 1 && other.immediate[1] != i.immediate[1]) continue;
     lanes |= 1u << k;
   }
   return lanes;

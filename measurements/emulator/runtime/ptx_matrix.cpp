@@ -1,5 +1,5 @@
 // ldmatrix, stmatrix, mma.sync and wmma: PTX ISA 9.7.14. All lanes are there when a handler runs.
-#include <autosched_emulator/convert.hpp>
+#include "convert.hpp"
 #include <algorithm>
 #include <cmath>
 

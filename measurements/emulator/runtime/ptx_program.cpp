@@ -326,7 +326,7 @@ void fill_constants(Warp& warp) {
     std::uint64_t value = c.value;
     if (c.kind == Constant::Kind::variable) value += variables[c.index].address;
     if (c.kind == Constant::Kind::function) value += function_base | c.index;
-    if (c.kind == Constant::Kind::dynamic_shared) value += shared_memory();
+    if (c.kind == Constant::Kind::dynamic_shared) value += dynamic_shared_address();
     Register& head = warp.head(c.slot);
     head.defined = all_lanes;
     head.bits = value != 0 ? all_lanes : 0;
@@ -342,7 +342,7 @@ void fill_special(Warp& warp) {
       const unsigned within = warp.index % block_warps() * warp_size + lane;
       const Thread* t = within < launch.threads ? warp.thread + lane : warp.thread;
       const Index3 c = launch.cluster;
-      const Index3 tid = t->built_ins.thread, ctaid = t->built_ins.block;
+      const Index3 tid = t->index, ctaid = t->block;
       const auto part = [&](const Index3& v) { return s.name.back() == 'x' ? v.x : s.name.back() == 'y' ? v.y : v.z; };
       const auto is = [&](const char* name) { return s.name.rfind(name, 0) == 0; };
       std::uint64_t value = 0;

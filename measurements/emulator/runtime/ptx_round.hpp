@@ -1,7 +1,7 @@
 // Rounding of numbers to the formats of the GPU. A double that is not exact carries what it lacks in its last bit
 // (rounding to odd), so that one more rounding, to a format with at least two bits less, is right.
 #pragma once
-#include <autosched_emulator/convert.hpp>
+#include "convert.hpp"
 #include <cfenv>
 #include <cmath>
 #include <cstdint>

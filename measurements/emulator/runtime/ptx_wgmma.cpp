@@ -1,7 +1,7 @@
 // wgmma: PTX ISA 9.7.15. Each warp of a warpgroup computes its 16 rows when it issues the instruction; what the operation
 // reads and writes stays in use until the warp waits for it, and whoever touches it before is reported. So numbers do
 // not depend on when the hardware reads, and a kernel whose numbers could is wrong here.
-#include <autosched_emulator/convert.hpp>
+#include "convert.hpp"
 #include <deque>
 
 #include "mbarrier.hpp"

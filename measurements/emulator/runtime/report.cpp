@@ -2,11 +2,9 @@
 
 #include <unistd.h>
 
-#include <bit>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include <unordered_map>
 #include <vector>
 
 namespace autosched::emulator {
@@ -68,31 +66,8 @@ std::vector<std::uint64_t> counts;
 std::size_t finding_id(Kind kind, SiteIndex site) { return site * kinds + static_cast<std::size_t>(kind); }
 
 std::vector<SourceSite> sites = {{"", "", 0}};
-std::unordered_map<std::uintptr_t, SiteIndex> site_of_key;
-
-// Direct-mapped cache in front of the map.
-struct CacheEntry {
-  std::uintptr_t key = 0;
-  SiteIndex index = 0;
-};
-CacheEntry cache[1024];
 
 }  // namespace
-
-SiteIndex site_index(Site site) {
-  // A source_location is one pointer to a constant of the kernel: an identity that costs nothing to make.
-  static_assert(sizeof(Site) == sizeof(std::uintptr_t));
-  const auto key = std::bit_cast<std::uintptr_t>(site);
-  CacheEntry& entry = cache[(key >> 3) % 1024];
-  if (entry.key == key) return entry.index;
-  auto [found, is_new] = site_of_key.try_emplace(key, static_cast<SiteIndex>(0));
-  if (is_new && sites.size() < 65536) {
-    found->second = static_cast<SiteIndex>(sites.size());
-    sites.push_back({site.file_name(), site.function_name(), site.line()});
-  }
-  entry = {key, found->second};
-  return found->second;
-}
 
 SiteIndex add_site(const SourceSite& site) {
   if (sites.size() >= 65536) return 0;

@@ -1,7 +1,6 @@
 // What a launch has to say, as JSON lines that are written the moment they are known: a later crash or a timeout
 // loses nothing.
 #pragma once
-#include <autosched_emulator/runtime.hpp>
 #include <cstdint>
 #include <string>
 
@@ -16,8 +15,7 @@ struct SourceSite {
   unsigned line;
 };
 
-SiteIndex site_index(Site site);
-// A place that is no place of a host program; its strings must stay.
+// Strings must stay.
 SiteIndex add_site(const SourceSite& site);
 const SourceSite& source_site(SiteIndex index);
 unsigned site_count();

@@ -1,9 +1,8 @@
-// Runs the grid: blocks one after another, the threads of a block as fibers that take turns.
+// Runs the grid: blocks one after another, the warps of a block in turns.
 #include <algorithm>
 #include <cstdio>
 
-#include "counting.hpp"
-#include "machine.hpp"
+#include "ptx.hpp"
 
 namespace autosched::emulator {
 
@@ -14,13 +13,8 @@ Warp warps[max_warps];
 unsigned warp_count = 0;
 Thread* self = nullptr;
 unsigned block_index = 0;
-void (*run_warp_of_program)(unsigned w) = nullptr;
-void (*start_block_of_program)() = nullptr;
-void (*end_block_of_program)() = nullptr;
-void (*report_waiting_of_program)() = nullptr;
 std::uint64_t idle_polls = 0;
 
-const BuiltIns* current = nullptr;
 Index3 block_size{1, 1, 1}, grid_size{1, 1, 1};
 
 namespace {
@@ -36,86 +30,7 @@ struct Barrier {
 };
 
 std::vector<Barrier> barriers;  // of all blocks that run together
-Fiber scheduler;
-void (*entry)(void**) = nullptr;
-void** entry_arguments = nullptr;
 std::vector<Epoch> block_starts;
-
-void leave() { switch_fiber(self->fiber, scheduler); }
-
-constexpr Collective active_mask{"__activemask", false, false};
-
-unsigned lanes_in(unsigned w, bool (*wanted)(const Thread&, const Thread&), const Thread& reference) {
-  unsigned lanes = 0;
-  for (unsigned lane = 0; lane < warps[w].lanes; ++lane) {
-    if (wanted(threads[w * warp_size + lane], reference)) lanes |= 1u << lane;
-  }
-  return lanes;
-}
-
-// Executes what the lanes of t's mask wait for, once all of them are there that have not exited.
-void try_lanes(const Thread& t) {
-  const ExecuteLanes execute = t.execute;
-  const unsigned live = lanes_in(t.warp, [](const Thread& o, const Thread&) { return o.state != State::exited; }, t);
-  const unsigned there = lanes_in(
-      t.warp,
-      [](const Thread& o, const Thread& me) {
-        return o.state == State::gathering && o.collective == me.collective && o.mask == me.mask;
-      },
-      t);
-  if ((t.mask & live & ~there) != 0) return;
-  void* lane_arguments[warp_size] = {};
-  for (unsigned left = there; left != 0; left &= left - 1) {
-    Thread& lane = threads[t.warp * warp_size + static_cast<unsigned>(__builtin_ctz(left))];
-    lane_arguments[lane.lane] = lane.arguments;
-    lane.state = State::runnable;
-  }
-  if (there == live) realign_warp(t.warp);
-  execute(lane_arguments, there);
-}
-
-// The running thread has exited: others of its warp may have waited for it alone.
-void release_lanes() {
-  for (unsigned lane = 0; lane < warps[self->warp].lanes; ++lane) {
-    const Thread& t = threads[self->warp * warp_size + lane];
-    if (t.state == State::gathering && t.mask != 0) try_lanes(t);
-  }
-}
-
-// Once no lane of the warp can run, those that have asked for the active lanes at the first such place in the source go
-// on together: a compiler lets a warp come together again where it can, and so do the lanes that are ahead.
-void answer_active_masks(unsigned w) {
-  if (!warps[w].asks_for_active) return;
-  Thread* const first = &threads[w * warp_size];
-  Thread* const end = first + warps[w].lanes;
-  if (std::any_of(first, end, [](const Thread& t) { return t.state == State::runnable; })) return;
-  auto asks = [](const Thread& t) { return t.state == State::gathering && t.collective == &active_mask; };
-  const Thread* earliest = nullptr;
-  for (const Thread* t = first; t != end; ++t) {
-    if (!asks(*t)) continue;
-    if (earliest == nullptr || source_site(t->site).line < source_site(earliest->site).line) earliest = t;
-  }
-  warps[w].asks_for_active = earliest != nullptr;
-  if (earliest == nullptr) return;
-  const SiteIndex site = earliest->site;
-  unsigned lanes = 0;
-  for (const Thread* t = first; t != end; ++t) {
-    if (asks(*t) && t->site == site) lanes |= 1u << t->lane;
-  }
-  for (Thread* t = first; t != end; ++t) {
-    if ((lanes >> t->lane & 1u) == 0) continue;
-    *static_cast<unsigned*>(t->arguments) = lanes;
-    t->state = State::runnable;
-  }
-}
-
-[[noreturn]] void run_thread() {
-  entry(entry_arguments);
-  self->state = State::exited;
-  release_lanes();
-  leave();
-  __builtin_unreachable();
-}
 
 // "threads 0-31, 64" of linear thread indices in ascending order.
 std::string list_threads(const std::vector<unsigned>& indices) {
@@ -172,8 +87,7 @@ void report_deadlock() {
       const Thread& t = threads[w * warp_size + lane];
       if (t.state != State::gathering) continue;
       auto with_me = [&](const Thread& o) {
-        return o.state == State::gathering && o.collective == t.collective && o.mask == t.mask &&
-               (!t.collective->aligned || o.site == t.site);
+        return o.state == State::gathering && o.collective == t.collective && o.mask == t.mask;
       };
       // One finding for each group of lanes: its first lane speaks.
       bool first = true;
@@ -204,22 +118,21 @@ struct EngineActor {
 };
 std::vector<EngineActor> engine_actors;  // of the running block, from clocks.warps on
 
-void start_block(const Stacks& stacks) {
+void start_block() {
   clocks.start_block(warp_count);
   engine_actors.clear();
   idle_polls = 0;
   block_starts.push_back(clocks.first);
   start_block_shared();
   start_block_global();
-  start_block_counts();
   barriers.assign(std::size_t{barriers_per_block} * cluster_blocks(), Barrier{});
   for (unsigned place = 0; place < launch.threads * cluster_blocks(); ++place) {
     const unsigned i = place % launch.threads, rank = place / launch.threads;
     const unsigned index = rank * block_warps() * warp_size + i;
     const Index3 block = block_coordinates(block_index, rank);
     Thread& t = threads[index];
-    t.built_ins.thread = {i % block_size.x, i / block_size.x % block_size.y, i / block_size.x / block_size.y};
-    t.built_ins.block = block;
+    t.index = {i % block_size.x, i / block_size.x % block_size.y, i / block_size.x / block_size.y};
+    t.block = block;
     t.linear = index;
     t.rank = rank;
     t.warp = index / warp_size;
@@ -230,42 +143,22 @@ void start_block(const Stacks& stacks) {
     t.site = 0;
     t.copies.clear();
     t.group = 0;
-    t.counted = 0;
     t.fences = 0;
     t.last_fences[0].count = t.last_fences[1].count = 0;
-    if (run_warp_of_program == nullptr) prepare(t.fiber, stacks.at(i), Stacks::bytes, run_thread);
   }
   for (unsigned w = 0; w < warp_count; ++w) {
     warps[w].lanes = std::min(warp_size, launch.threads - w % block_warps() * warp_size);
-    warps[w].arrived = 0;
-    warps[w].asks_for_active = false;
   }
-  if (start_block_of_program != nullptr) start_block_of_program();
+  ptx::start_block();
 }
 
-// Lets every lane of a warp that can run, from lane `first` on and around, run up to its next wait.
-bool run_warp(unsigned w, unsigned first, bool descending) {
-  bool progress = false;
-  const unsigned lanes = warps[w].lanes;
-  for (unsigned i = 0; i < lanes; ++i) {
-    const unsigned lane = (descending ? first + lanes - i : first + i) % lanes;
-    Thread& t = threads[w * warp_size + lane];
-    if (t.state != State::runnable) continue;
-    progress = true;
-    if (run_warp_of_program != nullptr) {
-      run_warp_of_program(w);  // all its lanes
-      return true;
-    }
-    self = &t;
-    current = &t.built_ins;
-    switch_fiber(scheduler, t.fiber);
-    answer_active_masks(w);
-  }
-  return progress;
+bool can_run(unsigned w) {
+  const Thread* const first = &threads[w * warp_size];
+  return std::any_of(first, first + warps[w].lanes, [](const Thread& t) { return t.state == State::runnable; });
 }
 
-// Lets every thread that can run up to its next wait, until nobody can. With a seed, warps take their turns in random
-// order, some running far ahead of others, and lanes from a random one up or down.
+// Lets every warp that can run up to its next wait, until nobody can. With a seed, warps take their turns in random
+// order, some running far ahead of others.
 void run_block() {
   unsigned turns[max_warps];
   for (unsigned w = 0; w < warp_count; ++w) turns[w] = w;
@@ -279,7 +172,8 @@ void run_block() {
       const unsigned w = turns[i];
       const unsigned times = random ? 1 + random_below(furthest) : 1;
       for (unsigned time = 0; time < times; ++time) {
-        if (!run_warp(w, random ? random_below(warps[w].lanes) : 0, random && random_below(2) != 0)) break;
+        if (!can_run(w)) break;
+        ptx::run_warp(w);
         progress = true;
       }
     }
@@ -287,41 +181,6 @@ void run_block() {
   }
   self = nullptr;
 }
-
-// Whether all lanes of the warp that gather are at one and the same operation.
-bool lanes_agree(unsigned w) {
-  const Thread& first = threads[w * warp_size];
-  for (unsigned lane = 1; lane < warps[w].lanes; ++lane) {
-    const Thread& t = threads[w * warp_size + lane];
-    if (t.collective != first.collective || (first.collective->aligned && t.site != first.site)) return false;
-  }
-  return true;
-}
-
-struct BarrierArguments {
-  int id, threads;
-  bool waits;
-};
-
-// A whole warp has reached a barrier.
-void arrive(void* const* arguments) {
-  const auto& call = *static_cast<const BarrierArguments*>(arguments[0]);
-  const unsigned w = self->warp;
-  Warp& warp = warps[w];
-  for (unsigned lane = 1; lane < warp.lanes; ++lane) {
-    const auto& other = *static_cast<const BarrierArguments*>(arguments[lane]);
-    if (other.id != call.id || other.threads != call.threads) {
-      FINDING(invalid_argument, self->site, "lanes of warp %u name different barriers or thread counts", w);
-      return;
-    }
-  }
-  std::vector<unsigned> completed;
-  arrive_at_barrier(w, call.id, call.threads, call.waits, completed);
-}
-
-constexpr Collective bar_sync{"bar.sync", true, true};
-constexpr Collective bar_arrive{"bar.arrive", true, true};
-constexpr Collective bar_warp_sync{"bar.warp.sync", false, true};
 
 }  // namespace
 
@@ -394,82 +253,6 @@ unsigned block_of_epoch(Epoch epoch) {
 
 Epoch end_of_block(unsigned block) { return block + 1 < block_starts.size() ? block_starts[block + 1] : ~Epoch{0}; }
 
-void gather(const Collective& collective, Site site, void* arguments, void (*execute)(void* const*)) {
-  Thread& me = *self;
-  Warp& warp = warps[me.warp];
-  me.site = site_index(site);
-  me.collective = &collective;
-  me.arguments = arguments;
-  me.mask = 0;
-  me.state = State::gathering;
-  ++warp.arrived;
-  // A barrier may be executed by the last, partial warp of a block; other operations need 32 lanes.
-  const unsigned needed = collective.barrier ? warp.lanes : warp_size;
-  if (warp.arrived == needed && lanes_agree(me.warp)) {
-    void* lane_arguments[warp_size];
-    for (unsigned lane = 0; lane < warp.lanes; ++lane) {
-      Thread& t = threads[me.warp * warp_size + lane];
-      lane_arguments[lane] = t.arguments;
-      t.state = State::runnable;
-    }
-    warp.arrived = 0;
-    realign_warp(me.warp);
-    execute(lane_arguments);
-  }
-  if (me.state != State::runnable) leave();
-}
-
-void gather_lanes(const Collective& collective, unsigned mask, Site site, void* arguments, ExecuteLanes execute) {
-  Thread& me = *self;
-  me.site = site_index(site);
-  if ((mask >> me.lane & 1u) == 0) {
-    FINDING(invalid_argument, me.site, "%s calls %s with the mask %#010x, which does not name its own lane",
-            describe_self().c_str(), collective.name, mask);
-    mask |= 1u << me.lane;
-  }
-  me.collective = &collective;
-  me.arguments = arguments;
-  me.mask = mask;
-  me.execute = execute;
-  me.state = State::gathering;
-  try_lanes(me);
-  if (me.state != State::runnable) leave();
-}
-
-unsigned active_lanes(Site site) {
-  unsigned lanes = 0;
-  self->site = site_index(site);
-  self->collective = &active_mask;
-  self->arguments = &lanes;
-  self->mask = 0;
-  self->state = State::gathering;
-  warps[self->warp].asks_for_active = true;
-  leave();
-  return lanes;
-}
-
-void yield() { leave(); }
-
-void take_turn(Site site) {
-  const SiteIndex here = site_index(site);
-  self->site = here;
-  yield();
-}
-
-void barrier_sync(int id, int count, Site site) {
-  BarrierArguments arguments{id, count, true};
-  gather(bar_sync, site, &arguments, arrive);
-}
-
-void barrier_arrive(int id, int count, Site site) {
-  BarrierArguments arguments{id, count, false};
-  gather(bar_arrive, site, &arguments, arrive);
-}
-
-void warp_sync(Site site) {
-  gather(bar_warp_sync, site, nullptr, [](void* const*) { clocks.advance(self->warp); });
-}
-
 bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed) {
   const bool whole_block = count == all_threads;
   if (id < 0 || id >= static_cast<int>(barriers_per_block) ||
@@ -509,24 +292,21 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
   return true;
 }
 
-bool run_grid(void (*kernel)(void**), void** arguments, const Stacks& stacks) {
-  entry = kernel;
-  entry_arguments = arguments;
+bool run_grid() {
   threads.resize(cluster_blocks() == 1 ? launch.threads : warp_count * warp_size);
   if (cluster_blocks() > 1) choose_clusters();
   const unsigned blocks = launch.blocks.empty() ? grid_size.x * grid_size.y * grid_size.z / cluster_blocks()
                                                 : static_cast<unsigned>(launch.blocks.size());
   for (block_index = 0; block_index < blocks * launch.launches; ++block_index) {
-    start_block(stacks);
+    start_block();
     if (block_index % blocks == 0) launch.began = clocks.first;
     run_block();
-    for (unsigned w = 0; w < warp_count; ++w) realign_warp(w);
     if (std::any_of(threads.begin(), threads.end(), [](const Thread& t) { return t.state != State::exited; })) {
       report_deadlock();
-      if (report_waiting_of_program != nullptr) report_waiting_of_program();
+      ptx::report_waiting();
       return false;
     }
-    if (end_block_of_program != nullptr) end_block_of_program();
+    ptx::end_block();
     end_block_shared();
     clocks.end_block();
   }

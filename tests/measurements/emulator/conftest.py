@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from needs import needs_nvrtc
 
-from measurements.emulator import Emulation, Engine, emulate
+from measurements.emulator import Emulation, emulate
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
@@ -51,23 +49,16 @@ def run_kernel(
     *,
     time_limit: float = 20.0,
     check: bool = True,
-    engine: Engine = "host",
     **launch: int | tuple[int, int, int],
 ) -> Emulation:
     kernel = make_kernel(source, arguments, **launch)
-    return emulate(kernel, inputs, time_limit=time_limit, check=check, engine=engine)
+    return emulate(kernel, inputs, time_limit=time_limit, check=check)
 
 
 @pytest.fixture(scope="session")
 def run() -> RunKernel:
     """``run(source, arguments, inputs, grid=, block=, shared=, launches=)``: emulates the kernel called ``kernel``."""
     return run_kernel
-
-
-@pytest.fixture(scope="session", params=["host", pytest.param("ptx", marks=needs_nvrtc)])
-def run_by(request: pytest.FixtureRequest) -> RunKernel:
-    """``run`` by each of the emulator's engines."""
-    return functools.partial(run_kernel, engine=request.param)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from needs import needs_nvrtc
 
 from measurements.emulator import Emulation, FindingKind
 from measurements.emulator.build import RUNTIME
@@ -87,8 +85,8 @@ CASES = (
     Case("wmma_stride", K.INVALID_ARGUMENT, a=256, o=32, block=32, shared=1024),
     Case("copy_longer_than_its_size", K.INVALID_ARGUMENT, shared=256),
     Case("operands_not_rounded", K.UNROUNDED_TF32, a=128, o=128, block=32),
-    Case("plain_pointer_past_the_end", K.CRASH, status="crashed"),
-    Case("endless_recursion", K.CRASH, block=32, o=32, status="crashed"),
+    Case("plain_pointer_past_the_end", K.OUT_OF_BOUNDS_GLOBAL),
+    Case("endless_recursion", K.TRAP, block=32, o=32),
     Case("endless_loop", K.TIMEOUT, workspaces=(COUNTER,), status="timeout"),
     Case("endless_loop_without_memory", K.TIMEOUT, status="timeout"),
 )
@@ -130,8 +128,8 @@ def test_kernel_without_the_fault_is_clean(
 
 
 def test_every_kind_has_a_case() -> None:
-    # Only the machine of PTX can tell these: test_ptx_instructions.py, and of sm_90 test_ptx_hopper.py.
-    of_ptx = {K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.TRAP}
+    # Of PTX text test_ptx_instructions.py, of sm_90 test_ptx_hopper.py, of a broken runner test_emulator_seal.py.
+    of_ptx = {K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.CRASH}
     of_hopper = {K.WGMMA_IN_FLIGHT, K.BULK_COPY_IN_FLIGHT, K.MISSING_WGMMA_FENCE, K.MISSING_PROXY_FENCE,
                  K.MBARRIER_MISUSE, K.BLOCK_EXITED}  # fmt: skip
     assert {case.kind for case in CASES} == set(FindingKind) - of_ptx - of_hopper
@@ -160,11 +158,10 @@ def test_deadlock_says_who_is_where(run: Callable[..., Emulation], test_kernel: 
     assert "threads 32-63: exited" in deadlock.message
 
 
-def test_crash_names_the_array(run: Callable[..., Emulation], test_kernel: Callable[[str], str]) -> None:
+def test_a_wild_pointer_names_the_array(run: Callable[..., Emulation], test_kernel: Callable[[str], str]) -> None:
     case = next(case for case in CASES if case.kernel == "plain_pointer_past_the_end")
     emulation, _ = emulate_case(case, True, run, test_kernel)
     assert "byte 400000 of a, which has 256 bytes" in emulation.reason
-    assert emulation.outputs == {}
 
 
 def test_timeout_ends_the_process(run: Callable[..., Emulation], test_kernel: Callable[[str], str]) -> None:
@@ -182,38 +179,3 @@ def test_check_false_leaves_races_out(run: Callable[..., Emulation], test_kernel
     arguments = (Operand("a", "input", F32, (64,)), Operand("o", "output", F32, (64,)))
     a = np.arange(64, dtype=np.float32)
     assert run(source, arguments, {"a": a}, block=64, shared=256, check=False).ok
-
-
-# Executed as PTX ---------------------------------------------------------------------------------------------------
-
-# What is no crash here: plain pointers are watched, and calls have no stack of the host.
-OTHERWISE = {
-    "plain_pointer_past_the_end": FindingKind.OUT_OF_BOUNDS_GLOBAL,
-    "endless_recursion": FindingKind.TRAP,
-}
-# Lanes that have exited are not waited for (PTX ISA, shfl.sync).
-NO_FAULT = ("shuffle_in_a_branch",)
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("case", [c for c in CASES if c.kernel not in NO_FAULT], ids=lambda case: case.kernel)
-def test_fault_is_found_in_ptx_at_its_line(
-    case: Case, run: Callable[..., Emulation], test_kernel: Callable[[str], str]
-) -> None:
-    emulation, line = emulate_case(case, True, functools.partial(run, engine="ptx"), test_kernel)
-    kind = OTHERWISE.get(case.kernel, case.kind)
-    found = [f for f in emulation.findings if f.kind is kind]
-    assert found, f"found only {[str(f) for f in emulation.findings]}: {emulation.reason}"
-    if case.kernel not in OTHERWISE:
-        assert emulation.status == case.status
-        assert line in [f.line for f in found], f"expected line {line}: {[str(f) for f in found]}"
-
-
-@needs_nvrtc
-@pytest.mark.nightly
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
-def test_without_its_fault_the_ptx_is_clean(
-    case: Case, run: Callable[..., Emulation], test_kernel: Callable[[str], str]
-) -> None:
-    emulation, _ = emulate_case(case, False, functools.partial(run, engine="ptx"), test_kernel)
-    assert emulation.ok, emulation.reason

@@ -34,7 +34,7 @@ def tickets(order: Order) -> np.ndarray:
     """When each thread of 4 blocks of 3 warps, the last of them short, came to an atomic."""
     arguments = (Operand("counter", "workspace", U32, (1,), zeroed=True), Operand("out", "output", U32, (320,)))
     kernel = Kernel(entry="tickets", source=TICKETS, arguments=arguments, grid=(4, 1, 1), block=(80, 1, 1))
-    return emulate(kernel, {}, order=order, engine="host").outputs["out"].reshape(4, 80)
+    return emulate(kernel, {}, order=order).outputs["out"].reshape(4, 80)
 
 
 def test_blocks_and_atomics_come_in_the_order_that_was_asked_for_and_a_seed_repeats_it() -> None:

@@ -1,4 +1,4 @@
-"""Kernels as people write them, without ``autosched/ptx``: every feature of CUDA C++ that the emulator offers them."""
+"""Kernels as people write them, without ``autosched/ptx``: what CUDA C++ offers them."""
 
 from __future__ import annotations
 
@@ -98,9 +98,10 @@ def test_static_shared_memory_in_templates(run: Run) -> None:
     np.testing.assert_array_equal(ours.reshape(21, 37), a.T + np.float32(2))
 
 
-def test_a_missing_barrier_shows_in_the_numbers(run: Run) -> None:
-    ours = floats(run, TRANSPOSE.replace("SYNC", ""), normal(37, 21), 37 * 21, grid=(2, 3, 1), block=(16, 16, 1))
-    assert np.isnan(ours).any()
+def test_a_missing_barrier_is_a_race_and_shows_in_the_numbers(run: Run) -> None:
+    arguments = [f32("a", "input", 37, 21), f32("o", "output", 37 * 21)]
+    done = run(TRANSPOSE.replace("SYNC", ""), arguments, {"a": normal(37, 21)}, grid=(2, 3, 1), block=(16, 16, 1))
+    assert "shared_race" in {str(f.kind) for f in done.findings} and np.isnan(done.outputs["o"]).any()
 
 
 def test_shared_memory_is_of_one_block(run: Run) -> None:
@@ -114,8 +115,10 @@ def test_shared_memory_is_of_one_block(run: Run) -> None:
     inner[1] = outer[2] = own() = blockIdx.x;
     o[4 + blockIdx.x] = inner[1] + outer[2] + own();
     """
-    ours = words(run, body, 8, before=before, grid=4, block=1)
-    np.testing.assert_array_equal(ours, [0xFFFFFFFF] * 4 + [0, 3, 6, 9])
+    source = f'{before}\nextern "C" __global__ void kernel(unsigned* o) {{\n{body}\n}}\n'
+    done = run(source, [Operand("o", "output", U32, (8,))], {}, grid=4, block=1)
+    assert {str(f.kind) for f in done.findings} == {"uninitialized_shared_read"}
+    np.testing.assert_array_equal(done.outputs["o"], [0xFFFFFFFF] * 4 + [0, 3, 6, 9])
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,6 @@ def test_shared_memory_is_of_one_block(run: Run) -> None:
     [
         "extern __shared__ float s[];",
         "extern __shared__ __align__(16) unsigned char bytes[]; float* s = reinterpret_cast<float*>(bytes);",
-        "extern __shared__ alignas(16) float s[];",
         "extern volatile __shared__ float s[];",
         "__shared__ extern float s[];",
         "extern __shared__ float4 wide[]; float* s = &wide[0].x;",
@@ -145,12 +147,12 @@ def test_dynamic_shared_memory(run: Run, declaration: str) -> None:
 
 def test_dynamic_shared_memory_outside_of_a_function(run: Run) -> None:
     source = """
-    extern __shared__ float all[];
+    extern __shared__ float outer[];
     template <class T> __device__ T* later() { extern __shared__ T typed[]; return typed + 32; }
     extern "C" __global__ void kernel(const float* a, float* o) {
       later<float>()[threadIdx.x] = a[threadIdx.x];
       __syncwarp();
-      o[threadIdx.x] = all[32 + (threadIdx.x ^ 1)];
+      o[threadIdx.x] = outer[32 + (threadIdx.x ^ 1)];
     }"""
     a = normal(32)
     np.testing.assert_array_equal(floats(run, source, a, 32, shared=256), a[LANES ^ 1])
@@ -237,7 +239,7 @@ def test_a_lane_that_never_comes_is_a_finding(run: Run) -> None:
     emulation = run(source, [Operand("o", "output", U32, (32,))], {})
     assert emulation.status == "findings"
     assert {str(f.kind) for f in emulation.findings} >= {"missing_lanes", "barrier_not_reached"}
-    assert any("__shfl_down_sync needs the lanes 0xffffffff of warp 0" in f.message for f in emulation.findings)
+    assert any("needs the lanes 0xffffffff of warp 0" in f.message for f in emulation.findings)
 
 
 def test_a_mask_without_the_lane_itself_is_a_finding(run: Run) -> None:
@@ -274,13 +276,13 @@ def test_atomics_on_global_and_shared_memory(run: Run) -> None:
     atomicAdd(&local, i);
     atomicInc(&ring, 6);
     atomicAdd(&real, 1);
+    if (i == 0) o[0] = o[1] = 0;
+    __syncthreads();
     atomicOr(&o[0], 1u << i % 32);
     atomicExch(&o[1], 77u);
     for (bool done = false; !done;) {
       if (atomicCAS(&lock, 0, 1) == 0) {
-        int seen = guarded;
-        __threadfence();
-        guarded = seen + 1;
+        atomicAdd(&guarded, 1);
         atomicExch(&lock, 0);
         done = true;
       }
@@ -328,20 +330,17 @@ def test_vector_types_and_their_alignment(run: Run) -> None:
     np.testing.assert_array_equal(floats(run, source, a, 128).reshape(32, 4), expected)
 
 
-def test_a_misaligned_vector_access_is_a_crash_that_says_so(run: Run) -> None:
+def test_a_misaligned_vector_access_is_found(run: Run) -> None:
     source = """extern "C" __global__ void kernel(const float* a, float* o) {
       float4 v = *(const float4*)(a + 1);
       *(float4*)o = v;
     }"""
     emulation = run(source, [f32("a", "input", 8), f32("o", "output", 4)], {"a": normal(8)}, block=1)
-    assert emulation.status in ("crashed", "ok")  # a host that does not mind moves the right bytes
-    if emulation.status == "crashed":
-        assert "misaligned" in emulation.reason
+    assert [str(f.kind) for f in emulation.findings] == ["misaligned_access"]
 
 
-def test_plain_stores_are_judged_by_what_they_leave(run: Run) -> None:
-    """-1 is what an output holds before the launch; an output that nobody touched is still found, and so is an input
-    that changed."""
+def test_stores_of_what_an_output_holds_count_and_stores_to_inputs_are_found(run: Run) -> None:
+    """-1 is what an output holds before the launch."""
     out = [Operand("o", "output", U32, (64,))]
     source = 'extern "C" __global__ void kernel(int* o) { o[threadIdx.x] = threadIdx.x % 2 ? -1 : 5; }'
     assert run(source, out, {}, block=64).ok
@@ -350,7 +349,7 @@ def test_plain_stores_are_judged_by_what_they_leave(run: Run) -> None:
     source = 'extern "C" __global__ void kernel(float* a, float* o) { a[7] = o[threadIdx.x] = 1.0f; }'
     changed = run(source, [f32("a", "input", 32), f32("o", "output", 32)], {"a": normal(32)})
     assert [(str(f.kind), f.message) for f in changed.findings] == [
-        ("write_to_input", "the launch changed a, which is an input, first at element 7")
+        ("write_to_input", "thread (0, 0, 0) of block (0, 0, 0) writes element 7 of a, which is an input")
     ]
 
 
@@ -364,7 +363,7 @@ MATH: list[tuple[str, Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64
     ("__expf(-x)", lambda x: np.exp(-x)),
     ("logf(x) + __log2f(x)", lambda x: np.log(x) + np.log2(x)),
     ("powf(x, 1.5f)", lambda x: x**1.5),
-    ("pow(x, 2.0)", lambda x: x**2),
+    ("(float)pow((double)x, 2.0)", lambda x: x**2),
     ("fmaf(x, x, 1.0f)", lambda x: x * x + 1),
     ("fminf(x, 1.0f) - fmaxf(x, 2.0f)", lambda x: np.minimum(x, 1) - np.maximum(x, 2)),
     ("min(x, 1.0f) - max(x, 2.0f)", lambda x: np.minimum(x, 1) - np.maximum(x, 2)),
@@ -391,8 +390,7 @@ def test_functions_of_numbers(run: Run) -> None:
         np.testing.assert_allclose(row, function(a.astype(np.float64)), rtol=2e-6, atol=1e-7, err_msg=text)
 
 
-@pytest.mark.parametrize("header", ["", "#include <cmath>\n#include <cstdint>\n#include <cstdio>\n"])
-def test_functions_of_integers(run: Run, header: str) -> None:
+def test_functions_of_integers(run: Run) -> None:
     values = {
         "max(-1, (int)i) + min(3, 5)": 3,
         "max(1u, 2)": 2,
@@ -408,7 +406,7 @@ def test_functions_of_integers(run: Run, header: str) -> None:
     }
     body = "unsigned i = threadIdx.x;\n#pragma unroll 4\nfor (int k = 0; k < 1; ++k) {\n"
     body += "\n".join(f"o[{k}] = {text};" for k, text in enumerate(values)) + "\n}"
-    np.testing.assert_array_equal(words(run, body, len(values), before=header, block=1), list(values.values()))
+    np.testing.assert_array_equal(words(run, body, len(values), block=1), list(values.values()))
 
 
 @pytest.mark.parametrize("name", ["remove", "index", "kernel_2"])
@@ -441,21 +439,3 @@ def test_votes_and_barriers_compact_blocks(run: Run) -> None:
     ours = floats(run, source, a, a.size, grid=5, block=96).reshape(a.shape)
     for row, given in zip(ours, a, strict=True):
         np.testing.assert_array_equal(row, np.concatenate([given[given > 0], given[~(given > 0)]]))
-
-
-# What it does not have -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ("#include <cooperative_groups.h>\n", "cooperative_groups.h"),
-        ('__device__ void f() { asm volatile("membar.gl;"); }\n', "membar"),
-        ('__device__ unsigned f() { unsigned r; asm("mov.u32 %0, %%laneid;" : "=r"(r)); return r; }\n', "laneid"),
-    ],
-)
-def test_what_is_not_offered_is_a_compile_error(run: Run, source: str, reason: str) -> None:
-    if "asm" in source:
-        source += 'extern "C" __global__ void kernel(unsigned* o) { f(); o[threadIdx.x] = 1; }'
-    emulation = run(source, [Operand("o", "output", U32, (32,))], {})
-    assert emulation.status == "compile_error" and reason in emulation.reason and "\n" not in emulation.reason

@@ -1,4 +1,4 @@
-"""The judge judges itself: damaged objects are compiled again, and a broken runner condemns no kernel."""
+"""The judge judges itself: damaged programs are compiled again, and a broken runner condemns no kernel."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ import shutil
 from pathlib import Path
 
 import pytest
-from needs import needs_nvrtc
+from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import HostFailure, build, emulate, emulator, host_compiler
-from measurements.emulator.build import RUNTIME, RUNTIME_FLAGS, compile_kernel, runner
+from measurements.emulator.build import RUNTIME, RUNTIME_FLAGS, runner
 from measurements.emulator.ptx.build import compile_to_program
 from measurements.emulator.seal import intact, seal
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Kernel
 
+pytestmark = [needs_nvrtc, needs_compiler]
+
 SOURCE = 'extern "C" __global__ void count(unsigned* out) { out[threadIdx.x] = 3u * threadIdx.x; }\n'
-CRASHES = 'extern "C" __global__ void count(unsigned* out) { *(volatile unsigned*)8 = out[0]; }\n'
 
 
 def kernel(source: str = SOURCE) -> Kernel:
     out = Operand("out", "output", U32, (32,))
     return Kernel(entry="count", source=source, arguments=(out,), grid=(1, 1, 1), block=(32, 1, 1))
+
+
+def path_of(kernel: Kernel) -> Path:
+    return compile_to_program(kernel).path
 
 
 def test_a_seal_is_of_every_byte(tmp_path: Path) -> None:
@@ -40,13 +45,14 @@ def test_a_seal_is_of_every_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flipped", "short", "empty"])
-def test_a_damaged_kernel_in_the_cache_heals(damage: str) -> None:
-    path = compile_kernel(kernel()).path
+def test_a_damaged_program_in_the_cache_heals(damage: str) -> None:
+    path = path_of(kernel())
     content = path.read_bytes()
+    assert intact(path)
     half = len(content) // 2
     flipped = content[:half] + bytes(255 - b for b in content[half : half + 64]) + content[half + 64 :]
     path.write_bytes({"flipped": flipped, "short": content[:half], "empty": b""}[damage])
-    done = emulate(kernel(), {}, engine="host")
+    done = emulate(kernel(), {})
     assert done.ok and not done.from_cache
     assert done.outputs["out"].tolist() == [3 * i for i in range(32)]
     assert path.read_bytes() == content
@@ -65,31 +71,27 @@ def test_a_damaged_runner_is_seen(tmp_path: Path) -> None:
 def test_a_crash_condemns_a_kernel_only_where_the_runner_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert emulate(kernel(CRASHES), {}, engine="host").status == "crashed"
-    broken = tmp_path / "runner"
-    broken.write_text("#!/bin/sh\nkill -SEGV $$\n")
-    broken.chmod(0o700)
+    true_runner, broken = runner(), tmp_path / "runner"
+
+    def crashes(when: str) -> None:
+        broken.write_text(f'#!/bin/sh\n{when} && kill -SEGV $$\nexec "{true_runner}" "$@"\n')
+        broken.chmod(0o700)
+
     monkeypatch.setattr(emulator, "runner", lambda: broken)
+    crashes(f'grep -q "{path_of(kernel()).name}" /proc/$$/cmdline')
+    done = emulate(kernel(), {})
+    assert done.status == "crashed" and [str(f.kind) for f in done.findings] == ["crash"]
+    crashes("true")
     with pytest.raises(HostFailure, match="fails for a kernel that is right"):
-        emulate(kernel(), {}, engine="host")
+        emulate(kernel(), {})
     assert not broken.exists(), "it is compiled again next time"
-
-
-@needs_nvrtc
-def test_a_damaged_program_in_the_cache_heals() -> None:
-    path = compile_to_program(kernel()).path
-    content = path.read_bytes()
-    assert intact(path)
-    path.write_bytes(content.replace(b"entry", b"yrtne", 1))
-    done = emulate(kernel(), {}, engine="ptx")
-    assert done.ok and not done.from_cache and path.read_bytes() == content
 
 
 def test_a_damaged_object_of_the_runtime_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     built = tmp_path / "build"
     built.mkdir()
-    source = RUNTIME / "fiber.cpp"  # a small one
+    source = RUNTIME / "report.cpp"  # a small one
 
     def kept_and_made() -> tuple[Path, Path]:
         return build._runtime_object(host_compiler(), source, RUNTIME_FLAGS, built)
@@ -104,7 +106,6 @@ def test_a_damaged_object_of_the_runtime_is_compiled_again(tmp_path: Path, monke
     assert kept_and_made() == (kept, made) and made.exists()
 
 
-@needs_nvrtc
 @pytest.mark.parametrize(
     "name", ["two words", "quo'te\"s", "two\nlines", "not\udcffUTF-8", "$x;`y`\\", "-a=b,c"], ids=ascii
 )
@@ -114,9 +115,8 @@ def test_odd_names_of_the_cache_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
     shutil.copy2(runner(), folder)  # it takes long to compile
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", os.fspath(tmp_path / name))
     wrong = kernel(SOURCE.replace("3u *", "undeclared *"))
-    for engine in ("host", "ptx"):
-        done = emulate(kernel(), {}, engine=engine)  # type: ignore[arg-type]
-        assert done.ok and done.outputs["out"].tolist() == [3 * i for i in range(32)], done.reason
-        said = emulate(wrong, {}, engine=engine)  # type: ignore[arg-type]
-        assert said.status == "compile_error" and "undeclared" in said.reason and str(tmp_path) not in said.reason
-    assert {path.suffix for path in folder.iterdir() if not path.name.startswith("runner")} == {".so", ".program"}
+    done = emulate(kernel(), {})
+    assert done.ok and done.outputs["out"].tolist() == [3 * i for i in range(32)], done.reason
+    said = emulate(wrong, {})
+    assert said.status == "compile_error" and "undeclared" in said.reason and str(tmp_path) not in said.reason
+    assert {path.suffix for path in folder.iterdir() if not path.name.startswith("runner")} == {".program"}

@@ -1,11 +1,10 @@
-"""Which kernels the emulator can only execute as PTX: those that use headers of ``ptx/`` without host twins."""
+"""For which architecture a kernel is compiled to the PTX that the emulator executes."""
 
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 
-from measurements.emulator.host import INCLUDE
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.tensor_map import TensorMap
@@ -15,20 +14,12 @@ ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[>"]', re.MULTILINE)
-_LAYER = "autosched/ptx/"
 # 8-bit floats of mma.sync.
 ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Instructions of sm_90 and sm_90a in inline PTX.
 HOPPER = re.compile(
     r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster|__cluster_dims__)\b"
 )
-
-
-def needs_ptx(kernel: Kernel) -> bool:
-    """Whether no host compiler can stand in: a header of ``ptx/`` has no twin, or a tensor map or a cluster is used."""
-    return _launched_for_hopper(kernel) or any(
-        name not in _twins() for name in _included(kernel.source, kernel.headers) if name.startswith(_LAYER)
-    )
 
 
 def ptx_arch(kernel: Kernel) -> str:
@@ -38,11 +29,6 @@ def ptx_arch(kernel: Kernel) -> str:
 
 def _launched_for_hopper(kernel: Kernel) -> bool:
     return kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)
-
-
-@cache
-def _twins() -> frozenset[str]:
-    return frozenset(name for name, _ in Headers.from_folder(INCLUDE).files)
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,53 @@
+// The launch's buffers, and who wrote and read each of their elements. For global_*.cpp alone.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace autosched::emulator::global_shadow {
+
+struct Stamp {
+  Epoch epoch;           // 0: none
+  std::uint32_t fences;  // of that thread before
+  Who who;
+  SiteIndex site;
+  bool atomic;
+};
+struct Cell {
+  Stamp write;
+  Stamp reads[2];  // two readers since that stand for all
+  bool write_was_read;
+};
+
+struct Buffer {
+  BufferSpec spec;
+  char* begin;
+  Cell* cells;  // one an element, of outputs and workspaces
+  unsigned char* touched;  // of a sparse launch: one a page, whether it has its content
+  std::size_t elements() const { return spec.bytes / spec.element_bytes; }
+  bool writable() const { return spec.role != BufferSpec::Role::input; }
+};
+
+// The buffer of an access, or nullptr (and a finding) where it is in none.
+Buffer* check_access(const void* address, int bytes, const char* instruction);
+std::string element(const Buffer& b, const void* address);
+std::string element(const Buffer& b, const Cell& cell);
+
+// Happens-before between blocks: by a fence and an atomic on both sides.
+bool acquired(const Stamp& before);  // from the other block that did it
+inline bool ordered(const Stamp& before) {
+  if (before.epoch < launch.began) return true;
+  if (before.epoch >= clocks.first) {
+    if (clocks.ordered(before.who, before.epoch, self->who)) return true;
+    if (rank_of(before.who) == self->rank) return false;
+  }
+  return acquired(before);
+}
+void acquire_from(const void* address);  // takes over what others have published there
+void synchronize(void* address);         // and publishes
+void forget_releases(const void* address);
+
+}  // namespace autosched::emulator::global_shadow

@@ -1,0 +1,161 @@
+#include "shared_shadow.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace autosched::emulator {
+namespace shared_shadow {
+
+Stamp* last_write = nullptr;
+Pending* pending = nullptr;
+std::uint32_t* readers = nullptr;
+bool has_engines = false;
+
+namespace {
+
+Stamp* last_read[max_actors] = {};
+
+// Sites whose accesses do not race with each other: atomics, and volatile or relaxed loads and stores.
+std::vector<bool> strong_sites;
+bool strong(SiteIndex site) { return site < strong_sites.size() && strong_sites[site]; }
+bool both_strong(const Stamp& other) { return strong(other.site) && strong(self->site); }
+
+// The newest read of a byte that did not happen before what `me` does, or nullptr.
+const Stamp* unordered_read(unsigned a, Who me) {
+  for (std::uint32_t left = readers[a]; left != 0; left &= left - 1) {
+    for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
+      if (last_read[actor] == nullptr) continue;
+      const Stamp& read = last_read[actor][a];
+      if (read.epoch >= clocks.first && !clocks.ordered(read.who, read.epoch, me) && !both_strong(read)) return &read;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Stamp* reads_of(unsigned actor) {
+  if (last_read[actor] == nullptr) last_read[actor] = zeroed_array<Stamp>(window_bytes * cluster_blocks());
+  return last_read[actor];
+}
+
+void reserve_shadow() {
+  const std::size_t all = window_bytes * cluster_blocks();
+  last_write = zeroed_array<Stamp>(all);
+  pending = zeroed_array<Pending>(all);
+  readers = zeroed_array<std::uint32_t>(all);
+}
+
+void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
+  if (by_engine(other.who)) {
+    const bool read = did[0] == 'r';
+    const Kind kind = read              ? in_flight_kind(warp_of(other.who))
+                      : doing[0] == 'w' ? Kind::shared_race
+                                        : Kind::async_read_before_wait;
+    if (count_finding(kind, self->site)) {
+      write_finding(kind, self->site, "%s %s %s, which %s %s (%s), and nothing says that it is done",
+                    describe_here(me).c_str(), doing, describe_place(address).c_str(),
+                    describe_here(other.who).c_str(), did, place(other.site).c_str());
+    }
+    return;
+  }
+  FINDING(shared_race, self->site, "%s %s %s, which %s %s at %s, and no barrier is in between",
+          describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(other.who).c_str(), did,
+          place(other.site).c_str());
+}
+
+void report_pending(unsigned address, Who me, const char* doing, bool writing) {
+  const Pending& p = pending[address];
+  if (p.what == Under::mbarrier) {
+    FINDING(mbarrier_misuse, self->site, "%s %s %s, where the mbarrier of %s stands, without an mbarrier instruction",
+            describe_here(me).c_str(), doing, describe_place(address).c_str(), place(p.site).c_str());
+  } else if (p.what == Under::bulk_copy) {
+    if (writing) {
+      FINDING(shared_race, self->site, "%s %s %s while a bulk copy of %s at %s is under way to it",
+              describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(p.who).c_str(),
+              place(p.site).c_str());
+    } else {
+      FINDING(async_read_before_wait, self->site,
+              "%s %s %s, which the bulk copy of %s at %s has not delivered: its mbarrier has not completed the phase",
+              describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(p.who).c_str(),
+              place(p.site).c_str());
+    }
+  } else if (writing) {
+    FINDING(shared_race, self->site, "%s %s %s while a cp.async of %s at %s is under way to it",
+            describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(p.who).c_str(),
+            place(p.site).c_str());
+  } else {
+    FINDING(async_read_before_wait, self->site,
+            "%s %s %s, which a cp.async of %s at %s has not written yet: its wait comes later or never",
+            describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(p.who).c_str(),
+            place(p.site).c_str());
+  }
+}
+
+void shadow_read(unsigned address, int bytes, Who me) {
+  const unsigned warp = warp_of(me);
+  const Stamp mine{clocks.now[warp], me, self->site};
+  Stamp* const reads = reads_of(warp);
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    const Stamp& write = last_write[a];
+    if (pending[a].what != Under::nothing) {
+      report_pending(a, me, "reads", false);
+      return;
+    }
+    if (write.epoch < clocks.first) {
+      FINDING(uninitialized_shared_read, self->site, "%s reads %s, which nobody has written yet",
+              describe_here(me).c_str(), describe_place(a).c_str());
+      return;
+    }
+    if (!clocks.ordered(write.who, write.epoch, me) && !both_strong(write)) {
+      report_race(a, me, "reads", write, "wrote");
+      return;
+    }
+    Stamp& read = reads[a];
+    const bool others_too = read.epoch == mine.epoch && read.who != me;
+    read = mine;
+    if (others_too) read.who = who_of(warp, whole_warp);
+    readers[a] |= 1u << warp % 32;
+  }
+}
+
+bool check_write(unsigned address, int bytes, Who me, bool same_value) {
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    if (pending[a].what != Under::nothing) {
+      report_pending(a, me, "writes", true);
+      return false;
+    }
+    const Stamp& write = last_write[a];
+    const bool together = same_value && write.site == self->site && warp_of(write.who) == warp_of(me);
+    if (write.epoch >= clocks.first && !together && !clocks.ordered(write.who, write.epoch, me) &&
+        !both_strong(write)) {
+      report_race(a, me, "writes", write, "wrote");
+      return false;
+    }
+    if (const Stamp* read = unordered_read(a, me)) {
+      report_race(a, me, "writes", *read, "read");
+      return false;
+    }
+  }
+  return true;
+}
+
+void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
+  const Stamp mine{clocks.now[warp_of(me)], me, site};
+  std::fill_n(last_write + address, bytes, mine);
+  std::fill_n(readers + address, bytes, 0u);
+}
+
+void shadow_write(unsigned address, int bytes, Who me, bool same_value) {
+  check_write(address, bytes, me, same_value);
+  mark_written(address, bytes, me, self->site);
+}
+
+}  // namespace shared_shadow
+
+void mark_strong(SiteIndex site) {
+  if (site >= shared_shadow::strong_sites.size()) shared_shadow::strong_sites.resize(site + std::size_t{64});
+  shared_shadow::strong_sites[site] = true;
+}
+
+}  // namespace autosched::emulator

@@ -1,0 +1,65 @@
+// The shadow of shared memory: who last wrote and who has read each byte, and when. For shared_*.cpp alone.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "machine.hpp"
+
+namespace autosched::emulator::shared_shadow {
+
+struct Stamp {
+  Epoch epoch;
+  Who who;
+  SiteIndex site;
+};
+// What is under way to a byte, or what stands there that is no data.
+enum class Under : std::uint8_t { nothing, cp_async, bulk_copy, mbarrier };
+struct Pending {
+  Under what;
+  Who who;
+  SiteIndex site;
+};
+
+// Indexed by place: an address in the window, that of one block of the cluster behind that of another. A stamp of an
+// earlier block counts as none.
+extern Stamp* last_write;
+extern Pending* pending;
+// Since the last write, of actors modulo 32; may name some whose stamp is of an earlier block.
+extern std::uint32_t* readers;
+extern std::size_t window_bytes;  // of one block
+extern bool has_engines;          // bulk copies or mbarriers were used
+Stamp* reads_of(unsigned actor);  // the newest of that actor, by place; lane 32: several lanes in that epoch
+void reserve_shadow();
+
+template <class T>
+T* zeroed_array(std::size_t count) {
+  return static_cast<T*>(reserve_zeroed(count * sizeof(T)));
+}
+
+constexpr unsigned nowhere = ~0u;  // the place of what is in no block's shared memory
+// Where bytes of the block of the running thread, or of the one that the address names, have their shadow.
+// `touches`: the running thread does something to it.
+unsigned find(std::uint32_t address, int bytes, bool touches = true);
+unsigned char* bytes_at(unsigned place);
+std::string describe_place(unsigned place);
+
+inline std::string describe_here(Who who) { return describe(who, block_index); }
+// Whether the one who did it is the async proxy: wgmma, or a bulk copy.
+inline bool by_engine(Who who) { return warp_of(who) >= clocks.warps; }
+
+// What is wrong with an access of `me` at self->site is reported, at most once; a read or a write is noted.
+void shadow_read(unsigned place, int bytes, Who me);
+// Whether nothing is wrong. Lanes of a warp may write one value with one instruction: "only one thread performs a
+// write, and which thread does it is undefined" (CUDA Programming Guide, SIMT architecture).
+bool check_write(unsigned place, int bytes, Who me, bool same_value = false);
+void mark_written(unsigned place, int bytes, Who me, SiteIndex site);
+void shadow_write(unsigned place, int bytes, Who me, bool same_value = false);
+void report_race(unsigned place, Who me, const char* doing, const Stamp& other, const char* did);
+// What a thread finds at a byte that is no data yet, or never.
+void report_pending(unsigned place, Who me, const char* doing, bool writing);
+bool check_alignment(unsigned address, int alignment, const char* instruction);
+void report_out_of_bounds(unsigned address, int bytes, const char* instruction);
+void forget_remote_uses();
+
+}  // namespace autosched::emulator::shared_shadow

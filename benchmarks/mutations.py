@@ -1,18 +1,17 @@
 """Plant faults in the device code, one at a time, and see whether a proof reports them.
 
     python -m benchmarks.mutations [--of headers|ptx] [--sample 1000] [--seed 0] [--workers 2] [--header F ...]
-        [--engine ptx|host] [--log FILE]
+        [--log FILE]
     python -m benchmarks.mutations --again LOG
     python -m benchmarks.mutations --report LOG [LOG ...]
 
 Mutants are made by ``benchmarks/mutants.py`` (C++ of the headers) and ``benchmarks/ptx_mutants.py`` (inline PTX of the
 headers, PTX that NVRTC makes of golden kernels). One of a header runs with the golden cases (``tests/golden``) that
-include it, until one reports it; one of a case's PTX with that case. Both are executed as PTX; ``--engine host`` runs
-the headers' C++ where there are host twins. A proof is a quick one (``autosched verify``), and where that finds nothing
-a full one of the same problem. What does not compile is no mutant; one that leaves the PTX of all cases as it was is
-not reached. Both are left out of the score. Results go to a log of JSON lines as they come: a run that is started again
-goes on. The report lists the survivors, with reasons for those that cannot be told from the right program
-(``benchmarks/equivalent_mutants.toml``).
+include it, until one reports it; one of a case's PTX with that case. A proof is a quick one (``autosched verify``), and
+where that finds nothing a full one of the same problem. What does not compile is no mutant; one that leaves the PTX of
+all cases as it was is not reached. Both are left out of the score. Results go to a log of JSON lines as they come: a
+run that is started again goes on. The report lists the survivors, with reasons for those that cannot be told from the
+right program (``benchmarks/equivalent_mutants.toml``).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -38,9 +37,9 @@ from autosched.verify import Execute, Run, emulated_problem, prove
 from benchmarks.mutants import Mutant, mutants_of
 from benchmarks.ptx_equivalence import why_same
 from benchmarks.ptx_mutants import asm_of, mutants_of_asm, mutants_of_ptx
-from measurements.emulator import Emulation, Order, emulate, emulate_ptx
+from measurements.emulator import Emulation, Order, emulate_ptx
+from measurements.emulator.architecture import ptx_arch, source_arch
 from measurements.emulator.ptx.digest import instructions
-from measurements.emulator.twins import needs_ptx, ptx_arch, source_arch
 from measurements.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import Device, device
@@ -51,11 +50,10 @@ from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
-Engine = Literal["host", "ptx"]
 ROOT = Path(__file__).parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 FOLDERS = ("kernels", "common", "intrinsics", "ptx")
-INLINE_PTX = "ptx/"  # headers that have a twin on the host
+INLINE_PTX = "ptx/"  # headers of one instruction a function
 OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
 LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each
 TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times what the right one takes now, where that is more
@@ -169,9 +167,8 @@ def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     return [mutants[i] for i in order[:count]]
 
 
-def run(mutant: Mutant, cases: Iterable[Case], engine: Engine = "ptx") -> Outcome:
-    """Compile and prove ``mutant`` in those of ``cases`` that it is part of, until one reports it. A mutant of a header
-    is executed by ``engine``, where that can."""
+def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
+    """Compile and prove ``mutant`` in those of ``cases`` that it is part of, until one reports it."""
     started = time.monotonic()
     result, case_name, said = "refused", "", ""
     files = dict(Headers.from_folder(include_dir()).files)
@@ -187,7 +184,7 @@ def run(mutant: Mutant, cases: Iterable[Case], engine: Engine = "ptx") -> Outcom
         if mutant.header != OF_CASE + case.name if of_ptx else not _includes(case.kernel, mutant.header):
             continue
         right = right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
-        kernel, execute = case.kernel, emulate
+        kernel = case.kernel
         if opcode not in (right.text or ""):
             result = "unreached" if result == "refused" else result
             continue
@@ -202,10 +199,8 @@ def run(mutant: Mutant, cases: Iterable[Case], engine: Engine = "ptx") -> Outcom
             if instructions(made.text) == instructions(right.text or ""):
                 result = "unreached" if result == "refused" else result
                 continue
-        if engine == "ptx" or of_ptx or of_asm or needs_ptx(kernel):
-            execute = executed(made)
         tried += 1
-        last = _last_run(case, kernel, execute)
+        last = _last_run(case, kernel, executed(made))
         if last.status in ("compile_error", "unsupported"):
             result, case_name, said = "refused", case.name, last.reason[:200]
             break
@@ -290,15 +285,13 @@ def _includes(kernel: Kernel, header: str) -> bool:
     return f"autosched/{header}" in seen
 
 
-def run_all(
-    mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers: int, engine: Engine = "ptx"
-) -> Iterator[Outcome]:
+def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers: int) -> Iterator[Outcome]:
     """Outcomes of those that ``log`` has not, which it gets as they come."""
     known = {(o.header, o.start, o.old, o.new) for o in read(log)} if log.exists() else set()
     left = [m for m in mutants if (m.header, m.start, m.old, m.new) not in known]
     print(f"{len(mutants)} mutants, {len(left)} of them to run with {len(cases)} cases", file=sys.stderr)
     with log.open("a") as file, ThreadPoolExecutor(workers) as pool:
-        for outcome in pool.map(lambda mutant: run(mutant, cases, engine), left):
+        for outcome in pool.map(lambda mutant: run(mutant, cases), left):
             file.write(json.dumps(asdict(outcome)) + "\n")
             file.flush()
             yield outcome
@@ -379,7 +372,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--header", nargs="+", default=[""], help="a name, or how names begin (ptx/)")
-    parser.add_argument("--engine", choices=("host", "ptx"), default="ptx", help="what executes mutants of headers")
     parser.add_argument("--log", type=Path, default=Path("mutations.jsonl"))
     parser.add_argument("--report", type=Path, nargs="+", metavar="LOG")
     parser.add_argument("--again", type=Path, metavar="LOG", help="judge the survivors in a log once more")
@@ -400,7 +392,7 @@ def main() -> int:
         chosen = [mutant for header in options.header for mutant in all_mutants(header)]
         mutants = sample(chosen, options.sample, options.seed)
     counts: Counter[str] = Counter()
-    for outcome in run_all(mutants, cases, options.log, options.workers, options.engine):
+    for outcome in run_all(mutants, cases, options.log, options.workers):
         counts[outcome.result] += 1
         if outcome.result == "survived":
             print(f"{outcome.header}:{outcome.line} {outcome.kind}: {outcome.old!r} -> {outcome.new!r}", flush=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from measurements.emulator import Emulation
-from search_spaces.hardware.dtypes import BF16, F16, F32, U32, round_to_tf32
+from search_spaces.hardware.dtypes import BF16, F32, MULTIPLIED_DTYPES, U32, round_to_tf32
 from search_spaces.hardware.intrinsics import INTRINSICS, TensorIntrinsic
 from search_spaces.operators.problem import Array, Operand
 
@@ -270,15 +270,17 @@ def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> n
     x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
     if row.type_a == "tf32":
         return round_to_tf32(x)
-    stored = F16 if row.type_a == "f16" else BF16
+    if row.type_a == "i8":
+        return np.clip(np.rint(40 * x), -128, 127)
+    stored = MULTIPLIED_DTYPES[row.type_a]
     return stored.load(stored.store(x)).astype(np.float32)
 
 
 def as_words(row: TensorIntrinsic, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
-    """(..., values) in the 32-bit words that hold them, two 16-bit values to a word."""
+    """(..., values) in the 32-bit words that hold them, two 16-bit values to a word, or four of 8 bits."""
     if row.type_a == "tf32":
         return np.ascontiguousarray(values).view(np.uint32)
-    stored = F16 if row.type_a == "f16" else BF16
+    stored = MULTIPLIED_DTYPES[row.type_a]
     return np.ascontiguousarray(stored.store(values)).view(np.uint32)
 
 
@@ -290,15 +292,18 @@ WMMA = [row for row in INTRINSICS.values() if row.unit == "wmma"]
 def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None:
     a, b = operand_values(row, (16, row.k), 7), operand_values(row, (row.k, 8), 8)
     c = np.random.default_rng(9).standard_normal((16, 8)).astype(np.float32)
+    sums, call = ("int", row.name.replace("i8", "s8")) if row.type_a == "i8" else ("float", row.name)
+    if sums == "int":
+        c = np.rint(1000 * c)
     held = [f.distribute(x) for f, x in ((row.a, a), (row.b, b), (row.c, c))]
     source = entry(
         "const unsigned lane = threadIdx.x;\n"
         "unsigned x[4], y[2];\n"
-        "float d[4];\n"
+        f"{sums} d[4];\n"
         "for (int i = 0; i < 4; ++i) x[i] = ld_global_nc<4>(a + lane * 4 + i).word[0];\n"
         "for (int i = 0; i < 2; ++i) y[i] = ld_global_nc<4>(b + lane * 2 + i).word[0];\n"
         "for (int i = 0; i < 4; ++i) d[i] = load(c + lane * 4 + i);\n"
-        f"{row.name}(d, x, y);\n"
+        f"{call}(d, x, y);\n"
         "for (int i = 0; i < 4; ++i) st_global(o + lane * 4 + i, packet(d[i]));",
         "const unsigned* a, const unsigned* b, const float* c, float* o",
     )
@@ -313,7 +318,9 @@ def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None
         "b": as_words(row, held[1]).reshape(-1),
         "c": held[2].reshape(-1),
     }
-    out = output_of(run(source, arguments, inputs))
+    out = output_of(
+        run(f"#include <autosched/ptx/mma_8_bit.cuh>\n{source}" if row.k == 32 else source, arguments, inputs)
+    )
     np.testing.assert_array_equal(out.reshape(32, 4), row.execute_fragments(*held))
     np.testing.assert_allclose(row.c.collect(out.reshape(32, 4)), a.astype(np.float64) @ b + c, rtol=1e-5, atol=1e-5)
 

@@ -10,7 +10,7 @@ from autosched import remeasurement
 from autosched.trial_book import TrialBook
 from measurements.library_choice import LIBRARY_SCHEDULE, is_library
 from measurements.measurement import Measurement, Status, Timing
-from measurements.record import Record, canonical_json
+from measurements.record import Control, Record, canonical_json
 from measurements.runners.base import Candidate, Comparing, Entrant
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
@@ -111,9 +111,17 @@ def remeasure(
             clock_mhz=entrant.clock_mhz,
             code=None if known is None else known.code,
         )
-        book.append(book.record(candidate.schedule, candidate.kernel.digest, measurement, rank))
+        record = book.record(candidate.schedule, candidate.kernel.digest, measurement, rank)
+        book.append(record if rank != 1 else dataclasses.replace(record, control=_control(remeasured)))
     book.read_best()
     return remeasured
+
+
+def _control(remeasured: remeasurement.Remeasurement) -> Control | None:
+    """What a later check times beside the winner, as it was beside it here."""
+    if remeasured.vendor is not None and remeasured.vendor_seconds:
+        return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
+    return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None
 
 
 def _library_record(book: TrialBook, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Record:

@@ -63,7 +63,8 @@ class Remeasurement:
 
     ``clear``: every other one is shown to be slower than the winner, or as fast and less simple. ``library`` is the
     winner's time over that of the vendor's library; None where there is none to compare with, and ``why_not`` says so.
-    ``vendor`` is how the library itself did, with its times in ``vendor_seconds``.
+    ``vendor`` is how the library itself did, with its times in ``vendor_seconds``. Where there is none,
+    ``copy_seconds`` are those of a plain copy, so that a later check knows what this machine was.
     """
 
     standings: tuple[Standing, ...]
@@ -74,6 +75,7 @@ class Remeasurement:
     why_not: str = ""
     vendor: Entrant | None = None
     vendor_seconds: tuple[float, ...] = ()
+    copy_seconds: tuple[float, ...] = ()
 
     @property
     def library_won(self) -> bool:
@@ -102,13 +104,16 @@ def remeasure(
     failed: dict[int, Entrant] = {}
     why_not = ""
     vendor: Entrant | None = None
-    with_library = True
+    with_library = with_copy = True
     began = time.monotonic()
     while heat.running and heat.held < MOST_ROUNDS:
         places = list(heat.running)
         step = heat.next_rounds(rounds)
-        told = runner.compare([candidates[i] for i in places], rounds=step, library=with_library)
+        told = runner.compare(
+            [candidates[i] for i in places], rounds=step, library=with_library, others=("copy",) if with_copy else ()
+        )
         told, others = told[: len(places)], told[len(places) :]
+        others, copies = others[:with_library], others[with_library:]
         entrants = dict(zip(places, told, strict=True))
         if any(entrant.status is not Status.OK for entrant in told):
             out = {i: e for i, e in entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
@@ -117,6 +122,7 @@ def remeasure(
                 out = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
                 if not out and with_library:
                     with_library, why_not = False, f"in turns with the others it failed: {others[0].reason}"
+                    with_copy = False  # it may have been the copy
                 elif not out:
                     out = {places[-1]: told[-1]}
             failed |= out
@@ -127,6 +133,10 @@ def remeasure(
             vendor = other
             heat.library += other.seconds
             why_not = other.reason if other.status is not Status.OK else why_not
+            with_copy = with_copy and other.status is not Status.OK
+        for one in copies:
+            heat.copies += one.seconds
+            with_copy = with_copy and one.status is Status.OK
         heat.add(entrants, step)
         choice = heat.choice(complexity, incumbent)
         if time.monotonic() - began >= seconds or choice.clear:
@@ -143,7 +153,8 @@ def remeasure(
     behind = sorted((i for i in heat.times if i != winner), key=lambda i: heat.behind[i])
     placed = tuple(Standing(i, heat.entrants[i], tuple(heat.times[i])) for i in (winner, *behind))
     seconds_of_it = tuple(heat.library) if compared is not None else ()
-    return Remeasurement(placed, losers, choice.clear, heat.held, compared, why_not, vendor, seconds_of_it)
+    copy = () if seconds_of_it else tuple(heat.copies)
+    return Remeasurement(placed, losers, choice.clear, heat.held, compared, why_not, vendor, seconds_of_it, copy)
 
 
 class _Heat:
@@ -155,6 +166,7 @@ class _Heat:
         self.behind: dict[int, float] = {}  # the fastest, when last compared
         self.entrants: dict[int, Entrant] = {}
         self.library: list[float] = []
+        self.copies: list[float] = []
         self.held = 0
 
     def next_rounds(self, first: int) -> int:

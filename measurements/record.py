@@ -19,6 +19,7 @@ from search_spaces.spaces.schedule import Schedule
 
 _NAMES = ("device", "template_version", "space_version", "toolchain", "driver", "autosched_version", "sampler")
 _Kinds = type | tuple[type, ...]
+CONTROLS = ("library", "copy")  # the vendor's library where it computes the problem, else a plain copy
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,45 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Control:
+    """The time of a program that no schedule changes, taken in turns with the record's own: ``name`` is "library", the
+    vendor's of that ``version``, or "copy", a plain copy of the operands' bytes.
+
+    Raises ValueError for another name and for what is no time.
+    """
+
+    name: str
+    timing: Timing
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name not in CONTROLS:
+            raise ValueError(f"a control is one of {', '.join(CONTROLS)}, not {self.name!r:.60}")
+        printable(self.version)
+        _check_times(self.timing)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raises ValueError for other or missing fields."""
+        if not isinstance(data, Mapping) or set(data) != {"name", "timing", "version"}:
+            raise ValueError("a control has a name, a timing and a version")
+        try:
+            _check(data, {"name": str, "timing": dict, "version": str})
+            _check(data["timing"], _TIMING)
+            return cls(data["name"], Timing(**data["timing"]), data["version"])
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"this is no control: {type(error).__name__} {error}") from error
+
+
+def _check_times(timing: Timing) -> None:
+    seconds = (timing.median, timing.p25, timing.p75)
+    if not all(0 < s < math.inf for s in seconds):
+        raise ValueError(f"a time must be a positive finite number of seconds, got {seconds}")
+    if not timing.p25 <= timing.median <= timing.p75:
+        raise ValueError(f"a median must lie between its quartiles, got p25, median, p75 = {seconds}")
+
+
+@dataclass(frozen=True)
 class Record:
     """What was tried, on which device, with which versions, and the result.
 
@@ -55,9 +95,11 @@ class Record:
     could be generated. ``toolchain`` and ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is
     none. ``created`` is in UTC. ``rank`` is the place in a paired re-measurement, 1 for the winner; None for what was
     timed alone. ``budget`` is that of the run that tried it, ``proof`` the canonical JSON text of an object that says
-    what was proven of the kernel and how; None in records that predate them. ``id`` is the row, None before it is
-    stored. Raises ValueError for a name that cannot be printed, for a time that is not a positive finite number, and
-    for a ``created`` without a time zone. An error that is NaN is kept as infinity: worse than every tolerance.
+    what was proven of the kernel and how; None in records that predate them. ``control`` is what was timed beside
+    the winner of a re-measurement, to tell a machine that has changed from a kernel that has. ``id`` is the row,
+    None before it is stored. Raises ValueError for a name that cannot be printed, for a time that is not a positive
+    finite number, and for a ``created`` without a time zone. An error that is NaN is kept as infinity: worse than
+    every tolerance.
     """
 
     problem_key: str
@@ -77,16 +119,13 @@ class Record:
     rank: int | None = None
     budget: Budget | None = None
     proof: str | None = None
+    control: Control | None = None
     id: int | None = None
 
     def __post_init__(self) -> None:
         timing, error = self.measurement.timing, self.measurement.error
         if timing is not None:
-            seconds = (timing.median, timing.p25, timing.p75)
-            if not all(0 < s < math.inf for s in seconds):
-                raise ValueError(f"a time must be a positive finite number of seconds, got {seconds}")
-            if not timing.p25 <= timing.median <= timing.p75:
-                raise ValueError(f"a median must lie between its quartiles, got p25, median, p75 = {seconds}")
+            _check_times(timing)
         for field in _NAMES:
             try:
                 printable(getattr(self, field))
@@ -155,11 +194,13 @@ class Record:
             "code": None if m.code is None else dataclasses.asdict(m.code),
             "budget": None if self.budget is None else dataclasses.asdict(self.budget),
             "proof": None if self.proof is None else json.loads(self.proof),
+            "control": None if self.control is None else dataclasses.asdict(self.control),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The record whose ``to_json()`` was ``data``; ``code``, ``budget`` and ``proof`` may be missing.
+        """The record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof`` and ``control`` may be
+        missing.
 
         Raises ValueError for a missing or malformed field.
         """
@@ -199,6 +240,7 @@ class Record:
                 rank=data["rank"],
                 budget=None if data["budget"] is None else Budget.from_json(data["budget"]),
                 proof=None if data["proof"] is None else canonical_json(data["proof"]),
+                control=None if data["control"] is None else Control.from_json(data["control"]),
                 id=data.get("id"),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -210,7 +252,7 @@ _MAYBE_NUMBER = (int, float, type(None))
 _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
 _RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
 _CODE: Mapping[str, _Kinds] = {"cubin_digest": str, "sass_digest": str, "sass_bytes": int}
-_MAY_BE_MISSING = ("code", "budget", "proof")  # in recordings that predate them
+_MAY_BE_MISSING = ("code", "budget", "proof", "control")  # in recordings that predate them
 _KINDS: Mapping[str, _Kinds] = {
     **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
     **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),

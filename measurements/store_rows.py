@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from measurements.foreign_text import harmless, printable
 from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.record import Budget, Record, canonical_json
+from measurements.record import Budget, Control, Record, canonical_json
 from measurements.store_schema import TRIALS, digest_of, unreadable
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
@@ -28,7 +28,7 @@ _SHARED = (  # by most trials of a problem
 )
 _OWN = (
     *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
-    *("proof", *_RESOURCES, *_CODE),
+    *("proof", "control", *_RESOURCES, *_CODE),
 )
 COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a record
 _Part = TypeVar("_Part")
@@ -70,6 +70,7 @@ def to_row(record: Record) -> dict[str, Any]:
         **{name: None if m.code is None else getattr(m.code, name) for name in _CODE},
         "budget": None if record.budget is None else canonical_json(dataclasses.asdict(record.budget)),
         "proof": record.proof,
+        "control": None if record.control is None else canonical_json(dataclasses.asdict(record.control)),
         "problem_digest": digest_of(record.problem_key),
         "schedule_digest": digest_of(schedule_key),
     }
@@ -109,6 +110,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Record:
             rank=cells["final_rank"],
             budget=cells["budget"],
             proof=cells["proof"],
+            control=cells["control"],
             id=cells["id"],
         )
     except (ValueError, TypeError) as error:  # such as a median outside its quartiles, or a time without them
@@ -184,6 +186,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "status": Status,
     "budget": lambda text: Budget.from_json(_json_object(text)),
     "proof": _checked_object,
+    "control": lambda text: Control.from_json(_json_object(text)),
     "reason": harmless,
     "created": lambda text: _in_utc(datetime.fromisoformat(text)),
 }
@@ -216,7 +219,8 @@ class Reader:
         return record
 
     def _like(self, first: Record, own: tuple[Any, ...]) -> Record:
-        (row, digest, schedule, median, p25, p75, repeats, error, compiled, clock, created, rank, proof, *sizes) = own
+        (row, digest, schedule, median, p25, p75, repeats, error, compiled, clock, created, rank, proof, *more) = own
+        control, *sizes = more
         resources, code = sizes[: len(_RESOURCES)], sizes[len(_RESOURCES) :]
         if proof is not None:
             _json_object(proof)
@@ -248,6 +252,7 @@ class Reader:
             rank=rank,
             budget=first.budget,
             proof=proof,
+            control=None if control is None else Control.from_json(_json_object(control)),
             id=row,
         )
 

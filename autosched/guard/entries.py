@@ -27,7 +27,7 @@ RIVALS = 3  # of the next fastest schedules, whose predicted order is looked at
 class Entry:
     """The best record of a problem on a device, and what it is held to.
 
-    ``rivals`` are the next fastest of the same provenance, ``at_tuning`` the times of then, beside the library's.
+    ``rivals`` are the next fastest of the same provenance, ``at_tuning`` the times of then, beside a control's.
     ``limits`` and ``noise`` are the database's own for this entry where it states them. ``position`` is its place among
     all entries.
     """

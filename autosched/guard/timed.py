@@ -25,11 +25,10 @@ from measurements.compile import CompileFailure, CompilePool, over_limits
 from measurements.compile_cache import Compiled
 from measurements.library_choice import is_library
 from measurements.measurement import Status
+from measurements.record import CONTROLS
 from measurements.runners.base import Candidate, Comparing, Entrant, RunnerStopped
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device
-
-CONTROLS = ("library", "copy")  # the vendor's library where it computes the problem, else a plain copy
 
 
 class Session(Comparing, Protocol):
@@ -198,7 +197,7 @@ class _Timer:
         self._controls = list(CONTROLS)
         self._programs = [pair.baseline, pair.candidate, pair.baseline]
         self.medians = (0.0, 0.0)  # of baseline and candidate, in seconds
-        self.library_seconds: float | None = None  # the median, where the library is the control
+        self.control: tuple[str, float] | None = None  # which one it is, and its median in seconds
 
     def __call__(self, rounds: int) -> Times:
         """Raises _Failed where a program cannot be timed, RunnerStopped where the GPU does not answer."""
@@ -213,7 +212,7 @@ class _Timer:
             if all(entrant.status is Status.OK for entrant in told):
                 baseline, candidate, again = (entrant.seconds for entrant in told[:3])
                 self.medians = statistics.median(baseline), statistics.median(candidate)
-                self.library_seconds = statistics.median(told[3].seconds) if control == "library" else None
+                self.control = None if control is None else (control, statistics.median(told[3].seconds))
                 return Times(baseline, candidate, again, told[3].seconds if control is not None else ())
             if all(entrant.status is Status.OK for entrant in told[:3]):
                 self._controls.pop(0)  # there is none of this kind here
@@ -254,10 +253,11 @@ def _finding(pair: _Pair, judgement: Judgement, timer: _Timer) -> Finding:
     if last.control is not None:
         numbers["control_over_baseline"] = last.control.median
     then = pair.entry.at_tuning
-    if then is not None and last.control is not None and timer.library_seconds is not None:
-        moved = since(then, last.ratio, last.control, timer.library_seconds, last.limit)
-        numbers["against_library_since_tuning"] = moved.against_library
-        numbers["library_since_tuning"] = moved.library
+    name, control_seconds = timer.control or ("", 0.0)
+    if then is not None and last.control is not None and then.control.name == name:
+        moved = since(then, last.ratio, last.control, control_seconds, last.limit)
+        numbers[f"against_{name}_since_tuning"] = moved.against_control
+        numbers[f"{name}_since_tuning"] = moved.control
         reasons += moved.reasons
         if moved.slower and not verdict.fails:
             verdict = Verdict.UNCERTAIN

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ COMMANDS = {
     "merge": line("merge", "DB", "--into", "good.db"),
     "merge --into": line("merge", "good.db", "--into", "DB", makes=True, writes=True),
     "db stats": line("db", "stats", "--db", "DB"),
-    "db gc": line("db", "gc", "--db", "DB", writes=True),
+    "db gc": line("db", "gc", "--db", "DB"),
     "db gc --dry-run": line("db", "gc", "--dry-run", "--db", "DB"),
     "db migrate": line("db", "migrate", "--db", "DB"),
     "db check": line("db", "check", "--db", "DB"),
@@ -295,3 +296,45 @@ def test_of_an_older_autosched(here: Path, capsys: pytest.CaptureFixture[str], c
     assert "Traceback" not in err and len(err.splitlines()) <= 2, err
     with Store.open(here / "x.db", create=False) as store:
         assert store.migrated_from is None and store.count() > 0
+
+
+@pytest.fixture
+def read_only(here: Path) -> Iterator[Path]:
+    """The current folder, with "x.db" and "old.db", in which nothing can be written but into "made"."""
+    stored(here / "x.db")
+    with closing(sqlite3.connect(here / "old.db")) as raw:
+        raw.executescript(OLD.read_text())
+    (here / "made").mkdir()
+    closed = [here, *(path for path in here.rglob("*") if path.name != "made")]
+    if os.geteuid() == 0:  # root may write what modes forbid
+        if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", *closed], capture_output=True).returncode:
+            pytest.skip("root may write everything here")
+        yield here
+        subprocess.run(["chattr", "-i", *closed], check=True)
+        return
+    modes = {path: path.stat().st_mode for path in closed}
+    for path, mode in modes.items():
+        path.chmod(mode & 0o555)
+    yield here
+    for path, mode in modes.items():
+        path.chmod(mode)
+
+
+NEEDS_MORE = ("train", "verify", "check", "check --learn-noise", "check --against", "a function")  # a GPU, or times
+
+
+def test_read_only(read_only: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = seen(read_only)
+    for name, command in COMMANDS.items():
+        capsys.readouterr()
+        if name not in NEEDS_MORE:
+            status = command.ask("x.db")
+            out, err = capsys.readouterr()
+            refused = command.writes or name == "merge"  # which writes into another one
+            assert (status == 2 and "only" in err) is refused, (name, err)
+            assert len(err.strip().splitlines()) <= 1 and "Traceback" not in out + err, (name, err)
+        if name != "merge":
+            assert command.ask("old.db") == 2, name
+            said = one_line(capsys)
+            assert "old.db" in said or "GPU" in said, (name, said)
+    assert {k: v for k, v in seen(read_only).items() if "/made/" not in k} == before

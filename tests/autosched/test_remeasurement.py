@@ -19,7 +19,7 @@ from autosched.trial_loop import Tuner
 from autosched.tune_result import TuneResult
 from measurements.library_choice import is_library
 from measurements.measurement import Measurement, Provenance, Status, Timing
-from measurements.record import Record
+from measurements.record import Control, Record
 from measurements.recording import Recording
 from measurements.runners.base import Candidate, Entrant
 from measurements.store import Store
@@ -60,7 +60,9 @@ class Turns:
         fate: Callable[[int], Status] = lambda x: Status.OK,
         library: float | None = 2e-6,
         library_kills: bool = False,
+        copy: float | None = None,
     ) -> None:
+        self.copy = copy
         self.true, self.screened, self.noise, self.fate, self.library = true, screened, noise, fate, library
         self.library_kills = library_kills
         self.compared: list[list[int]] = []
@@ -101,14 +103,17 @@ class Turns:
             else:
                 own = np.exp(self.noise * self.rng.standard_normal(rounds))
                 entrants.append(Entrant(f"{x}", Status.OK, "", tuple(self.true(x) * shared * own), 0.2, 1980.0))
-        if not library:
-            return tuple(entrants)
-        if down:
-            return (*entrants, Entrant("library", Status.CRASHED, "the worker died", ()))
-        if self.library is None:
-            return (*entrants, Entrant("library", Status.LAUNCH_ERROR, "there is none", ()))
-        times = tuple(self.library * shared)
-        return (*entrants, Entrant("library", Status.OK, "", times, 0.5, 1980.0, "cublas 13.2.0"))
+        for name, time in (("library", self.library), ("copy", self.copy)):
+            if name in others or (name == "library" and library):
+                if down:
+                    entrants.append(Entrant(name, Status.CRASHED, "the worker died", ()))
+                elif time is None:
+                    entrants.append(Entrant(name, Status.LAUNCH_ERROR, "there is none", ()))
+                else:
+                    version = "cublas 13.2.0" if name == "library" else ""
+                    times = tuple(time * shared)
+                    entrants.append(Entrant(name, Status.OK, "", times, 0.5, 1980.0, version))
+        return tuple(entrants)
 
 
 @pytest.fixture
@@ -408,9 +413,26 @@ def test_a_library_that_lost_is_recorded_at_its_place(store: Store) -> None:
     (library,) = [r for r in run if is_library(r.schedule)]
     assert library.seconds == pytest.approx(1.12e-6, rel=0.06) and library.toolchain == "cublas 13.2.0"
     then = AtTuning.of(store.trials(PROBLEM), result.best)
-    assert then is not None and (then.entry.median, then.library.median) == (result.best.seconds, library.seconds)
+    assert then is not None and library.measurement.timing is not None
+    assert then.entry.median == result.best.seconds
+    assert then.control == Control("library", library.measurement.timing, "cublas 13.2.0")
     again = tuned(store, Turns(time_of, library=None))
     assert again.best is not None and AtTuning.of(store.trials(PROBLEM), again.best) is None, "the newest one counts"
+
+
+def test_without_a_library_a_copy_is_what_a_check_compares_with(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library=None, copy=0.5e-6))
+    assert result.best is not None and result.best.control is not None
+    assert result.best.control.name == "copy" and result.best.control.timing.median == pytest.approx(0.5e-6, rel=0.06)
+    assert not any(is_library(r.schedule) for r in store.trials(PROBLEM)), "a copy is no way to compute anything"
+    then = AtTuning.of((), result.best)
+    assert then is not None and then.control == result.best.control
+    assert Record.from_json(result.best.to_json()) == result.best
+    assert [r.control for r in store.trials(PROBLEM) if r.rank and r.rank > 1] == [None] * 5
+    with_library = tuned(store, Turns(time_of, library=2e-6, copy=0.5e-6)).best
+    assert with_library is not None and with_library.control is not None and with_library.control.name == "library"
+    neither = tuned(store, Turns(time_of, library=None)).best
+    assert neither is not None and neither.control is None
 
 
 def test_within_a_tie_a_schedule_wins_and_takes_the_place_of_a_library(store: Store) -> None:

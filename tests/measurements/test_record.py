@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.record import Budget, Record
+from measurements.record import Budget, Control, Record
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
@@ -38,11 +38,14 @@ def record_of(measurement: Measurement, **changes: object) -> Record:
 
 def test_what_older_files_do_not_have_is_unknown() -> None:
     whole = record_of(
-        dataclasses.replace(ok(), code=MachineCode("c", "s", 128)), budget=Budget(64, 2.5), proof='{"emulated":true}'
+        dataclasses.replace(ok(), code=MachineCode("c", "s", 128)),
+        budget=Budget(64, 2.5),
+        proof='{"emulated":true}',
+        control=Control("copy", Timing(1e-6, 1e-6, 1e-6, 20)),
     )
     data = whole.to_json()
     assert Record.from_json(json.loads(json.dumps(data))) == whole
-    older = {name: value for name, value in data.items() if name not in ("code", "budget", "proof")}
+    older = {name: value for name, value in data.items() if name not in ("code", "budget", "proof", "control")}
     assert Record.from_json(older) == record_of(ok())
 
 
@@ -57,6 +60,11 @@ def test_what_older_files_do_not_have_is_unknown() -> None:
         ("code", {"cubin_digest": "c", "sass_digest": "s"}),
         ("code", {"cubin_digest": "c", "sass_digest": 5, "sass_bytes": 1}),
         ("proof", "proven"),
+        ("control", {"name": "copy", "timing": {"median": 1.0, "p25": 1.0, "p75": 1.0, "count": 1}}),
+        ("control", {"name": "moon", "timing": {"median": 1.0, "p25": 1.0, "p75": 1.0, "count": 1}, "version": ""}),
+        ("control", {"name": "copy", "timing": {"median": 1.0, "p25": 2.0, "p75": 1.0, "count": 1}, "version": ""}),
+        ("control", {"name": "copy", "timing": {"median": 1.0}, "version": ""}),
+        ("control", {"name": "copy", "timing": None, "version": "\x1b[2J"}),
     ],
 )
 def test_malformed_parts_are_refused(part: str, bad: object) -> None:

@@ -15,7 +15,7 @@ from store_records import record
 
 from measurements import store_care, store_export
 from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.record import Budget, Record
+from measurements.record import Budget, Control, Record
 from measurements.store import Guard, Store, StoreError
 from measurements.store_export import ExportError
 from measurements.store_merge import Conflict, Verdict, merge
@@ -72,6 +72,7 @@ FULL = dataclasses.replace(
     ),
     budget=Budget(64, 2.5),
     proof='{"emulated":true}',
+    control=Control("copy", Timing(1e-6, 0.9e-6, 1.1e-6, 20)),
 )
 
 

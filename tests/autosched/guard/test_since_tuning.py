@@ -4,12 +4,13 @@ import pytest
 
 from autosched.guard.since_tuning import ALONE, AtTuning, since
 from measurements.measurement import Timing
+from measurements.record import Control
 from measurements.timing import Ratio
 
 
 def at_tuning(entry: float = 1.0, library: float = 2.0, spread: float = 0.0) -> AtTuning:
-    timings = [Timing(t, t * (1 - spread), t * (1 + spread), 20) for t in (entry, library)]
-    return AtTuning(*timings, "cublas 13.2.0", "580.65")
+    mine, theirs = (Timing(t, t * (1 - spread), t * (1 + spread), 20) for t in (entry, library))
+    return AtTuning(mine, Control("library", theirs, "cublas 13.2.0"), "580.65")
 
 
 def ratio(median: float, width: float = 0.002) -> Ratio:
@@ -32,8 +33,8 @@ def ratio(median: float, width: float = 0.002) -> Ratio:
 def test_what_has_moved(candidate: float, library: float, seconds: float, slower: bool, told: int) -> None:
     found = since(at_tuning(), ratio(candidate), ratio(library), seconds, 0.01)
     assert (found.slower, len(found.reasons[:-1])) == (slower, told)
-    assert found.against_library == pytest.approx(candidate / library / 0.5)
-    assert found.library == pytest.approx(seconds / 2)
+    assert found.against_control == pytest.approx(candidate / library / 0.5)
+    assert found.control == pytest.approx(seconds / 2)
     assert (found.reasons[-1:] == ("it was tuned with driver 580.65",)) == bool(told)
 
 

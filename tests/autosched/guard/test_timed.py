@@ -26,7 +26,7 @@ from autosched.guard.report import Report, Verdict
 from measurements.compile import CompileCache
 from measurements.library_choice import LIBRARY_SCHEDULE
 from measurements.measurement import Provenance, Status, Timing
-from measurements.record import Record
+from measurements.record import Control, Record
 from measurements.runners.base import Candidate, Entrant, RunnerStopped
 from measurements.runners.cuda import CudaRunner
 from measurements.store import Store
@@ -177,6 +177,16 @@ def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     assert found.numbers["against_library_since_tuning"] == pytest.approx(1.117e-3 / seconds, rel=0.02)
     assert ("against the library it takes 1.1" in found.reason) == (verdict is Verdict.UNCERTAIN)
     assert ("driver 570.12" in found.reason) == (verdict is Verdict.UNCERTAIN)
+
+
+def test_without_a_library_the_copy_of_then_is_compared(run, measured, database) -> None:
+    then = Control("copy", Timing(2.234e-3, 2.234e-3, 2.234e-3, 20))
+    won = dataclasses.replace(measured(seconds=0.95e-3, rank=1), control=then)
+    (found,) = run(database(won), Gpu(library=Status.LAUNCH_ERROR)).findings
+    assert found.verdict is Verdict.UNCERTAIN and "against the copy it takes 1.1" in found.reason
+    assert found.numbers["against_copy_since_tuning"] == pytest.approx(1.117 / 0.95, rel=0.02)
+    (found,) = run(database(won), Gpu()).findings
+    assert found.verdict is Verdict.SAME and "against_copy_since_tuning" not in found.numbers, "another control"
 
 
 def test_the_same_machine_code_is_never_slower(run, measured, database) -> None:

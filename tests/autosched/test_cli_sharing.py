@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,20 @@ from measurements.store import SCHEMA_VERSION, Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.schedule import Schedule
 
 PROBLEM, H200 = Transpose(64, 64), device("h200")
-SCHEDULES = template("transpose").space(PROBLEM, H200).sample(2, 0)
+
+
+@cache
+def schedules() -> list[Schedule]:
+    return template("transpose").space(PROBLEM, H200).sample(2, 0)
 
 
 def stored(path: Path, which: int = 0, time: float = 1e-6) -> Record:
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 9))
     with Store.open(path) as store:
-        return store.append(record(SCHEDULES[which], measurement, PROBLEM))
+        return store.append(record(schedules()[which], measurement, PROBLEM))
 
 
 @pytest.fixture
@@ -60,7 +66,7 @@ def test_a_schedule_that_is_not_valid_is_not_imported(here: Path, capsys: pytest
     run(["export", "--db", "a.db", "--out", "configs"])
     path = here / "configs" / "h200.transpose.json"
     document = json.loads(path.read_text())
-    document["entries"][0]["best"]["schedule"] = {name: 12345 for name in SCHEDULES[0]}
+    document["entries"][0]["best"]["schedule"] = {name: 12345 for name in schedules()[0]}
     path.write_text(json.dumps(document))
     assert run(["import", str(path), "--db", "b.db"]) == 2
     assert "cannot be used" in capsys.readouterr().err and not (here / "b.db").exists()

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,11 @@ Run = Callable[..., tuple[int, str, str]]
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
 PROBLEM = Matmul(64, 64, 64)
-SCHEDULES = template("matmul").space(PROBLEM, device("h200")).sample(4, 0)
+
+
+@cache
+def schedules() -> list[Schedule]:
+    return template("matmul").space(PROBLEM, device("h200")).sample(4, 0)
 
 
 @pytest.fixture
@@ -95,9 +100,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEmulator:
 
 
 def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: bool = False) -> Path:
-    """A database of SCHEDULES with these times, None for a failure; ``again`` stores each twice."""
+    """A database of ``schedules`` with these times, None for a failure; ``again`` stores each twice."""
     store = Store.open(path)
-    for seconds, schedule in zip(times, SCHEDULES, strict=False):
+    for seconds, schedule in zip(times, schedules(), strict=False):
         timing = None if seconds is None else Timing.estimate(seconds)
         status = Status.OK if timing else Status.COMPILE_ERROR
         measurement = Measurement(status, Provenance.ESTIMATED, "" if timing else "no", timing)
@@ -188,7 +193,10 @@ def test_stored_schedules_come_fastest_first_and_once(run: Run, fake: FakeEmulat
     before = path.read_bytes()
     assert run("verify", "matmul", *SMALL, "--db", "b.db")[0] == 0
     assert run("verify", "matmul", *SMALL, "--db", "b.db", "--sample", "1")[0] == 0
-    assert [call["schedules"] for call in fake.calls] == [[SCHEDULES[2], SCHEDULES[3], SCHEDULES[0]], [SCHEDULES[2]]]
+    assert [call["schedules"] for call in fake.calls] == [
+        [schedules()[2], schedules()[3], schedules()[0]],
+        [schedules()[2]],
+    ]
     assert path.read_bytes() == before
 
 

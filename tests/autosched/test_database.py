@@ -3,7 +3,7 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +29,28 @@ from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 
 H200 = device("h200")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROBLEM = Matmul(m=96, n=80, k=64)
-SCHEDULES = template("matmul").space(PROBLEM, H200).sample(3, 5)
+
+
+@cache
+def schedules() -> list[Schedule]:
+    return template("matmul").space(PROBLEM, H200).sample(3, 5)
 
 
 def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None = None) -> Record:
     return Record(
         problem_key=PROBLEM.key(),
-        schedule=SCHEDULES[which],
+        schedule=schedules()[which],
         device=on,
         fingerprint="{}",
         template_version=template("matmul").version,
         space_version="s",
-        kernel_digest=digest or generate(PROBLEM, SCHEDULES[which], H200).digest,
+        kernel_digest=digest or generate(PROBLEM, schedules()[which], H200).digest,
         measurement=Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds)),
         toolchain="",
         driver="",

@@ -5,6 +5,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,11 @@ from search_spaces.spaces.schedule import Schedule
 H200, H100, A100 = device("h200"), device("h100"), device("a100")
 ASKED = Softmax(rows=64, columns=1024)
 NEAR = Softmax(rows=128, columns=1024)
-SAMPLES = template("row_reduction").space(NEAR, H200).sample(60, 3)
+
+
+@cache
+def samples() -> list[Schedule]:
+    return template("row_reduction").space(NEAR, H200).sample(60, 3)
 
 
 def predicted(problem: Problem, schedule: Schedule) -> float:
@@ -116,8 +121,8 @@ class TestDistance:
 
 class TestChoice:
     def test_the_exact_record_whatever_the_model_says(self, store: Store, default: DefaultChoice) -> None:
-        slow = max(SAMPLES, key=lambda s: predicted(ASKED, s))
-        store.append(record(NEAR, SAMPLES[0]))
+        slow = max(samples(), key=lambda s: predicted(ASKED, s))
+        store.append(record(NEAR, samples()[0]))
         stored = store.append(record(ASKED, slow, seconds=5e-6))
         answer = look_up(store, ASKED, H200)
         assert answer.kernel == template(slow.template).kernel(ASKED, slow, H200)
@@ -128,7 +133,7 @@ class TestChoice:
 
     def test_the_nearest_one_that_the_model_does_not_put_behind(self, store: Store, default: DefaultChoice) -> None:
         store.append(record(NEAR, default.schedule))
-        store.append(record(Softmax(512, 1024), SAMPLES[0], seconds=1e-7))
+        store.append(record(Softmax(512, 1024), samples()[0], seconds=1e-7))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.schedule, found.distance) == (Kind.NEAREST, default.schedule, 1.0)
         assert found.differences == ("rows is 64, recorded 128",)
@@ -136,7 +141,7 @@ class TestChoice:
         assert found.predicted_seconds == found.default_seconds == default.seconds
 
     def test_never_one_that_it_does(self, store: Store, default: DefaultChoice) -> None:
-        slow = next(s for s in SAMPLES if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
+        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
         store.append(record(NEAR, slow))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.schedule, found.origin) == (Kind.MODEL, default.schedule, None)
@@ -145,7 +150,7 @@ class TestChoice:
         assert "the time model's own choice is used" in found.warning
 
     def test_a_farther_one_where_the_nearest_is_refused(self, store: Store, default: DefaultChoice) -> None:
-        slow = next(s for s in SAMPLES if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
+        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
         store.append(record(NEAR, slow))
         store.append(record(Softmax(256, 1024), default.schedule))
         found = look_up(store, ASKED, H200).provenance
@@ -174,15 +179,15 @@ class TestChoice:
         assert found.warning.endswith("the time model's own choice is used; tune it")
 
     def test_a_record_that_is_not_valid_any_more_is_a_miss(self, store: Store, default: DefaultChoice) -> None:
-        broken = dataclasses.replace(record(ASKED, SAMPLES[0]), schedule=SAMPLES[0].replace(vector=7))
+        broken = dataclasses.replace(record(ASKED, samples()[0]), schedule=samples()[0].replace(vector=7))
         store.append(broken)
         found = look_up(store, ASKED, H200).provenance
         assert found.kind is Kind.MODEL and "of an older version" in found.refused[0]
         assert "older version" in found.warning
 
     def test_nor_is_one_that_cannot_be_compiled(self, store: Store, default: DefaultChoice) -> None:
-        store.append(record(ASKED, SAMPLES[0]))
-        bad = template("row_reduction").kernel(ASKED, SAMPLES[0], H200).digest
+        store.append(record(ASKED, samples()[0]))
+        bad = template("row_reduction").kernel(ASKED, samples()[0], H200).digest
         found = look_up(store, ASKED, H200, usable=lambda kernel: "no room" if kernel.digest == bad else None)
         assert found.provenance.refused == ("its best schedule cannot be used any more (no room)",)
         with pytest.raises(NoSchedule, match="the model's own choice cannot be used: no room"):
@@ -194,14 +199,14 @@ class TestChoice:
         store.append(record(NEAR, default.schedule))
         with pytest.raises(NoSchedule, match="the nearest record differs: rows is 64, recorded 128; tune it first"):
             look_up(store, ASKED, H200, exact=True)
-        store.append(record(ASKED, SAMPLES[0]))
+        store.append(record(ASKED, samples()[0]))
         assert look_up(store, ASKED, H200, exact=True).provenance.kind is Kind.EXACT
 
     def test_the_nearest_are_tried_and_no_more(
         self, store: Store, default: DefaultChoice, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(lookup, "MOST_TRIED", 2)
-        slow = next(s for s in SAMPLES if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
+        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
         for rows in (128, 256):
             store.append(record(Softmax(rows, 1024), slow))
         store.append(record(Softmax(512, 1024), default.schedule))
@@ -212,7 +217,7 @@ class TestLibrary:
     PROBLEM = Matmul(64, 64, 64)
 
     def won(self, problem: Problem) -> Record:
-        made = record(NEAR, SAMPLES[0])
+        made = record(NEAR, samples()[0])
         return dataclasses.replace(
             made, problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain="cublas 13.2.0"
         )
@@ -227,7 +232,7 @@ class TestLibrary:
         )
 
     def test_and_where_it_won_the_nearest_problem(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(lookup, "default_choice", lambda *_: DefaultChoice(SAMPLES[0], 1e-6))
+        monkeypatch.setattr(lookup, "default_choice", lambda *_: DefaultChoice(samples()[0], 1e-6))
         store.append(self.won(Matmul(128, 64, 64)))
         found = look_up(store, self.PROBLEM, H200).provenance
         assert (found.kind, found.distance) == (Kind.LIBRARY, 1.0)
@@ -246,7 +251,7 @@ class TestStale:
     HERE = Environment("nvrtc 13.0.88", "580.65", "13000")
 
     def stale(self, store: Store, here: Environment, on: Device = H200, **changes: object) -> tuple[str, ...]:
-        store.append(record(ASKED, SAMPLES[0], **changes))
+        store.append(record(ASKED, samples()[0], **changes))
         return look_up(store, ASKED, on, here).provenance.stale
 
     def test_nothing_has_changed(self, store: Store) -> None:
@@ -281,8 +286,8 @@ class TestStale:
 def test_what_is_not_tuned_is_the_same_choice_every_time(default: DefaultChoice) -> None:
     assert default_choice(ASKED, H200) == default
     assert default.seconds == predicted(ASKED, default.schedule)
-    better = [s for s in SAMPLES if predicted(ASKED, s) < default.seconds]
-    assert len(better) < len(SAMPLES) / 10
+    better = [s for s in samples() if predicted(ASKED, s) < default.seconds]
+    assert len(better) < len(samples()) / 10
 
 
 def test_provenance_as_json_and_back(store: Store, default: DefaultChoice) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ from autosched.guard import outputs
 from autosched.guard.report import Finding, Report, Verdict
 from measurements.timing import Ratio
 
-SCHEMA = xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
+
+@cache
+def schema() -> xmlschema.XMLSchema:
+    return xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
 
 
 def finding(verdict: Verdict, name: str = "", reason: str = "", ratio: Ratio | None = None) -> Finding:
@@ -38,7 +42,7 @@ NONE = Report("best.db", "static", ())
 
 def cases(report: Report) -> dict[str, ET.Element]:
     document = outputs.junit(report)
-    SCHEMA.validate(document.decode())
+    schema().validate(document.decode())
     return {case.attrib["name"]: case for case in ET.fromstring(document).iter("testcase")}
 
 
@@ -125,7 +129,7 @@ def test_hostile_names_and_reasons_stay_text() -> None:
 def test_any_text_gives_valid_documents(text: str, verdict: Verdict) -> None:
     report = Report(text, "timed", (finding(verdict, text or "x", text),))
     text_of_xml = outputs.junit(report).decode("utf-8", "strict")
-    SCHEMA.validate(text_of_xml)
+    schema().validate(text_of_xml)
     assert all("\n" not in line for line in outputs.workflow_commands(report))
     json.dumps(report.to_json(), allow_nan=False)
 

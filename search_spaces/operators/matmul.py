@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import erf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ ORDERS = ("row", "col")
 ACTIVATIONS = ("relu", "gelu", "silu")
 EPILOGUES = ("none", "bias", *ACTIVATIONS, *(f"bias+{a}" for a in ACTIVATIONS))
 PRECISIONS = ("tf32", "ieee")
+SCALES = ("none", "tensor", "row_column")
 RESULT_DTYPES = FLOAT_DTYPES | {"i32": I32}
 FP8 = ("e4m3", "e5m2")
 REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
@@ -44,13 +45,18 @@ _ERF = np.frompyfunc(erf, 1, 1)
 
 @dataclass(frozen=True)
 class Matmul(Problem):
-    """``out[b] = activation(a[b] @ b[b] + bias)`` with a of m x k, b of k x n, out of m x n, for ``batch`` matrices.
+    """``out[b] = activation(scales * (a[b] @ b[b]) + bias)`` with a of m x k, b of k x n, out of m x n, for ``batch``
+    matrices.
 
     ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row" is row-major, "col" column-major; out
     is row-major. 8-bit types have ``order_b`` "col" by default: along k, as tensor cores read them. ``b`` has the type
     of ``a``, and so has ``out`` by default, but 8-bit floats give bf16, and i8 gives i32, its exact sums. The bias has
     n elements of the output's type and is added to every row. ``precision`` concerns f32 inputs: "tf32" lets tensor
     cores round them to tf32, "ieee" does not. gelu is the exact one, with erf.
+
+    ``scale`` says what scales there are, for 8-bit types: "none"; "tensor", one f32 for all of a and one for all of b;
+    "row_column", one for each row of a (batch, m) and one for each column of b (batch, n). i8 gives bf16 by default
+    then.
 
     With a ``reduction`` there is a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or
     of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2).
@@ -76,11 +82,12 @@ class Matmul(Problem):
     epilogue: str = option("what follows the product", "none", choices=EPILOGUES)
     precision: str = option("what f32 inputs may be rounded to", "tf32", choices=PRECISIONS)
     reduction: str = option("second output: each row's or column's sum or max", "none", choices=REDUCTIONS)
+    scale: str = option("f32 scales of a and b, of 8-bit types", "none", choices=SCALES)
 
     def __post_init__(self) -> None:
-        out, order_b = {"e4m3": "bf16", "e5m2": "bf16", "i8": "i32"}.get(self.a, self.a), "row"
+        out, order_b = self.a, "row"
         if self.a in EIGHT_BIT_DTYPES:
-            order_b = "col"
+            out, order_b = "i32" if self.a == "i8" and self.scale == "none" else "bf16", "col"
         self._take_defaults(b=self.a, acc="i32" if self.a == "i8" else "f32", out=out, order_b=order_b)
         self._take_extents("m", "n", "k")
         self._take_sizes("batch")
@@ -103,6 +110,10 @@ class Matmul(Problem):
             raise ValueError(f"unknown epilogue {self.epilogue!r}: use one of {', '.join(EPILOGUES)}")
         if self.reduction not in REDUCTIONS:
             raise ValueError(f"unknown reduction {self.reduction!r}: use one of {', '.join(REDUCTIONS)}")
+        if self.scale not in SCALES:
+            raise ValueError(f"unknown scale {self.scale!r}: use one of {', '.join(SCALES)}")
+        if self.scale != "none" and self.a not in EIGHT_BIT_DTYPES:
+            raise ValueError(f"scale {self.scale} is for 8-bit types, {', '.join(EIGHT_BIT_DTYPES)}, not for {self.a}")
         if self.out == "i32":
             self._check_whole_numbers()
         if self.precision not in PRECISIONS:
@@ -114,9 +125,16 @@ class Matmul(Problem):
         if self.a != "i8":
             floats = ", ".join(FLOAT_DTYPES)
             raise ValueError(f"out i32 holds the sums of i8, not those of {self.a}: use one of {floats}")
-        for name in ("epilogue", "reduction"):
+        for name in ("scale", "epilogue", "reduction"):
             if getattr(self, name) != "none":
                 raise ValueError(f"{name} {getattr(self, name)} needs a float out, such as f32, not i32")
+
+    def to_json(self) -> dict[str, Any]:
+        """Without ``scale`` where there is none: databases know such problems from before there were scales."""
+        fields = super().to_json()
+        if self.scale == "none":
+            del fields["scale"]
+        return fields
 
     @property
     def has_bias(self) -> bool:
@@ -151,17 +169,25 @@ class Matmul(Problem):
         return 2.0 * self.batch * self.m * self.n * self.k
 
     def operands(self) -> tuple[Operand, ...]:
-        """a, b, the bias where there is one, out; shapes in memory order, so a column-major a is (batch, k, m)."""
+        """a, b, scales and bias where there are, out; shapes in memory order, so a column-major a is (batch, k, m)."""
         a_shape = (self.m, self.k) if self.order_a == "row" else (self.k, self.m)
         b_shape = (self.k, self.n) if self.order_b == "row" else (self.n, self.k)
         bias = (Operand("bias", "input", self.out_dtype, (self.n,)),) if self.has_bias else ()
         return (
             Operand("a", "input", self.input_dtype, (self.batch, *a_shape)),
             Operand("b", "input", self.input_dtype, (self.batch, *b_shape)),
+            *(Operand(name, "input", F32, shape) for name, shape in self._scale_shapes().items()),
             *bias,
             Operand("out", "output", self.out_dtype, (self.batch, self.m, self.n)),
             *self._reduced(),
         )
+
+    def _scale_shapes(self) -> dict[str, tuple[int, ...]]:
+        if self.scale == "none":
+            return {}
+        if self.scale == "tensor":
+            return {"scale_a": (1,), "scale_b": (1,)}
+        return {"scale_a": (self.batch, self.m), "scale_b": (self.batch, self.n)}
 
     def _reduced(self) -> tuple[Operand, ...]:
         if self.reduced_axis is None:
@@ -169,13 +195,14 @@ class Matmul(Problem):
         return (Operand("reduced", "output", F32, (self.batch, self.m if self.reduced_axis == -1 else self.n)),)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Standard normal inputs; of i8 all its numbers, each as likely."""
-        if self.a != "i8":
-            return super().random_inputs(seed)
+        """Standard normal inputs; of i8 all its numbers, each as likely, and scales from 1/2 to 2."""
         found, rng = super().random_inputs(seed), np.random.default_rng((seed, 8))
-        for operand in self.operands()[:2]:
-            drawn = rng.integers(-128, 128, min(operand.size, DRAWN), dtype=np.int8)
-            found[operand.name] = np.resize(drawn, operand.shape)
+        if self.a == "i8":
+            for operand in self.operands()[:2]:
+                drawn = rng.integers(-128, 128, min(operand.size, DRAWN), dtype=np.int8)
+                found[operand.name] = np.resize(drawn, operand.shape)
+        for name, shape in self._scale_shapes().items():
+            found[name] = np.exp2(rng.uniform(-1, 1, shape)).astype(np.float32)
         return found
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
@@ -205,6 +232,8 @@ class Matmul(Problem):
             }
             if self.has_bias:
                 stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
+            for name, shape in self._scale_shapes().items():
+                stored[name] = np.exp2(rng.integers(-2, 3, shape)).astype(np.float32)
             yield cases.ProvokingInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
 
     def parts(self, places: Indices) -> Iterator[Part]:
@@ -217,22 +246,32 @@ class Matmul(Problem):
                 of_a = [(here, self.k), (depth, 1)] if self.order_a == "row" else [(depth, self.m), (here, 1)]
                 of_b = [(depth, self.n), (columns, 1)] if self.order_b == "row" else [(columns, self.k), (depth, 1)]
                 inputs = {"a": grid(a, *of_a)[None], "b": grid(b, *of_b)[None]}
+                if self.scale == "tensor":
+                    inputs["scale_a"] = inputs["scale_b"] = np.zeros(1, dtype=np.int64)
+                elif self.scale == "row_column":
+                    inputs["scale_a"] = (int(batch) * self.m + here)[None]
+                    inputs["scale_b"] = (int(batch) * self.n + columns)[None]
                 if self.has_bias:
                     inputs["bias"] = columns
                 problem = replace(self, m=here.size, n=columns.size, batch=1, reduction="none")
                 yield Part(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
-    def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """a, b, the bias, and what scales each element of their product (which broadcasts)."""
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
         a = a if self.order_a == "row" else a.swapaxes(-1, -2)
         b = b if self.order_b == "row" else b.swapaxes(-1, -2)
         bias = self.out_dtype.load(inputs["bias"]) if self.has_bias else np.zeros_like(a, shape=self.n)
-        return a, b, bias
+        scale: FloatArray = np.ones((1, 1, 1))
+        if self.scale != "none":
+            of_a, of_b = (F32.load(inputs[name]) for name in ("scale_a", "scale_b"))
+            scale = of_a[..., :, None] * of_b[..., None, :]
+        return a, b, bias, scale
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        a, b, bias = self._values(inputs)
+        a, b, bias, scale = self._values(inputs)
         with np.errstate(invalid="ignore"):  # infinities of both signs are NaN
-            result = _activate(self.activation, a @ b + bias)
+            result = _activate(self.activation, a @ b * scale + bias)
             if self.reduced_axis is None:
                 return {"out": result}
             reduce = np.sum if self.reduction.endswith("sum") else np.max
@@ -249,7 +288,8 @@ class Matmul(Problem):
 
         Of sums of 8-bit floats tensor cores keep FP8_SUM_BITS: once every 32 products they truncate a partial sum,
         which is s on the way and |a @ b| at its end: (k / 32 + 2) 2^-13 (2 s + 2 |a @ b|). Sums of integers up to 2^13
-        are exact. Sums of i8 are always exact, and rounded once where out is a float.
+        are exact. Sums of i8 are always exact, and rounded once where out is a float. Scales multiply these
+        errors, and add two roundings of 2^-24 of the scaled sum, and one of it and the bias.
 
         The activation amplifies errors by at most 1.13; 1 + erf loses 2^-22 where erf is near -1, and silu vanishes
         where its exponential overflows. Rounding to the output adds its unit roundoff.
@@ -262,7 +302,7 @@ class Matmul(Problem):
         with np.errstate(invalid="ignore"):
             return self._tolerance(*self._values(inputs))
 
-    def _tolerance(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> dict[str, FloatArray]:
+    def _tolerance(self, a: FloatArray, b: FloatArray, bias: FloatArray, scale: FloatArray) -> dict[str, FloatArray]:
         s = np.sqrt(np.square(a) @ np.square(b))
         product = a @ b
         partial = 6.0 * s + 2.0 * np.abs(product) + np.abs(bias)
@@ -275,6 +315,9 @@ class Matmul(Problem):
             bound = 2.0**-23 * (np.abs(product) + np.abs(bias))
         exact = self._exact(a, b, bias) | (self.out == "i32")
         bound = np.where(exact, 0.0, bound)
+        if self.scale != "none":
+            product, exact = product * scale, np.zeros_like(exact)
+            bound = np.abs(scale) * bound + 2.0**-22 * (np.abs(product) + np.abs(bias))
         finished = _activate(self.activation, product + bias)
         result = np.abs(finished)
         if self.activation in ("gelu", "silu"):

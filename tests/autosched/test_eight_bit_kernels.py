@@ -28,12 +28,35 @@ MATMUL = {
     "batch_mapping": "outer",
 }  # fmt: skip
 CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
-    "wgmma e4m3": ("h200", Matmul(140, 56, 400, a="e4m3", epilogue="bias+relu"), "wgmma_matmul", WGMMA),
+    "wgmma e4m3, scaled lines": (
+        "h200", Matmul(140, 56, 400, a="e4m3", scale="row_column", epilogue="bias+relu"), "wgmma_matmul", WGMMA,
+    ),
     "wgmma i8 sums, split": (
         "h200", Matmul(140, 44, 400, a="i8"), "wgmma_matmul", {**WGMMA, "split_k": 2, "store_buffers": 0},
     ),
-    "mma e4m3": (
-        "rtx4090", Matmul(70, 40, 208, a="e4m3"), "matmul", {**MATMUL, "intrinsic": "mma_m16n8k32_e4m3"},
+    "mma e4m3, scaled lines": (
+        "rtx4090", Matmul(70, 40, 208, a="e4m3", scale="row_column"), "matmul",
+        {**MATMUL, "intrinsic": "mma_m16n8k32_e4m3", "epilogue": "shared"},
+    ),
+    "wgmma i8, scaled, from registers": (
+        "h200", Matmul(140, 44, 400, a="i8", scale="row_column", batch=2), "wgmma_matmul",
+        {**WGMMA, "store_buffers": 0},
+    ),
+    "wgmma e4m3 with sides exchanged, scaled": (
+        "h200", Matmul(40, 136, 400, a="e4m3", scale="row_column", batch=2, epilogue="bias"), "wgmma_matmul_transposed",
+        {**WGMMA, "store_buffers": 0},
+    ),
+    "mma e5m2, scaled, from registers": (
+        "rtx4090", Matmul(70, 41, 208, a="e5m2", scale="row_column", batch=2), "matmul",
+        {**MATMUL, "intrinsic": "mma_m16n8k32_e5m2"},
+    ),
+    "mma i8, scaled, with row sums": (
+        "a100", Matmul(70, 40, 208, a="i8", scale="tensor", reduction="row_sum"), "matmul",
+        {**MATMUL, "intrinsic": "mma_m16n8k32_i8", "epilogue": "shared"},
+    ),
+    "mma i8 to f16, through shared memory": (
+        "a100", Matmul(70, 40, 208, a="i8", out="f16", epilogue="bias+gelu"), "matmul",
+        {**MATMUL, "intrinsic": "mma_m16n8k32_i8", "epilogue": "shared"},
     ),
     "wgmma e5m2": ("h200", Matmul(140, 56, 400, a="e5m2", out="f32", batch=2), "wgmma_matmul", WGMMA),
     "wgmma i8 sums, by TMA": ("h200", Matmul(140, 56, 400, a="i8"), "wgmma_matmul", WGMMA),
@@ -58,7 +81,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
         {**MATMUL, "intrinsic": "fma_m16n32k1", "tile_m": 16, "sg_layout_m": 1, "sg_data_m": 16, "vector_a": 4},
     ),
 }  # fmt: skip
-DEFAULT = ("wgmma e4m3", "wgmma i8 sums, split", "mma e4m3")
+DEFAULT = ("wgmma e4m3, scaled lines", "wgmma i8 sums, split", "mma e4m3, scaled lines")
 
 
 @needs_nvrtc

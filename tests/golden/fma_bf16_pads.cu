@@ -13,6 +13,7 @@ struct Config {
   static constexpr int batch = 1;
   static constexpr autosched::Choice order_a = "row";
   static constexpr autosched::Choice order_b = "col";
+  static constexpr autosched::Choice scale = "none";
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
   static constexpr autosched::Choice reduction = "none";
@@ -73,5 +74,5 @@ struct Config {
 
 extern "C" __global__ void __launch_bounds__(128, 2)
 autosched_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, autosched::f16* __restrict__ out) {
-  autosched::matmul<Config>(a, b, nullptr, out, nullptr, nullptr, nullptr, nullptr, nullptr);
+  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, nullptr, nullptr, nullptr);
 }

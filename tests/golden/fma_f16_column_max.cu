@@ -13,6 +13,7 @@ struct Config {
   static constexpr int batch = 2;
   static constexpr autosched::Choice order_a = "col";
   static constexpr autosched::Choice order_b = "row";
+  static constexpr autosched::Choice scale = "none";
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
   static constexpr autosched::Choice reduction = "column_max";
@@ -73,5 +74,5 @@ struct Config {
 
 extern "C" __global__ void __launch_bounds__(64, 4)
 autosched_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, autosched::f16* __restrict__ out, float* __restrict__ reduced, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::matmul<Config>(a, b, nullptr, out, partials, counters, reduced, nullptr, nullptr);
+  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, partials, counters, reduced, nullptr, nullptr);
 }

@@ -13,6 +13,7 @@ struct Config {
   static constexpr int batch = 1;
   static constexpr autosched::Choice order_a = "row";
   static constexpr autosched::Choice order_b = "row";
+  static constexpr autosched::Choice scale = "none";
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
   static constexpr autosched::Choice reduction = "column_sum";
@@ -73,5 +74,5 @@ struct Config {
 
 extern "C" __global__ void __launch_bounds__(128, 4)
 autosched_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, autosched::bf16* __restrict__ out, float* __restrict__ reduced, float* __restrict__ parts, unsigned* __restrict__ band_counters) {
-  autosched::matmul<Config>(a, b, nullptr, out, nullptr, nullptr, reduced, parts, band_counters);
+  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, reduced, parts, band_counters);
 }

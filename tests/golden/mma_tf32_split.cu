@@ -13,6 +13,7 @@ struct Config {
   static constexpr int batch = 2;
   static constexpr autosched::Choice order_a = "row";
   static constexpr autosched::Choice order_b = "col";
+  static constexpr autosched::Choice scale = "none";
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "silu";
   static constexpr autosched::Choice reduction = "none";
@@ -73,5 +74,5 @@ struct Config {
 
 extern "C" __global__ void __launch_bounds__(128, 2)
 autosched_matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::matmul<Config>(a, b, nullptr, out, partials, counters, nullptr, nullptr, nullptr);
+  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, partials, counters, nullptr, nullptr, nullptr);
 }

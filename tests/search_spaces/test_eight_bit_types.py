@@ -142,3 +142,46 @@ def test_provoking_inputs_are_stored_and_their_results_known(name: str) -> None:
         allowed = problem.tolerance(provoking.inputs)["out"]
         assert (np.isfinite(allowed) | ~np.isfinite(reference)).all()
     assert {case.name for case in problem.input_cases()} == seen and "integers" in seen
+
+
+@pytest.mark.parametrize("scale", ["tensor", "row_column"])
+def test_scales_multiply_the_product_and_not_the_bias(scale: str) -> None:
+    problem = Matmul(3, 4, 64, batch=2, a="e4m3", out="f32", scale=scale, epilogue="bias")
+    inputs = problem.random_inputs(0)
+    a, b = DTYPES["e4m3"].load(inputs["a"]), DTYPES["e4m3"].load(inputs["b"])
+    of_a, of_b = inputs["scale_a"].astype(np.float64), inputs["scale_b"].astype(np.float64)
+    out = problem.reference(inputs)["out"]
+    for batch, i, j in np.ndindex(2, 3, 4):
+        factor = of_a[0] * of_b[0] if scale == "tensor" else of_a[batch, i] * of_b[batch, j]
+        assert out[batch, i, j] == pytest.approx(factor * (a[batch, i] @ b[batch, j]) + inputs["bias"][j], rel=1e-12)
+    for name in ("scale_a", "scale_b"):  # one that is wrong by an eighth shows
+        wrong = problem.reference({**inputs, name: inputs[name] * np.float32(1.125)})["out"]
+        assert (np.abs(wrong - out) > problem.tolerance(inputs)["out"]).mean() > 0.8
+
+
+def test_scales_are_for_8_bit_types_and_floats() -> None:
+    assert Matmul(8, 8, 8, a="i8", scale="tensor").out == "bf16"
+    with pytest.raises(ValueError, match="scale tensor is for 8-bit types, e4m3, e5m2, i8, not for f16"):
+        Matmul(8, 8, 8, scale="tensor")
+    with pytest.raises(ValueError, match="scale tensor needs a float out"):
+        Matmul(8, 8, 8, a="i8", out="i32", scale="tensor")
+    with pytest.raises(ValueError, match="unknown scale 'rows': use one of none, tensor, row_column"):
+        Matmul(8, 8, 8, a="e4m3", scale="rows")
+
+
+def test_problems_without_scales_have_the_keys_that_databases_know() -> None:
+    assert "scale" not in Matmul(8, 8, 8).to_json()
+    scaled = Matmul(8, 8, 8, a="e4m3", scale="tensor")
+    assert scaled.to_json()["scale"] == "tensor" and Matmul.from_json(scaled.to_json()) == scaled
+
+
+def test_parts_of_a_scaled_problem_take_the_scales_of_their_lines() -> None:
+    problem = Matmul(6, 5, 32, batch=2, a="e4m3", out="f32", scale="row_column")
+    inputs = problem.random_inputs(0)
+    whole = problem.reference(inputs)["out"].ravel()
+    seen = 0
+    for part in problem.parts(np.arange(17, 52, 3)):
+        own = {name: inputs[name].ravel()[places] for name, places in part.inputs.items()}
+        np.testing.assert_allclose(part.problem.reference(own)["out"], whole[part.outputs["out"]])
+        seen += part.outputs["out"].size
+    assert seen >= 12

@@ -23,7 +23,11 @@ from search_spaces.templates.matmul.decisions import contiguous_extent, row_majo
 SOURCE = DeviceSource("autosched/kernels/matmul.cuh", "autosched::matmul")
 SIDES: tuple[OperandSide, ...] = ("a", "b")
 
-_CALL = ("a", "b", "bias", "out", "partials", "counters", "reduced", "parts", "band_counters")  # of autosched::matmul
+# Of autosched::matmul.
+_CALL = (
+    *("a", "b", "scale_a", "scale_b", "bias", "out"),
+    *("partials", "counters", "reduced", "parts", "band_counters"),
+)
 
 Answer = TypeVar("Answer")
 
@@ -108,7 +112,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
     constants: dict[str, int | bool | float | str] = {
         name: getattr(problem, name)
-        for name in ("m", "n", "k", "batch", "order_a", "order_b", "has_bias", "activation", "reduction")
+        for name in ("m", "n", "k", "batch", "order_a", "order_b", "scale", "has_bias", "activation", "reduction")
     }
     element, row = problem.input_dtype.c_name, intrinsic(config.text("intrinsic"))
     types = {

@@ -22,7 +22,8 @@ from search_spaces.templates.wgmma_matmul.space import box_of
 SOURCE = DeviceSource("autosched/kernels/wgmma_matmul.cuh", "autosched::wgmma_matmul")
 
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
-CALL = ("a_map", "b_map", "bias", "out", "&out_map", "partials", "counters")  # of autosched::wgmma_matmul
+# Of autosched::wgmma_matmul.
+CALL = ("a_map", "b_map", "scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters")
 
 
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
@@ -78,13 +79,13 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
 def lower_sides(
     problem: Matmul, operands: tuple[Operand, ...], call: tuple[str, ...], config: Config, *, transposed: bool = False
 ) -> Kernel:
-    """The kernel of a valid config of ``problem``, whose a, b, bias (if any) and out are ``operands``. ``call`` are the
-    arguments of ``autosched::wgmma_matmul``."""
+    """The kernel of a valid config of ``problem``, whose a, b, scales and bias (if any) and out are ``operands``.
+    ``call`` are the arguments of ``autosched::wgmma_matmul``."""
     a, b, *rest = operands
-    *bias, out = rest
+    *read, out = rest
     arguments: tuple[Argument, ...] = (
         *sorted((tensor_map(problem, config, "a", a), tensor_map(problem, config, "b", b)), key=lambda map_: map_.name),
-        *bias,
+        *read,
         out_map(config, out) if config.integer("store_buffers") else out,
         *workspaces(config),
     )
@@ -95,7 +96,7 @@ def lower_sides(
         config,
         constants={
             name: getattr(problem, name)
-            for name in ("m", "n", "k", "batch", "order_a", "order_b", "has_bias", "activation")
+            for name in ("m", "n", "k", "batch", "order_a", "order_b", "scale", "has_bias", "activation")
         }
         | {"transposed": transposed},
         types={"T": problem.input_dtype.c_name, "Out": problem.out_dtype.c_name},

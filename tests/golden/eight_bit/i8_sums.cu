@@ -11,8 +11,10 @@ struct Config {
   static constexpr int batch = 1;
   static constexpr autosched::Choice order_a = "row";
   static constexpr autosched::Choice order_b = "col";
+  static constexpr autosched::Choice scale = "none";
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
+  static constexpr bool transposed = false;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 192;
   static constexpr int tile_k = 128;
@@ -53,5 +55,5 @@ struct Config {
 
 extern "C" __global__ void __launch_bounds__(384, 1)
 autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, int* __restrict__ out) {
-  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, out, nullptr, nullptr, nullptr);
+  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, nullptr, out, nullptr, nullptr, nullptr);
 }

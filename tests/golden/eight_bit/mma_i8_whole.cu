@@ -14,6 +14,7 @@ struct Config {
   static constexpr int batch = 1;
   static constexpr autosched::Choice order_a = "row";
   static constexpr autosched::Choice order_b = "col";
+  static constexpr autosched::Choice scale = "none";
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
   static constexpr autosched::Choice reduction = "none";
@@ -61,7 +62,8 @@ struct Config {
   static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 8192;
   static constexpr int staging = 0;
-  static constexpr int epilogue_line = 72;
+  static constexpr int epilogue_line = 40;
+  static constexpr int epilogue_bytes = 10240;
   static constexpr int shared_bytes = 32768;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;
@@ -73,5 +75,5 @@ struct Config {
 
 extern "C" __global__ void __launch_bounds__(128, 2)
 autosched_matmul(const signed char* __restrict__ a, const signed char* __restrict__ b, int* __restrict__ out) {
-  autosched::matmul<Config>(a, b, nullptr, out, nullptr, nullptr, nullptr, nullptr, nullptr);
+  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, nullptr, nullptr, nullptr);
 }

@@ -10,6 +10,7 @@ struct Config {
   static constexpr int batch = 1;
   static constexpr autosched::Choice order_a = "row";
   static constexpr autosched::Choice order_b = "row";
+  static constexpr autosched::Choice scale = "none";
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
   static constexpr bool transposed = false;
@@ -53,5 +54,5 @@ struct Config {
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const __grid_constant__ autosched::ptx::TensorMap out_map) {
-  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, &out_map, nullptr, nullptr);
+  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, nullptr, nullptr, &out_map, nullptr, nullptr);
 }

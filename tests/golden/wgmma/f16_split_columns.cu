@@ -10,6 +10,7 @@ struct Config {
   static constexpr int batch = 2;
   static constexpr autosched::Choice order_a = "col";
   static constexpr autosched::Choice order_b = "col";
+  static constexpr autosched::Choice scale = "none";
   static constexpr bool has_bias = true;
   static constexpr autosched::Choice activation = "gelu";
   static constexpr bool transposed = false;
@@ -53,5 +54,5 @@ struct Config {
 
 extern "C" __global__ void __launch_bounds__(160, 2)
 autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const float* __restrict__ bias, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::wgmma_matmul<Config>(a_map, b_map, bias, out, nullptr, partials, counters);
+  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, bias, out, nullptr, partials, counters);
 }

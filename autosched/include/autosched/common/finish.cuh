@@ -1,4 +1,4 @@
-// The end of a matmul: bias, activation, rounding, store. Sums of whole numbers become floats, unless out holds them.
+// The end of a matmul: scales, bias, activation, rounding, store. Sums of whole numbers become floats, unless out holds them.
 #pragma once
 #include <autosched/common/activation.cuh>
 #include <autosched/common/numeric.cuh>
@@ -10,33 +10,72 @@ namespace autosched {
 template <class C>
 using Finished = conditional<is_same<typename C::Out, int>, int, float>;
 
-// Bias and activation of Count neighbours of one row of out from column `col` on, inside the array as a whole. C is a
-// matmul's Config.
-template <class C, int Count>
-__device__ __forceinline__ void finish_values(float* x, const typename C::Out* bias, int col) {
+// What the end of a matmul reads, from the row and column of out on that it is at. Out is Rows x Columns.
+template <class C, int Rows = C::m, int Columns = C::n>
+struct Ends {
+  const typename C::Out* bias;
+  const float *scale_a, *scale_b;  // f32 scales of the sums: one each, or of every row of A and every column of B
+
+  __device__ __forceinline__ Ends at(int row, int col) const {
+    constexpr bool of_lines = C::scale == "row_column";
+    return {C::has_bias ? bias + col : bias, of_lines ? scale_a + row : scale_a, of_lines ? scale_b + col : scale_b};
+  }
+  __device__ __forceinline__ Ends of_matrix(int batch) const {
+    constexpr bool of_lines = C::scale == "row_column";
+    return {bias, of_lines ? scale_a + static_cast<long long>(batch) * Rows : scale_a,
+            of_lines ? scale_b + static_cast<long long>(batch) * Columns : scale_b};
+  }
+
+  // What scales a row as a whole.
+  __device__ __forceinline__ float of_row(int row) const {
+    if constexpr (C::scale == "tensor") {
+      return number(scale_a) * number(scale_b);
+    } else if constexpr (C::scale == "row_column") {
+      return number(scale_a + row);
+    } else {
+      return 1.0f;
+    }
+  }
+
+ private:
+  __device__ static __forceinline__ float number(const float* at) { return ptx::float_of(ptx::ld_global_nc<4>(at).word[0]); }
+};
+
+// Scales, bias and activation of Count neighbours of one row of out from column `col` on, inside the array as a whole. C
+// is a matmul's Config, `of_row` what scales the row.
+template <class C, int Count, class End>
+__device__ __forceinline__ void finish_values(float* x, const End& ends, float of_row, int col) {
   using Out = typename C::Out;
+  if constexpr (C::scale == "tensor") {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) x[i] *= of_row;
+  } else if constexpr (C::scale == "row_column") {
+    const auto of_columns = ptx::ld_global_nc<Count * 4>(ends.scale_b + col);
+#pragma unroll
+    for (int i = 0; i < Count; ++i) x[i] *= of_row * get_element<float>(of_columns, i);
+  }
   if constexpr (C::has_bias) {
-    const auto added = ptx::ld_global_nc<Count * int(sizeof(Out))>(bias + col);
+    const auto added = ptx::ld_global_nc<Count * int(sizeof(Out))>(ends.bias + col);
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] += get_element<Out>(added, i);
   }
 #pragma unroll
   for (int i = 0; i < Count; ++i) x[i] = activate<activation(C::activation)>(x[i]);
 }
-
 // Whole numbers stay what they are.
-template <class C, int Count>
-__device__ __forceinline__ void finish_values(int*, const typename C::Out*, int) {
-  static_assert(!C::has_bias && activation(C::activation) == Activation::none, "out of i32 is the sum alone");
+template <class C, int Count, class End>
+__device__ __forceinline__ void finish_values(int*, const End&, float, int) {
+  static_assert(C::scale == "none" && !C::has_bias && activation(C::activation) == Activation::none,
+                "out of i32 is the sum alone");
 }
 
 // The same of sums, and their store.
-template <class C, int Count, class Sum>
-__device__ __forceinline__ void finish(const Sum* sums, const typename C::Out* bias, typename C::Out* row, int col) {
+template <class C, int Count, class Sum, class End>
+__device__ __forceinline__ void finish(const Sum* sums, const End& ends, float of_row, typename C::Out* row, int col) {
   Finished<C> x[Count];
 #pragma unroll
   for (int i = 0; i < Count; ++i) x[i] = static_cast<Finished<C>>(sums[i]);
-  finish_values<C, Count>(x, bias, col);
+  finish_values<C, Count>(x, ends, of_row, col);
   ptx::st_global(row + col, pack<typename C::Out, Count>(x));
 }
 

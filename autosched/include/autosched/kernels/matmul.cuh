@@ -3,7 +3,8 @@
 // arithmetic of this one.
 //
 // Config: the parameters and attributes of search_spaces/templates/matmul/space.py, and what its lowering.py adds:
-//   problem    m, n, k, batch, order_a, order_b, has_bias, activation, reduction, and the types T (of A and B) and Out
+//   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction,
+//              and the types T (of A and B) and Out
 //   Intrinsic  what multiplies fragments
 //   operands   LayoutA, LayoutB; with _a and _b: copy_store (elements that a copy stores at a time), and how the
 //              intrinsic reads the tile: access (vector, row, col, rows or trans), access_vector (its elements),
@@ -372,38 +373,59 @@ struct Matmul {
     return true;
   }
 
-  // Bias and activation of results in registers: the bias of a column is loaded once for all rows of the warp.
-  __device__ static __forceinline__ void finish_in_registers(Accumulators& acc, const Out* bias, int n0, int warp_n,
-                                                             int lane) {
-    if constexpr (C::has_bias || C::activation != "none") {
-      constexpr int run = I::c_run;
-      constexpr int vector = common_vector<run>(C::n);
+  // Scales, bias and activation of sums in registers: those of a column are loaded once for all rows of the warp.
+  using Results = Finished<C>[C::fragments_m][C::fragments_n][I::c_registers];
+  __device__ static __forceinline__ void finish_in_registers(const Accumulators& acc, Results& x, const Ends<C>& ends,
+                                                             int m0, int n0, int warp_m, int warp_n, int lane) {
+    constexpr int run = I::c_run;
+    constexpr int vector = common_vector<run>(C::n);
+    float of_rows[C::fragments_m][I::c_registers / run];
+    if constexpr (C::scale != "none") {
 #pragma unroll
-      for (int j = 0; j < C::fragments_n; ++j) {
-        float added[run] = {};
-        if constexpr (C::has_bias) {
-          const int col = n0 + warp_n * C::sg_data_n + fragment_col(j) + I::c_col(lane, 0);
+      for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
-          for (int e = 0; e < run; e += vector) {
-            if (col + e < C::n) {
-              const auto loaded = ptx::ld_global_nc<vector * int(sizeof(Out))>(bias + col + e);
+        for (int r = 0; r < I::c_registers / run; ++r) {
+          const int row = m0 + warp_m * C::sg_data_m + fragment_row(i) + I::c_row(lane, r);
+          of_rows[i][r] = ends.of_row(row < C::m ? row : C::m - 1);  // what is outside is not stored
+        }
+      }
+    }
 #pragma unroll
-              for (int v = 0; v < vector; ++v) added[e + v] = get_element<Out>(loaded, v);
-            }
+    for (int j = 0; j < C::fragments_n; ++j) {
+      float added[run] = {}, of_columns[run] = {};
+      if constexpr (C::has_bias || C::scale == "row_column") {
+        const int col = n0 + warp_n * C::sg_data_n + fragment_col(j) + I::c_col(lane, 0);
+#pragma unroll
+        for (int e = 0; e < run; e += vector) {
+          if (col + e >= C::n) continue;
+          if constexpr (C::has_bias) {
+            const auto loaded = ptx::ld_global_nc<vector * int(sizeof(Out))>(ends.bias + col + e);
+#pragma unroll
+            for (int v = 0; v < vector; ++v) added[e + v] = get_element<Out>(loaded, v);
+          }
+          if constexpr (C::scale == "row_column") {
+            const auto loaded = ptx::ld_global_nc<vector * 4>(ends.scale_b + col + e);
+#pragma unroll
+            for (int v = 0; v < vector; ++v) of_columns[e + v] = get_element<float>(loaded, v);
           }
         }
+      }
 #pragma unroll
-        for (int i = 0; i < C::fragments_m; ++i) {
+      for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
-          for (int r = 0; r < I::c_registers; ++r) {
-            acc[i][j].x[r] = activate<activation(C::activation)>(acc[i][j].x[r] + added[r % run]);
-          }
+        for (int r = 0; r < I::c_registers; ++r) {
+          auto y = static_cast<Finished<C>>(acc[i][j].x[r]);
+          if constexpr (C::scale == "tensor") y *= of_rows[i][r / run];
+          if constexpr (C::scale == "row_column") y *= of_rows[i][r / run] * of_columns[r % run];
+          if constexpr (C::has_bias) y += added[r % run];
+          if constexpr (C::activation != "none") y = activate<activation(C::activation)>(y);
+          x[i][j][r] = y;
         }
       }
     }
   }
 
-  __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const Out* bias, Out* out, int m0,
+  __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const Ends<C>& ends, Out* out, int m0,
                                                               int n0, int warp_m, int warp_n, int lane) {
     constexpr int run = I::c_run;
     constexpr int vector = common_vector<run>(C::n);
@@ -414,12 +436,13 @@ struct Matmul {
         const int row = m0 + warp_m * C::sg_data_m + fragment_row(i) + I::c_row(lane, r);
         if (row >= C::m) continue;
         Out* out_row = out + static_cast<long long>(row) * C::n;
+        const float of_row = ends.of_row(row);
 #pragma unroll
         for (int j = 0; j < C::fragments_n; ++j) {
           const int col = n0 + warp_n * C::sg_data_n + fragment_col(j) + I::c_col(lane, r);
 #pragma unroll
           for (int e = 0; e < run; e += vector) {
-            if (col + e < C::n) finish<C, vector>(&acc[i][j].x[r * run + e], bias, out_row, col + e);
+            if (col + e < C::n) finish<C, vector>(&acc[i][j].x[r * run + e], ends, of_row, out_row, col + e);
           }
         }
       }
@@ -428,13 +451,14 @@ struct Matmul {
 
   // Each warp turns its results around in shared memory, a row of fragments at a time and already in the type of out:
   // they leave in vectors of up to 16 bytes, neighbouring lanes along a row of out. No warp waits for another.
-  __device__ static __forceinline__ void store_turned(Accumulators& acc, unsigned shared, const Out* bias, Out* out,
+  __device__ static __forceinline__ void store_turned(Accumulators& acc, unsigned shared, const Ends<C>& ends, Out* out,
                                                       int m0, int n0, int warp_m, int warp_n, int lane) {
     constexpr int bytes = sizeof(Out), columns = C::fragments_n * I::n, run = I::c_run;
     constexpr int widest = common_vector<16 / bytes>(I::n);  // of one fragment's row
     constexpr int vector = common_vector<widest>(C::n);
     static_assert(C::epilogue_line % vector == 0, "rule epilogue: rows begin at whole vectors");
-    finish_in_registers(acc, bias, n0, warp_n, lane);
+    Results x;
+    finish_in_registers(acc, x, ends, m0, n0, warp_m, warp_n, lane);
     ptx::barrier_sync();  // everybody has read the last k-tile
     const unsigned slice = shared + unsigned((warp_m * C::sg_layout_n + warp_n) * I::m * C::epilogue_line * bytes);
     const unsigned mine = slice + unsigned(I::c_row(lane, 0) * C::epilogue_line + I::c_col(lane, 0)) * bytes;
@@ -448,7 +472,7 @@ struct Matmul {
         for (int r = 0; r < I::c_registers / run; ++r) {
           const int rows = I::c_row(0, r);  // below the lane's first
           ptx::st_shared(mine + unsigned(rows * C::epilogue_line + j * I::n) * bytes,
-                         pack<Out, run>(&acc[i][j].x[r * run]));
+                         pack<Out, run>(&x[i][j][r * run]));
         }
       }
       ptx::warp_sync();
@@ -465,7 +489,7 @@ struct Matmul {
     }
   }
 
-  __device__ static __forceinline__ void store_through_shared(Accumulators& acc, unsigned shared, const Out* bias,
+  __device__ static __forceinline__ void store_through_shared(Accumulators& acc, unsigned shared, const Ends<C>& ends,
                                                               Out* out, int m0, int n0, int warp_m, int warp_n,
                                                               int lane) {
     ptx::barrier_sync();  // everybody has read the last k-tile
@@ -498,7 +522,7 @@ struct Matmul {
       Finished<C> x[vector];
 #pragma unroll
       for (int i = 0; i < vector; ++i) x[i] = static_cast<Finished<C>>(get_element<Sum>(loaded, i));
-      finish_values<C, vector>(x, bias, n0 + col);
+      finish_values<C, vector>(x, ends, ends.of_row(m0 + row), n0 + col);
       ptx::st_global(out + static_cast<long long>(m0 + row) * C::n + n0 + col, pack<Out, vector>(x));
       if constexpr (reduced_axis != ReducedAxis::none) ptx::st_shared(address, pack<float, vector>(x));
     }
@@ -617,7 +641,7 @@ struct Matmul {
     }
   }
 
-  __device__ static __forceinline__ void run(const T* a, const T* b, const Out* bias, Out* out, float* partials,
+  __device__ static __forceinline__ void run(const T* a, const T* b, Ends<C> ends, Out* out, float* partials,
                                              unsigned* counters, float* reduced, float* parts,
                                              unsigned* band_counters) {
     constexpr int tiles = C::tiles_m * C::tiles_n;
@@ -637,6 +661,7 @@ struct Matmul {
     a += static_cast<long long>(batch) * C::m * C::k;
     b += static_cast<long long>(batch) * C::k * C::n;
     out += static_cast<long long>(batch) * C::m * C::n;
+    ends = ends.of_matrix(batch);
     Loader loader{A::row_major ? typename A::Copy(a, m0, k0) : typename A::Copy(a, k0, m0),
                   B::row_major ? typename B::Copy(b, k0, n0) : typename B::Copy(b, n0, k0), shared};
 
@@ -654,11 +679,11 @@ struct Matmul {
       if (!combine_splits(acc, shared, partials, counters + output_tile, output_tile, split)) return;
     }
     if constexpr (epilogue_shared && !whole_tile) {
-      store_turned(acc, shared, bias, out, m0, n0, warp_m, warp_n, lane);
+      store_turned(acc, shared, ends, out, m0, n0, warp_m, warp_n, lane);
     } else if constexpr (epilogue_shared) {
-      store_through_shared(acc, shared, bias, out, m0, n0, warp_m, warp_n, lane);
+      store_through_shared(acc, shared, ends, out, m0, n0, warp_m, warp_n, lane);
     } else {
-      store_from_registers(acc, bias, out, m0, n0, warp_m, warp_n, lane);
+      store_from_registers(acc, ends, out, m0, n0, warp_m, warp_n, lane);
     }
     if constexpr (reduced_axis != ReducedAxis::none) reduce(shared, reduced, parts, band_counters, batch, tile);
   }
@@ -666,9 +691,10 @@ struct Matmul {
 
 template <class Config>
 __device__ __forceinline__ void matmul(const typename Config::T* a, const typename Config::T* b,
-                                       const typename Config::Out* bias, typename Config::Out* out, float* partials,
-                                       unsigned* counters, float* reduced, float* parts, unsigned* band_counters) {
-  Matmul<Config>::run(a, b, bias, out, partials, counters, reduced, parts, band_counters);
+                                       const float* scale_a, const float* scale_b, const typename Config::Out* bias,
+                                       typename Config::Out* out, float* partials, unsigned* counters, float* reduced,
+                                       float* parts, unsigned* band_counters) {
+  Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, partials, counters, reduced, parts, band_counters);
 }
 
 }  // namespace autosched

@@ -6,7 +6,7 @@
 // the transposes of the problem's b, a and out, so C lies in memory by columns, and the bias belongs to its rows.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
-// batch, order_a, order_b, has_bias, activation, transposed, and the types T (of A and B) and Out.
+// batch, order_a, order_b, scale, has_bias, activation, transposed, and the types T (of A and B) and Out.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>
@@ -30,6 +30,7 @@ struct WgmmaMatmul {
   using B = WgmmaOperand<T, C::tile_n, C::tile_k, C::order_b == "col", C::swizzle_b>;
   using Multiply = ptx::Wgmma<T, C::tile_n>;
   using Sum = typename Element<T>::Sum;
+  using End = Ends<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
 
   using Box = WgmmaOutBox<Out, C::store_line>;
 
@@ -274,7 +275,7 @@ struct WgmmaMatmul {
     return true;
   }
 
-  __device__ static __forceinline__ void store(Accumulators& acc, const Out* bias, Out* out, const Work& work,
+  __device__ static __forceinline__ void store(Accumulators& acc, End ends, Out* out, const Work& work,
                                                int group) {
     const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
     constexpr int vector = C::n % 2 == 0 && !C::transposed ? 2 : 1;
@@ -282,7 +283,7 @@ struct WgmmaMatmul {
     const int row0 = work.m0 + group * fragments * 64 + warp * 16 + lane / 4, col0 = work.n0 + lane % 4 * 2;
     Out* first = C::transposed ? out + (static_cast<long long>(work.batch) * C::n + col0) * C::m + row0
                                : out + (static_cast<long long>(work.batch) * C::m + row0) * C::n + col0;
-    if constexpr (C::has_bias) bias += C::transposed ? row0 : col0;
+    ends = ends.of_matrix(work.batch).at(C::transposed ? col0 : row0, C::transposed ? row0 : col0);
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
 #pragma unroll
@@ -290,6 +291,7 @@ struct WgmmaMatmul {
         const int row = i * 64 + half * 8;
         if (partial_m && row0 + row >= C::m) continue;
         Out* out_row = first + (C::transposed ? 0ll : static_cast<long long>(row) * C::n);
+        const float of_row = C::transposed ? 0.0f : ends.of_row(row);
 #pragma unroll
         for (int j = 0; j < C::tile_n / 8; ++j) {
 #pragma unroll
@@ -297,9 +299,10 @@ struct WgmmaMatmul {
             const int col = j * 8 + e;
             if (partial_n && col0 + col >= C::n) continue;
             if constexpr (C::transposed) {
-              finish<C, 1>(&acc[i][j * 4 + half * 2 + e], bias, out_row + static_cast<long long>(col) * C::m, row);
+              finish<C, 1>(&acc[i][j * 4 + half * 2 + e], ends, ends.of_row(col),
+                           out_row + static_cast<long long>(col) * C::m, row);
             } else {
-              finish<C, vector>(&acc[i][j * 4 + half * 2 + e], bias, out_row, col);
+              finish<C, vector>(&acc[i][j * 4 + half * 2 + e], ends, of_row, out_row, col);
             }
           }
         }
@@ -308,15 +311,22 @@ struct WgmmaMatmul {
   }
 
   // Through shared memory, a box at a time: TMA stores it while the next ones are written.
-  __device__ static __forceinline__ void store_boxes(Accumulators& acc, const Out* bias, const ptx::TensorMap* out,
+  __device__ static __forceinline__ void store_boxes(Accumulators& acc, End ends, const ptx::TensorMap* out,
                                                      const Work& work, unsigned boxes, int group) {
     constexpr bool partial_n = C::n % C::tile_n != 0;
     const int col0 = work.n0 + int(threadIdx.x) % 4 * 2;
     const int row0 = work.m0 + (C::ping_pong ? 0 : group * fragments * 64), barrier = of_boxes + group;
+    const int row_of_thread = int(threadIdx.x) / 32 % 4 * 16 + int(threadIdx.x) % 32 / 4;
     boxes += unsigned(group * C::store_buffers * Box::bytes);
-    if constexpr (C::has_bias) bias += col0;
+    ends = ends.of_matrix(work.batch).at(0, col0);
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
+      float of_rows[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {  // of rows outside of C that of the last one inside, which is read anyway
+        const int row = row0 + i * 64 + row_of_thread + half * 8;
+        of_rows[half] = ends.of_row(row < C::m ? row : C::m - 1);
+      }
 #pragma unroll
       for (int b = 0; b < boxes_n; ++b) {
         const unsigned box = boxes + unsigned((i * boxes_n + b) % C::store_buffers * Box::bytes);
@@ -326,7 +336,7 @@ struct WgmmaMatmul {
           const int col = b * Box::width + r / 4 * 8;
           x[r] = static_cast<Finished<C>>(acc[i][b * Box::registers + r]);
           x[r + 1] = static_cast<Finished<C>>(acc[i][b * Box::registers + r + 1]);
-          if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], bias, col);
+          if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], ends, of_rows[r / 2 % 2], col);
         }
         if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();
         ptx::barrier_sync(barrier, 128);  // what the box held has been read
@@ -341,7 +351,7 @@ struct WgmmaMatmul {
     }
   }
 
-  __device__ static __forceinline__ void consume(const Out* bias, Out* out, const ptx::TensorMap* out_map,
+  __device__ static __forceinline__ void consume(const End& ends, Out* out, const ptx::TensorMap* out_map,
                                                  float* partials, unsigned* counters, Place place) {
     const int group = int(threadIdx.x) / 128;
     unsigned elsewhere = 0;
@@ -364,9 +374,9 @@ struct WgmmaMatmul {
         if (!combine_splits(acc, place.shared + flag_at, partials, counters + work.output_tile, work)) return;
       }
       if constexpr (C::store_buffers > 0) {
-        store_boxes(acc, bias, out_map, work, place.shared + boxes_at, group);
+        store_boxes(acc, ends, out_map, work, place.shared + boxes_at, group);
       } else {
-        store(acc, bias, out, work, C::ping_pong ? 0 : group);
+        store(acc, ends, out, work, C::ping_pong ? 0 : group);
       }
     });
     if constexpr (C::store_buffers > 0) {
@@ -383,7 +393,7 @@ struct WgmmaMatmul {
     }
   }
 
-  __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const Out* bias, Out* out,
+  __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const End& ends, Out* out,
                                              const ptx::TensorMap* out_map, float* partials, unsigned* counters) {
     const Place first{ptx::shared_memory()};
     if (threadIdx.x == 0) {
@@ -403,7 +413,7 @@ struct WgmmaMatmul {
       if (threadIdx.x == consumer_threads) produce(a, b, first);
     } else {
       if constexpr (gives_registers) ptx::take_registers<C::consumer_registers>();
-      consume(bias, out, out_map, partials, counters, first);
+      consume(ends, out, out_map, partials, counters, first);
     }
     if constexpr (cluster > 1) ptx::cluster_sync();  // others arrive at its barriers until they have read all
   }
@@ -411,9 +421,10 @@ struct WgmmaMatmul {
 
 template <class Config>
 __device__ __forceinline__ void wgmma_matmul(const ptx::TensorMap& a, const ptx::TensorMap& b,
+                                             const float* scale_a, const float* scale_b,
                                              const typename Config::Out* bias, typename Config::Out* out,
                                              const ptx::TensorMap* out_map, float* partials, unsigned* counters) {
-  WgmmaMatmul<Config>::run(a, b, bias, out, out_map, partials, counters);
+  WgmmaMatmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, out_map, partials, counters);
 }
 
 }  // namespace autosched

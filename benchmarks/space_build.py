@@ -32,7 +32,8 @@ from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.matmul.decisions import attributes, parameters
-from search_spaces.templates.matmul.space import pruning_rules, validity_constraints
+from search_spaces.templates.matmul.pruning import pruning_rules
+from search_spaces.templates.matmul.space import validity_constraints
 
 REPEATS = 3
 MAX_THREADS = 1024  # Kernel Tuner applies it to parameters called block_size_x and so on; there are none here

@@ -77,8 +77,8 @@ class Analysis:
     """What the model finds for n launches: one array [n] per quantity; cycles are those of one SM.
 
     ``occupancy`` blocks per SM; ``waves`` blocks over the blocks that run at a time; ``math``, ``issue``, ``shared``
-    and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``sm_seconds``,
-    ``dram_seconds``, ``seconds`` of the launch.
+    and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``in_flight`` bytes from
+    DRAM that an SM waits for at a time; ``sm_seconds``, ``dram_seconds``, ``seconds`` of the launch.
     """
 
     occupancy: IntArray
@@ -88,6 +88,7 @@ class Analysis:
     shared: FloatArray
     load: FloatArray
     step: FloatArray
+    in_flight: FloatArray
     sm_seconds: FloatArray
     dram_seconds: FloatArray
     seconds: FloatArray
@@ -189,8 +190,8 @@ def analyse(
     last = w.iterations * step(np.maximum(rest, 1)) + rest * store + drain + fill / resident
     cycles += np.where(rest > 0, last, 0.0)
     sm_seconds = cycles / clock
-    in_flight = resident * active * np.maximum(w.stages - 1, 1) * missed
-    scarce = device.dram_bandwidth * DRAM_SECONDS / np.maximum(in_flight, 1.0)
+    in_flight = resident * np.maximum(w.stages - 1, 1) * missed
+    scarce = device.dram_bandwidth * DRAM_SECONDS / np.maximum(in_flight * active, 1.0)
     served = (
         device.dram_bandwidth * DRAM_EFFICIENCY / np.sqrt(1.0 + scarce**2) * w.run_bytes / (w.run_bytes + RUN_BYTES)
     )
@@ -198,7 +199,7 @@ def analyse(
     alone_seconds = w.alone_bytes / SM_PORT_BYTES / clock
     seconds = np.hypot(sm_seconds, dram_seconds) + alone_seconds + LAUNCH_SECONDS * w.launches
     waves = w.blocks / (device.sm_count * resident)
-    return Analysis(resident, waves, math, issue, shared, load, full_step, sm_seconds, dram_seconds, seconds)
+    return Analysis(resident, waves, math, issue, shared, load, full_step, in_flight, sm_seconds, dram_seconds, seconds)
 
 
 class _Counts:

@@ -1,4 +1,4 @@
-"""Two pruning rules of matmul: CUDA cores where tensor cores cannot, and splits of k where SMs would be idle."""
+"""Pruning rules of matmul: which intrinsics serve, where k is split, and what nobody would choose for mma.sync."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.space import Space
 from search_spaces.templates.matmul.decisions import attributes, parameters
-from search_spaces.templates.matmul.space import pruning_rules, space, validity_constraints
+from search_spaces.templates.matmul.pruning import pruning_rules
+from search_spaces.templates.matmul.space import space, validity_constraints
 
 H200 = device("h200")
 VOLTA = dataclasses.replace(H200, name="volta", sm=70, arch="sm_70")  # wmma of f16, and no other tensor instruction
@@ -32,18 +33,29 @@ def units(problem: Matmul, target: Device) -> set[str]:
 @pytest.mark.parametrize(
     ("problem", "target", "expected"),
     [
-        (Matmul(64, 64, 64), H200, {"wmma", "mma"}),
-        (Matmul(16, 16, 64), H200, {"wmma", "mma"}),
+        (Matmul(64, 64, 64), H200, {"mma"}),
+        (Matmul(16, 16, 64), H200, {"mma"}),
         (Matmul(15, 64, 64), H200, {"fma", "wmma", "mma"}),
         (Matmul(64, 15, 64), H200, {"fma", "wmma", "mma"}),
         (Matmul(64, 64, 64, a="f32", b="f32"), H200, {"wmma", "mma"}),
+        (Matmul(64, 64, 64, a="f32", b="f32", order_b="col"), H200, {"mma"}),
         (Matmul(64, 64, 64, a="f32", b="f32", precision="ieee"), H200, {"fma"}),
         (Matmul(64, 64, 64), VOLTA, {"wmma"}),
         (Matmul(64, 64, 64, a="bf16", b="bf16"), VOLTA, {"fma"}),
     ],
-    ids=["f16", "just wide enough", "few rows", "few columns", "tf32", "ieee", "sm_70", "bf16 on sm_70"],
+    ids=[
+        "f16",
+        "just wide enough",
+        "few rows",
+        "few columns",
+        "tf32",
+        "tf32 as ldmatrix reads it",
+        "ieee",
+        "sm_70",
+        "bf16 on sm_70",
+    ],
 )
-def test_cuda_cores_multiply_where_tensor_cores_cannot_or_would_be_wasted(
+def test_other_instructions_multiply_where_mma_cannot_or_would_be_wasted(
     problem: Matmul, target: Device, expected: set[str]
 ) -> None:
     assert units(problem, target) == expected
@@ -56,7 +68,7 @@ def test_cuda_cores_multiply_where_tensor_cores_cannot_or_would_be_wasted(
 )
 def test_awkward_problems_keep_schedules_for_tensor_cores(problem: Matmul) -> None:
     strata = space(problem, H200).strata
-    assert {intrinsic(str(s.value)).unit for s in strata} == {"wmma", "mma"}
+    assert {intrinsic(str(s.value)).unit for s in strata} == {"mma"}
     assert all(s.count > 1000 for s in strata)
 
 
@@ -64,7 +76,63 @@ def test_the_reason_names_a_tensor_instruction_of_the_device() -> None:
     whole = space(Matmul(64, 64, 64), H200)
     chosen = {p.name: p.default for p in whole.parameters} | {"intrinsic": "fma_m8n4k1"}
     (reason,) = (v.reason for v in whole.explain(chosen) if v.rule == "tensor_cores")
-    assert reason.startswith("fma_m8n4k1 multiplies on CUDA cores, but mma_m16n8k16_f16 does it on tensor cores")
+    assert reason.startswith("fma_m8n4k1 is slower than mma_m16n8k16_f16, which serves this problem")
+
+
+GOOD: dict[str, str | int] = {
+    "tile_m": 128, "tile_n": 128, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16", "sg_layout_m": 2, "sg_layout_n": 2,
+    "sg_data_m": 64, "sg_data_n": 64, "layout_a": "swizzle(3,3,3)", "layout_b": "swizzle(3,3,4)",
+    "copy_a": "cp.async", "copy_b": "cp.async", "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 16,
+    "stages": 3, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "shared", "min_blocks": 1, "split_k": 1,
+    "raster": "grouped_8", "batch_mapping": "outer",
+}  # fmt: skip
+WARPS_32: dict[str, str | int] = {
+    "tile_k": 64, "k_unroll": 4, "sg_layout_m": 8, "sg_layout_n": 4, "sg_data_m": 16, "sg_data_n": 32,
+    "copy_columns_a": 8,
+}  # fmt: skip
+NARROW: dict[str, str | int] = {
+    "tile_n": 16, "sg_layout_n": 1, "sg_data_n": 16, "layout_b": "pad(8,1)", "copy_columns_b": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"k_unroll": 1}, "k_unroll_whole"),
+        (WARPS_32, "warp_part"),
+        ({"sg_data_n": 8}, "fragment_pairs"),
+        ({"tile_m": 32, "sg_data_m": 16}, "tile_waves_m"),
+        (NARROW, "tile_waves_n"),
+        ({"stages": 1}, "stages_overlap"),
+        ({"layout_a": "identity"}, "read_conflicts_a"),
+        ({"layout_b": "pad(16,4)"}, "read_conflicts_b"),
+        ({"copy_a": "ld.global"}, "copy_whole_a"),
+        ({"vector_b": 4, "copy_columns_b": 32}, "copy_whole_b"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_nobody_would_choose_is_pruned_and_runs_all_the_same(changes: dict[str, str | int], rule: str) -> None:
+    whole = space(Matmul(4096, 4096, 4096), H200)
+    assert whole.explain(GOOD) == []
+    assert rule in {v.rule for v in whole.explain({**GOOD, **changes})}
+    assert whole.valid.explain({**GOOD, **changes}) == []
+
+
+def test_small_tiles_stay_where_larger_ones_leave_sms_idle() -> None:
+    whole = space(Matmul(256, 512, 4096), H200)
+    small = {**GOOD, "tile_m": 32, "sg_data_m": 16}
+    assert not {v.rule for v in whole.explain(small)} & {"tile_waves_m", "tile_waves_n"}
+
+
+def test_narrower_copies_stay_where_the_tile_has_no_more_for_each_thread() -> None:
+    """128 threads take 16 x 64 elements of f16 at most 8 at a time, and 16 x 32 at most 4."""
+    whole = space(Matmul(64, 64, 4096, order_a="col"), H200)
+    small = {**GOOD, "tile_m": 16, "tile_n": 64, "sg_layout_m": 1, "sg_layout_n": 4, "sg_data_m": 16, "sg_data_n": 16}
+    refused = [
+        {v.rule for v in whole.explain({**small, "tile_k": tile_k, "k_unroll": tile_k // 16, "vector_a": 4})}
+        for tile_k in (32, 64)
+    ]
+    assert "copy_whole_a" not in refused[0] and "copy_whole_a" in refused[1]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from search_spaces.templates.matmul.counts import counts
 from search_spaces.templates.matmul.decisions import contiguous_extent, row_major, tile_shape
 from search_spaces.templates.matmul.lowering import SIDES, copy, tile, wg_maps
 from search_spaces.templates.matmul.proxy import proxy
-from search_spaces.templates.matmul.space import pruning_rules, space, validity_constraints
+from search_spaces.templates.matmul.pruning import pruning_rules
+from search_spaces.templates.matmul.space import space, validity_constraints
 from search_spaces.templates.matmul.template import MATMUL
 
 H200 = device("h200")
@@ -34,7 +35,7 @@ PROBLEMS = [
 
 def test_the_full_space_is_large_and_its_count_exact() -> None:
     count = space(LARGE, H200).count()
-    assert count > 10**9
+    assert count > 10**7
     assert isinstance(count, int)
 
 

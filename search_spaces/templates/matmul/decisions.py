@@ -22,6 +22,7 @@ from search_spaces.templates.common.shared_tiles import stage_bytes
 from search_spaces.templates.common.tiling import Tiling
 
 EPILOGUE_PAD = 8  # elements after each row of the epilogue's tile: of f32 32 bytes, the step of wmma.store; of out 16
+COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)  # threads of a copy along contiguous memory
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
 
 
@@ -32,7 +33,6 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
     sg_data = (8, 16, 32, 48, 64, 96, 128)
     layouts = sampled_layouts(element_bytes)
     vectors = tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= 16)
-    columns = (1, 2, 4, 8, 16, 32, 64, 128)
     return (
         ordinal("tile_m", tiles, "rows of the workgroup tile of out"),
         ordinal("tile_n", tiles, "columns of the workgroup tile of out"),
@@ -52,8 +52,8 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
         categorical("copy_b", ("cp.async", "ld.global"), "how b goes to shared memory"),
         ordinal("vector_a", vectors, "elements of a that a thread copies at a time"),
         ordinal("vector_b", vectors, "elements of b that a thread copies at a time"),
-        ordinal("copy_columns_a", columns, "threads along contiguous memory (copy wg_map of a)"),
-        ordinal("copy_columns_b", columns, "threads along contiguous memory (copy wg_map of b)"),
+        ordinal("copy_columns_a", COPY_COLUMNS, "threads along contiguous memory (copy wg_map of a)"),
+        ordinal("copy_columns_b", COPY_COLUMNS, "threads along contiguous memory (copy wg_map of b)"),
         ordinal("stages", (1, 2, 3, 4, 5), "k-tiles in shared memory at a time"),
         ordinal("k_unroll", (1, 2, 4, 8), "intrinsic steps of k unrolled"),
         ordinal(

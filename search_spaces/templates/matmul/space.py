@@ -11,20 +11,17 @@ import numpy as np
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware import intrinsics
-from search_spaces.hardware.data_movement import MOST_CONFLICTS, few_conflicts
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
 from search_spaces.layouts.shared_layout import Axis, parse_layout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
-from search_spaces.spaces.columns import TextColumn, ceil_div
+from search_spaces.spaces.columns import TextColumn
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules
-from search_spaces.templates.common.line_access import alignment_rule, sectors_rule, width_rule
-from search_spaces.templates.common.raster import raster_rule
+from search_spaces.templates.common.line_access import alignment_rule
 from search_spaces.templates.common.shared_tiles import contiguity
 from search_spaces.templates.matmul.decisions import (
     attributes,
@@ -35,10 +32,7 @@ from search_spaces.templates.matmul.decisions import (
     row_major,
     tiling,
 )
-
-BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
-NARROW = 16  # rows or columns of out under which fragments of tensor cores, at least 16 x 8, are mostly padding
-FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
+from search_spaces.templates.matmul.pruning import pruning_rules
 
 
 @lru_cache(maxsize=64)
@@ -65,67 +59,6 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         tiling(problem).split_rule(),
         *tiling(problem).grid_rules(parameters(problem)),
         *device_rules(device),
-    )
-
-
-def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
-    return (
-        *_tile_size_rules(problem),
-        _code_size_rule(),
-        *_copy_pruning(problem, "a"),
-        *_copy_pruning(problem, "b"),
-        *_stage_rules(problem),
-        raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
-        *_tensor_core_rules(problem, device),
-        _split_pruning(problem, device),
-    )
-
-
-def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
-    smallest = {"m": 16, "n": 16, "k": 32 // problem.input_dtype.bytes}
-
-    def size_rule(axis: str) -> Rule:
-        extent, least = int(getattr(problem, axis)), smallest[axis]
-        return Rule(
-            f"tile_size_{axis}",
-            lambda tile: (tile < 2 * extent) | (tile == least),
-            f"tile_{axis} is {{tile}}, but a tile of half of that already covers {axis} = {extent}",
-            names={"tile": f"tile_{axis}"},
-        )
-
-    return size_rule("m"), size_rule("n"), size_rule("k")
-
-
-def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding."""
-    rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32")
-    tensor = [row.name for row in rows if row.unit != "fma" and row.min_sm <= device.sm]
-    if not tensor or min(problem.m, problem.n) < NARROW:
-        return ()
-    return (
-        Rule(
-            "tensor_cores",
-            each(lambda intrinsic: intrinsics.intrinsic(intrinsic).unit != "fma"),
-            f"{{intrinsic}} multiplies on CUDA cores, but {tensor[-1]} does it on tensor cores, which are faster where "
-            f"neither m nor n is under {NARROW}",
-        ),
-    )
-
-
-def _split_pruning(problem: Matmul, device: Device) -> Rule:
-    """Splitting k fills idle SMs; where all are busy, adding up the parts only costs time."""
-    enough = FULL_WAVES * device.sm_count
-
-    def gains(tile_m: IntArray, tile_n: IntArray, split_k: IntArray) -> BoolArray:
-        blocks = problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
-        return np.equal(split_k, 1) | (blocks < enough)
-
-    return Rule(
-        "split_k_waves",
-        gains,
-        "split_k is {split_k}, but tiles of {tile_m}x{tile_n} alone already give each of the "
-        f"{device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
     )
 
 
@@ -203,16 +136,6 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     )
 
 
-def _code_size_rule() -> Rule:
-    results = each(lambda name: intrinsics.intrinsic(name).results)  # accumulators that one instruction updates
-    return Rule(
-        "code_size",
-        lambda accumulators, intrinsic, k_unroll: accumulators * k_unroll <= BODY_LIMIT * results(intrinsic),
-        "{accumulators} accumulators with k unrolled {k_unroll} times make a loop body of over "
-        f"{BODY_LIMIT} arithmetic instructions",
-    )
-
-
 def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
     element_bytes = problem.input_dtype.bytes
     names = operand_names(problem, operand)
@@ -278,47 +201,6 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
     )
 
 
-def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
-    """Automatic data movement: only copies with wide vectors, few sectors and few bank conflicts."""
-    element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
-    names = operand_names(problem, operand)
-    axis: Axis = "cols" if row_major(problem, operand) else "rows"
-
-    good: list[frozenset[tuple[int, int]] | None] = []  # (vector, columns), None where all are
-
-    def which(layout: str, rows: int, cols: int) -> int:
-        """Whose (vector, columns) of ``good`` have few conflicts. Hundreds of layouts share a few dozen of them."""
-        parsed = parse_layout(layout, rows, cols)
-        found = None if isinstance(parsed, str) else few_conflicts(parsed, element_bytes, axis)
-        if found not in good:
-            good.append(found)
-        return good.index(found)
-
-    def few(found: int, vector: int, columns: int) -> bool:
-        pairs = good[found]
-        return pairs is None or (vector, min(columns, WARP)) in pairs
-
-    def conflicts(layout: TextColumn, rows: IntArray, cols: IntArray, vector: IntArray, columns: IntArray) -> BoolArray:
-        """The validity constraints refuse illegal layouts, and copies that do not divide a line."""
-        torn: BoolArray = np.not_equal((cols if axis == "cols" else rows) % (vector * columns), 0)
-        free: BoolArray = each(few)(each(which)(layout, rows, cols), vector, columns)
-        return torn | free
-
-    return (
-        width_rule(f"copy_width_{operand}", names["vector"], extent, element_bytes),
-        sectors_rule(
-            f"copy_sectors_{operand}", names["minor"], names["vector"], names["columns"], extent, element_bytes
-        ),
-        Rule(
-            f"copy_conflicts_{operand}",
-            conflicts,
-            f"layout {{layout}} makes the copy of {operand} in {{columns}} columns of {{vector}} elements wait for "
-            f"banks more than {MOST_CONFLICTS:g} times as long as without conflicts, and longer than in other columns",
-            names=names,
-        ),
-    )
-
-
 def _fragment_rules() -> tuple[Rule, ...]:
     """What two buffers of fragments need: the next k-tile in shared memory, and steps that alternate between them."""
 
@@ -346,21 +228,4 @@ def _fragment_rules() -> tuple[Rule, ...]:
             "two buffers of fragments need a second stage, but stages is {stages}",
         ),
         Rule.refusing("fragment_steps", steps),
-    )
-
-
-def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
-    split = tiling(problem)
-    return (
-        Rule(
-            "stages",
-            lambda stages, tile_k, split_k: stages <= split.tiles_of_split(tile_k, split_k),
-            f"{{stages}} stages are more than the k-tiles of a split (k = {problem.k}, tile_k = {{tile_k}}, split_k = "
-            "{split_k})",
-        ),
-        Rule(
-            "stages_async",
-            lambda stages, copy_a, copy_b: (stages <= 2) | (copy_a == "cp.async") | (copy_b == "cp.async"),
-            "{stages} stages need a cp.async copy: loads through registers are one k-tile ahead",
-        ),
     )

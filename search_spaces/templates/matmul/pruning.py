@@ -1,0 +1,298 @@
+"""Which matmul schedules are not worth a try: rules that leave out what a simpler or smaller one equals or beats."""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware import intrinsics
+from search_spaces.hardware.bank_conflicts import WIDEST_BYTES, fragment_traffic
+from search_spaces.hardware.data_movement import MOST_CONFLICTS, few_conflicts
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.requirements import OperandSide, Refusal
+from search_spaces.layouts.shared_layout import Axis, parse_layout
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import TextColumn, ceil_div
+from search_spaces.spaces.each import each
+from search_spaces.spaces.rules import Rule
+from search_spaces.templates.common.line_access import sectors_rule, width_rule
+from search_spaces.templates.common.raster import raster_rule
+from search_spaces.templates.matmul.decisions import (
+    COPY_COLUMNS,
+    contiguous_extent,
+    operand_names,
+    row_major,
+    tiling,
+)
+
+BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
+NARROW = 16  # rows or columns of out under which fragments of tensor cores, at least 16 x 8, are mostly padding
+FULL_WAVES = 2  # blocks per SM from which more blocks add no parallelism
+WIDE_TILE = 64  # a side of a tile from which its loads cost less than its arithmetic
+FEW_THREADS = 128  # a warp for each scheduler of an SM
+LEAST_ACCUMULATORS = 32  # of a thread: 32 x 32 results of a warp, whose reads of fragments keep up with mma.sync
+
+
+def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    return (
+        *_tile_size_rules(problem),
+        _code_size_rule(),
+        *_copy_pruning(problem, "a"),
+        *_copy_pruning(problem, "b"),
+        *_stage_rules(problem),
+        raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
+        *_tensor_core_rules(problem, device),
+        *_mma_rules(problem, device),
+        *_whole_copies(problem, device, "a"),
+        *_whole_copies(problem, device, "b"),
+        _split_pruning(problem, device),
+    )
+
+
+def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
+    smallest = {"m": 16, "n": 16, "k": 32 // problem.input_dtype.bytes}
+
+    def size_rule(axis: str) -> Rule:
+        extent, least = int(getattr(problem, axis)), smallest[axis]
+        return Rule(
+            f"tile_size_{axis}",
+            lambda tile: (tile < 2 * extent) | (tile == least),
+            f"tile_{axis} is {{tile}}, but a tile of half of that already covers {axis} = {extent}",
+            names={"tile": f"tile_{axis}"},
+        )
+
+    return size_rule("m"), size_rule("n"), size_rule("k")
+
+
+def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding; and
+    mma.sync, whose accumulators and operands are known lane by lane, needs no f32 tile in shared memory, no row of
+    wmma's stride, and half its loads of shared memory."""
+    rows = [
+        row
+        for row in intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32")
+        if row.unit != "fma" and row.min_sm <= device.sm
+    ]
+    if not rows or min(problem.m, problem.n) < NARROW:
+        return ()
+    serving = [row for row in rows if row.unit == "mma" and _reads_both(problem)] or rows
+    names = [row.name for row in serving]
+    return (
+        Rule(
+            "tensor_cores",
+            each(lambda intrinsic: intrinsic in names),
+            f"{{intrinsic}} is slower than {names[-1]}, which serves this problem: neither m nor n is under {NARROW}",
+        ),
+    )
+
+
+def _reads_both(problem: Matmul) -> bool:
+    """Whether ldmatrix reads both operands as their lines lie in memory: it turns 16-bit elements only."""
+    return problem.input_dtype.bytes == 2 or (problem.order_a == "row" and problem.order_b == "col")
+
+
+def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """What nobody would choose for mma.sync."""
+    element_bytes = problem.input_dtype.bytes
+    split = tiling(problem)
+    is_mma = each(lambda intrinsic: intrinsics.intrinsic(intrinsic).unit == "mma")
+    results = each(lambda name: intrinsics.intrinsic(name).results)
+    depth = each(lambda name: intrinsics.intrinsic(name).k)
+    enough = 2 * FULL_WAVES * device.sm_count
+
+    def whole(tile_k: IntArray, intrinsic: TextColumn, k_unroll: IntArray, accumulators: IntArray) -> BoolArray:
+        longer = accumulators * 2 * k_unroll > BODY_LIMIT * results(intrinsic)
+        kept: BoolArray = ~is_mma(intrinsic) | np.equal(tile_k, depth(intrinsic) * k_unroll) | longer
+        return kept
+
+    def wave_rule(axis: str) -> Rule:
+        extent = int(getattr(problem, axis))
+
+        def few_blocks(tile_m: IntArray, tile_n: IntArray) -> BoolArray:
+            side = tile_m if axis == "m" else tile_n
+            blocks = problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
+            few: BoolArray = (side >= min(WIDE_TILE, extent)) | (blocks < enough)
+            return few
+
+        return Rule(
+            f"tile_waves_{axis}",
+            few_blocks,
+            f"a tile of {{tile_m}}x{{tile_n}} is narrow along {axis}: twice as wide it loads less for its arithmetic, "
+            f"and still gives each of the {device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
+        )
+
+    def conflict_free(layout: str, rows: int, cols: int, intrinsic: str, operand: OperandSide) -> bool:
+        row, parsed = intrinsics.intrinsic(intrinsic), parse_layout(layout, rows, cols)
+        if row.unit != "mma" or isinstance(parsed, str):
+            return True
+        if isinstance(row.requirement(operand, parsed, element_bytes), Refusal):
+            return True  # the validity constraints refuse it
+        read = fragment_traffic(row, operand, parsed, element_bytes)
+        return read.wavefronts <= read.ideal
+
+    def reads(operand: OperandSide) -> Rule:
+        names = operand_names(problem, operand)
+        return Rule(
+            f"read_conflicts_{operand}",
+            each(lambda layout, rows, cols, intrinsic: conflict_free(layout, rows, cols, intrinsic, operand)),
+            f"layout {{layout}} makes ldmatrix wait for banks, which padded and swizzled tiles of {operand} do not",
+            names={name: names[name] for name in ("layout", "rows", "cols")},
+        )
+
+    return (
+        Rule(
+            "k_unroll_whole",
+            whole,
+            "k_unroll is {k_unroll}, but all steps of tile_k = {tile_k} fit: their addresses become constants",
+        ),
+        Rule(
+            "warp_part",
+            lambda threads, accumulators, intrinsic: (
+                ~is_mma(intrinsic) | (threads <= FEW_THREADS) | (accumulators >= LEAST_ACCUMULATORS)
+            ),
+            "{threads} threads with {accumulators} accumulators each: parts of a subgroup under 32 x 32 read more of "
+            "shared memory than they multiply, and fewer subgroups would do",
+        ),
+        Rule(
+            "fragment_pairs",
+            lambda sg_data_n, fragments_n, intrinsic: (
+                ~is_mma(intrinsic) | (sg_data_n % 16 == 0) | (fragments_n % 2 == 1)
+            ),
+            "sg_data_n is {sg_data_n}, but one ldmatrix fills two fragments of b that lie side by side",
+        ),
+        wave_rule("m"),
+        wave_rule("n"),
+        Rule(
+            "stages_overlap",
+            lambda stages, tile_k, split_k, copy_a, copy_b: (
+                (stages >= 2)
+                | (copy_a == "ld.global")
+                | (copy_b == "ld.global")
+                | (split.tiles_of_split(tile_k, split_k) < 2)
+            ),
+            "one stage of cp.async waits for all of memory's latency in every k-tile",
+        ),
+        reads("a"),
+        reads("b"),
+    )
+
+
+def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tuple[Rule, ...]:
+    """Tensor cores want 16 bytes of each copy, by cp.async, which needs no registers and looks up no line of L1."""
+    element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
+    widest = gcd(extent, WIDEST_BYTES // element_bytes)
+    rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32")
+    serves = any(row.unit == "mma" and row.min_sm <= device.sm for row in rows) and _reads_both(problem)
+    if not serves or min(problem.m, problem.n) < NARROW:
+        return ()
+
+    def fits(major: int, minor: int, threads: int, vector: int) -> bool:
+        return any(
+            major % (threads // columns) == 0 and minor % (columns * vector) == 0
+            for columns in COPY_COLUMNS
+            if columns <= threads
+        )
+
+    def as_wide(vector: int, major: int, minor: int, threads: int, copy: str) -> bool:
+        if copy != "cp.async" and vector * element_bytes == WIDEST_BYTES:
+            return False
+        return vector == widest or not fits(major, minor, threads, 2 * vector)
+
+    names = operand_names(problem, operand)
+    return (
+        Rule(
+            f"copy_whole_{operand}",
+            each(as_wide),
+            f"{{copy}} of {{vector}} elements: lines of {operand} are aligned to {widest}, which threads could take at "
+            "a time by cp.async",
+            names={name: names[name] for name in ("vector", "major", "minor", "copy")},
+        ),
+    )
+
+
+def _split_pruning(problem: Matmul, device: Device) -> Rule:
+    """Splitting k fills idle SMs; where all are busy, adding up the parts only costs time."""
+    enough = FULL_WAVES * device.sm_count
+
+    def gains(tile_m: IntArray, tile_n: IntArray, split_k: IntArray) -> BoolArray:
+        blocks = problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
+        return np.equal(split_k, 1) | (blocks < enough)
+
+    return Rule(
+        "split_k_waves",
+        gains,
+        "split_k is {split_k}, but tiles of {tile_m}x{tile_n} alone already give each of the "
+        f"{device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
+    )
+
+
+def _code_size_rule() -> Rule:
+    results = each(lambda name: intrinsics.intrinsic(name).results)  # accumulators that one instruction updates
+    return Rule(
+        "code_size",
+        lambda accumulators, intrinsic, k_unroll: accumulators * k_unroll <= BODY_LIMIT * results(intrinsic),
+        "{accumulators} accumulators with k unrolled {k_unroll} times make a loop body of over "
+        f"{BODY_LIMIT} arithmetic instructions",
+    )
+
+
+def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
+    """Automatic data movement: only copies with wide vectors, few sectors and few bank conflicts."""
+    element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
+    names = operand_names(problem, operand)
+    axis: Axis = "cols" if row_major(problem, operand) else "rows"
+
+    good: list[frozenset[tuple[int, int]] | None] = []  # (vector, columns), None where all are
+
+    def which(layout: str, rows: int, cols: int) -> int:
+        """Whose (vector, columns) of ``good`` have few conflicts. Hundreds of layouts share a few dozen of them."""
+        parsed = parse_layout(layout, rows, cols)
+        found = None if isinstance(parsed, str) else few_conflicts(parsed, element_bytes, axis)
+        if found not in good:
+            good.append(found)
+        return good.index(found)
+
+    def few(found: int, vector: int, columns: int) -> bool:
+        pairs = good[found]
+        return pairs is None or (vector, min(columns, WARP)) in pairs
+
+    def conflicts(layout: TextColumn, rows: IntArray, cols: IntArray, vector: IntArray, columns: IntArray) -> BoolArray:
+        """The validity constraints refuse illegal layouts, and copies that do not divide a line."""
+        torn: BoolArray = np.not_equal((cols if axis == "cols" else rows) % (vector * columns), 0)
+        free: BoolArray = each(few)(each(which)(layout, rows, cols), vector, columns)
+        return torn | free
+
+    return (
+        width_rule(f"copy_width_{operand}", names["vector"], extent, element_bytes),
+        sectors_rule(
+            f"copy_sectors_{operand}", names["minor"], names["vector"], names["columns"], extent, element_bytes
+        ),
+        Rule(
+            f"copy_conflicts_{operand}",
+            conflicts,
+            f"layout {{layout}} makes the copy of {operand} in {{columns}} columns of {{vector}} elements wait for "
+            f"banks more than {MOST_CONFLICTS:g} times as long as without conflicts, and longer than in other columns",
+            names=names,
+        ),
+    )
+
+
+def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
+    split = tiling(problem)
+    return (
+        Rule(
+            "stages",
+            lambda stages, tile_k, split_k: stages <= split.tiles_of_split(tile_k, split_k),
+            f"{{stages}} stages are more than the k-tiles of a split (k = {problem.k}, tile_k = {{tile_k}}, split_k = "
+            "{split_k})",
+        ),
+        Rule(
+            "stages_async",
+            lambda stages, copy_a, copy_b: (stages <= 2) | (copy_a == "cp.async") | (copy_b == "cp.async"),
+            "{stages} stages need a cp.async copy: loads through registers are one k-tile ahead",
+        ),
+    )

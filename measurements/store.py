@@ -28,6 +28,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from measurements import store_entries, store_file, store_migrations, store_rows, store_schema
 from measurements.foreign_text import first_line, one_line
+from measurements.library_choice import LIBRARY_SCHEDULE
 from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store_errors import StoreError
@@ -52,7 +53,8 @@ _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 @dataclass(frozen=True)
 class ProblemSummary:
     """How many schedules of one provenance were tried for a problem on a device, and how many of them were ok: a
-    schedule that is re-measured counts once. ``first`` is the id of the first trial."""
+    schedule that is re-measured counts once. ``library``: beside them the vendor's library was timed, which is no
+    trial. ``first`` is the id of the first record."""
 
     first: int
     operator: str
@@ -61,6 +63,12 @@ class ProblemSummary:
     provenance: Provenance
     trials: int
     ok: int
+    library: bool = False
+
+    @property
+    def works(self) -> bool:
+        """Whether anything that was tried or timed has worked."""
+        return self.ok > 0 or self.library
 
 
 class Store:
@@ -255,7 +263,11 @@ class Store:
         """What the store holds, or only of one operator: one summary per problem, device and provenance, in the order
         they first came."""
         columns = {name: ENTRIES.c[name] for name in ("operator", "problem", "device", "provenance", "trials", "ok")}
-        query = sa.select(ENTRIES.c.first_id.label("id"), *columns.values()).order_by(ENTRIES.c.first_id)
+        t = TRIALS.c
+        same = (t[name] == ENTRIES.c[name] for name in ("problem_digest", "device", "provenance"))
+        library = sa.exists().where(*same, t.schedule_digest == digest_of(LIBRARY_SCHEDULE.key()))
+        selected = (ENTRIES.c.first_id.label("id"), library.label("library"), *columns.values())
+        query = sa.select(*selected).order_by(ENTRIES.c.first_id)
         if operator is not None:
             query = query.where(ENTRIES.c.operator == operator)
         summaries = []
@@ -263,7 +275,10 @@ class Store:
             for row in connection.execute(query).mappings():
                 cells = store_rows.read_cells(row, columns.values(), self.name)
                 cells["problem_key"] = cells.pop("problem")
-                summaries.append(ProblemSummary(row["id"], **cells))
+                beside = bool(row["library"])
+                cells["trials"] -= beside
+                cells["ok"] -= beside
+                summaries.append(ProblemSummary(row["id"], **cells, library=beside))
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:

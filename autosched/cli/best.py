@@ -94,7 +94,7 @@ def best(
 
 
 def _find(store: "Store", operator: Operator, problem: Problem | None, device: str | None) -> list[Best]:
-    summaries = [s for s in store.problems(operator.name) if s.ok and device in (None, s.device)]
+    summaries = [s for s in store.problems(operator.name) if s.works and device in (None, s.device)]
     counts = {(s.problem_key, s.device, s.provenance): (s.trials, s.ok) for s in summaries}
     wanted: dict[tuple[str, str], ProblemSummary] = {}
     for s in summaries:

@@ -202,7 +202,7 @@ def _run(db: str, options: "CheckOptions", static: bool, check_database: Callabl
     from measurements.store import Store
 
     with Store.open(db, create=False) as store:
-        total = len({(s.problem_key, s.device) for s in store.problems() if s.ok})
+        total = len({(s.problem_key, s.device) for s in store.problems() if s.works})
     with Counter(stderr_console(), "checked", max(total, 1)) as progress:
         return check_database(db, options, static=static, told=progress.advance)
 

@@ -81,7 +81,7 @@ def entries(
     seen: set[tuple[str, str]] = set()
     for summary in store.problems():
         key = (summary.problem_key, summary.device)
-        if not summary.ok or key in seen or (operators and summary.operator not in operators):
+        if not summary.works or key in seen or (operators and summary.operator not in operators):
             continue
         if device is not None and summary.device != device.name:
             continue

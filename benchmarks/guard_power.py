@@ -15,7 +15,10 @@ Times are drawn in two ways:
 - ``in order``: pieces of half the record, from random places of it. The programs of a round take consecutive times, in
   alternating order, so that the drift of the recorded run (clocks that rise, caches that warm) stays as it was.
 
-The control of an entry is the next configuration's record.
+The control of an entry is the next configuration's record. Entry and control have times of tuning as well, drawn
+anew: the check also compares with these, which turns "same" and "faster" into "uncertain" where the machine has moved.
+How often that happens to unchanged entries is *unsettled*; *told* is how often it happens where a driver slowed entry
+and baseline alike by DRIVER since then, and the control not.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import argparse
 import gzip
 import json
 import math
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -36,19 +40,26 @@ import numpy.typing as npt
 
 from autosched.guard.judging import Comparison, Limits, Times
 from autosched.guard.procedure import Effort, flagged, judged, until_decided
+from autosched.guard.since_tuning import AtTuning, since
+from measurements.measurement import Timing
+from measurements.record import Control
 from measurements.timing import Verdict, interleaved, relative_noise
 
 Record = npt.NDArray[np.float64]
 DRAWS = ("independent", "in order")
 QUIET = 0.01  # A/A noise below which small slowdowns must be found
 LEAST_REPEATS = 5
+TUNED_ROUNDS = 100  # of the re-measurement that ends a tuning
+DRIVER = 0.05
 PROGRAMS = 3  # of a round: baseline, candidate, baseline again
 
 
 @dataclass(frozen=True)
 class Result:
     """Of one file, way of drawing and slowdown: in how many runs something unchanged was called slower, and how many of
-    the slowed entries were found (of all, and of those whose noise is under QUIET)."""
+    the slowed entries were found (of all, and of those whose noise is under QUIET). Of the ``settled``, which are
+    unchanged and which the pairs call same or faster, so many are ``unsettled`` by the times of tuning, and ``told`` of
+    a driver."""
 
     file: str
     drawn: str
@@ -61,6 +72,9 @@ class Result:
     found: int
     slowed_quiet: int
     found_quiet: int
+    settled: int
+    unsettled: int
+    told: int
 
 
 def recorded(path: Path) -> list[Record]:
@@ -82,6 +96,7 @@ class Noise:
 
     def __init__(self, record: Record, control: Record, slowdown: float, drawn: str, rng: np.random.Generator) -> None:
         self.record, self.control, self.slowdown, self.drawn, self.rng = record, control, slowdown, drawn, rng
+        self.control_times: list[float] = []
 
     def __call__(self, rounds: int) -> Times:
         if self.drawn == "independent":
@@ -93,12 +108,22 @@ class Noise:
             taken = np.empty((rounds, PROGRAMS))
             for row, order, there in zip(taken, interleaved(PROGRAMS, rounds), places, strict=True):
                 row[order] = self.record[there]
-        return Times(
-            tuple(taken[:, 0]),
-            tuple(taken[:, 1] * (1 + self.slowdown)),
-            tuple(taken[:, 2]),
-            tuple(self.rng.choice(self.control, rounds)),
-        )
+        control = tuple(self.rng.choice(self.control, rounds))
+        self.control_times += control
+        return Times(tuple(taken[:, 0]), tuple(taken[:, 1] * (1 + self.slowdown)), tuple(taken[:, 2]), control)
+
+    def tuned(self) -> tuple[Timing, Timing]:
+        """Of the entry and of its control, when it was tuned."""
+        mine, theirs = (self.rng.choice(times, TUNED_ROUNDS).tolist() for times in (self.record, self.control))
+        return Timing.of(mine), Timing.of(theirs)
+
+    def unsettled(self, found: Comparison, driver: float = 0.0) -> bool:
+        """Whether the times of tuning make what was ``found`` uncertain, after a driver that slows the entry alone."""
+        mine, theirs = self.tuned()
+        mine = Timing(*(t / (1 + driver) for t in (mine.median, mine.p25, mine.p75)), mine.count)
+        assert found.control is not None
+        then = AtTuning(mine, Control("library", theirs), "")
+        return since(then, found.ratio, found.control, statistics.median(self.control_times), found.limit).slower
 
 
 def simulate(
@@ -106,28 +131,31 @@ def simulate(
 ) -> Result:
     """``runs`` runs of ``entries`` entries each; with a slowdown, a tenth of them are slowed."""
     limits, effort, rng = Limits(), Effort(seconds=math.inf), np.random.default_rng(seed)
-    false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = 0
+    false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = settled = unsettled = told = 0
     for _ in range(runs):
         places = rng.integers(len(records), size=entries)
         slow = set(range(entries // 10)) if slowdown else set()
 
-        def one(i: int, places: Any = places, slow: set[int] = slow) -> Comparison:
+        def noise(i: int, places: Any = places, slow: set[int] = slow) -> Noise:
             record, control = records[places[i]], records[(places[i] + 1) % len(records)]
-            return until_decided(
-                Noise(record, control, slowdown if i in slow else 0.0, drawn, rng), limits, 0.0, effort
-            )
+            return Noise(record, control, slowdown if i in slow else 0.0, drawn, rng)
 
-        first = {i: one(i) for i in range(entries)}
-        verdicts, doubt = judged(first, {i: one(i) for i in flagged(first)}, dict.fromkeys(first, limits))
+        noises = [noise(i) for i in range(entries)]
+        first = {i: until_decided(made, limits, 0.0, effort) for i, made in enumerate(noises)}
+        second = {i: until_decided(noise(i), limits, 0.0, effort) for i in flagged(first)}
+        verdicts, doubt = judged(first, second, dict.fromkeys(first, limits))
         named = {i for i, j in verdicts.items() if j.verdict is Verdict.SLOWER}
+        fine = [i for i, j in verdicts.items() if i not in slow and j.verdict in (Verdict.SAME, Verdict.FASTER)]
+        settled += len(fine)
+        unsettled += sum(noises[i].unsettled(first[i]) for i in fine)
+        told += sum(noises[i].unsettled(first[i], DRIVER) for i in fine)
         quiet = {i for i in slow if relative_noise(list(records[places[i]])) < QUIET}
         false_alarms += bool(named - slow)
         doubted += bool(doubt)
         slowed, found_slow = slowed + len(slow), found_slow + len(named & slow)
         slowed_quiet, found_quiet = slowed_quiet + len(quiet), found_quiet + len(named & quiet)
-    return Result(
-        file, drawn, slowdown, runs, entries, false_alarms, doubted, slowed, found_slow, slowed_quiet, found_quiet
-    )
+    slowed_ones = (slowed, found_slow, slowed_quiet, found_quiet)
+    return Result(file, drawn, slowdown, runs, entries, false_alarms, doubted, *slowed_ones, settled, unsettled, told)
 
 
 def results(folder: Path, runs: int, entries: int, seed: int) -> Iterator[Result]:
@@ -150,8 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     began, found = time.monotonic(), []
     if not given.json:
-        print("| recorded on | drawn | slowdown | runs | runs with a false alarm | found | found, noise under 1% |")
-        print("|---|---|---|---|---|---|---|")
+        print(
+            "| recorded on | drawn | slowdown | runs | runs with a false alarm | found | found, noise under 1% "
+            "| unsettled | told |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|")
     for result in results(given.folder, given.runs, given.entries, given.seed):
         found.append(result)
         if not given.json:
@@ -170,7 +201,9 @@ def _row(r: Result) -> str:
     share = f"{r.found / r.slowed:.1%} of {r.slowed}" if r.slowed else ""
     quiet = f"{r.found_quiet / r.slowed_quiet:.1%} of {r.slowed_quiet}" if r.slowed_quiet else ""
     doubted = f", {r.doubted} in doubt" if r.doubted else ""
-    return f"| {r.file} | {r.drawn} | {r.slowdown:.0%} | {r.runs} | {r.false_alarms}{doubted} | {share} | {quiet} |"
+    since = [f"{n / r.settled:.1%}" if r.settled else "" for n in (r.unsettled, r.told)]
+    cells = (r.file, r.drawn, f"{r.slowdown:.0%}", r.runs, f"{r.false_alarms}{doubted}", share, quiet, *since)
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 if __name__ == "__main__":

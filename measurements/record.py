@@ -124,6 +124,9 @@ class Record:
 
     def __post_init__(self) -> None:
         timing, error = self.measurement.timing, self.measurement.error
+        for other in (self.measurement.compile_seconds, self.measurement.clock_mhz):
+            if other is not None and not math.isfinite(other):
+                raise ValueError(f"a duration or a clock rate is a finite number, not {other}")
         if timing is not None:
             _check_times(timing)
         for field in _NAMES:

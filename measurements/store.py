@@ -215,14 +215,24 @@ class Store:
         with self._transaction(write=True) as connection:
             connection.execute(TRIALS.update().where(*digests, *of_kernel).values(proof=proof))
 
-    def extend(self, records: Sequence[Record]) -> None:
-        """Store many records in their order, all or none. Raises StoreError as ``append``."""
+    def newest(self) -> int:
+        """The id of the newest trial, 0 where there is none."""
+        with self._transaction() as connection:
+            return connection.execute(sa.select(sa.func.max(TRIALS.c.id))).scalar_one() or 0
+
+    def extend(self, records: Sequence[Record], unless_since: int | None = None) -> None:
+        """Store many records in their order, all or none; but not those that others have stored after the trial of the
+        id ``unless_since``. Raises StoreError as ``append``."""
         rows = [store_rows.to_row(record) for record in records]
         if not rows:
             return
         self._enter_write_ahead()
         with self._transaction(write=True) as connection:
-            connection.execute(TRIALS.insert(), rows)
+            if unless_since is not None:
+                store_schema.wait_for_others(connection)
+                rows = store_rows.unknown(connection, rows, unless_since)
+            if rows:
+                connection.execute(TRIALS.insert(), rows)
             for digest in sorted({row["problem_digest"] for row in rows}):
                 store_entries.rebuild(connection, self.name, digest)
 

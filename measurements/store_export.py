@@ -12,6 +12,8 @@ import dataclasses
 import json
 import os
 import re
+import secrets
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,8 @@ from measurements.store import Guard, Store
 
 FORMAT = 1
 SCHEMA = Path(__file__).resolve().parent / "schemas" / "export.schema.json"
-MOST_BYTES = 2**28  # of a file
+MOST_BYTES = 2**26  # of a file, which takes some twenty times that of memory
+_LONGEST_PART = 100  # characters of a file's name, of which there are two, and what is added to them
 _FILE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9_+-]+)*", re.ASCII)
 
 
@@ -44,8 +47,8 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
         if record is None:
             continue
         for part in (summary.device, summary.operator):
-            if not _FILE_PART.fullmatch(part):
-                raise ExportError(f"the device or operator {part!r} cannot name a file: export the others by name")
+            if len(part) > _LONGEST_PART or not _FILE_PART.fullmatch(part):
+                raise ExportError(f"the device or operator {part!r:.60} cannot name a file: export the others by name")
         document = found.setdefault(
             f"{summary.device}.{summary.operator}.json",
             {"export": FORMAT, "device": summary.device, "operator": summary.operator, "entries": []},
@@ -65,8 +68,14 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
 
 
 def text(document: Mapping[str, Any]) -> str:
-    """A document as its file has it; the same entries give the same bytes."""
-    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+    """A document as its file has it; the same entries give the same bytes. Raises ExportError for a number that JSON
+    does not have, which only a database that was edited by hand can hold."""
+    try:
+        return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    except ValueError as error:
+        raise ExportError(
+            f"an entry of {document['operator']} on {document['device']} cannot be exported: {error}"
+        ) from error
 
 
 def write(
@@ -83,25 +92,41 @@ def write(
             target.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise ExportError(f"{one_line(str(target))} is not a folder, or in none: name one for the files") from error
-        temporary = target / f".{name}.{os.getpid()}"
-        try:
-            temporary.write_text(text(document))
-            temporary.replace(target / name)
-        finally:
-            temporary.unlink(missing_ok=True)
         made.append(target / name)
+        _publish(made[-1], text(document).encode())
     return made
 
 
+def _publish(path: Path, content: bytes) -> None:
+    """Under a name that nobody could foresee until it is whole: in a folder of others, a link may lie under any that
+    can be guessed. Raises ExportError where a folder has the name, and OSError."""
+    temporary = path.with_name(f".new-{secrets.token_hex(8)}")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+        temporary.replace(path)
+    except IsADirectoryError as error:
+        raise ExportError(f"{one_line(str(path))} is a folder: remove it, or export elsewhere") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
-    """The entries of export files, as a database in memory. Raises ExportError that names the file, and OSError."""
+    """The entries of export files, as a database in memory. Raises ExportError that names the file."""
     store = Store.open("sqlite://")
     for given in paths:
         path = Path(given)
-        if path.stat().st_size > MOST_BYTES:
-            raise ExportError(f"{path} is larger than {MOST_BYTES:,} bytes: split it by operator")
         try:
-            document = json.loads(path.read_bytes())
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, a device never ends
+                raise ExportError(f"{path} is not a regular file: give the files of an export")
+            if found.st_size > MOST_BYTES:
+                raise ExportError(f"{path} is larger than {MOST_BYTES:,} bytes: split it by operator")
+            content = path.read_bytes()
+        except OSError as error:
+            raise ExportError(f"{path} cannot be read ({error.strerror}): name a file that can") from error
+        try:
+            document = json.loads(content, parse_constant=_no_number)
             entries = list(_entries(document))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ExportError(f"{path} is not an export of autosched: {first_line(error)}") from error
@@ -110,6 +135,10 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
             if guard is not None:
                 store.set_guard_of(record.problem_key, record.device, guard)
     return store
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
 
 
 def _entries(document: Any) -> Iterable[tuple[Record, Guard | None]]:

@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from measurements.measurement import Provenance, Status
 from measurements.record import Record
-from measurements.store import ProblemSummary, Store
+from measurements.store import Guard, ProblemSummary, Store
 
 
 class Verdict(StrEnum):
@@ -61,7 +61,11 @@ class Merged:
 
 
 def merge(source: Store, target: Store) -> Merged:
-    """Take what ``source`` knows better into ``target``; its trials all or none. Raises StoreError."""
+    """Take what ``source`` knows better into ``target``; its trials all or none. Raises StoreError, with nothing taken.
+
+    Others may merge into the target meanwhile: what they took is not taken again.
+    """
+    before = target.newest()
     theirs = {(s.problem_key, s.device, s.provenance): s for s in target.problems()}
     entries: list[MergedEntry] = []
     taken: list[Record] = []
@@ -80,20 +84,23 @@ def merge(source: Store, target: Store) -> Merged:
             new = [record for record in new if record.status is Status.WRONG_RESULT]
         entries.append(MergedEntry(summary, verdict, why, len(new)))
         taken += new
-    target.extend(taken)
-    return Merged(tuple(entries), _guards(source, target))
+    guards, conflicts = _guards(source, target)
+    target.extend(taken, unless_since=before)
+    for problem_key, device, guard in guards:
+        target.set_guard_of(problem_key, device, guard)
+    return Merged(tuple(entries), conflicts)
 
 
-def _guards(source: Store, target: Store) -> tuple[Conflict, ...]:
-    """Take the guards of entries that have none, and say which differ."""
-    conflicts = []
+def _guards(source: Store, target: Store) -> tuple[list[tuple[str, str, Guard]], tuple[Conflict, ...]]:
+    """The guards of entries that have none in the target, and the entries whose guards differ."""
+    missing, conflicts = [], []
     for problem_key, device in dict.fromkeys((s.problem_key, s.device) for s in source.problems()):
         theirs, mine = source.guard_of(problem_key, device), target.guard_of(problem_key, device)
         if theirs is not None and mine is None:
-            target.set_guard_of(problem_key, device, theirs)
+            missing.append((problem_key, device, theirs))
         elif theirs is not None and theirs != mine:
             conflicts.append(Conflict(problem_key, device))
-    return tuple(conflicts)
+    return missing, tuple(conflicts)
 
 
 def _judged(
@@ -145,4 +152,4 @@ def _kernel(record: Record) -> tuple[str, str | None]:
 
 def _identity(record: Record) -> tuple[object, ...]:
     """What two copies of one trial share, and no two trials of one entry."""
-    return record.schedule, record.kernel_digest, record.created, record.status, record.seconds, record.rank
+    return record.schedule.key(), record.kernel_digest, record.created, record.status, record.seconds, record.rank

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from measurements.foreign_text import harmless, printable
 from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
@@ -74,6 +75,19 @@ def to_row(record: Record) -> dict[str, Any]:
         "problem_digest": digest_of(record.problem_key),
         "schedule_digest": digest_of(schedule_key),
     }
+
+
+_TOLD_APART_BY = (
+    *("problem_digest", "device", "provenance", "schedule_digest", "kernel_digest", "created", "status", "median"),
+    "final_rank",
+)
+
+
+def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) -> list[dict[str, Any]]:
+    """Those of ``rows`` that are no trial which was stored after the one of the id ``since``."""
+    columns = [TRIALS.c[name] for name in _TOLD_APART_BY]
+    there = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
+    return [row for row in rows if tuple(row[name] for name in _TOLD_APART_BY) not in there]
 
 
 def from_row(row: Mapping[Any, Any], database: str) -> Record:

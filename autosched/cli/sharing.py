@@ -6,6 +6,7 @@ Each command imports the store itself: with sqlalchemy, which other commands nee
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,19 +62,19 @@ def import_(
     json: Json = False,
 ) -> int:
     """Take the schedules of export files into a database, by the rules of merge."""
-    from measurements import store_merge
     from measurements.store import Store
     from measurements.store_export import ExportError, read
 
     _needs(db, "--db", "import configs --db best.db")
     paths = [path for given in files for path in _expanded(Path(given))]
     try:
-        source = read(paths)
-        _refuse_invalid_best(source)
+        sources = [read([path]) for path in dict.fromkeys(paths)]  # each by itself: two may have one entry
+        for source in sources:
+            _refuse_invalid_best(source)
     except ExportError as error:
         raise InputError(str(error)) from error
     with Store.open(db) as target:
-        return _report(store_merge.merge(source, target), target.name, json)
+        return _report(_merged(sources, target), target.name, json)
 
 
 def merge(
@@ -90,17 +91,22 @@ def merge(
     timed in turns; else it is unclear, and what is there stays. Measured times go before replayed before estimated
     ones. Thresholds for CI that differ are reported, and those that are there stay.
     """
-    from measurements import store_merge
     from measurements.store import Store
 
     _needs(into, "--into", "merge theirs.db --into best.db")
     opened = [Store.open(source, create=False) for source in sources]
     with Store.open(into) as target:
-        done = [store_merge.merge(source, target) for source in opened]
-        merged = store_merge.Merged(
-            tuple(entry for one in done for entry in one.entries), tuple(c for one in done for c in one.conflicts)
-        )
-        return _report(merged, target.name, json)
+        return _report(_merged(opened, target), target.name, json)
+
+
+def _merged(sources: Sequence[Store], target: Store) -> Merged:
+    """What came of all sources, one after the other."""
+    from measurements import store_merge
+
+    done = [store_merge.merge(source, target) for source in sources]
+    return store_merge.Merged(
+        tuple(entry for one in done for entry in one.entries), tuple(c for one in done for c in one.conflicts)
+    )
 
 
 def stats(*, db: Db = "", json: Json = False) -> int:

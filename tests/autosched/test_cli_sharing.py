@@ -208,3 +208,95 @@ def test_a_read_only_database_is_read(here: Path, command: list[str]) -> None:
     stored(here / "x.db")
     os.chmod(here / "x.db", 0o444)
     assert run([*command, "--db", "x.db"]) == 0
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and "Traceback" not in err
+    return err
+
+
+def exported(here: Path, name: str = "a.db", folder: str = "configs") -> Path:
+    assert run(["export", "--db", name, "--out", folder]) == 0
+    return here / folder / "h200.transpose.json"
+
+
+def test_only_files_are_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+    path = exported(here)
+    odd = here / "configs" / "x.json"
+    os.mkfifo(odd)
+    assert "x.json is not a regular file" in refused(capsys, "import", "configs", "--db", "b.db")
+    odd.unlink()
+    odd.mkdir()
+    assert "x.json is not a regular file" in refused(capsys, "import", "configs", "--db", "b.db")
+    odd.rmdir()
+    odd.symlink_to("/dev/zero")
+    assert "x.json is not a regular file" in refused(capsys, "import", "configs", "--db", "b.db")
+    odd.unlink()
+    odd.symlink_to("nothing")
+    assert "x.json cannot be read (No such file" in refused(capsys, "import", "configs", "--db", "b.db")
+    odd.unlink()
+    document = json.loads(path.read_text())
+    document["entries"][0]["best"]["fingerprint"]["x"] = float("nan")
+    path.write_text(json.dumps(document))
+    assert "NaN is no number" in refused(capsys, "import", "configs", "--db", "b.db")
+    assert not (here / "b.db").exists()
+
+
+def test_two_files_with_one_entry_are_merged_in_their_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not by the smaller of two times that were never taken in turns, and no file twice."""
+    stored(here / "a.db", 0, 2e-6)
+    stored(here / "c.db", 1, 1e-6)
+    one, other = exported(here), exported(here, "c.db", "theirs")
+    capsys.readouterr()
+    assert run(["import", str(one), str(one), str(other), "--db", "b.db", "--json"]) == 0
+    assert [e["verdict"] for e in json.loads(capsys.readouterr().out)["entries"]] == ["new", "unclear"]
+    with Store.open(here / "b.db", create=False) as store:
+        (kept,) = store.trials()
+    assert kept.schedule.key() == SCHEDULES[0].key()
+
+
+def test_an_export_writes_into_its_folder_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+    (here / "victim").write_text("mine")
+    (here / "configs").mkdir()
+    (here / "configs" / "h200.transpose.json").symlink_to(here / "victim")
+    path = exported(here)
+    assert (here / "victim").read_text() == "mine" and not path.is_symlink()
+    assert os.listdir(here / "configs") == [path.name] and path.stat().st_mode & 0o777 == 0o666 & ~umask()
+    path.unlink()
+    path.mkdir()
+    assert "is a folder" in refused(capsys, "export", "--db", "a.db", "--out", "configs")
+    assert os.listdir(here / "configs") == [path.name]
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_what_no_file_can_be_called_or_hold_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+    with closing(sqlite3.connect("a.db")) as raw, raw:
+        raw.execute("UPDATE trials SET device = ?", ("x" * 300,))
+        raw.execute("UPDATE entries SET device = ?", ("x" * 300,))
+    assert "cannot name a file" in refused(capsys, "export", "--db", "a.db", "--out", "configs")
+    stored(here / "b.db")
+    with closing(sqlite3.connect("b.db")) as raw, raw:
+        raw.execute("""UPDATE trials SET fingerprint = '{"x":Infinity}'""")
+    assert "cannot be exported" in refused(capsys, "export", "--db", "b.db", "--out", "configs")
+    with closing(sqlite3.connect("b.db")) as raw, raw:
+        raw.execute("""UPDATE trials SET fingerprint = '{}', clock_mhz = 9e999""")
+    assert "cannot be read" in refused(capsys, "export", "--db", "b.db", "--out", "configs")
+    assert not (here / "configs").exists() or os.listdir(here / "configs") == []
+
+
+def test_a_database_is_merged_into_itself(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+    assert run(["merge", "a.db", "a.db", "--into", "a.db"]) == 0
+    with Store.open(here / "a.db", create=False) as store:
+        assert store.count() == 1

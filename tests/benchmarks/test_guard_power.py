@@ -34,6 +34,7 @@ def test_quiet_noise_gives_no_alarms_and_hides_nothing(folder: Path, drawn: str)
     records = guard_power.recorded(folder / "toy.json.gz")
     unchanged = guard_power.simulate(records, drawn, 0.0, 5, 20, 0, "toy")
     assert (unchanged.false_alarms, unchanged.slowed) == (0, 0)
+    assert unchanged.unsettled == 0 and unchanged.told == unchanged.settled > 90, "5% since tuning, at noise of 0.2%"
     slow = guard_power.simulate(records, drawn, 0.05, 2, 20, 0, "toy")
     assert (slow.false_alarms, slow.slowed, slow.found, slow.found_quiet) == (0, 4, 4, 4)
 

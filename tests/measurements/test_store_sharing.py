@@ -9,11 +9,12 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from store_records import record
 
-from measurements import store_care, store_export
+from measurements import store_care, store_export, store_merge
 from measurements.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from measurements.record import Budget, Control, Record
 from measurements.store import Guard, Store, StoreError
@@ -201,6 +202,31 @@ class TestMerge:
         target.set_guard(PROBLEM, "h200", Guard(0.2))
         assert merge(source, target).conflicts == (Conflict(PROBLEM.key(), "h200"),)
         assert target.guard(PROBLEM, "h200") == Guard(0.2)
+
+    def test_two_merges_at_once_take_a_trial_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The other one commits between what this one has read and what it writes."""
+        source, target = database(tmp_path / "a.db", trial(1, 3.0), trial(2, 4.0)), database(tmp_path / "b.db")
+        look = store_merge._guards
+
+        def meanwhile(*stores: Store) -> Any:
+            monkeypatch.setattr(store_merge, "_guards", look)
+            with Store.open(tmp_path / "b.db") as other:
+                assert merge(source, other).entries[0].taken == 2
+                other.append(trial(3, 5.0))
+            return look(*stores)
+
+        monkeypatch.setattr(store_merge, "_guards", meanwhile)
+        merge(source, target)
+        assert [r.schedule["tile_m"] for r in target.trials()] == [1, 2, 3] and store_care.check(target) == []
+
+    def test_a_guard_that_cannot_be_read_leaves_the_target_as_it_was(self, tmp_path: Path) -> None:
+        source, target = database(tmp_path / "a.db", trial(1, 3.0)), database(tmp_path / "b.db")
+        source.set_guard(PROBLEM, "h200", Guard(0.1))
+        with closing(sqlite3.connect(tmp_path / "a.db")) as raw, raw:
+            raw.execute("UPDATE guards SET max_slowdown = 'much'")
+        with pytest.raises(StoreError, match="cannot be read"):
+            merge(source, target)
+        assert target.count() == 0
 
 
 class TestCare:

@@ -256,7 +256,7 @@ def test_two_files_with_one_entry_are_merged_in_their_order(here: Path, capsys: 
     assert [e["verdict"] for e in json.loads(capsys.readouterr().out)["entries"]] == ["new", "unclear"]
     with Store.open(here / "b.db", create=False) as store:
         (kept,) = store.trials()
-    assert kept.schedule.key() == SCHEDULES[0].key()
+    assert kept.schedule.key() == schedules()[0].key()
 
 
 def test_an_export_writes_into_its_folder_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

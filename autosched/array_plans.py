@@ -63,12 +63,14 @@ def matmul_plan(
     b: Facts,
     bias: Facts | None = None,
     *,
+    scale_a: Facts | None = None,
+    scale_b: Facts | None = None,
     out: Facts | None,
     activation: str,
     precision: str,
     dtype: str | None,
 ) -> Plan:
-    """``activation(a @ b + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a."""
+    """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a."""
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(f"matmul takes matrices, not {_shapes(a, b)}: use matvec for vectors")
     *lead, m, k = a.shape
@@ -99,13 +101,35 @@ def matmul_plan(
         order_b=_order("b", b),
         epilogue="+".join(parts) or "none",
         precision=precision if a.type == "float32" else "tf32",
+        scale=_scale(scale_a, scale_b, batch * m, n * math.prod(lead_b)),
     )
     shape = (*a.shape[:-1], n)
-    operands = ["a", "b"]
+    operands = ["a", "b", *(("scale_a", "scale_b") if scale_a is not None else ())]
     if bias is not None:
         _vector("bias", bias, n, problem.out)
         operands.append("bias")
     return _plan(problem, operands, shape, problem.out, out)
+
+
+def _scale(a: Facts | None, b: Facts | None, rows: int, columns: int) -> str:
+    """Which scales these are: for as many rows of all matrices a, and columns of all b."""
+    if a is None and b is None:
+        return "none"
+    if a is None or b is None:
+        raise ValueError("give both scale_a and scale_b, or neither: one of them is a single 1 where there is no other")
+    for name, scale in (("scale_a", a), ("scale_b", b)):
+        if scale.type != "float32":
+            raise ValueError(f"{name} must hold float32, not {scale.type}: convert it")
+        _dense(name, scale)
+    counts = math.prod(a.shape), math.prod(b.shape)
+    if counts == (1, 1):
+        return "tensor"
+    if counts == (rows, columns):
+        return "row_column"
+    raise ValueError(
+        f"scales of {_shapes(a, b)} do not fit: give one element each, or one for each of {rows} rows of a and each of "
+        f"{columns} columns of b"
+    )
 
 
 def matvec_plan(x: Facts, w: Facts, *, out: Facts | None, dtype: str | None) -> Plan:

@@ -37,6 +37,8 @@ def matmul(
     b: Any,
     out: Any = None,
     *,
+    scale_a: Any = None,
+    scale_b: Any = None,
     bias: Any = None,
     activation: str = "none",
     precision: str = "tf32",
@@ -45,17 +47,23 @@ def matmul(
 ) -> Any:
     """``activation(a @ b + bias)`` for a of (..., m, k) and b of (k, n), or of (..., k, n) with the same leading axes.
 
-    ``bias`` has n elements of the result's type; ``activation`` is "none", "relu", "gelu" or "silu"; ``precision`` says
-    whether f32 may be rounded to "tf32" or not ("ieee"). The result has the type of a (of 8-bit floats bf16, of int8
-    int32), or ``dtype``, or that of out.
+    8-bit types may have scales in f32, both or none: one element each, or one for each row of a, (..., m) or (..., m,
+    1), and one for each column of b, (..., n) or (..., 1, n). They multiply the product. ``bias`` has n elements of the
+    result's type; ``activation`` is "none", "relu", "gelu" or "silu"; ``precision`` says whether f32 may be rounded to
+    "tf32" or not ("ieee"). The result has the type of a (of 8-bit floats bf16, of int8 int32, with scales bf16), or
+    ``dtype``, or that of out.
     """
+    given = {"scale_a": scale_a, "scale_b": scale_b, "bias": bias}
+    more = {name: array for name, array in given.items() if array is not None}
     return _call(
-        (a, b) if bias is None else (a, b, bias),
+        (a, b, *more.values()),
         out,
         database,
-        ("matmul", activation, precision, dtype, bias is None),
+        ("matmul", activation, precision, dtype, *more),
         lambda facts, of: array_plans.matmul_plan(
-            *facts,
+            facts[0],
+            facts[1],
+            **dict(zip(more, facts[2:], strict=True)),
             out=of,
             activation=activation,
             precision=precision,

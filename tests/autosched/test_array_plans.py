@@ -85,6 +85,31 @@ class TestMatmul:
         plan = matmul_plan(facts(a), facts(b), out=None, **options)
         close(computed(plan, a, b), np.maximum(a.astype(float) @ b, 0))
 
+    @pytest.mark.parametrize("lead", [(), (2,)])
+    @pytest.mark.parametrize("keep", [False, True])
+    def test_scales_of_lines(self, lead: tuple[int, ...], keep: bool) -> None:
+        rng = np.random.default_rng(0)
+        a, b = (rng.integers(-9, 9, (*lead, *shape), dtype=np.int8) for shape in ((4, 6), (6, 5)))
+        of_rows = rng.random((*lead, 4, 1) if keep else (*lead, 4), dtype=np.float32)
+        of_columns = rng.random((*lead, 1, 5) if keep else (*lead, 5), dtype=np.float32)
+        scales = {"scale_a": facts(of_rows), "scale_b": facts(of_columns)}
+        plan = matmul_plan(facts(a), facts(b), out=None, **scales, **{**MATMUL, "dtype": "f32"})
+        assert plan.operands == ("a", "b", "scale_a", "scale_b") and plan.out_type == "f32"
+        wide = of_rows.reshape(*lead, 4, 1) * (a.astype(float) @ b) * of_columns.reshape(*lead, 1, 5)
+        close(computed(plan, a, b, of_rows, of_columns), wide)
+
+    def test_scales_of_matrices_and_what_does_not_fit(self) -> None:
+        a, b, one = of((4, 32), "int8"), of((32, 5), "int8"), of((), "float32")
+        plan = matmul_plan(a, b, scale_a=one, scale_b=of((1,), "float32"), out=None, **MATMUL)
+        assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("tensor", "bf16")
+        for scales, message in (
+            ({"scale_a": one}, "give both scale_a and scale_b"),
+            ({"scale_a": one, "scale_b": of((5,), "float16")}, "scale_b must hold float32, not float16"),
+            ({"scale_a": of((4,), "float32"), "scale_b": one}, "for each of 4 rows of a and each of 5 columns of b"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                matmul_plan(a, b, out=None, **scales, **MATMUL)
+
     def test_the_type_of_the_result(self) -> None:
         a, b = of((4, 6)), of((6, 5))
         plans = {

@@ -16,21 +16,35 @@ from search_spaces.operators.transpose import Transpose
 
 T = TypeVar("T")
 
-# A layer of a language model multiplies by weights stored as (outputs, inputs): b is column-major.
-_SQUARE = [("square", Matmul(m=s, n=s, k=s)) for s in (4096, 8192, 2048, 1024)]
-_PROJECTION = [
-    ("projection", Matmul(m=4096, n=n, k=k, a=t, b=t, out=t, order_b="col"))
-    for t, n, k in (
-        ("f16", 6144, 4096),  # query, key and value of an 8B model
-        ("f16", 28672, 4096),  # gate and up
-        ("f16", 4096, 14336),  # down
-        ("bf16", 10240, 8192),  # query, key and value of a 70B model
-        ("bf16", 8192, 28672),  # its down
-    )
-]
+# A layer of a language model multiplies by weights stored as (outputs, inputs): b is column-major. Sizes are those
+# of the models' published configurations.
+_SQUARE = [("square", Matmul(m=s, n=s, k=s, a="bf16")) for s in (4096, 8192, 2048, 1024, 16384, 512, 6144, 3072)]
+_WEIGHTS = (
+    (6144, 4096),  # (n, k) of Llama 3.1 8B: query, key and value
+    (28672, 4096),  # gate and up
+    (4096, 14336),  # down
+    (4096, 4096),  # output of attention
+    (10240, 8192),  # Llama 3.1 70B: query, key and value
+    (8192, 28672),  # down
+    (57344, 8192),  # gate and up
+    (10240, 5120),  # Qwen3 32B: query, key and value
+    (5120, 8192),  # output of attention
+    (51200, 5120),  # gate and up
+    (5120, 25600),  # down
+    (2112, 7168),  # DeepSeek V3: what queries, keys and values are compressed to
+    (24576, 1536),  # queries
+    (7168, 16384),  # output of attention
+    (4096, 7168),  # gate and up of an expert
+    (7168, 2048),  # down of an expert
+)
+_PROJECTION = [("projection", Matmul(m=4096, n=n, k=k, a="bf16", order_b="col")) for n, k in _WEIGHTS]
 _DECODE = [
-    ("decode", Matmul(m=m, n=n, k=k, order_b="col"))
-    for m, n, k in ((16, 6144, 4096), (1, 4096, 4096), (64, 28672, 4096), (8, 4096, 14336), (32, 8192, 8192))
+    ("decode", Matmul(m=m, n=n, k=k, a="bf16", order_b="col"))
+    for m, n, k in (
+        *((16, 6144, 4096), (1, 4096, 4096), (64, 28672, 4096), (8, 4096, 14336), (32, 8192, 8192), (4, 57344, 8192)),
+        *((16, 2112, 7168), (128, 7168, 16384), (64, 5120, 25600), (16, 10240, 5120), (2, 8192, 28672)),
+        (16, 128256, 4096),  # the words of Llama 3.1
+    )
 ]
 _BATCHED = [
     ("batched", Matmul(m=m, n=n, k=k, batch=batch, order_b=order))
@@ -38,14 +52,34 @@ _BATCHED = [
         (64, 1024, 1024, 128, "col"),
         (64, 1024, 128, 1024, "row"),
         (256, 256, 256, 256, "row"),
+        (128, 64, 512, 128, "col"),
     )
 ]
-_ODD = [("odd", Matmul(m=m, n=n, k=k)) for m, n, k in ((1023, 1025, 1027), (4095, 4097, 4099), (333, 7777, 2047))]
+_SKINNY = [
+    ("skinny", Matmul(m=m, n=n, k=k, a="bf16", order_b=order))
+    for m, n, k, order in (
+        (4096, 256, 7168, "col"),  # the router of 256 experts
+        (16384, 128, 8192, "row"),
+        (512, 512, 32768, "row"),
+        (256, 65536, 512, "col"),
+    )
+]
+_ODD = [
+    ("odd", Matmul(m=m, n=n, k=k))
+    for m, n, k in ((1023, 1025, 1027), (4095, 4097, 4099), (333, 7777, 2047), (1000, 1000, 1000))
+]
 _ORDERS = [("orders", Matmul(m=2048, n=2048, k=2048, order_a=a, order_b=b)) for a, b in
            (("row", "col"), ("col", "row"), ("col", "col"))]  # fmt: skip
 _TYPES = [
-    ("types", Matmul(m=4096, n=4096, k=4096, a="bf16", b="bf16", out="bf16")),
-    ("types", Matmul(m=2048, n=2048, k=2048, a="f32", b="f32", out="f32")),
+    ("types", Matmul(m=4096, n=4096, k=4096)),
+    ("types", Matmul(m=4096, n=4096, k=7168, a="e4m3", order_b="col")),
+    ("types", Matmul(m=2048, n=2048, k=2048, a="f32")),
+    ("types", Matmul(m=4096, n=7168, k=2048, a="e4m3", order_b="col")),
+    ("types", Matmul(m=4096, n=24576, k=1536, a="e4m3", order_b="col")),
+    ("types", Matmul(m=64, n=7168, k=16384, a="e4m3", order_b="col")),
+    ("types", Matmul(m=8192, n=8192, k=8192, a="e4m3", order_b="col")),
+    ("types", Matmul(m=4096, n=4096, k=4096, a="i8", order_b="col")),
+    ("types", Matmul(m=4096, n=4096, k=4096, epilogue="bias+gelu")),
 ]
 
 _ROW_LENGTHS = (8192, 1024, 65536)
@@ -61,7 +95,7 @@ _SIZES = {"m": 4, "n": 6656, "k": 16384, "rows": 8192, "cols": 8192, "columns": 
 
 def matmuls() -> tuple[tuple[str, Problem], ...]:
     """(purpose, problem), the purposes taken in turns, so that a short run sees all of them."""
-    return in_turns((_SQUARE, _PROJECTION, _DECODE, _BATCHED, _ODD, _ORDERS, _TYPES))
+    return in_turns((_SQUARE, _PROJECTION, _DECODE, _BATCHED, _ODD, _ORDERS, _TYPES, _SKINNY))
 
 
 def others() -> tuple[tuple[str, Problem | str], ...]:

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "taking turns, with registers": ({"consumers": 2, "tiles_of_block": 4, "ping_pong": 1, "stages": 3}, {}),
     "cluster along m": ({"cluster_m": 2, "store_buffers": 1}, {}),
     "cluster along n": ({"cluster_n": 2, "swizzle_b": 64}, {"order_a": "col", "order_b": "row"}),
+    "cluster of four along n": ({"cluster_n": 4, "tile_n": 8}, {}),
     "cluster of four, with splits": ({"cluster_m": 4, "split_k": 2}, {"k": 640}),
     "all of it": (
         {"consumers": 2, "tiles_of_block": 2, "ping_pong": 1, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},

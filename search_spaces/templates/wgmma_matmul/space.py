@@ -86,7 +86,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal("tiles_of_block", TILES_OF_BLOCK, "tiles of out that a block computes one after another"),
         ordinal("ping_pong", (0, 1), "whether two consumers take turns at a block's tiles, rather than share each"),
         ordinal("cluster_m", (1, 2, 4), "blocks along m whose tiles share columns of b, each copying a part for all"),
-        ordinal("cluster_n", (1, 2), "blocks along n whose tiles share rows of a, each copying a part for all"),
+        ordinal("cluster_n", (1, 2, 4), "blocks along n whose tiles share rows of a, each copying a part for all"),
         ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
         categorical(
             "kept", ("neither", "a", "b"), "the operand that L2 is to keep longest, and the other one shortest"

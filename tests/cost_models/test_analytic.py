@@ -117,6 +117,9 @@ def works(draw: st.DrawFn) -> CostCounts:
         barriers_per_iteration=draw(st.integers(0, 3)),
         launches=draw(st.integers(1, 2)),
         alone_bytes=count(1e7),
+        multicast_bytes=count(1e8),
+        drains=draw(st.integers(0, 8)),
+        drain_instructions=count(1e5),
     )
 
 
@@ -139,10 +142,14 @@ def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
 @settings(deadline=None, max_examples=100)
 @given(work=works(), on=st.sampled_from(DEVICES), factor=st.floats(1.0, 8.0))
 @pytest.mark.parametrize(
-    "field", ["flops", "instructions", "shared_wavefronts", "load_bytes", "dram_bytes", "alone_bytes"]
+    "field",
+    [
+        *("flops", "instructions", "shared_wavefronts", "load_bytes", "dram_bytes", "alone_bytes", "multicast_bytes"),
+        *("drains", "drain_instructions"),
+    ],
 )
 def test_more_of_anything_is_never_faster(field: str, work: CostCounts, on: Device, factor: float) -> None:
-    more = dataclasses.replace(work, **{field: getattr(work, field) * factor})  # type: ignore[arg-type]
+    more = dataclasses.replace(work, **{field: type(getattr(work, field))(math.ceil(getattr(work, field) * factor))})  # type: ignore[arg-type]
     assert predict(more, on) >= predict(work, on) * (1 - 1e-9)
 
 

@@ -6,6 +6,8 @@ import dataclasses
 
 import pytest
 
+from cost_models.analytic import predict
+from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.wgmma import alignment
 from search_spaces.operators.matmul import Matmul
@@ -133,6 +135,32 @@ def test_problems_and_devices_that_it_does_not_take(problem: Matmul, name: str, 
     found = WGMMA_MATMUL.why_not(problem, device(name))
     assert found is not None and reason in found
     assert WGMMA_MATMUL.why_not(Matmul(63, 63, 64, order_b="col"), H200) is None
+
+
+def test_counts_of_clusters_persistent_blocks_and_turns() -> None:
+    def of(**changes: int) -> CostCounts:
+        config = WGMMA_MATMUL.config(PROBLEM, GOOD.replace(**{"tile_n": 128, **changes}), H200)
+        assert WGMMA_MATMUL.counts is not None
+        return WGMMA_MATMUL.counts(PROBLEM, config, H200)
+
+    alone = of(cluster_m=1, tiles_of_block=1)
+    assert alone.multicast_bytes == 0 and alone.blocks == 1024
+    for m, n, part in ((2, 1, 0.75), (1, 2, 0.75), (2, 2, 0.5), (1, 4, 0.625)):
+        shared = of(cluster_m=m, cluster_n=n, tiles_of_block=1)
+        # L2 is asked for less; as much arrives.
+        assert shared.load_bytes + shared.multicast_bytes == alone.load_bytes
+        assert shared.load_bytes == part * alone.load_bytes
+    several = of(cluster_m=1, tiles_of_block=8)
+    assert several.blocks == 128 and several.flops == 8 * alone.flops and several.iterations == 8 * alone.iterations
+    # TMA stores all but the last tile beside the loads of the next; registers are stored while nothing multiplies.
+    assert several.store_bytes == alone.store_bytes
+    assert several.load_bytes == 8 * alone.load_bytes + 7 * alone.store_bytes
+    assert (
+        of(cluster_m=1, tiles_of_block=8, store_buffers=0).store_bytes
+        == 8 * of(cluster_m=1, tiles_of_block=1, store_buffers=0).store_bytes
+    )
+    assert several.drains == 8 and of(cluster_m=1, tiles_of_block=8, ping_pong=1, tile_n=64).drains == 1
+    assert predict(several, H200) < predict(alone, H200)
 
 
 def test_a_proxy_is_a_problem_that_the_template_takes() -> None:

@@ -369,7 +369,6 @@ def _warps(
     """Positions (across, along) of the lanes of a few warp accesses, each (accesses, 32), and where each binding's
     accesses start. Where they repeat whole ``periods``, one of each is enough for the average."""
     lines, line = shape
-    lanes = np.arange(WARP)
     accesses = []
     for vector, columns, block in bindings:
         step = WARP // columns * block
@@ -379,13 +378,23 @@ def _warps(
         if line % (vector * columns) == 0:  # no lane wraps around
             warps = _one_period(warps, step, periods[0])
             pieces = _one_period(pieces, stride, periods[1])
-        first = np.arange(warps)[:, None, None] * step
-        within = np.arange(pieces)[:, None] * stride
-        positions = np.broadcast_arrays(first + lanes // columns * block, within + lanes % columns * vector)
-        accesses.append([p.reshape(-1, WARP) for p in positions])
+        accesses.append(_accesses((vector, columns, block), warps, pieces, stride))
     across, along = (np.concatenate(p) for p in zip(*accesses, strict=True))
     starts = np.cumsum([0, *(len(a) for a, _ in accesses[:-1])])
     return across % lines, along % line, starts
+
+
+@lru_cache(maxsize=2**12)
+def _accesses(
+    binding: Binding, warps: int, pieces: int, stride: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Positions (across, along) of the lanes, each (warps * pieces, 32), in a tile without end."""
+    vector, columns, block = binding
+    lanes = np.arange(WARP)
+    first = np.arange(warps)[:, None, None] * (WARP // columns * block)
+    within = np.arange(pieces)[:, None] * stride
+    across, along = np.broadcast_arrays(first + lanes // columns * block, within + lanes % columns * vector)
+    return across.reshape(-1, WARP), along.reshape(-1, WARP)
 
 
 def _one_period(count: int, step: int, period: int) -> int:

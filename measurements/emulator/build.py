@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from measurements.cache_folder import CacheUnusable, cannot_write, put
@@ -147,12 +147,12 @@ def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:
 def prune(folder: Path) -> None:
     """Delete the objects used longest ago while there are more than CACHE_BYTES."""
     entries = []
-    for path in (*folder.glob("*.program"), *folder.glob("*.o")):
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            continue  # another process prunes too
-        entries.append((status.st_mtime, status.st_size, path))
+    with os.scandir(folder) as files:
+        for file in files:
+            if file.name.endswith((".program", ".o")):
+                with suppress(FileNotFoundError):  # another process prunes too
+                    status = file.stat()
+                    entries.append((status.st_mtime, status.st_size, Path(file.path)))
     total = sum(size for _, size, _ in entries)
     for used, size, path in sorted(entries):
         if total <= CACHE_BYTES or time.time() - used < CACHE_KEEP_SECONDS:

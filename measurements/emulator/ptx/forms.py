@@ -256,12 +256,18 @@ def _st(i: Instruction) -> Form:
     return Form("st", flags, (), [Source(address.base, 8), *values], immediates)
 
 
+_ATOMIC_TYPES = (
+    "b16", "b32", "b64", "u32", "s32", "u64", "s64", "f16", "f16x2", "bf16", "bf16x2", "f32", "f64",
+)  # fmt: skip
+
+
 def _atom(i: Instruction) -> Form:
     operations = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
     operation = next((q for q in i.qualifiers if q in operations), None)
-    if operation is None or any(q in ("v2", "v4", "v8") for q in i.qualifiers):
+    if operation is None:
         raise Unsupported
-    kind = i.qualifiers[-1]
+    is_vector = any(q in ("v2", "v4", "v8") for q in i.qualifiers)
+    kind = next(q for q in reversed(i.qualifiers) if q in _ATOMIC_TYPES)
     space = _space(i.qualifiers)
     flags = FLAGS["cta"] if "cta" in i.qualifiers else 0
     if "acquire" in i.qualifiers or "acq_rel" in i.qualifiers:
@@ -274,6 +280,10 @@ def _atom(i: Instruction) -> Form:
         destinations, operands = [i.operands[0]], i.operands[1:]
     address = operands[0]
     assert isinstance(address, Address)
+    if is_vector:
+        sources = [Source(address.base, 8), *_all(_items(operands[1]), TYPE_BYTES[kind])]
+        old = _items(destinations[0]) if destinations else ()
+        return Form(f"atom.vector.{operation}.{kind}", flags, old, sources, [address.offset, space])
     values = operands[1 : 3 if operation == "cas" else 2]
     key = f"atom.{operation}.{'ftz.' if operation == 'add' and kind == 'f32' and space == 1 else ''}{kind}"
     sink = [d for d in destinations if getattr(d, "name", "") != "_"]
@@ -457,12 +467,12 @@ def _wmma(i: Instruction) -> Form:
     operand = ("a", "b", "c", "d").index(q[0])
     row = "row" in q
     kind = i.qualifiers[-1]
-    if kind not in ("f16", "bf16", "tf32", "f32") or (operand > 1 and not row):
+    if kind not in ("f16", "bf16", "tf32", "f32"):
         raise Unsupported
     address, registers = (i.operands[1], i.operands[0]) if load else (i.operands[0], i.operands[1])
     assert isinstance(address, Address)
     m, n, k = shape
-    leading = {0: k if row else m, 1: n if row else k}.get(operand, n)
+    leading = {0: k if row else m, 1: n if row else k}.get(operand, n if row else m)
     stride: Operand = i.operands[2] if len(i.operands) > 2 else Number(leading)
     immediates = [1, min(operand, 2), *shape, MULTIPLIED.index(kind), int(row), address.offset, _space(i.qualifiers)]
     values = _items(registers)

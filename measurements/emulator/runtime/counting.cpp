@@ -70,7 +70,7 @@ void add_global(Totals& totals, const Request& request) {
     sectors[count++] = address / sector_bytes;
     sectors[count++] = (address + static_cast<unsigned>(totals.bytes) - 1) / sector_bytes;
   }
-  std::sort(sectors, sectors + count);
+  if (!std::is_sorted(sectors, sectors + count)) std::sort(sectors, sectors + count);
   ++totals.requests;
   totals.cost += static_cast<std::uint64_t>(std::unique(sectors, sectors + count) - sectors);
 }

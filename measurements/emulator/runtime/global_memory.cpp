@@ -20,7 +20,7 @@ void report_race(const Buffer& b, const Cell& cell, const char* doing, const Sta
 }
 
 void check_alignment(const Buffer& b, const void* address, int bytes, const char* instruction) {
-  if (reinterpret_cast<std::uintptr_t>(address) % static_cast<unsigned>(bytes) == 0) return;
+  if ((reinterpret_cast<std::uintptr_t>(address) & static_cast<unsigned>(bytes - 1)) == 0) return;  // a power of two
   FINDING(misaligned_access, self->site, "%s: %s of %d bytes at %s is not aligned to its size", describe_self().c_str(),
           instruction, bytes, element(b, address).c_str());
 }
@@ -146,7 +146,7 @@ void read_global(void* to, const void* address, int bytes, const char* instructi
   }
   check_alignment(*b, address, bytes, instruction);
   shadow_read(*b, address, bytes, read_only, relaxed);
-  if (relaxed && launch.check) acquire_from(address);
+  if (relaxed && any_release && launch.check) acquire_from(address);
   std::memcpy(to, address, static_cast<std::size_t>(bytes));
 }
 
@@ -160,7 +160,7 @@ void write_global(void* address, const void* from, int bytes, const char* instru
   }
   check_alignment(*b, address, bytes, instruction);
   shadow_write(*b, address, bytes, relaxed, std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0);
-  forget_releases(address);
+  if (any_release) forget_releases(address);
   if (relaxed && launch.check) synchronize(address);
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }

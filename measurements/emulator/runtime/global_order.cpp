@@ -8,6 +8,9 @@
 
 namespace autosched::emulator {
 namespace global_shadow {
+
+bool any_release = false;
+
 namespace {
 
 // What a block has published by a fence followed by an atomic: all of epochs up to covered[warp], and of each thread
@@ -106,6 +109,7 @@ void synchronize(void* address) {
   std::vector<ReleasePointer>& here = released_at[reinterpret_cast<std::uintptr_t>(address)];
   auto publish = [&](const ReleasePointer& release) {
     if (std::find(here.begin(), here.end(), release) == here.end()) here.push_back(release);
+    any_release = true;
   };
   if (const ReleasePointer mine = current_release()) {
     publish(mine);

@@ -46,6 +46,7 @@ inline bool ordered(const Stamp& before) {
   }
   return acquired(before);
 }
+extern bool any_release;                 // whether anything has been published
 void acquire_from(const void* address);  // takes over what others have published there
 void synchronize(void* address);         // and publishes
 void forget_releases(const void* address);

@@ -77,9 +77,9 @@ const char* name_of(const Row* row, Space space) {
   static std::map<std::pair<const Row*, Space>, std::string> names;
   std::string& name = names[{row, space}];
   if (name.empty()) {
-    const std::string whole = row->name;
-    const auto dot = whole.find('.', 5);
-    name = "atom." + (space == Space::generic ? "" : std::string(space_name(space)) + ".") + whole.substr(5, dot - 5);
+    std::string whole = std::string(row->name).substr(5);
+    if (whole.rfind("vector.", 0) == 0) whole = whole.substr(7);
+    name = "atom." + (space == Space::generic ? "" : std::string(space_name(space)) + ".") + whole.substr(0, whole.find('.'));
   }
   return name.c_str();
 }
@@ -129,10 +129,78 @@ void update(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
+// Elements side by side, each updated by itself: only they are atomic, not the whole (PTX ISA, atom). Sources: address,
+// an element each.
+template <class T, auto F>
+void update_vector(Warp& w, const Instruction& i, Lanes active) {
+  const auto space = static_cast<Space>(i.immediate[1]);
+  const char* name = name_of(i.row, Space::global);
+  const unsigned elements = i.sources - 1, bytes = elements * sizeof(T);
+  u64 addresses[warp_size] = {};
+  Lanes good = 0;
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    const Place p = resolve(space, address_of(w, i, 0, i.immediate[0], k), name);
+    addresses[k] = p.offset;
+    if (!p.good) return;
+    if (p.space != Space::global) {
+      FINDING(wrong_state_space, self->site, "%s: %s of a vector on %s memory", describe_self().c_str(), name,
+              space_name(p.space));
+      return;
+    }
+    good |= 1u << k;
+    if (p.offset % bytes != 0) {
+      FINDING(misaligned_access, self->site, "%s: %s of %u bytes is not aligned to its size", describe_self().c_str(),
+              name, bytes);
+    }
+  });
+  if (good != 0) count_global_request(i.site, name, static_cast<int>(bytes), good, addresses);
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    before_access(i);
+    for (unsigned e = 0; e < elements; ++e) {
+      T old;
+      std::memset(&old, 0xff, sizeof old);
+      unsigned char* at = nullptr;
+      if (good >> k & 1u) at = update_global(reinterpret_cast<void*>(addresses[k] + e * sizeof(T)), sizeof(T), name);
+      if (at != nullptr) {
+        std::memcpy(&old, at, sizeof old);
+        const T b = w.values<T>(i.source(1 + e))[k], result = F(old, b, b);
+        std::memcpy(at, &result, sizeof result);
+      }
+      if (i.destinations != 0) w.values<T>(i.destination(e))[k] = old;
+    }
+    after_access(i);
+  });
+}
+
+template <const Format& F, bool Larger>
+u16 extreme_half(u16 a, u16 b, u16) {
+  const double x = decode(F, a), y = decode(F, b);
+  if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y) ? u16{0x7fff} : std::isnan(x) ? b : a;
+  if (x == y) return Larger ? a & b : a | b;  // of zeros, the sign decides
+  return (x < y) == Larger ? b : a;
+}
+template <const Format& F, bool Larger>
+u32 extreme_pair(u32 a, u32 b, u32) {
+  const auto one = [&](unsigned shift) -> u32 {
+    return extreme_half<F, Larger>(static_cast<u16>(a >> shift), static_cast<u16>(b >> shift), 0);
+  };
+  return one(0) | one(16) << 16;
+}
+
 constexpr std::uint32_t orders = acquire | release | block_scope;
 #define ATOMIC(NAME, T, F, OPERANDS) {"atom." NAME, update<T, F>, orders, "*:*" OPERANDS, Flow::yields, true}
 
+#define VECTOR(NAME, T, F) {"atom.vector." NAME, update_vector<T, F>, orders, "*:**", Flow::yields, true}
+#define VECTOR_OF_HALVES(NAME, FORMAT) \
+  VECTOR("add." NAME, u16, add_half<FORMAT>), VECTOR("add." NAME "x2", u32, add_pair<FORMAT>), \
+  VECTOR("min." NAME, u16, (extreme_half<FORMAT, false>)), VECTOR("min." NAME "x2", u32, (extreme_pair<FORMAT, false>)), \
+  VECTOR("max." NAME, u16, (extreme_half<FORMAT, true>)), VECTOR("max." NAME "x2", u32, (extreme_pair<FORMAT, true>))
+
 constexpr Row rows[] = {
+    VECTOR("add.f32", float, add_f32), VECTOR_OF_HALVES("f16", f16_format), VECTOR_OF_HALVES("bf16", bf16_format),
     ATOMIC("add.u32", u32, add<u32>, "4"), ATOMIC("add.s32", u32, add<u32>, "4"),
     ATOMIC("add.u64", u64, add<u64>, "8"), ATOMIC("add.s64", u64, add<u64>, "8"),
     ATOMIC("add.f32", float, add_f32_subnormal, "4"), ATOMIC("add.ftz.f32", float, add_f32, "4"),

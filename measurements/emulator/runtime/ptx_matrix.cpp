@@ -79,6 +79,50 @@ struct Tiles {
   alignas(32) float a[16 * 64], b[64 * 16], d[16 * 16];
 };
 
+// Rows of eight floats: the same sums as `multiply` makes, a row at a time.
+using Row8 = float __attribute__((vector_size(32)));
+
+// m16n8k8 and m16n8k16 of f16 or bf16 with accumulators of f32, which is what most kernels run most of the time.
+template <float (*Decode)(unsigned short)>
+void mma_16_bit(Warp& w, const Instruction& i, unsigned k, const std::uint32_t* ra, const std::uint32_t* rb,
+                const std::uint32_t* rc) {
+  float a[16][16];
+  alignas(32) float b[16][8];
+  alignas(32) float d[16][8];
+  for (unsigned reg = 0; reg < k / 4; ++reg) {
+    const std::uint16_t* halves = w.values<std::uint16_t>(ra[reg]);
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      float* to = &a[lane / 4 + 8 * (reg % 2)][lane % 4 * 2 + 8 * (reg / 2)];
+      to[0] = Decode(halves[2 * lane]), to[1] = Decode(halves[2 * lane + 1]);
+    }
+  }
+  for (unsigned reg = 0; reg < k / 8; ++reg) {
+    const std::uint16_t* halves = w.values<std::uint16_t>(rb[reg]);
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      const unsigned row = lane % 4 * 2 + 8 * reg;
+      b[row][lane / 4] = Decode(halves[2 * lane]), b[row + 1][lane / 4] = Decode(halves[2 * lane + 1]);
+    }
+  }
+  for (unsigned v = 0; v < 4; ++v) {
+    const float* values = w.values<float>(rc[v]);
+    for (unsigned lane = 0; lane < warp_size; ++lane) d[lane / 4 + 8 * (v / 2)][lane % 4 * 2 + v % 2] = values[lane];
+  }
+  for (unsigned row = 0; row < 16; ++row) {
+    Row8 sum;
+    std::memcpy(&sum, d[row], sizeof sum);
+    for (unsigned l = 0; l < k; ++l) {
+      Row8 line;
+      std::memcpy(&line, b[l], sizeof line);
+      sum += a[row][l] * line;
+    }
+    std::memcpy(d[row], &sum, sizeof sum);
+  }
+  for (unsigned v = 0; v < 4; ++v) {
+    float* values = w.values<float>(i.destination(v));
+    for (unsigned lane = 0; lane < warp_size; ++lane) values[lane] = d[lane / 4 + 8 * (v / 2)][lane % 4 * 2 + v % 2];
+  }
+}
+
 // Immediates: 1 whole warp, m, n, k, types of d, a, b, c; registers of d, a, b, c.
 void mma(Warp& w, const Instruction& i, Lanes) {
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
@@ -90,7 +134,11 @@ void mma(Warp& w, const Instruction& i, Lanes) {
   const unsigned width = a_type == f64 ? 8 : 4;
   const unsigned run = 8 * width / bits_of(a_type);
   const unsigned a_values = m * k / 32, b_values = k * n / 32, c_values = m * n / 32;
-  const unsigned c_width = c_type == f64 ? 8 : 4, d_width = d_type == f64 ? 8 : 4;
+  const unsigned c_width = c_type == f64 ? 8 : 4;
+  if (m == 16 && n == 8 && c_type == f32 && d_type == f32 && a_type == b_type && (a_type == f16 || a_type == bf16)) {
+    a_type == f16 ? mma_16_bit<f32_of_f16>(w, i, k, ra, rb, rc) : mma_16_bit<f32_of_bf16>(w, i, k, ra, rb, rc);
+    return;
+  }
   if (a_type == f64) {
     double a[16 * 16], b[16 * 8], d[16 * 8];
     for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -184,7 +232,6 @@ void mma(Warp& w, const Instruction& i, Lanes) {
       }
     }
   }
-  static_cast<void>(d_width);
 }
 
 const char* matrix_name(bool store, unsigned matrices, bool trans) {
@@ -266,7 +313,7 @@ Fragment fragment(Operand which, unsigned m, unsigned n, unsigned k, std::int64_
   const unsigned rows = which == operand_b ? k : m, cols = which == operand_a ? k : n;
   const unsigned bytes = bits_of(type) / 8, word_bytes = type == f64 ? 8 : 4;
   const unsigned words = rows * cols * bytes / word_bytes;
-  const unsigned turn = which == operand_c ? 0 : (which == operand_a ? 21u : 74u) + (row_major ? 0u : 37u);
+  const unsigned turn = which == operand_c ? 0u : (which == operand_a ? 21u : 74u) + (row_major ? 0u : 37u);
   return {rows, cols, type, bytes, words, registers, turn, row_major, registers * 32 == 2 * words};
 }
 
@@ -309,7 +356,9 @@ void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool sto
     std::uint64_t addresses[warp_size];
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       const unsigned group = lane / 4, t = lane % 4;
-      if (which == operand_c) {  // 8-byte accesses in the accumulator pattern of mma
+      if (which == operand_c && !f.row_major) {  // each element by itself
+        addresses[lane] = address + f.element_bytes * ((t * 2 + 8 * (part / 2)) * stride + group + 8 * (part % 2));
+      } else if (which == operand_c) {  // 8-byte accesses in the accumulator pattern of mma
         addresses[lane] = address + f.element_bytes * ((group + 8 * (part % 2)) * stride + t * 2 + 8 * (part / 2));
       } else {  // four 4-byte loads in the pattern of mma.m16n8k8
         const unsigned row = which == operand_a ? group + 8 * (part % 2) : t + 4 * (part % 2);
@@ -317,7 +366,16 @@ void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool sto
         addresses[lane] = address + 4 * (f.row_major ? row * stride + col : col * stride + row);
       }
     }
-    count_shared_request(i.site, name, which == operand_c ? static_cast<int>(2 * f.element_bytes) : 4, all_lanes, addresses);
+    const auto element = static_cast<int>(f.element_bytes);
+    if (which != operand_c) {
+      count_shared_request(i.site, name, 4, all_lanes, addresses);
+    } else if (f.row_major) {
+      count_shared_request(i.site, name, 2 * element, all_lanes, addresses);
+    } else {
+      count_shared_request(i.site, name, element, all_lanes, addresses);
+      for (std::uint64_t& a : addresses) a += f.element_bytes * stride;
+      count_shared_request(i.site, name, element, all_lanes, addresses);
+    }
   }
 }
 
@@ -347,6 +405,24 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   if (address % 32 != 0) FINDING(misaligned_access, i.site, "%s: the address is not aligned to 32 bytes", name);
   const bool shared = space == Space::shared || (space == Space::generic && (address & window_mask) == shared_base);
   if (shared) count_wmma(i, f, which, Store, name, address & ~window_mask, stride);
+  if (which == operand_c && !f.row_major) {
+    // Accumulators lie in their registers in the order of rows: a column is gathered element by element.
+    for (unsigned col = 0; col < f.cols; ++col) {
+      unsigned char data[32 * 4];
+      const auto bytes = static_cast<int>(f.rows * f.element_bytes);
+      const std::uint64_t at = address + std::uint64_t{col} * stride * f.element_bytes;
+      if (!Store && !line_access(w, i, space, at, data, bytes, false, name)) std::memset(data, 0xff, sizeof data);
+      for (unsigned row = 0; row < f.rows; ++row) {
+        const unsigned byte = (row * f.cols + col) * f.element_bytes, slot = f.slot(byte / 4);
+        const std::uint32_t reg = Store ? i.source(2 + slot / 32) : i.destination(slot / 32);
+        unsigned char* element = value_bytes(w, reg, 4, slot % 32) + byte % 4;
+        unsigned char* there = data + row * f.element_bytes;
+        std::memcpy(Store ? there : element, Store ? element : there, f.element_bytes);
+      }
+      if (Store) line_access(w, i, space, at, data, bytes, true, name);
+    }
+    return;
+  }
   const unsigned lines = f.row_major ? f.rows : f.cols;
   const unsigned word_bytes = f.type == f64 ? 8 : 4, line_words = f.words / lines;
   for (unsigned line = 0; line < lines; ++line) {
@@ -399,9 +475,7 @@ void wmma_mma(Warp& w, const Instruction& i, Lanes) {
   // Accumulators: in the order of rows, whatever order they are loaded and stored in.
   const Fragment c = fragment(operand_c, m, n, k, i.immediate[7], true, c_registers);
   const std::uint32_t* ra = i.operand + i.destinations;
-  static Tiles t;
   static float ta[32 * 16], tb[32 * 16], td[32 * 32];
-  static_cast<void>(t);
   collect(w, i, a, ra, ta);
   collect(w, i, b, ra + a_registers, tb);
   collect(w, i, c, ra + a_registers + b_registers, td);

@@ -77,7 +77,7 @@ std::string describe_place(unsigned place) {
 }
 
 bool check_alignment(unsigned address, int alignment, const char* instruction) {
-  if (address % static_cast<unsigned>(alignment) == 0) return true;
+  if ((address & static_cast<unsigned>(alignment - 1)) == 0) return true;  // a power of two
   FINDING(misaligned_access, self->site, "%s: %s of %s is not aligned to %d bytes", describe_self().c_str(),
           instruction, describe_shared(address).c_str(), alignment);
   return false;

@@ -3,7 +3,8 @@
 FOLDER holds the recordings of AutoHeuristic (``*_mm.txt``, see ``benchmarks/autoheuristic.py``); nothing is fetched.
 Models learn from ``a100_mm.txt`` and ``h100_mm.txt`` and are judged on the problems of the other files that are not in
 these: the analytic model alone, trees that learn time over the best of the problem, and trees that correct the
-analytic time, as ``autosched train`` makes them.
+analytic time, as ``autosched train`` makes them. Where PyTorch is installed, its own learned trees are judged too
+(``benchmarks/torch_trees.py``), and all models on the problems of which these name at least one recorded configuration.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.autoheuristic import NotARecording, Recorded, files, read, split, table
+from benchmarks.torch_trees import order
 from cost_models.boosted import BoostedModel, Settings
 from cost_models.evaluation import rank_correlation, regret
 from cost_models.features import FeatureTable
@@ -25,7 +27,7 @@ from search_spaces.arrays import FloatArray
 
 LEARNED = ("a100_mm", "h100_mm")
 
-Predict = Callable[[FeatureTable], FloatArray]
+Predict = Callable[[Recorded, FeatureTable], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Figures:
 
 
 def judge(predict: Predict, problems: Sequence[tuple[Recorded, FeatureTable]]) -> Figures:
-    guesses = [predict(features) for _, features in problems]
+    guesses = [predict(recorded, features) for recorded, features in problems]
     seconds = [recorded.seconds for recorded, _ in problems]
     first = [regret(g, s) for g, s in zip(guesses, seconds, strict=True)]
     return Figures(
@@ -60,7 +62,13 @@ def learned(problems: Sequence[tuple[Recorded, FeatureTable]], corrects: str | N
     seconds = np.concatenate([recorded.seconds for recorded, _ in problems])
     groups = np.repeat(np.arange(len(problems)), [len(recorded.seconds) for recorded, _ in problems])
     model = BoostedModel.fit(matrix, seconds, groups, names=names, settings=settings, corrects=corrects)
-    return lambda features: model.predict(features.values)
+    return lambda _, features: model.predict(features.values)
+
+
+def known_order(found: FloatArray | None) -> FloatArray:
+    """The order of a problem that is judged."""
+    assert found is not None
+    return found
 
 
 def report(by_file: dict[str, list[Recorded]], settings: Settings) -> list[str]:
@@ -73,12 +81,21 @@ def report(by_file: dict[str, list[Recorded]], settings: Settings) -> list[str]:
         if name not in LEARNED
     }
     models: dict[str, Predict] = {
-        "analytic model alone": lambda features: features[CORRECTED].astype(np.float64),
+        "analytic model alone": lambda _, features: features[CORRECTED].astype(np.float64),
         "trees, time over the best": learned(training, None, settings),
         "trees that correct the analytic model": learned(training, CORRECTED, settings),
     }
-    lines = [
-        f"Learned from {len(training)} problems ({', '.join(LEARNED)}).",
+    lines = [f"Learned from {len(training)} problems ({', '.join(LEARNED)})."]
+    if (torch_trees := order()) is None:
+        lines.append("PyTorch is not installed: its trees are not judged.")
+    else:
+        orders = {id(r): torch_trees(r) for problems in judged.values() for r, _ in problems}
+        models["PyTorch's learned trees"] = lambda recorded, _: known_order(orders[id(recorded)])
+        named = {name: [(r, f) for r, f in problems if orders[id(r)] is not None] for name, problems in judged.items()}
+        left_out = sum(map(len, judged.values())) - sum(map(len, named.values()))
+        lines.append(f"PyTorch's trees name no recorded configuration of {left_out} problems, which are left out.")
+        judged = named
+    lines += [
         "",
         "| judged on | problems | model | Spearman | first choice, mean | median | best of ten, mean |",
         "|---|---|---|---|---|---|---|",

@@ -3,14 +3,16 @@
 The value of a schedule is the best time so far over its time, so the best has 1: what is far from the best differs
 little, and a model of it spends itself on the fast end. After a few random trials every proposal maximises the expected
 improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions, 1998), over the
-whole space where it is small, else over a pool that follows the search. A trial that is proposed and not yet told
-counts as observed with the value that the model expects, so that the proposals of a batch differ. So does one that
-failed, and an improvement counts as far as it is probable that the schedule works (``cost_models/feasibility.py``).
+whole space where it is small, else over a pool that follows the search. Only what exceeds the best by a margin counts
+as an improvement, so that the search does not spend itself on the neighbours of a good schedule. A trial that is
+proposed and not yet told counts as observed with the value that the model expects, so that the proposals of a batch
+differ. So does one that failed, and an improvement counts as far as it is probable that the schedule works
+(``cost_models/feasibility.py``).
 
 Where a prior guesses times, a second Gaussian process models what the guess leaves over; how far the guess is followed
 is learned with every trial (``Trend``). A guess may be right about nearly all schedules and wrong about the fastest,
 which the likelihood of the trials hardly shows. So it is judged by what it finds: once ``patience`` trials have brought
-nothing, every other proposal comes from the model that knows no guess, until one of the two finds something better.
+nothing, three of four proposals come from the model that knows no guess, until one of the two finds something better.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from autosched.search.pool import Pool
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Hyperparameters, coordinates
 from cost_models.gaussian_process import GrowingPosterior, Scale, Trend
+from cost_models.surrogate import Prediction
 from measurements.measurement import Measurement
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
@@ -44,18 +47,22 @@ class Settings:
     """``first`` trials are random; of a prior that guesses, every other one is the best among ``guessed`` random ones.
     It is doubted after ``patience`` trials that did not shorten the best time by the part ``progress``.
 
-    Hyper-parameters are fitted again with ``growth`` times the results of the last time. The model holds at most
-    ``most`` observations: the fastest half of them, and the newest others. A space of up to ``whole`` schedules is
-    looked at as a whole, else a living pool of ``living``. There each proposal replaces the worst by ``moves``
-    neighbours of one of the best ``elite`` schedules, as many mutants of these, and as many random ones; and then by
-    the neighbours of its own maximum, in ``rounds`` steps.
+    An improvement counts beyond ``margin`` standard deviations of the values so far. Hyper-parameters are fitted again
+    with ``growth`` times the results of the last time, and with ``later`` times once there are ``many``: then a fit
+    costs more and changes less. The model holds at most ``most`` observations: the fastest half of them, and the newest
+    others. A space of up to ``whole`` schedules is looked at as a whole, else a living pool of ``living``. There each
+    proposal replaces the worst by ``moves`` neighbours of one of the best ``elite`` schedules, as many mutants of
+    these, and as many random ones; and then by the neighbours of its own maximum, in ``rounds`` steps.
     """
 
     first: int = 5
     guessed: int = 512
-    patience: int = 6
+    patience: int = 5
     progress: float = 0.005
-    growth: float = 1.15
+    margin: float = 0.3
+    growth: float = 1.04
+    later: float = 1.15
+    many: int = 96
     most: int = 512
     whole: int = 24576
     living: int = 2048
@@ -63,6 +70,24 @@ class Settings:
     moves: int = 24
     rounds: int = 2
     model: gaussian_process.Settings = _MODEL
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is ``predicted`` at every place of a pool, in deviations of the values, and what is ``best`` so far.
+    ``parts``: what one deviation is worth there, in parts of the best value and as far as the schedule is likely to
+    work. ``worth``: the acquisition, minus infinity where a place is seen."""
+
+    predicted: Prediction
+    best: float
+    parts: FloatArray
+    worth: FloatArray
+
+    def gain(self, position: int) -> float:
+        """The expected improvement at one place, without a margin, in parts of the best value."""
+        at = slice(position, position + 1)
+        there = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
+        return float((expected_improvement(there, self.best) * self.parts[at])[0])
 
 
 class BayesSampler:
@@ -146,20 +171,27 @@ class BayesSampler:
             return guessed or next(iter(self._unseen.draw(1)), None)
         pool = self._made_pool()
         self._update(pool)
-        guided = self._guided if self._idle < self._settings.patience else self._unseen.seen % 2 == 0
+        guided = self._follows_guess()
+        outlook = self._outlook(pool, guided)
         if not pool.whole:
-            self._refresh(pool, self._fresh(rng), self._worth(pool, guided))
-        worth = self._worth(pool, guided)  # in parts of the best value, which is 1
+            self._refresh(pool, self._fresh(rng), outlook.worth)
+            outlook = self._outlook(pool, guided)
         for _ in range(0 if pool.whole else self._settings.rounds):
-            chosen = pool.schedules[int(worth.argmax())]
-            self._refresh(pool, self._space.neighbours(chosen, self._settings.moves), worth)
-            worth = self._worth(pool, guided)
-        best = int(worth.argmax())
-        if worth[best] == -math.inf:  # all seen, which a living pool may be while the space is not
+            chosen = pool.schedules[int(outlook.worth.argmax())]
+            self._refresh(pool, self._space.neighbours(chosen, self._settings.moves), outlook.worth)
+            outlook = self._outlook(pool, guided)
+        best = int(outlook.worth.argmax())
+        if outlook.worth[best] == -math.inf:  # all seen, which a living pool may be while the space is not
             return next(iter(self._unseen.draw(1)), None)
-        self._gain = float(worth[best])
+        self._gain = outlook.gain(best)
         self._guided_to[pool.schedules[best]] = guided
         return pool.schedules[best]
+
+    def _follows_guess(self) -> bool:
+        """Whether the next proposal is of the model that knows the guess."""
+        if self._idle < self._settings.patience:
+            return self._guided
+        return self._unseen.seen % (4 if self._guided else 2) == 0
 
     # -- the model -----------------------------------------------------------------------------------------------
 
@@ -180,7 +212,8 @@ class BayesSampler:
         """Fit hyper-parameters where enough has been told since the last time, and observe what is new."""
         size = step = self._settings.first
         while step <= len(self._told):
-            size, step = step, max(step + 1, math.ceil(step * self._settings.growth))
+            growth = self._settings.growth if step < self._settings.many else self._settings.later
+            size, step = step, max(step + 1, math.ceil(step * growth))
         refitted = size != self._fitted or not self._models
         if refitted:
             self._fitted = size
@@ -241,8 +274,8 @@ class BayesSampler:
         waiting = np.array([self._times[s] is None for s in schedules], dtype=np.bool_)
         return np.where(waiting, math.nan, [float(s in self._medians) for s in schedules])
 
-    def _worth(self, pool: Pool, guided: bool) -> FloatArray:
-        """The acquisition at every place of the pool, minus infinity where it is seen."""
+    def _outlook(self, pool: Pool, guided: bool) -> Outlook:
+        """What is expected at every place of the pool."""
         values, works = self._values(self._observed), self._works(self._observed)
         scale = Scale.of(values[~np.isnan(values)])
         values = scale.down(values)
@@ -256,11 +289,13 @@ class BayesSampler:
         if trend is None:
             values = model.believed(values)
         best = float(model.fitted(values, trend)[works != 0].max())
-        worth = expected_improvement(model.predict(values, trend), best) * scale.deviation
+        predicted = model.predict(values, trend)
+        parts = np.full(len(pool.schedules), scale.deviation)
         if "works" in self._models:
-            worth *= feasibility.probability(self._models["works"], works)
+            parts *= feasibility.probability(self._models["works"], works)
+        worth = expected_improvement(predicted, best + self._settings.margin) * parts
         worth[pool.seen] = -math.inf
-        return worth
+        return Outlook(predicted, best, parts, worth)
 
     # -- guesses of the prior ------------------------------------------------------------------------------------
 

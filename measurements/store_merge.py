@@ -14,7 +14,7 @@ times are entries of their own, and ``Store.best`` ranks them in this order. Mer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -30,6 +30,7 @@ class Verdict(StrEnum):
     KEPT = "kept"  # the target's best is better
     SAME = "same"  # one best schedule
     UNCLEAR = "unclear"  # nobody can say: the target's stays
+    REFUSED = "refused"  # the source's best cannot be used today, so that nothing but wrong results is taken
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,10 @@ class Merged:
         return tuple(entry for entry in self.entries if entry.verdict is Verdict.UNCLEAR)
 
 
-def merge(source: Store, target: Store) -> Merged:
+Doubt = Callable[[ProblemSummary, Record], str]  # why the best of an entry cannot be used, "" where it can
+
+
+def merge(source: Store, target: Store, doubt: Doubt = lambda summary, record: "") -> Merged:
     """Take what ``source`` knows better into ``target``; its trials all or none. Raises StoreError, with nothing taken.
 
     Others may merge into the target meanwhile: what they took is not taken again.
@@ -72,6 +76,15 @@ def merge(source: Store, target: Store) -> Merged:
     for summary in source.problems():
         mine = theirs.get((summary.problem_key, summary.device, summary.provenance))
         trials = source.entry(summary)
+        best = source.best_of(summary)
+        why = "" if best is None else doubt(summary, best)
+        if why:
+            there = [] if mine is None else target.entry(mine)
+            known = set(map(_identity, there))
+            wrong = [r for r in trials if r.status is Status.WRONG_RESULT and _identity(r) not in known]
+            entries.append(MergedEntry(summary, Verdict.REFUSED, why, len(wrong)))
+            taken += wrong
+            continue
         if mine is None:
             entries.append(MergedEntry(summary, Verdict.NEW, "", len(trials)))
             taken += trials
@@ -79,7 +92,7 @@ def merge(source: Store, target: Store) -> Merged:
         there = target.entry(mine)
         known = set(map(_identity, there))
         new = [record for record in trials if _identity(record) not in known]
-        verdict, why = _judged(source.best_of(summary), target.best_of(mine), trials, there)
+        verdict, why = _judged(best, target.best_of(mine), trials, there)
         if verdict is not Verdict.REPLACED:
             new = [record for record in new if record.status is Status.WRONG_RESULT]
         entries.append(MergedEntry(summary, verdict, why, len(new)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from autosched.cli.errors import NO, InputError, bad_input
 from autosched.cli.output import print_json, say, show, stdout_console
 from autosched.validity import refuse_invalid
 from measurements.record import Record
+from search_spaces.catalogue import operators, templates
 
 if TYPE_CHECKING:
     from measurements.store import ProblemSummary, Store
@@ -103,7 +105,7 @@ def _merged(sources: Sequence[Store], target: Store) -> Merged:
     """What came of all sources, one after the other."""
     from measurements import store_merge
 
-    done = [store_merge.merge(source, target) for source in sources]
+    done = [store_merge.merge(source, target, partial(_doubt, source)) for source in sources]
     return store_merge.Merged(
         tuple(entry for one in done for entry in one.entries), tuple(c for one in done for c in one.conflicts)
     )
@@ -221,6 +223,13 @@ def _why_invalid(store: Store, summary: ProblemSummary, record: Record) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _doubt(store: Store, summary: ProblemSummary, record: Record) -> str:
+    """As ``_why_invalid``, of operators and templates that are known here: what others have may be listed by all."""
+    of_template = {its.name for its in templates()}
+    known = summary.operator in {its.name for its in operators()} and record.schedule.template in of_template
+    return _why_invalid(store, summary, record) if known else ""
 
 
 def _refuse_invalid_best(source: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sqlite3
@@ -300,3 +301,24 @@ def test_a_database_is_merged_into_itself(here: Path, capsys: pytest.CaptureFixt
     assert run(["merge", "a.db", "a.db", "--into", "a.db"]) == 0
     with Store.open(here / "a.db", create=False) as store:
         assert store.count() == 1
+
+
+def test_an_invalid_schedule_never_takes_the_place_of_the_best(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not even with evidence, which a stranger can write."""
+    mine, theirs = schedules()
+    stored(here / "mine.db")
+    forged = theirs.replace(tile_rows=12345)
+    with Store.open(here / "theirs.db") as store:
+        for rank, schedule in ((2, mine), (1, forged)):
+            time = 1e-6 if rank == 2 else 1e-9
+            measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 9))
+            store.append(dataclasses.replace(record(schedule, measurement, PROBLEM), rank=rank))
+    for target in ("mine.db", "new.db"):
+        assert run(["merge", "theirs.db", "--into", target]) == 0
+        out = capsys.readouterr().out
+        assert "0 trials taken" in out and "refused: " in out and "12345" in out
+    with Store.open(here / "mine.db", create=False) as store:
+        assert store.count() == 1 and store.best(PROBLEM, "h200") is not None
+    assert run(["merge", "theirs.db", "--into", "mine.db", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    assert (entry["verdict"], entry["taken"]) == ("refused", 0)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, MULTIPLIED_DTYPES, NAMES, DType
-from search_spaces.operators.matmul import ACTIVATIONS, Matmul
+from search_spaces.operators.matmul import ACTIVATIONS, SCALE_BLOCK, Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
@@ -101,7 +101,7 @@ def matmul_plan(
         order_b=_order("b", b),
         epilogue="+".join(parts) or "none",
         precision=precision if a.type == "float32" else "tf32",
-        scale=_scale(scale_a, scale_b, batch * m, n * math.prod(lead_b)),
+        scale=_scale(scale_a, scale_b, (lead if lead_b else [], m, n, k)),
     )
     shape = (*a.shape[:-1], n)
     operands = ["a", "b", *(("scale_a", "scale_b") if scale_a is not None else ())]
@@ -111,8 +111,8 @@ def matmul_plan(
     return _plan(problem, operands, shape, problem.out, out)
 
 
-def _scale(a: Facts | None, b: Facts | None, rows: int, columns: int) -> str:
-    """Which scales these are: for as many rows of all matrices a, and columns of all b."""
+def _scale(a: Facts | None, b: Facts | None, sizes: tuple[list[int], int, int, int]) -> str:
+    """Which scales these are for matrices of these leading axes, m, n and k."""
     if a is None and b is None:
         return "none"
     if a is None or b is None:
@@ -121,14 +121,18 @@ def _scale(a: Facts | None, b: Facts | None, rows: int, columns: int) -> str:
         if scale.type != "float32":
             raise ValueError(f"{name} must hold float32, not {scale.type}: convert it")
         _dense(name, scale)
-    counts = math.prod(a.shape), math.prod(b.shape)
+    lead, m, n, k = sizes
+    deep, across = -(-k // SCALE_BLOCK), -(-n // SCALE_BLOCK)
+    counts, of_all = (math.prod(a.shape), math.prod(b.shape)), math.prod(lead)
     if counts == (1, 1):
         return "tensor"
-    if counts == (rows, columns):
+    if counts == (of_all * m, of_all * n):
         return "row_column"
+    if counts == (of_all * m * deep, of_all * across * deep) and (a.shape[-1], b.shape[-2:]) == (deep, (across, deep)):
+        return "block"
     raise ValueError(
-        f"scales of {_shapes(a, b)} do not fit: give one element each, or one for each of {rows} rows of a and each of "
-        f"{columns} columns of b"
+        f"scales of {_shapes(a, b)} do not fit: give one element each, or one for each of {m} rows of a and each of "
+        f"{n} columns of b, or ({m}, {deep}) and ({across}, {deep}) for blocks of {SCALE_BLOCK}"
     )
 
 

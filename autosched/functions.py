@@ -48,10 +48,12 @@ def matmul(
     """``activation(a @ b + bias)`` for a of (..., m, k) and b of (k, n), or of (..., k, n) with the same leading axes.
 
     8-bit types may have scales in f32, both or none: one element each, or one for each row of a, (..., m) or (..., m,
-    1), and one for each column of b, (..., n) or (..., 1, n). They multiply the product. ``bias`` has n elements of the
-    result's type; ``activation`` is "none", "relu", "gelu" or "silu"; ``precision`` says whether f32 may be rounded to
-    "tf32" or not ("ieee"). The result has the type of a (of 8-bit floats bf16, of int8 int32, with scales bf16), or
-    ``dtype``, or that of out.
+    1), and one for each column of b, (..., n) or (..., 1, n), which multiply the product; or, of 8-bit floats, one for
+    each row of a and 128 of k, (..., m, k / 128), and one for each 128 columns of b and 128 of k, (..., n / 128,
+    k / 128), rounded up, which multiply the sums of 128 products. ``bias`` has n elements of the result's type;
+    ``activation`` is "none", "relu", "gelu" or "silu"; ``precision`` says whether f32 may be rounded to "tf32" or not
+    ("ieee"). The result has the type of a (of 8-bit floats bf16, of int8 int32, with scales bf16), or ``dtype``, or
+    that of out.
     """
     given = {"scale_a": scale_a, "scale_b": scale_b, "bias": bias}
     more = {name: array for name, array in given.items() if array is not None}

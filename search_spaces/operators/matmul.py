@@ -29,7 +29,10 @@ ORDERS = ("row", "col")
 ACTIVATIONS = ("relu", "gelu", "silu")
 EPILOGUES = ("none", "bias", *ACTIVATIONS, *(f"bias+{a}" for a in ACTIVATIONS))
 PRECISIONS = ("tf32", "ieee")
-SCALES = ("none", "tensor", "row_column")
+SCALES = ("none", "tensor", "row_column", "block")
+SCALE_BLOCK = (
+    128  # elements along k, and columns of b, that share a scale: DeepSeek-V3, arXiv 2412.19437, section 3.3.2
+)
 RESULT_DTYPES = FLOAT_DTYPES | {"i32": I32}
 FP8 = ("e4m3", "e5m2")
 REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
@@ -55,8 +58,10 @@ class Matmul(Problem):
     cores round them to tf32, "ieee" does not. gelu is the exact one, with erf.
 
     ``scale`` says what scales there are, for 8-bit types: "none"; "tensor", one f32 for all of a and one for all of b;
-    "row_column", one for each row of a (batch, m) and one for each column of b (batch, n). i8 gives bf16 by default
-    then.
+    "row_column", one for each row of a (batch, m) and one for each column of b (batch, n); of 8-bit floats also
+    "block", one for each row and 128 of k (batch, m, k / 128) and one for each 128 columns and 128 of k (batch,
+    n / 128, k / 128), rounded up, which scale the sums of 128 products before those are added up in f32. i8 gives bf16
+    by default where there are scales.
 
     With a ``reduction`` there is a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or
     of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2).
@@ -114,6 +119,8 @@ class Matmul(Problem):
             raise ValueError(f"unknown scale {self.scale!r}: use one of {', '.join(SCALES)}")
         if self.scale != "none" and self.a not in EIGHT_BIT_DTYPES:
             raise ValueError(f"scale {self.scale} is for 8-bit types, {', '.join(EIGHT_BIT_DTYPES)}, not for {self.a}")
+        if self.scale == "block" and self.a not in FP8:
+            raise ValueError(f"scale block is for {' and '.join(FP8)}, not for {self.a}")
         if self.out == "i32":
             self._check_whole_numbers()
         if self.precision not in PRECISIONS:
@@ -187,7 +194,10 @@ class Matmul(Problem):
             return {}
         if self.scale == "tensor":
             return {"scale_a": (1,), "scale_b": (1,)}
-        return {"scale_a": (self.batch, self.m), "scale_b": (self.batch, self.n)}
+        if self.scale == "row_column":
+            return {"scale_a": (self.batch, self.m), "scale_b": (self.batch, self.n)}
+        across, deep = -(-self.n // SCALE_BLOCK), -(-self.k // SCALE_BLOCK)
+        return {"scale_a": (self.batch, self.m, deep), "scale_b": (self.batch, across, deep)}
 
     def _reduced(self) -> tuple[Operand, ...]:
         if self.reduced_axis is None:
@@ -237,7 +247,10 @@ class Matmul(Problem):
             yield cases.ProvokingInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
 
     def parts(self, places: Indices) -> Iterator[Part]:
-        """Rectangles of out, one matrix at a time, without the reduction."""
+        """Rectangles of out, one matrix at a time, without the reduction. None with scales of blocks, which columns of
+        a rectangle do not make up."""
+        if self.scale == "block":
+            return
         depth = np.arange(self.k)
         for rows, columns in rectangles(places, self.n):
             for batch in np.unique(rows // self.m):
@@ -257,13 +270,20 @@ class Matmul(Problem):
                 yield Part(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """a, b, the bias, and what scales each element of their product (which broadcasts)."""
+        """a, b, the bias, and what scales each element of their product (which broadcasts). Scales of blocks are in a
+        and b already."""
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
         a = a if self.order_a == "row" else a.swapaxes(-1, -2)
         b = b if self.order_b == "row" else b.swapaxes(-1, -2)
         bias = self.out_dtype.load(inputs["bias"]) if self.has_bias else np.zeros_like(a, shape=self.n)
         scale: FloatArray = np.ones((1, 1, 1))
-        if self.scale != "none":
+        if self.scale == "block":
+            of_a, of_b = (
+                F32.load(inputs[name]).repeat(SCALE_BLOCK, -1)[..., : self.k] for name in ("scale_a", "scale_b")
+            )
+            a = a * of_a
+            b = b * of_b.repeat(SCALE_BLOCK, -2)[:, : self.n].swapaxes(-1, -2)
+        elif self.scale != "none":
             of_a, of_b = (F32.load(inputs[name]) for name in ("scale_a", "scale_b"))
             scale = of_a[..., :, None] * of_b[..., None, :]
         return a, b, bias, scale
@@ -290,6 +310,8 @@ class Matmul(Problem):
         which is s on the way and |a @ b| at its end: (k / 32 + 2) 2^-13 (2 s + 2 |a @ b|). Sums of integers up to 2^13
         are exact. Sums of i8 are always exact, and rounded once where out is a float. Scales multiply these
         errors, and add two roundings of 2^-24 of the scaled sum, and one of it and the bias.
+        With scales of blocks the truncated sums are those of blocks, each at most 6 2^-13 6 of its own s off (its sum
+        rarely exceeds 2 s), with the sign of that sum: errors of random signs, whose squares add up to 6 2^-13 6 s.
 
         The activation amplifies errors by at most 1.13; 1 + erf loses 2^-22 where erf is near -1, and silu vanishes
         where its exponential overflows. Rounding to the output adds its unit roundoff.
@@ -309,7 +331,9 @@ class Matmul(Problem):
         bound = (self.k / 2 + 16) * 2.0**-23 * partial
         if self.multiplied_as == "tf32" and self.precision == "tf32":
             bound += 2.0**-10 * (4.0 * s + np.abs(product))
-        if self.a in FP8:
+        if self.scale == "block":
+            bound += (SCALE_BLOCK / FP8_PRODUCTS + 2) * 2.0 ** (1 - FP8_SUM_BITS) * 6.0 * s
+        elif self.a in FP8:
             bound += (self.k / FP8_PRODUCTS + 2) * 2.0 ** (1 - FP8_SUM_BITS) * (2.0 * s + 2.0 * np.abs(product))
         if self.a == "i8":
             bound = 2.0**-23 * (np.abs(product) + np.abs(bias))

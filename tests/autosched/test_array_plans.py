@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -106,9 +107,21 @@ class TestMatmul:
             ({"scale_a": one}, "give both scale_a and scale_b"),
             ({"scale_a": one, "scale_b": of((5,), "float16")}, "scale_b must hold float32, not float16"),
             ({"scale_a": of((4,), "float32"), "scale_b": one}, "for each of 4 rows of a and each of 5 columns of b"),
+            (
+                {"scale_a": of((1, 4), "float32"), "scale_b": of((1, 1), "float32")},
+                r"or \(4, 1\) and \(1, 1\) for blocks",
+            ),
         ):
             with pytest.raises(ValueError, match=message):
                 matmul_plan(a, b, out=None, **scales, **MATMUL)
+
+    def test_scales_of_blocks(self) -> None:
+        a, b = of((2, 4, 300), "uint8"), of((2, 300, 130), "uint8")
+        a, b = dataclasses.replace(a, type="float8_e4m3fn"), dataclasses.replace(b, type="float8_e4m3fn")
+        scales = {"scale_a": of((2, 4, 3), "float32"), "scale_b": of((2, 2, 3), "float32")}
+        plan = matmul_plan(a, b, out=None, **scales, **MATMUL)
+        assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("block", "bf16")
+        assert {o.name: o.shape for o in plan.problem.operands()}["scale_b"] == (2, 2, 3)
 
     def test_the_type_of_the_result(self) -> None:
         a, b = of((4, 6)), of((6, 5))

@@ -31,6 +31,17 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     "wgmma e4m3, scaled lines": (
         "h200", Matmul(140, 56, 400, a="e4m3", scale="row_column", epilogue="bias+relu"), "wgmma_matmul", WGMMA,
     ),
+    "wgmma e4m3, scaled blocks": (
+        "h200", Matmul(140, 56, 400, a="e4m3", scale="block"), "wgmma_matmul", {**WGMMA, "tile_n": 32, "in_flight": 0},
+    ),
+    "wgmma e5m2, scaled blocks, split": (
+        "h200", Matmul(140, 300, 400, a="e5m2", scale="block", epilogue="bias+relu", batch=2), "wgmma_matmul",
+        {**WGMMA, "tile_n": 128, "in_flight": 0, "store_buffers": 0, "split_k": 2, "swizzle_b": 128},
+    ),
+    "wgmma e4m3, scaled blocks, taking turns": (
+        "h200", Matmul(256, 256, 528, a="e4m3", scale="block"), "wgmma_matmul",
+        {**WGMMA, "tile_m": 64, "tile_n": 64, "in_flight": 0, "ping_pong": 1, "tiles_of_block": 2, "cluster_m": 2},
+    ),
     "wgmma i8 sums, split": (
         "h200", Matmul(140, 44, 400, a="i8"), "wgmma_matmul", {**WGMMA, "split_k": 2, "store_buffers": 0},
     ),
@@ -81,7 +92,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
         {**MATMUL, "intrinsic": "fma_m16n32k1", "tile_m": 16, "sg_layout_m": 1, "sg_data_m": 16, "vector_a": 4},
     ),
 }  # fmt: skip
-DEFAULT = ("wgmma e4m3, scaled lines", "wgmma i8 sums, split", "mma e4m3, scaled lines")
+DEFAULT = ("wgmma e4m3, scaled lines", "wgmma e4m3, scaled blocks", "wgmma i8 sums, split", "mma e4m3, scaled lines")
 
 
 @needs_nvrtc

@@ -159,13 +159,47 @@ def test_scales_multiply_the_product_and_not_the_bias(scale: str) -> None:
         assert (np.abs(wrong - out) > problem.tolerance(inputs)["out"]).mean() > 0.8
 
 
+def test_scales_of_blocks_multiply_the_sums_of_128_products() -> None:
+    problem = Matmul(3, 260, 300, batch=2, a="e5m2", out="f32", scale="block", order_a="col")
+    inputs = problem.random_inputs(0)
+    assert (inputs["scale_a"].shape, inputs["scale_b"].shape) == ((2, 3, 3), (2, 3, 3))
+    inputs["scale_b"] *= np.arange(1, 19, dtype=np.float32).reshape(2, 3, 3)
+    a, b = DTYPES["e5m2"].load(inputs["a"]), DTYPES["e5m2"].load(inputs["b"])
+    out = problem.reference(inputs)["out"]
+    for batch, i, j in ((0, 0, 0), (1, 2, 127), (0, 1, 128), (1, 0, 259)):
+        total = 0.0
+        for block in range(3):
+            inside = slice(128 * block, 128 * (block + 1))
+            total += (a[batch, inside, i] @ b[batch, j, inside]) * (
+                float(inputs["scale_a"][batch, i, block]) * float(inputs["scale_b"][batch, j // 128, block])
+            )
+        assert out[batch, i, j] == pytest.approx(total, rel=1e-12)
+    with pytest.raises(ValueError, match="scale block is for e4m3 and e5m2, not for i8"):
+        Matmul(8, 8, 8, a="i8", scale="block")
+
+
+@pytest.mark.parametrize("k", [128, 2048])
+def test_tolerance_admits_blocks_of_fourteen_bits(k: int) -> None:
+    problem = Matmul(32, 64, k, a="e4m3", out="f32", scale="block")
+    inputs = problem.random_inputs(1)
+    a, b = DTYPES["e4m3"].load(inputs["a"][0]), DTYPES["e4m3"].load(inputs["b"][0]).T
+    total = np.zeros((32, 64))
+    for block in range(k // 128):
+        partial = np.zeros((32, 64))
+        for first in range(128 * block, 128 * (block + 1), 32):
+            partial = fourteen_bits(partial + a[:, first : first + 32] @ b[first : first + 32])
+        total += partial * inputs["scale_a"][0, :, block, None] * inputs["scale_b"][0, 0, block]
+    error, allowed = np.abs(total - problem.reference(inputs)["out"][0]), problem.tolerance(inputs)["out"][0]
+    assert (error <= allowed).all() and error.max() > 0.02 * allowed.max()
+
+
 def test_scales_are_for_8_bit_types_and_floats() -> None:
     assert Matmul(8, 8, 8, a="i8", scale="tensor").out == "bf16"
     with pytest.raises(ValueError, match="scale tensor is for 8-bit types, e4m3, e5m2, i8, not for f16"):
         Matmul(8, 8, 8, scale="tensor")
     with pytest.raises(ValueError, match="scale tensor needs a float out"):
         Matmul(8, 8, 8, a="i8", out="i32", scale="tensor")
-    with pytest.raises(ValueError, match="unknown scale 'rows': use one of none, tensor, row_column"):
+    with pytest.raises(ValueError, match="unknown scale 'rows': use one of none, tensor, row_column, block"):
         Matmul(8, 8, 8, a="e4m3", scale="rows")
 
 

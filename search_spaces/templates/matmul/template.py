@@ -22,6 +22,12 @@ def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing,
     )
 
 
+def _supports(problem: Matmul, device: Device) -> str | None:
+    if problem.scale == "block":
+        return "scales of blocks need sums of 128 products of their own, which only wgmma_matmul keeps"
+    return None
+
+
 MATMUL = KernelTemplate(
     name="matmul",
     summary="a workgroup tile staged through shared memory, by CUDA cores, wmma or mma.sync",
@@ -29,6 +35,7 @@ MATMUL = KernelTemplate(
     source=SOURCE,
     space=space,
     lower=lower,
+    supports=_supports,
     counts=counts,
     proxy=proxy,
     drawings=_drawings,

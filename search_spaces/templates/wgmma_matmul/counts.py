@@ -33,6 +33,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     boxes = sum(stage_bytes_of / box_bytes for stage_bytes_of, box_bytes in _boxes(problem, config))
     # A warp issues a multiplication and the two descriptors of it; waiting and the walk of the ring take the rest.
     issued = 4 * (3 * multiplications + 16 * consumers) + 2 * boxes + 16
+    if problem.scale == "block":  # each k-tile's sums are scaled and added up
+        issued += tile_m * tile_n / device.warp_size
     requested = stage_a / config.integer("cluster_n") + stage_b / config.integer("cluster_m")
 
     results = tile_m * tile_n

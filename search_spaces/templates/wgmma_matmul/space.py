@@ -25,7 +25,7 @@ from search_spaces.hardware.wgmma import (
     wgmma_row,
 )
 from search_spaces.layouts.shared_layout import SharedLayout
-from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matmul import SCALE_BLOCK, Matmul
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
@@ -61,15 +61,20 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False) -> Space
 def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
     """The domains, before any rule applies."""
     span = 128 // problem.input_dtype.bytes
+    in_blocks = problem.scale == "block"  # whose sums are those of a k-tile
     return (
         ordinal("tile_m", (64, 128, 192, 256), "rows of the workgroup tile of out"),
         ordinal("tile_n", _sampled_n(problem), "columns of the workgroup tile of out, the n of one wgmma"),
-        ordinal("tile_k", (span, 2 * span), "depth of one pipeline stage"),
+        ordinal("tile_k", (SCALE_BLOCK,) if in_blocks else (span, 2 * span), "depth of one pipeline stage"),
         ordinal("consumers", (1, 2, 3), "warpgroups that multiply, each its share of the rows"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
         ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
         ordinal("stages", (2, 3, 4, 5, 6, 7, 8), "k-tiles in shared memory at a time"),
-        ordinal("in_flight", (0, 1), "k-tiles whose multiplications may be unfinished when the next one's begin"),
+        ordinal(
+            "in_flight",
+            (0,) if in_blocks else (0, 1),
+            "k-tiles whose multiplications may be unfinished when the next one's begin",
+        ),
         ordinal(
             "producer_registers",
             (0, 24, 40),
@@ -96,7 +101,9 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
 
 def _sampled_n(problem: Matmul) -> tuple[int, ...]:
     """Multiples of 8, the coarser the larger: sizes apart by an eighth or less are not worth a try each, but for
-    the one that covers n."""
+    the one that covers n. With scales of blocks a tile is whole blocks, or a part of one."""
+    if problem.scale == "block":
+        return 8, 16, 32, 64, 128  # 256 columns take more registers than a thread has
     covering = [n for n in N_OF[problem.multiplied_as] if n >= problem.n][:1]
     return tuple(sorted({*range(8, 33, 8), *range(48, 129, 16), *range(144, 257, 16), *covering}))
 
@@ -164,7 +171,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "needed_registers",
-            lambda accumulators: accumulators + REGISTER_OVERHEAD,
+            lambda accumulators: (2 if problem.scale == "block" else 1) * accumulators + REGISTER_OVERHEAD,
             "registers of a consumer's thread, a lower estimate",
         ),
         Attribute(

@@ -38,6 +38,10 @@ def exchanged(problem: Matmul) -> Matmul:
 def supports(problem: Matmul, device: Device) -> str | None:
     """None, or in one sentence why this kernel cannot compute ``problem`` on ``device``."""
     reason = straight_supports(problem, device)
+    if reason is None and problem.scale == "block":
+        return (
+            "scales of blocks are those of rows of a, which are columns with sides exchanged: wgmma_matmul takes them"
+        )
     if reason is None and problem.m > MOST_ROWS:
         return f"with sides exchanged wgmma computes at most {MOST_ROWS} rows, not {problem.m}: wgmma_matmul takes more"
     return reason

@@ -14,7 +14,9 @@ using Finished = conditional<is_same<typename C::Out, int>, int, float>;
 template <class C, int Rows = C::m, int Columns = C::n>
 struct Ends {
   const typename C::Out* bias;
-  const float *scale_a, *scale_b;  // f32 scales of the sums: one each, or of every row of A and every column of B
+  const float *scale_a, *scale_b;  // f32 scales of the sums: one each, or of every row of A and every column of B; those of blocks are in the sums already
+
+  __device__ static __forceinline__ float number(const float* at) { return ptx::float_of(ptx::ld_global_nc<4>(at).word[0]); }
 
   __device__ __forceinline__ Ends at(int row, int col) const {
     constexpr bool of_lines = C::scale == "row_column";
@@ -36,9 +38,6 @@ struct Ends {
       return 1.0f;
     }
   }
-
- private:
-  __device__ static __forceinline__ float number(const float* at) { return ptx::float_of(ptx::ld_global_nc<4>(at).word[0]); }
 };
 
 // Scales, bias and activation of Count neighbours of one row of out from column `col` on, inside the array as a whole. C

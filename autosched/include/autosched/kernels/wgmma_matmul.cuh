@@ -249,6 +249,58 @@ struct WgmmaMatmul {
     }
   }
 
+  // As main_loop, but each k-tile has sums of its own, which are scaled before they are added up: tensor cores keep few
+  // bits of sums of 8-bit floats (DeepSeek-V3, arXiv 2412.19437, section 3.3.2). `sums` are those of all k-tiles.
+  __device__ static __forceinline__ void scaled_loop(Accumulators& sums, Place& place, const Work& work, int group,
+                                                     unsigned elsewhere, bool more, const End& ends) {
+    constexpr int block = 128, blocks_k = ceil_div(C::k, block), blocks_n = ceil_div(C::n, block);
+    constexpr int across = ceil_div(C::tile_n, block);
+    static_assert(C::tile_k == block && C::in_flight == 0 && (C::tile_n % block == 0 || block % C::tile_n == 0),
+                  "scales of blocks are those of a k-tile, and of whole groups of columns");
+    const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
+    const int row0 = work.m0 + group * fragments * 64 + warp * 16 + lane / 4;
+    const float* of_a = ends.scale_a + static_cast<long long>(work.batch) * C::m * blocks_k + work.first;
+    const float* of_b = ends.scale_b + static_cast<long long>(work.batch) * blocks_n * blocks_k + work.first;
+#pragma unroll
+    for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+      for (int r = 0; r < C::tile_n / 2; ++r) sums[i][r] = 0;
+    }
+#pragma unroll 1
+    for (int t = 0; t < work.tiles; ++t, place.advance()) {
+      float a[fragments][2], b[across];  // what is outside of C is not stored: the scale of the last one inside will do
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = row0 + i * 64 + half * 8;
+          a[i][half] = End::number(of_a + static_cast<long long>(row < C::m ? row : C::m - 1) * blocks_k + t);
+        }
+      }
+#pragma unroll
+      for (int q = 0; q < across; ++q) {
+        const int column = work.n0 / block + q;
+        b[q] = End::number(of_b + (column < blocks_n ? column : blocks_n - 1) * blocks_k + t);
+      }
+      wait(place.full(), place.parity);
+      Accumulators acc;
+      multiply_tile(acc, place.tile(), group, true);
+      ptx::wgmma_wait_group<0>();
+      release(place.empty(), elsewhere);
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+        for (int r = 0; r < C::tile_n / 2; ++r) {
+          ptx::hold_register(acc[i][r]);
+          sums[i][r] += a[i][r / 2 % 2] * b[r / 4 * 8 / block] * acc[i][r];
+        }
+      }
+    }
+    if constexpr (C::ping_pong) {
+      if (more) ptx::barrier_arrive(of_turns + (1 - int(threadIdx.x) / 128), consumer_threads);
+    }
+  }
+
   // Adds the partial sums of all splits in the order of the splits, so that the result does not depend on which
   // block comes last. Returns whether this block is the last of its tile, which then finishes it.
   __device__ static __forceinline__ bool combine_splits(Accumulators& acc, unsigned flag, float* partials,
@@ -369,7 +421,11 @@ struct WgmmaMatmul {
         ptx::barrier_sync(of_turns + group, consumer_threads);
       }
       Accumulators acc;
-      main_loop(acc, place, work.tiles, C::ping_pong ? 0 : group, elsewhere, more);
+      if constexpr (C::scale == "block") {
+        scaled_loop(acc, place, work, C::ping_pong ? 0 : group, elsewhere, more, ends);
+      } else {
+        main_loop(acc, place, work.tiles, C::ping_pong ? 0 : group, elsewhere, more);
+      }
       if constexpr (C::split_k > 1) {
         if (!combine_splits(acc, place.shared + flag_at, partials, counters + work.output_tile, work)) return;
       }

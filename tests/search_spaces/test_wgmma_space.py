@@ -92,6 +92,7 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         ({"split_k": 2}, PROBLEM, "split_k_waves", "2 blocks or more"),
         ({"split_k": 2}, PROBLEM, "tiles_of_block", "only one of the two is possible"),
         ({"tiles_of_block": 3}, PROBLEM, "tiles_of_block_waves", "4 from each of 132 blocks"),
+        ({"tiles_of_block": 3, "cluster_m": 4}, PROBLEM, "tiles_of_block_waves", "4 from each of 128 blocks"),
         ({"ping_pong": 1, "tiles_of_block": 1}, PROBLEM, "ping_pong", "that takes two of each"),
         ({"ping_pong": 1}, PROBLEM, "consumer_registers", "needs 282 registers"),
         ({"cluster_m": 4}, dataclasses.replace(PROBLEM, m=4096 + 128), "cluster_m", "does not divide the 33 tiles"),

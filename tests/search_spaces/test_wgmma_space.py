@@ -101,6 +101,10 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         ({"store_buffers": 4}, PROBLEM, "shared_memory", "bytes of shared memory"),
         ({"tile_n": 192, "store_buffers": 2}, PROBLEM, "store_buffers", "do not divide the 3 of a consumer"),
         ({}, dataclasses.replace(PROBLEM, n=4097, order_b="col"), "store_buffers", "n = 4097 have 8194 bytes"),
+        ({"tile_n": 48}, PROBLEM, "narrow", "takes longer than multiplying"),
+        ({"stages": 2, "tile_n": 128}, PROBLEM, "few_stages", "for which shared memory has room"),
+        ({"ping_pong": 1, "in_flight": 0}, PROBLEM, "ping_pong_in_flight", "would run dry"),
+        ({"swizzle_a": 64}, PROBLEM, "swizzle_a", "where 128 would divide"),
         ({"kept": "a"}, dataclasses.replace(PROBLEM, k=512), "kept", "but a and b fit into it together"),
     ],
 )

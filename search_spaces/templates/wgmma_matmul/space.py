@@ -40,7 +40,8 @@ FLAG_BYTES = 16  # of shared memory: what the last block of a split tells its th
 REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
 REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest that ptxas takes (message C7602)
 MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
-NARROW_LINE = 64  # bytes: narrower swizzles take more instructions of TMA, and more wavefronts, for the same tile
+BALANCED_N = 64  # of a wgmma: for fewer columns reading shared memory takes longer than multiplying
+FEW_STAGES = 3  # one that is multiplied, and two on their way
 FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
 SMS_OF_TPC, SMS_OF_GPC = 2, 16  # of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
 MOST_CLUSTER = 4  # blocks: larger ones leave SMs of a GPC without work
@@ -389,6 +390,14 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         _persistent_rule(problem, device),
         _kept_rule(problem, device),
+        _narrow_rule(problem, device),
+        _few_stages_rule(problem, device),
+        Rule(
+            "ping_pong_in_flight",
+            lambda ping_pong, in_flight: np.equal(ping_pong, 0) | np.equal(in_flight, 1),
+            "consumers take turns (ping_pong = {ping_pong}) with {in_flight} k-tiles in flight: the tensor cores would "
+            "run dry at each of them, as only one consumer multiplies at a time",
+        ),
         Rule(
             "setmaxnreg_blocks",
             lambda min_blocks, producer_registers: np.equal(producer_registers, 0) | np.equal(min_blocks, 1),
@@ -428,6 +437,39 @@ def _persistent_rule(problem: Matmul, device: Device) -> Rule:
     return Rule.refusing("tiles_of_block_waves", why_not)
 
 
+def _narrow_rule(problem: Matmul, device: Device) -> Rule:
+    """A wgmma reads 64 rows of a and n columns of b from shared memory while it multiplies for n / 2 cycles."""
+    return Rule(
+        "narrow",
+        lambda tile_m, tile_n: (
+            (tile_n >= BALANCED_N)
+            | (problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, BALANCED_N) < device.sm_count)
+            | (problem.n < BALANCED_N)
+        ),
+        "tile_n is {tile_n}, for which reading shared memory takes longer than multiplying, and tiles of {tile_m} x "
+        f"{BALANCED_N} are enough for the {device.sm_count} SMs of {device.name}",
+    )
+
+
+def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
+    split = tiling(problem)
+
+    def enough(
+        stages: IntArray, tile_k: IntArray, split_k: IntArray, stage_bytes: IntArray, store_bytes: IntArray,
+        min_blocks: IntArray,
+    ) -> npt.NDArray[np.bool_]:  # fmt: skip
+        tiles = split.tiles_of_split(tile_k, split_k)
+        bytes_of_more = (stage_bytes + BARRIER_BYTES) * FEW_STAGES + store_bytes + FLAG_BYTES
+        room = device.shared_per_sm // min_blocks - device.reserved_shared_per_block
+        return np.asarray((stages >= FEW_STAGES) | (tiles < FEW_STAGES) | (bytes_of_more > room))
+
+    return Rule(
+        "few_stages",
+        enough,
+        f"{{stages}} stages hide less of what loads take than {FEW_STAGES}, for which shared memory has room",
+    )
+
+
 def _kept_rule(problem: Matmul, device: Device) -> Rule:
     size = problem.batch * problem.k * (problem.m + problem.n) * problem.input_dtype.bytes
     fits = size <= device.l2_bytes // 2
@@ -459,7 +501,7 @@ def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
     def why_not(extent: int, tile_k: int, swizzle: int) -> str | None:
         across = (tile_k if by_k else extent) * element_bytes
         widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
-        if swizzle >= min(NARROW_LINE, widest):
+        if swizzle == widest:
             return None
         return f"the swizzle of {side} spans {swizzle} bytes, where {widest} would divide its lines of {across} too"
 

@@ -1,0 +1,45 @@
+"""Ranking NVIDIA's proposals: the library is pretended, the time model is real."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from benchmarks import second_judge
+from benchmarks.autoheuristic import TritonConfig
+from search_spaces.operators.matmul import Matmul
+
+TILES = ((256, 128), (128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (32, 16), (16, 16))
+TOO_LARGE = TritonConfig(256, 256, 128, 4, 8)  # 512 KiB of shared memory
+
+
+def proposed(seconds_of_tile: float) -> list[tuple[TritonConfig, float]]:
+    """Configurations whose seconds are (m n)^seconds_of_tile: growing or falling with the tile."""
+    found = [(TritonConfig(m, n, 32, 3, 4), float(m * n) ** seconds_of_tile) for m, n in TILES]
+    return [*found, (TOO_LARGE, 1e-9)]
+
+
+def test_large_tiles_first_is_the_order_of_a_large_matmul(monkeypatch: pytest.MonkeyPatch) -> None:
+    for power, sign in ((-1.0, 1), (1.0, -1)):
+        monkeypatch.setattr(second_judge, "proposals", lambda gpu, problem, power=power: proposed(power))
+        (judged,) = (j for j in second_judge.judge("a100") if j.problem == Matmul(8192, 8192, 8192, order_b="col"))
+        assert judged.configs == len(TILES)
+        assert sign * judged.rank > 0.9
+        assert judged.theirs != TOO_LARGE and (judged.first < 0.01) == (sign > 0)
+
+
+def test_problems_with_few_proposals_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second_judge, "proposals", lambda gpu, problem: proposed(1.0)[: second_judge.LEAST - 1])
+    assert second_judge.judge("a100") == []
+
+
+def test_without_the_library_one_line_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    assert second_judge.main([]) == 2
+    assert capsys.readouterr().err == "benchmarks.second_judge: pip install nvidia-matmul-heuristics\n"

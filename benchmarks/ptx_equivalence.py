@@ -11,8 +11,7 @@ the inputs, the answers are for the inputs of the proof.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from benchmarks.mutants import Mutant
 
@@ -101,66 +100,76 @@ def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
 
 def _followed(text: str, mutant: Mutant) -> str:
     """The program with a second copy of all that is made of the wrong value by instructions that keep a difference. A
-    trap follows where a copy differs from the right value at the others; "" where the result is not one register that
-    only this instruction writes."""
+    trap follows where the others make something else of the copies; "" where the mutant is no other value."""
     lines = text.split("\n")
     at = mutant.line - 1
     parts = [_PARTS.fullmatch(line.strip()) for line in lines]
-    written: Counter[str] = Counter()
-    for found in parts:
-        if found is not None and not found["opcode"].startswith(_EFFECTS):
-            written.update(_results(found["operands"])[0])
     wrong, right = _PARTS.fullmatch(mutant.new), parts[at]
-    if wrong is None or right is None or right["guard"] or wrong["guard"]:
+    if right is None or right["guard"] or right["opcode"].startswith(_EFFECTS):
         return ""
-    (result, *others), _, _ = _results(right["operands"]) if _results(right["operands"])[0] else ([""], "", "")
-    if others or written[result] != 1 or _kind(result) is None or not wrong["operands"].startswith(result):
+    first, _, _ = _results(right["operands"])
+    if not first or (mutant.new and (wrong is None or wrong["guard"] or _results(wrong["operands"])[0] != first)):
         return ""
-    before: dict[int, list[str]] = {at: [f"{wrong['opcode']} {wrong['operands'].replace(result, '%copy0', 1)};"]}
-    after: dict[int, list[str]] = {}
-    copies, pending = {result: "%copy0"}, [result]
-    declared = [f".reg .{_kind(result)} %copy0;", ".reg .pred %differs;", ".reg .pred %guarded;"]
-    seen: set[int] = {at}
-    while pending:
-        name = pending.pop()
-        for i, found in enumerate(parts):
-            if found is None or i in seen or not re.search(rf"{name}\b", found[0]):
+    copies = {register: f"%copy{k}" for k, register in enumerate(first)}
+    reached = True
+    while reached:  # what is made of copies has one too
+        reached = False
+        for found in parts:
+            if found is None or found["guard"] or found["opcode"].split(".")[0] not in _KEEP:
                 continue
             results, _, rest = _results(found["operands"])
-            keeps = found["opcode"].split(".")[0] in _KEEP and not found["guard"] and len(results) == 1
-            sources = rest if keeps else found[0]
-            if not re.search(rf"{name}\b", sources):
-                continue
-            if not keeps or not _kind(results[0]) or written[results[0]] != 1:
-                check = _differs(str(_kind(name)), name, copies[name], (found["guard"] or "").strip())
-                before.setdefault(i, []).extend(check)
-                continue
-            seen.add(i)
-            copy = f"%copy{len(copies)}"
-            copies[results[0]] = copy
-            declared.append(f".reg .{_kind(results[0])} {copy};")
-            pending.append(results[0])
-    # Copies are made where the originals are, once it is known what has one.
-    for i in seen - {at}:
-        found = parts[i]
-        assert found is not None
-        results, comma, rest = _results(found["operands"])
-        changed = _REGISTER.sub(lambda register: copies.get(register[0], register[0]), rest)
-        before.setdefault(i, []).append(f"{found['opcode']} {copies[results[0]]}{comma}{changed};")
-    for i, found in enumerate(parts):  # those that drop differences: the result must be the same
-        if found is None or i in seen or i not in before or found["guard"]:
-            continue
-        results, comma, rest = _results(found["operands"])
-        if found["opcode"].split(".")[0] in _DROP and len(results) == 1 and _kind(results[0]):
-            kind = str(_kind(results[0]))
-            changed = _REGISTER.sub(lambda register: copies.get(register[0], register[0]), rest)
-            declared.append(f".reg .{kind} %made{i};")
-            before[i] = [f"{found['opcode']} %made{i}{comma}{changed};"]
-            after[i] = _differs(kind, results[0], f"%made{i}")
-    made = []
-    for i, line in enumerate(lines):
-        made += [f"\t{new}" for new in before.get(i, ())] + [line] + [f"\t{new}" for new in after.get(i, ())]
+            if len(results) == 1 and results[0] not in copies and copies.keys() & set(_REGISTER.findall(rest)):
+                copies[results[0]] = f"%copy{len(copies)}"
+                reached = True
+    if any(_kind(register) is None for register in copies):
+        return ""
+    declared = [f".reg .{_kind(register)} {copy};" for register, copy in copies.items()]
+    declared += [".reg .pred %differs;", ".reg .pred %guarded;"]
+    made: list[str] = []
+    for i, (line, found) in enumerate(zip(lines, parts, strict=True)):
+        before, after = ([], []) if found is None else _doubled(found, copies, i, declared)
+        if i == at:
+            before, after = [], []
+            if wrong is not None:
+                results, comma, rest = _results(wrong["operands"])
+                text_of = wrong["operands"][: len(wrong["operands"]) - len(comma + rest)]
+                before = [f"{wrong['opcode']} {_copied(text_of, copies)}{comma}{_copied(rest, copies)};"]
+        made += [f"\t{new}" for new in before] + [line] + [f"\t{new}" for new in after]
     return _declaring("\n\t".join(declared), "\n".join(made))
+
+
+def _copied(operands: str, copies: Mapping[str, str]) -> str:
+    return _REGISTER.sub(lambda register: copies.get(register[0], register[0]), operands)
+
+
+def _doubled(
+    found: re.Match[str], copies: Mapping[str, str], line: int, declared: list[str]
+) -> tuple[list[str], list[str]]:
+    """What stands before and behind an instruction where some registers have copies."""
+    opcode, guard = found["opcode"], found["guard"] or ""
+    head = opcode.split(".")[0]
+    if opcode.startswith(_EFFECTS):
+        results, comma, rest = [], "", found["operands"]
+    else:
+        results, comma, rest = _results(found["operands"])
+    touched = sorted(copies.keys() & set(_REGISTER.findall(guard + rest)))
+    copied = [register for register in results if register in copies]
+    restored = [f"{guard}mov.{_kind(register)} {copies[register]}, {register};" for register in copied]
+    if copied and head in _KEEP and not guard and len(results) == 1:
+        return [f"{opcode} {copies[results[0]]}{comma}{_copied(rest, copies)};"], []
+    if not touched:
+        return [], restored
+    kind = _kind(results[0]) if len(results) == 1 else None
+    if head in _DROP and not guard and kind is not None:
+        declared.append(f".reg .{kind} %made{line};")
+        same = _differs(kind, results[0], f"%made{line}")
+        return [f"{opcode} %made{line}{comma}{_copied(rest, copies)};"], [*same, *restored]
+    checks = [
+        text
+        for register in touched
+        for text in _differs(str(_kind(register)), register, copies[register], guard.strip())
+    ]
+    return checks, restored
 
 
 def _both(mutant: Mutant) -> tuple[str, str] | None:

@@ -233,8 +233,9 @@ class Matmul(Problem):
         for names, lines in cases.mixed(self.input_cases(), rng, self.batch * kept, self.k, dtype):
             lines = lines.reshape(self.batch, kept, self.k)
             counts = rng.integers(1, 4, (self.batch, other, self.k)).astype(np.float64)
-            if other > 1 and self.reduced_axis is None and dtype.is_float:  # read where nothing is, it must not arrive
-                counts[:, 0, 0] = np.nan
+            at = counts if other > 1 and self.reduced_axis is None else lines
+            if at.shape[1] > 1 and dtype.is_float:  # read where nothing is, it must not arrive
+                at[:, 0, 0] = np.nan
             a, b = (counts, lines) if columns else (lines, counts)  # both with k last
             stored = {
                 "a": dtype.store(a if self.order_a == "row" else a.swapaxes(1, 2)),

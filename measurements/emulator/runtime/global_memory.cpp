@@ -9,7 +9,11 @@ using namespace global_shadow;
 
 namespace {
 
-Stamp stamp(bool atomic) { return {clocks.now[self->warp], self->fences, self->who, self->site, atomic}; }
+Stamp stamp(bool atomic, bool narrow = false) {
+  return {clocks.now[self->warp], self->fences, self->who, self->site, atomic, narrow};
+}
+// Whether an atomic that wrote, of the scope of its block, is none to the running block.
+bool too_narrow(const Stamp& write, bool narrow) { return (narrow || write.narrow) && write.epoch < clocks.first; }
 
 void report_race(const Buffer& b, const Cell& cell, const char* doing, const Stamp& other, const char* did) {
   const bool same_block = other.epoch >= clocks.first;
@@ -67,7 +71,7 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
               element(b, *cell).c_str(), describe(write.who, block_of_epoch(write.epoch)).c_str(),
               place(write.site).c_str());
       return;
-    } else if (!(relaxed && write.atomic) && !ordered(write)) {
+    } else if (!(relaxed && write.atomic && !too_narrow(write, false)) && !ordered(write)) {
       report_race(b, *cell, "reads", write, "wrote");
       return;
     }
@@ -76,7 +80,8 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
 }
 
 // ``same_value``: what is written is there already. Lanes of a warp may write one value with one instruction.
-void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool same_value = false) {
+void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool same_value = false,
+                  bool narrow = false) {
   if (!launch.check) return;
   const Cells cells = cells_of(b, address, bytes);
   bool reported = false;
@@ -84,7 +89,7 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool s
     const Stamp& write = cell->write;
     const bool together = same_value && write.site == self->site && write.epoch >= clocks.first &&
                           warp_of(write.who) == self->warp && write.who != self->who;
-    if (!reported && write.epoch != 0 && !(atomic && write.atomic) && !together) {
+    if (!reported && write.epoch != 0 && !(atomic && write.atomic && !too_narrow(write, narrow)) && !together) {
       if (!ordered(write)) {
         report_race(b, *cell, atomic ? "updates" : "writes", write, "wrote");
         reported = true;
@@ -102,7 +107,7 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool s
         reported = true;
       }
     }
-    *cell = Cell{stamp(atomic), {}, false};
+    *cell = Cell{stamp(atomic, narrow), {}, false};
   }
 }
 
@@ -165,7 +170,7 @@ void write_global(void* address, const void* from, int bytes, const char* instru
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
 
-unsigned char* update_global(void* address, int bytes, const char* instruction) {
+unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow) {
   Buffer* b = check_access(address, bytes, instruction);
   if (b == nullptr) return nullptr;
   if (!b->writable()) {
@@ -180,7 +185,7 @@ unsigned char* update_global(void* address, int bytes, const char* instruction) 
       FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
               describe_self().c_str(), element(*b, address).c_str());
     }
-    shadow_write(*b, address, bytes, true);
+    shadow_write(*b, address, bytes, true, false, narrow);
     synchronize(address);
   }
   return static_cast<unsigned char*>(address);

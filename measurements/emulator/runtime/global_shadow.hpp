@@ -15,6 +15,7 @@ struct Stamp {
   Who who;
   SiteIndex site;
   bool atomic;
+  bool narrow;  // an atomic of the scope of its block
 };
 struct Cell {
   Stamp write;

@@ -175,7 +175,7 @@ void start_block_global();
 // Accesses of one thread, at self->site, that are not counted. ``relaxed``: it does not race with atomics.
 void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed);
 void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed);
-unsigned char* update_global(void* address, int bytes, const char* instruction);
+unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow = false);
 void fence_device();
 // Checks a read of global memory for cp.async; false where it is out of bounds.
 bool check_global_read(const void* address, int bytes);

@@ -112,7 +112,8 @@ void update(Warp& w, const Instruction& i, Lanes active) {
     before_access(i);
     if (!places[k].good) {
     } else if (places[k].space == Space::global) {
-      at = update_global(reinterpret_cast<void*>(places[k].offset), sizeof(T), name);
+      at = update_global(reinterpret_cast<void*>(places[k].offset), sizeof(T), name,
+                         (i.flags & block_scope) != 0);
     } else if (places[k].space == Space::shared) {
       at = update_shared(static_cast<unsigned>(places[k].offset), sizeof(T), name);
     } else {

@@ -129,7 +129,7 @@ class EntryItem(pytest.Item):
         return "\n".join([f"{finding.name} is {finding.verdict.value}", *(f"  {reason}" for reason in finding.reasons)])
 
     def reportinfo(self) -> tuple[Path | str, int | None, str]:
-        return self.config.stash[_GUARD].database, None, self.name
+        return _shown(self.config.stash[_GUARD].database), None, self.name
 
 
 @pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among the entries, too
@@ -145,7 +145,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     except ValueError as error:
         raise pytest.UsageError(f"--autosched-db: {error}") from error
     if not found:
-        raise pytest.UsageError(f"{database} holds no schedule that works: a check of nothing does not pass")
+        raise pytest.UsageError(f"{_shown(database)} holds no schedule that works: a check of nothing does not pass")
     items += found
 
 
@@ -225,6 +225,12 @@ def tuned_kernel(pytestconfig: pytest.Config) -> Callable[[Problem], Any]:
             pytest.fail(str(error), pytrace=False)
 
     return tuned_kernel
+
+
+def _shown(database: str) -> str:
+    from measurements.foreign_text import without_password
+
+    return without_password(database)
 
 
 def _share(text: str) -> float:

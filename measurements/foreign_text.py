@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+_PASSWORDS = re.compile(r"(?<=://)([^:/@\s]*):[^/\s]*(?=@)|(?<=[?&]password=)[^&\s]*")
 _LONGEST = 1000  # characters of a line for people; a log may hold more
 
 
@@ -30,3 +33,8 @@ def one_line(text: str) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of an error's message; its type where there is none."""
     return next(iter(harmless(str(error)).strip().splitlines()), type(error).__name__)
+
+
+def without_password(place: str) -> str:
+    """A path or the URL of a database, as it may be shown and logged."""
+    return _PASSWORDS.sub(lambda found: "***" if found[1] is None else f"{found[1]}:***", place)

@@ -27,7 +27,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 from sqlalchemy.pool import NullPool, StaticPool
 
 from measurements import store_entries, store_file, store_migrations, store_rows, store_schema
-from measurements.foreign_text import first_line, one_line
+from measurements.foreign_text import first_line, one_line, without_password
 from measurements.library_choice import LIBRARY_SCHEDULE
 from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
@@ -174,7 +174,7 @@ class Store:
 
     @classmethod
     def _open_server(cls, url: URL, create: bool) -> Self:
-        name = url.render_as_string(hide_password=True)
+        name = without_password(url.render_as_string(hide_password=False))
         try:
             engine = sa.create_engine(url, poolclass=NullPool)
         except NoSuchModuleError as error:

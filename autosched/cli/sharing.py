@@ -18,6 +18,7 @@ from autosched import formatting
 from autosched.cli.errors import NO, InputError, bad_input
 from autosched.cli.output import print_json, say, show, stdout_console
 from autosched.validity import refuse_invalid
+from measurements.foreign_text import without_password
 from measurements.record import Record
 from search_spaces.catalogue import operators, templates
 
@@ -52,7 +53,7 @@ def export(
     for path in made:
         print(_shown(path))
     if not made:
-        say(f"{db} holds no schedule that works for this: nothing is exported")
+        say(f"{without_password(db)} holds no schedule that works for this: nothing is exported")
         return NO
     return 0
 
@@ -167,7 +168,9 @@ def gc(
     with bad_input(), Store.open(db, create=False) as store:
         done = store_care.collect(store, keep, dry_run=dry_run)
     if json:
-        print_json({"database": db, "removed": dict(done.removed), "left": done.left, "dry_run": dry_run})
+        print_json(
+            {"database": without_password(db), "removed": dict(done.removed), "left": done.left, "dry_run": dry_run}
+        )
         return 0
     verb = "would be removed" if dry_run else "removed"
     print(f"{formatting.plural(sum(done.removed.values()), 'trial')} {verb}, {formatting.count(done.left)} left")

@@ -28,6 +28,7 @@ from autosched.cli.problem_options import one_of, problem_from, whole_number
 from autosched.cli.progress import TuneDisplay
 from autosched.cli.templates import TemplateOption
 from autosched.search import DEFAULT, samplers
+from measurements.foreign_text import without_password
 from measurements.store_errors import StoreError
 from search_spaces.operators.operator import Operator
 from search_spaces.spaces.schedule import Schedule
@@ -144,7 +145,10 @@ def tune(
     else:
         _show(stdout_console(), result, db)
     if result.stopped:
-        print(f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {db}", file=sys.stderr)
+        print(
+            f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {without_password(db)}",
+            file=sys.stderr,
+        )
     if result.interrupted:
         return STOPPED
     return 0 if result.best is not None and not result.stopped else NO
@@ -166,10 +170,13 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
         trials += f", failed {sum(result.failures.values())}: {formatting.reasons(result.failures)}"
     rows = [("trials", trials)]
     if result.earlier:
-        rows.append(("earlier", f"{formatting.count(result.earlier)} in {db}"))
+        rows.append(("earlier", f"{formatting.count(result.earlier)} in {without_password(db)}"))
     console.print()
     if result.interrupted:
-        console.print(f"stopped by Ctrl-C, everything so far is kept in {db}; run the same command again to go on")
+        console.print(
+            f"stopped by Ctrl-C, everything so far is kept in {without_password(db)}; "
+            "run the same command again to go on"
+        )
         console.print()
     if result.satisfied:
         console.print("the search ended: no further gain worth a trial is expected")
@@ -234,7 +241,7 @@ def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str
         "backend": list(result.lines),
         "sampler": sampler,
         "seed": seed,
-        "database": db,
+        "database": without_password(db),
         "trials": {
             "new": len(result.trials),
             "ok": result.ok,

@@ -32,6 +32,7 @@ from autosched.cli.templates import TemplateOption
 from autosched.verify import Depth, Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
+from measurements.foreign_text import without_password
 from measurements.library_choice import is_library
 from measurements.measurement import Status
 from measurements.record import Record
@@ -143,7 +144,10 @@ def verify(
     asked = sum(len(schedules) for _, schedules in jobs)
     interrupted = interrupted and len(results) < asked  # Ctrl-C may come when everything is done
     if not jobs:
-        print(f"autosched: {db} holds no such schedule for {where.name}: tune first, or sample", file=sys.stderr)
+        print(
+            f"autosched: {without_password(str(db))} holds no such schedule for {where.name}: tune first, or sample",
+            file=sys.stderr,
+        )
     if json:
         print_json(
             {

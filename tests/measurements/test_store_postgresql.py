@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from postgresql_server import server
 
 import tests.measurements.test_store as contract
+from autosched.cli import main
 from measurements import store_care
 from measurements.store import Store, StoreError
 from measurements.store_merge import Verdict, merge
@@ -91,6 +92,30 @@ def test_what_runs_by_itself_is_refused(url: str, statement: str) -> None:
     engine.dispose()
     with pytest.raises(StoreError, match="holds what autosched never makes"):
         Store.open(url, create=False)
+
+
+@pytest.mark.parametrize("given", ["://autosched:se@cret@", "password=se@cret"])
+def test_no_command_shows_a_password(
+    url: str, given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = url.replace("://autosched@", given) if given.startswith(":") else f"{url}&{given}"
+    assert place != url
+    Store.open(url).close()
+    for command in (
+        "export --out x",
+        "db gc --json",
+        "db stats --json",
+        "db migrate",
+        "check --static --json",
+        "best copy",
+    ):
+        main([*command.split(), "--db", place])
+    Store.open(url).append(contract.record(1))
+    for command in ("db stats", "db check", "best matmul", "export --out x", "check --static --no-emulate"):
+        main([*command.split(), "--db", place])
+    out, err = capsys.readouterr()
+    assert "cret" not in out + err and "***" in out + err and "Traceback" not in err
 
 
 def test_a_server_that_does_not_answer_is_said_to_be_that(tmp_path: Path) -> None:

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 
 from search_spaces.hardware.devices import Device
 
+# Operations of an SM's 32-bit integer multiply-adds, each two, on sm_80 to sm_90: CUDA C++ Programming Guide, table
+# "Throughput of Native Arithmetic Instructions", 64 results per cycle.
+IMAD_PER_CYCLE = 128.0
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -25,7 +29,7 @@ class Unit:
         """Flops per cycle that one SM reaches with operands of type ``operand``, accumulating in f32. Raises ValueError
         for a type that the tensor cores of ``device`` do not multiply."""
         if not self.tensor:
-            return device.fma_flops_per_cycle
+            return min(device.fma_flops_per_cycle, IMAD_PER_CYCLE) if operand == "i8" else device.fma_flops_per_cycle
         return device.tensor_rate(self.as_type(device, operand)) * self.share(device)
 
     def clock_hz(self, device: Device) -> float:

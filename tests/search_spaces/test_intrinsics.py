@@ -510,6 +510,7 @@ def test_rates_follow_the_unit_and_the_generation():
     assert rates["mma_m16n8k16_f16"] == (0.63 * 4096, 2048)
     assert rates["mma_m16n8k8_tf32"] == (0.63 * 2048, 1024)
     assert rates["mma_m16n8k32_i8"] == (0.63 * 8192, 4096)
+    assert unit("fma").flops_per_cycle(h200, "i8") == unit("fma").flops_per_cycle(a100, "i8") == 128
     fp8 = intrinsic("mma_m16n8k32_e4m3")
     assert fp8.flops_per_cycle(h200) == rates["mma_m16n8k16_f16"][0]  # Hopper converts its operands to f16
     assert fp8.flops_per_cycle(device("l40s")) == 2048

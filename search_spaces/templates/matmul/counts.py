@@ -64,7 +64,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         shared_bytes=config.integer("shared_bytes"),
         registers=compiled_registers(config, device, more=MORE_REGISTERS),
         unit=row.unit,
-        operand_dtype=row.type_a,
+        operand_dtype="i8" if problem.a == "i8" else row.type_a,  # CUDA cores multiply floats as f32
         flops=2.0 * tile_m * tile_n * tile_k * steps,
         instructions=loop_instructions * steps
         + (4.0 if problem.reduced_axis is None else 7.0) * results / device.warp_size,

@@ -3,8 +3,8 @@
 Run ``pip install kernel_tuner`` first, then ``python benchmarks/space_build.py [--out FILE]``. Kernel Tuner gets its
 restrictions as strings, the form its documentation recommends, and its default solver; it lists every legal
 configuration. "build" of this project ends when the space is counted and ready to be sampled, "list" when every legal
-configuration has been written out as columns too. Each figure is the median of three builds, the two interleaved in one
-run; the counts, and the configurations themselves, must agree.
+configuration has been written out as columns too. Each figure is the CPU time of the median of three builds, the two
+interleaved in one run; the counts, and the configurations themselves, must agree.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ import numpy as np
 from kernel_tuner.searchspace import Searchspace
 
 from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.matmul.decisions import attributes, parameters
-from search_spaces.templates.matmul.pruning import pruning_rules
-from search_spaces.templates.matmul.space import validity_constraints
 
 REPEATS = 3
 MAX_THREADS = 1024  # Kernel Tuner applies it to parameters called block_size_x and so on; there are none here
@@ -145,15 +143,15 @@ def compare(case: Case) -> str:
     """One row of the table."""
     ours, listed, theirs = [], [], []
     for _ in range(REPEATS):
-        start = time.perf_counter()
+        start = time.process_time()
         space = case.space()
         space.count()
-        ours.append(time.perf_counter() - start)
+        ours.append(time.process_time() - start)
         columns = space.unrank(np.arange(space.count()))
-        listed.append(time.perf_counter() - start)
-        start = time.perf_counter()
+        listed.append(time.process_time() - start)
+        start = time.process_time()
         peer = case.kernel_tuner()
-        theirs.append(time.perf_counter() - start)
+        theirs.append(time.process_time() - start)
     names = list(case.domains)
     same = set(zip(*(columns[name].tolist() for name in names), strict=True)) == set(peer.list)
     if space.count() != peer.size or not same:
@@ -166,18 +164,17 @@ def compare(case: Case) -> str:
 
 
 def whole_matmul() -> str:
-    """The space that ``autosched tune matmul`` searches; too large to list."""
+    """The space that ``autosched tune matmul`` searches, of all templates; too large to list. Built once, as in a run
+    of ``tune``: what its layouts have in common is evaluated once in a process."""
     problem, target = Matmul(4096, 4096, 4096), device("h200")
-    seconds = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        constraints, pruning = validity_constraints(problem, target), pruning_rules(problem, target)
-        space = Space("matmul", parameters(problem), attributes(problem), constraints, pruning)
-        space.count()
-        seconds.append(time.perf_counter() - start)
+    start = time.process_time()
+    space = templates_for(problem, target).space(problem, target)
+    count = space.count()
+    seconds = time.process_time() - start
+    raw = sum(member.raw_count for member in space.members.values())
     return (
-        f"| autosched matmul, f16 4096^3, h200 | {space.raw_count:.1e} | {space.count():.1e} | not tried "
-        f"| {median(seconds):.3f} s | - | - | - |"
+        f"| autosched matmul, f16 4096^3, h200, first build | {raw:.1e} | {count:,} | not tried "
+        f"| {seconds:.3f} s | - | - | - |"
     )
 
 
@@ -190,7 +187,8 @@ def main() -> None:
         "# Building search spaces: this project against Kernel Tuner",
         "",
         f"{date.today()}, {os.cpu_count()} CPU cores ({platform.machine()}), Python {platform.python_version()}, "
-        f"{packages}. Medians of {REPEATS} builds in one process, the two interleaved; the configurations agree.",
+        f"{packages}. CPU time, medians of {REPEATS} builds in one process, the two interleaved; the configurations "
+        "agree.",
         "Kernel Tuner: restrictions as strings, default solver, builds the list of configurations. Here, build: counted"
         " and ready to sample; list: every configuration written out as columns as well.",
         "",

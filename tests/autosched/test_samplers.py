@@ -151,16 +151,27 @@ def run(made: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
     return asked
 
 
+_PROPOSED: dict[tuple[Make, int], list[Schedule]] = {}
+
+
+def proposed(make: Make, space: SearchSpace) -> list[Schedule]:
+    """What seed 5 proposes in eight rounds of five, found once for all tests."""
+    key = make, id(space)
+    if key not in _PROPOSED:
+        _PROPOSED[key] = run(make(space, 5), 8)
+    return _PROPOSED[key]
+
+
 @pytest.mark.parametrize(("make", "space"), CASES.values(), ids=CASES)
 class TestContract:
     def test_proposals_are_legal_and_never_repeated(self, make: Make, space: SearchSpace) -> None:
-        asked = run(make(space, 3), 8)
+        asked = proposed(make, space)
         assert len(asked) == 40
         assert all(s in space for s in asked)
         assert len({s.key() for s in asked}) == 40
 
     def test_the_parameters_stand_in_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
-        for schedule in run(make(space, 3), 4):
+        for schedule in proposed(make, space):
             assert list(schedule) == [p.name for p in space.members[schedule.template].parameters]
 
     def test_nothing_is_asked_twice_without_being_told(self, make: Make, space: SearchSpace) -> None:
@@ -169,18 +180,18 @@ class TestContract:
         assert len({s.key() for s in asked}) == 21
 
     def test_the_same_seed_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
-        assert run(make(space, 5), 8) == run(make(space, 5), 8)
+        assert run(make(space, 5), 8) == proposed(make, space)
 
     def test_another_seed_proposes_something_else(self, make: Make, space: SearchSpace) -> None:
-        assert run(make(space, 5), 3) != run(make(space, 6), 3)
+        assert proposed(make, space)[:15] != run(make(space, 6), 3)
 
     def test_the_global_generator_is_neither_used_nor_moved(self, make: Make, space: SearchSpace) -> None:
+        expected = proposed(make, space)[:20]
         np.random.seed(1)
-        first = run(make(space, 5), 4)
+        assert run(make(space, 5), 4) == expected
         drawn = np.random.random()
         np.random.seed(1)
         assert np.random.random() == drawn
-        assert run(make(space, 5), 4) == first
 
     def test_everything_is_proposed_once_and_then_nothing(self, make: Make, space: SearchSpace) -> None:
         made = make(space, 7)
@@ -195,8 +206,8 @@ class TestContract:
         assert made.ask(16) == []
 
     def test_a_restored_sampler_proposes_nothing_it_was_told(self, make: Make, space: SearchSpace) -> None:
-        told = run(make(space, 8), 6)
-        restored = make(space, 8)
+        told = proposed(make, space)[:30]
+        restored = make(space, 5)
         for schedule in told:
             restored.tell(schedule, outcome(schedule))
         more = run(restored, 4)
@@ -204,10 +215,10 @@ class TestContract:
         assert not {s.key() for s in told} & {s.key() for s in more}
 
     def test_restored_twice_from_the_same_records_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
-        told = run(make(space, 8), 6)
+        told = proposed(make, space)[:30]
         proposals = []
         for _ in range(2):
-            restored = make(space, 8)
+            restored = make(space, 5)
             for schedule in told:
                 restored.tell(schedule, outcome(schedule))
             proposals.append(run(restored, 3))

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.first_choices [--device h200] [--shapes N] > benchmarks/results/first_choices.md``. Nothing is
 measured or compiled: a choice is the first guess of the sampler ``bayes`` over all kernel templates of the problem.
-nvMatmulHeuristics (``pip install 'autosched[heuristics]'``, NVIDIA's licence) names a CUTLASS configuration; what comes
+nvMatmulHeuristics (``pip install 'autosched[judge]'``, NVIDIA's licence) names a CUTLASS configuration; what comes
 nearest to it among the legal schedules of ``wgmma_matmul`` is judged by our model too. Its own times are not used: they
 are for its own kernels.
 """

@@ -19,7 +19,7 @@ from search_spaces.hardware.bank_conflicts import (
     ldmatrix_wavefronts,
     wavefronts,
 )
-from search_spaces.hardware.dtypes import dtype
+from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import INTRINSICS, intrinsic
 from search_spaces.hardware.requirements import Refusal
@@ -164,6 +164,11 @@ def test_copy_traffic_equals_walking_the_threads(axis, vector, columns, threads)
         assert copy_traffic(layout, 2, axis, vector, columns, threads) == Traffic(len(warps), cycles, ideal)
 
 
+def widest(row):
+    """Bytes of the widest type that a row reads."""
+    return max(MULTIPLIED_DTYPES[name].bytes for name in row.stored("a"))
+
+
 def walk_fragments(row, operand, layout, size):
     """Wavefronts, phases: each access of each fragment of the tile, one lane at a time."""
     access = row.requirement(operand, layout, size)
@@ -201,10 +206,10 @@ def walk_fragments(row, operand, layout, size):
 @pytest.mark.parametrize("row", INTRINSICS.values(), ids=lambda row: row.name)
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_fragment_traffic_equals_walking_the_fragments(row, operand):
-    size = dtype(row.stored("a")[-1]).bytes
+    size, k = widest(row), max(16, row.k)
     checked = 0
     for text in sampled_layouts(size)[:: 5 if row.unit == "fma" else 2]:
-        layout = SharedLayout.parse(text, (32, 16) if operand == "a" else (16, 32))
+        layout = SharedLayout.parse(text, (32, k) if operand == "a" else (k, 32))
         if isinstance(row.requirement(operand, layout, size), Refusal):
             continue
         traffic = fragment_traffic(row, operand, layout, size)
@@ -215,7 +220,7 @@ def test_fragment_traffic_equals_walking_the_fragments(row, operand):
 
 REPEATING = (
     *("identity", "pad(8,1)", "swizzle(2,3,3)", "pad(3,2)", "pad(2,1)", "pad(8,4)"),
-    *("transpose+pad(4,1)", "transpose+swizzle(2,2,4)"),
+    *("transpose+pad(4,1)", "transpose+swizzle(2,2,4)", "pad(16,2)", "transpose+pad(16,2)", "transpose+pad(16,4)"),
 )
 
 
@@ -223,10 +228,10 @@ REPEATING = (
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_fragments_of_tiles_of_many_periods(row, operand):
     """A few lines are counted for all."""
-    size = dtype(row.stored("a")[-1]).bytes
+    size, k = widest(row), max(16, row.k)
     checked = 0
     for text in REPEATING:
-        for shape in ((96, 16), (16, 96)):
+        for shape in ((96, k), (k, 96)):
             layout = SharedLayout.parse(text, shape)
             if layout.why_illegal() or isinstance(row.requirement(operand, layout, size), Refusal):
                 continue

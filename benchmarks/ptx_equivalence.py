@@ -1,11 +1,15 @@
 """Why a mutant of PTX that a proof does not report is the same program, as far as that can be found out by running it.
 
-Questions, of a kernel whose sizes are constants: does any lane ever execute the instruction (a ``trap`` in its place is
-not reported either)? is its result needed by anything that can be seen from outside (is an undefined register in its
-place, which the machine follows to whatever is stored, decided or addressed)? does the edit ever give another value
-(both are computed, and a ``trap`` follows where they differ), or one that a later instruction does not drop (what is
-made of both is computed, up to comparisons, choices, shifts, addresses and stores)? Where the instruction depends on
-the inputs, the answers are for the inputs of the proof.
+Questions, of a kernel whose sizes are constants:
+- Does any lane ever execute the instruction? A ``trap`` in its place is not reported either.
+- Is its result needed by anything that can be seen from outside? An undefined register stands in its place, which the
+  machine follows to whatever is stored, decided or addressed.
+- Does the edit ever give another value? Both are computed, and a ``trap`` follows where they differ.
+- Does a later instruction keep the difference? What is made of the wrong value is computed beside the right one, up to
+  comparisons, choices, shifts, addresses and stores.
+- Of a shuffle with the wrong lane: does any lane need it whose partner is another one?
+
+Where the instruction depends on the inputs, the answers are for the inputs of the proof.
 """
 
 from __future__ import annotations
@@ -49,6 +53,9 @@ def why_same(text: str, mutant: Mutant, passes: Passes) -> str:
     undefined = _undefined(text, mutant)
     if undefined and passes(undefined):
         return "no lane ever needs its result"
+    partners = _without_partners(text, mutant)
+    if partners and passes(partners):
+        return "only lanes whose partner is the same need its result"
     both = _both(mutant)
     if both is not None:
         declared, lines = both
@@ -81,6 +88,24 @@ def _undefined(text: str, mutant: Mutant) -> str:
     moves = "\n\t".join(f"mov.{_kind(result)} {result}, %never_{_kind(result)};" for result in results)
     declared = "\n\t".join(f".reg .{kind} %never_{kind};" for kind in kinds)
     return _declaring(declared, _with(text, mutant, moves))
+
+
+def _without_partners(text: str, mutant: Mutant) -> str:
+    """Of ``shfl.bfly`` that becomes ``shfl.down``, the right program with an undefined result in the lanes whose
+    partner is another one then; "" of all else."""
+    found = _PARTS.fullmatch(mutant.old)
+    if found is None or ".bfly." not in mutant.old or ".down." not in mutant.new:
+        return ""
+    result, _, distance, *_ = (part.strip() for part in found["operands"].split(","))
+    lines = (
+        mutant.old,
+        "mov.u32 %partner, %laneid;",
+        f"and.b32 %partner, %partner, {distance};",
+        "setp.ne.u32 %others, %partner, 0;",
+        f"@%others mov.b32 {result}, %never;",
+    )
+    declared = ".reg .b32 %partner, %never;\n\t.reg .pred %others;"
+    return _declaring(declared, _with(text, mutant, "\n\t".join(lines)))
 
 
 def _kind(register: str) -> str | None:

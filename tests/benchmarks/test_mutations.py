@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from needs import needs_nvrtc
 
+from benchmarks.false_findings import drawn, proven
 from benchmarks.mutants import Mutant, mutants_of
 from benchmarks.mutations import (
     OF_CASE,
@@ -22,6 +24,7 @@ from benchmarks.mutations import (
     sampled_ptx_mutants,
 )
 from benchmarks.ptx_mutants import asm_of, edits_of, mutants_of_asm, mutants_of_ptx
+from search_spaces.hardware.devices import device
 from search_spaces.templates.device_source import include_dir
 
 CODE = """
@@ -230,3 +233,12 @@ def test_nearly_all_of_a_sample_are_reported() -> None:
     cases = golden_cases()
     counts = Counter(run(mutant, cases).result for mutant in sample(all_mutants(), 60, 7))
     assert counts["reported"] >= 9 * counts["survived"], counts
+
+
+@needs_nvrtc
+@pytest.mark.nightly
+def test_sampled_schedules_of_all_templates_are_proven() -> None:
+    h200 = device("h200")
+    for problem, schedule in islice(drawn(7, h200), 120):
+        outcome = proven(problem, schedule, h200)
+        assert outcome["status"] == "ok", outcome

@@ -3,7 +3,7 @@
 //   runner PROGRAM JOB DATA REPORT
 //
 // JOB holds one setting a line; DATA the content of all buffers, which written ones replace; REPORT the JSON lines.
-// The process ends itself at the time limit. A crash ends it too, after the report of the crash.
+// The process ends itself at the time limit, of CPU seconds. A crash ends it too, after the report of the crash.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -183,18 +183,18 @@ void guard_process(double time_limit) {
   struct sigaction alarm_action{};
   alarm_action.sa_handler = on_time_limit;
   alarm_action.sa_flags = SA_ONSTACK;
-  sigaction(SIGALRM, &alarm_action, nullptr);
+  sigaction(SIGPROF, &alarm_action, nullptr);
   itimerval timer{};
   timer.it_value.tv_sec = static_cast<time_t>(time_limit);
   timer.it_value.tv_usec = static_cast<suseconds_t>((time_limit - static_cast<double>(timer.it_value.tv_sec)) * 1e6);
   if (timer.it_value.tv_sec == 0 && timer.it_value.tv_usec == 0) timer.it_value.tv_usec = 1;
-  setitimer(ITIMER_REAL, &timer, nullptr);
+  setitimer(ITIMER_PROF, &timer, nullptr);  // of the CPU: a busy machine is no fault of the kernel
 }
 
 // After the launch: what can only be seen then, the outputs, the counts.
 void finish(bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
   const itimerval off{};
-  setitimer(ITIMER_REAL, &off, nullptr);
+  setitimer(ITIMER_PROF, &off, nullptr);
   if (finished) {
     check_after_launch();
   }

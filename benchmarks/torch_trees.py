@@ -21,8 +21,8 @@ _TEXTS = ("mat1_dtype", "mat2_dtype", "using_tf32", "mat1_iscontig", "mat2_iscon
 
 
 def order() -> Callable[[Recorded], FloatArray | None] | None:
-    """For a recorded matmul, minus the weight of each configuration, [n]: 0 for one that the tree does not name; None
-    where it names none of them. None without PyTorch."""
+    """For a recorded matmul, the place of each configuration in the tree's list, [n], those that it does not name last;
+    None where it names none of them. None without PyTorch."""
     try:
         utilities: Any = import_module(f"{_MODULES}.autoheuristic_utils")
         trees: dict[int, Any] = {
@@ -37,8 +37,9 @@ def order() -> Callable[[Recorded], FloatArray | None] | None:
             context.add_feature(name, text if name in _TEXTS else int(text), name in _TEXTS)
         context.apply_operations(utilities.mm_operations())
         tree = trees[recorded.device.sm]
-        weights = {tree.get_choice(i): weight for weight, i in tree.get_best_choices(context)}
-        found = np.array([-weights.get(choice, 0.0) for choice in recorded.choices], dtype=np.float64)
-        return found if found.any() else None
+        places = {tree.get_choice(i): place for place, (_, i) in enumerate(tree.get_best_choices(context))}
+        if places.keys().isdisjoint(recorded.choices):
+            return None
+        return np.array([places.get(choice, len(places)) for choice in recorded.choices], dtype=np.float64)
 
     return ordered

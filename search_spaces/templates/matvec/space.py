@@ -47,6 +47,7 @@ def _space(problem: Matvec, device: Device) -> Space:
         attributes(problem),
         validity_constraints(problem, device),
         pruning_rules(problem),
+        stratified_by="intrinsic",
     )
 
 

@@ -73,3 +73,37 @@ def test_a_search_in_our_own_space_is_judged_by_the_model(tmp_path: Path) -> Non
     assert family is not None and one is not None and family.schedules > 1000
     assert 0 <= family.gap < max(one.gaps)
     assert f"{100 * family.gap:.1f}%" in (tmp_path / "own_spaces.md").read_text()
+
+
+def test_torch_trees_order_configurations_by_their_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A made-up tree in PyTorch's place: the list of a small matmul has cuBLAS first, then b, then a."""
+    from types import SimpleNamespace
+
+    from benchmarks import torch_trees
+
+    choices = {0: "extern_mm", 1: "a", 2: "b"}
+
+    class Context(dict[str, object]):
+        def add_feature(self, name: str, value: object, _: bool) -> None:
+            self[name] = value
+
+        def apply_operations(self, operations: list[str]) -> None:
+            assert operations == ["products"]
+
+    def best(context: Context) -> list[tuple[float, int]]:
+        return [(0.5, 0), (0.3, 2), (0.2, 1)] if context["m"] == 16 else [(1.0, 0)]
+
+    tree = SimpleNamespace(get_choice=choices.get, get_best_choices=best)
+    module = SimpleNamespace(
+        AHContext=Context, mm_operations=lambda: ["products"], MMRankingA100=lambda: tree, MMRankingH100=lambda: tree
+    )
+    monkeypatch.setattr(torch_trees, "import_module", lambda _: module)
+    order = torch_trees.order()
+    assert order is not None
+
+    def recorded(m: int) -> SimpleNamespace:
+        row = (("m", str(m)), ("mat1_dtype", "torch.float16"))
+        return SimpleNamespace(row=row, device=device("h100"), choices=("a", "b", "c"))
+
+    assert order(recorded(16)).tolist() == [2, 1, 3]  # type: ignore[arg-type,union-attr]
+    assert order(recorded(32)) is None  # type: ignore[arg-type]

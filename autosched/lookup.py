@@ -231,7 +231,7 @@ def _neighbours(store: Store, problem: Problem, device: Device) -> list[Neighbou
     found: dict[tuple[str, str], Neighbour] = {}
     for summary in store.problems(problem.operator):
         place = summary.problem_key, summary.device
-        if summary.ok and place not in found and place != (problem.key(), device.name):
+        if summary.works and place not in found and place != (problem.key(), device.name):
             sizes = key_distance(problem, json.loads(summary.problem_key))
             there = device_distance(device, summary.device, _row(summary.device))
             together = KeyDistance(sizes.doublings + there.doublings, sizes.differences + there.differences)

@@ -277,7 +277,7 @@ class Matmul(Problem):
         a = a if self.order_a == "row" else a.swapaxes(-1, -2)
         b = b if self.order_b == "row" else b.swapaxes(-1, -2)
         bias = self.out_dtype.load(inputs["bias"]) if self.has_bias else np.zeros_like(a, shape=self.n)
-        scale: FloatArray = np.ones((1, 1, 1))
+        scale = np.ones_like(a, shape=(1, 1, 1))
         if self.scale == "block":
             of_a, of_b = (
                 F32.load(inputs[name]).repeat(SCALE_BLOCK, -1)[..., : self.k] for name in ("scale_a", "scale_b")

@@ -32,7 +32,8 @@ def one_line(text: str) -> str:
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message; its type where there is none."""
-    return next(iter(harmless(str(error)).strip().splitlines()), type(error).__name__)
+    line = next(iter(harmless(str(error)).strip().splitlines()), type(error).__name__)
+    return line.replace("\t", " ")
 
 
 def without_password(place: str) -> str:

@@ -57,8 +57,8 @@ MUTATIONS = (
         "register copy stored one stage too late",
         FMA_PADS,
         MATMUL,
-        "          loader.store(fill);",
-        "          loader.store(stage);",
+        "if (more) loader.store(fill);",
+        "if (more) loader.store(stage);",
     ),
     Mutation(
         "warps share a column", PIPELINED, MATMUL, "warp_n = warp % C::sg_layout_n", "warp_n = warp / C::sg_layout_n"
@@ -94,8 +94,15 @@ MUTATIONS = (
         "epilogue overwrites a k-tile still read",
         WMMA,
         MATMUL,
-        "ptx::barrier_sync();  // everybody has read the last k-tile",
-        "",
+        "int lane) {\n    ptx::barrier_sync();  // everybody has read the last k-tile",
+        "int lane) {",
+    ),
+    Mutation(
+        "a warp's results overwrite a k-tile still read",
+        SPLIT,
+        MATMUL,
+        "warp_n, lane);\n    ptx::barrier_sync();  // everybody has read the last k-tile",
+        "warp_n, lane);",
     ),
     Mutation(
         "epilogue read before it is written",
@@ -195,7 +202,7 @@ MUTATIONS = (
     Mutation("bands share a counter", ROW_SUM, MATMUL, "counters + batch * bands + band", "counters + batch * bands"),
     Mutation("a tile's part left out", ROW_SUM, MATMUL, "i < R::across; ++i", "i < R::across - 1; ++i"),
     Mutation("results behind the last row", ROW_SUM, MATMUL, "if (keeps(kept)) ptx", "ptx"),
-    Mutation("bias shifted by one", FMA_ODD, FINISH, "(bias + col)", "(bias + col + 1)"),
+    Mutation("bias shifted by one", FMA_ODD, FINISH, "(ends.bias + col)", "(ends.bias + col + 1)"),
     Mutation("row check of the copy", FMA_PADS, COPY, "major + i * major_step < ArrayMajor", "true"),
     Mutation("line tail of the copy", PIPELINED, COPY, "minor + j * minor_step < ArrayMinor", "true"),
     Mutation(
@@ -255,7 +262,7 @@ MUTATIONS = (
     Mutation("ldmatrix without .trans", TRANSPOSED, MMA, "ptx::ldmatrix_x4_trans(a.x", "ptx::ldmatrix_x4(a.x"),
     Mutation("accumulator rows", PIPELINED, MMA, "lane / 4 + 8 * run", "lane / 4 + 4 * run"),
     Mutation("accumulator columns", PIPELINED, MMA, "lane % 4 * 2", "lane % 4"),
-    Mutation("tf32 through the f16 instruction", SPLIT, MMA, "sizeof(T) == 4 ? 8 : 16;", "16;", True),
+    Mutation("tf32 through the f16 instruction", SPLIT, MMA, "k = 32 / int(sizeof(T));", "k = 16;", True),
     Mutation(
         "wmma stride",
         WMMA,
@@ -274,8 +281,8 @@ MUTATIONS = (
         "fma lanes swapped",
         FMA_ODD,
         "intrinsics/fma.cuh",
-        "row + lane / ThreadsN * ElementsM + e",
-        "row + lane % ThreadsN * ElementsM + e",
+        "row + rows + lane / ThreadsN * ElementsM + e",
+        "row + rows + lane % ThreadsN * ElementsM + e",
     ),
     Mutation(
         "raster visits a tile twice",
@@ -297,8 +304,8 @@ MUTATIONS = (
         "high half of a word",
         FMA_TORN,
         "common/numeric.cuh",
-        "p.word[i / 2] >> (16 * (i % 2))",
-        "p.word[i / 2] >> (8 * (i % 2))",
+        "p.word[i / in_word] >> (bits * (i % in_word))",
+        "p.word[i / in_word] >> (8 * (i % in_word))",
     ),
 )
 

@@ -115,6 +115,8 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) ->
         counted = {"intrinsics": 0, "common": 0}
         for site in result.shared_sites:
             path = Path(site.file)
+            if site.instruction == "wmma.store.d":
+                continue  # of the epilogue
             if path.parent.name == "intrinsics" or path.name == "tile_copy.cuh":
                 counted[path.parent.name] += site.wavefronts
         assert counted == {"intrinsics": reads * steps, "common": writes * steps}, schedule

@@ -391,8 +391,23 @@ void on_predicates(Warp& w, const Instruction& i, Lanes active, F f) {
   Lanes& d = w.head(i.destination(0)).bits;
   d = (d & ~active) | (f(a, b) & active);
 }
-void and_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes b) { return a & b; }); }
-void or_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes b) { return a | b; }); }
+// `deciding`: what either side alone says of a result that the other one cannot change; that one may be undefined then,
+// as compilers leave it behind a condition.
+template <class F>
+void on_deciding(Warp& w, const Instruction& i, Lanes active, Lanes deciding, F f) {
+  const Register a = w.head(i.source(0)), b = w.head(i.source(1));
+  const Lanes decided = (a.defined & ~(a.bits ^ deciding)) | (b.defined & ~(b.bits ^ deciding));
+  const Lanes undefined = active & ~(decided | (a.defined & b.defined));
+  on_predicates(w, i, active, f);
+  Register& d = w.head(i.destination(0));
+  if (undefined != 0) {
+    const Register& r = (undefined & ~a.defined) != 0 ? a : b;
+    d.origin = r.origin != 0 ? r.origin : i.site;
+  }
+  d.defined = (d.defined | active) & ~undefined;
+}
+void and_pred(Warp& w, const Instruction& i, Lanes l) { on_deciding(w, i, l, 0, [](Lanes a, Lanes b) { return a & b; }); }
+void or_pred(Warp& w, const Instruction& i, Lanes l) { on_deciding(w, i, l, all_lanes, [](Lanes a, Lanes b) { return a | b; }); }
 void xor_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes b) { return a ^ b; }); }
 void not_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes) { return ~a; }); }
 void mov_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [](Lanes a, Lanes) { return a; }); }
@@ -488,7 +503,8 @@ constexpr Row rows[] = {
     {"dp2a.hi.u32.s32", map3<dot2<false, true, 2>, u32, u32>, 0, "4:444"},
     {"dp2a.hi.s32.u32", map3<dot2<true, false, 2>, u32, u32>, 0, "4:444"},
     BITWISE("and", all_of), BITWISE("or", any_of), BITWISE("xor", one_of),
-    {"and.pred", and_pred, 0, "0:00"}, {"or.pred", or_pred, 0, "0:00"}, {"xor.pred", xor_pred, 0, "0:00"},
+    {"and.pred", and_pred, 0, "0:00", Flow::plain, false, true}, {"or.pred", or_pred, 0, "0:00", Flow::plain, false, true},
+    {"xor.pred", xor_pred, 0, "0:00"},
     {"not.pred", not_pred, 0, "0:0"}, {"mov.pred", mov_pred, 0, "0:0"},
     {"not.b16", map1<inverted<u16>, u16, u16>, 0, "2:2"}, {"not.b32", map1<inverted<u32>, u32, u32>, 0, "4:4"},
     {"not.b64", map1<inverted<u64>, u64, u64>, 0, "8:8"},

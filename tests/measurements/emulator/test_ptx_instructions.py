@@ -432,6 +432,27 @@ ret; }}
     assert found and "PTX line 13" in found[0].instruction
 
 
+@pytest.mark.parametrize(
+    ("known", "join", "ok"), [("ne", "and", True), ("eq", "and", False), ("eq", "or", True), ("ne", "or", False)]
+)
+def test_what_one_predicate_decides_alone_does_not_ask_for_the_other(known: str, join: str, ok: bool) -> None:
+    """NVRTC joins a condition with a comparison of what is read under that condition only."""
+    text = f"""{HEAD}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.reg .b64 %o, %v; .reg .b32 %never; .reg .pred %p, %q, %r;
+ld.param.u64 %o, [out];
+setp.{known}.u64 %p, %o, %o;
+setp.gt.u32 %q, %never, 7;
+{join}.pred %r, %q, %p;
+selp.u64 %v, 3, 4, %r;
+st.global.u64 [%o], %v;
+ret; }}
+"""
+    run = run_ptx(text, 1, np.zeros(1, np.uint64), block=1)
+    found = [f for f in run.findings if f.kind == "undefined_register"]
+    assert bool(found) != ok
+
+
 @pytest.mark.parametrize(("last", "kind"), [("st.local.u64 [%a+64], 5;", "out_of_bounds_local"), ("trap;", "trap")])
 def test_what_leaves_a_thread_s_own_memory_or_stops_it_is_found(last: str, kind: str) -> None:
     text = f"""{HEAD}

@@ -1,6 +1,6 @@
 """Ours against other tuners' searches on recorded spaces, by one rule, in one run.
 
-    python -m benchmarks.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M ...] [--files F ...]
+    python -m benchmarks.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M[@FILE] ...] [--files F ...]
 
 FOLDER holds caches of Kernel Tuner (``*.json.gz``). One evaluation is the first visit of a recorded configuration,
 whether or not it ran; every method searches exactly the recorded configurations. Writes the table and the curves with
@@ -10,7 +10,9 @@ Methods: ``bayes``, ``evolution``, ``tpe``, ``random`` of ours, one trial at a t
 Tuner in its simulation mode, with their default options; ``optuna_tpe_categorical`` and ``optuna_tpe_ordinal`` are
 Optuna's TPESampler (the latter multivariate, over positions), to which a configuration that is not recorded is told as
 pruned at no cost; ``xgboost_bootstrap`` is the untuned baseline: five small models on resampled trials, the largest
-mean plus deviation of all configurations next.
+mean plus deviation of all configurations next. A method with ``@FILE`` is run on that recording alone; the page names
+what was not run. Methods are run one after the other, each on all its recordings, so a run that is stopped has whole
+methods. A search that has found the optimum is stopped there, as its curve is known from then on.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ import numpy as np
 
 from autosched.cli.replay import QUALITIES, searches_json
 from autosched.kernel_files.expressions import ExpressionError, parse
-from autosched.replay import NEAR, Search, Searches, search
+from autosched.replay import NEAR, Search, Searches
 from autosched.search import sampler
 from measurements.tables.reading import read_table
 from measurements.tables.table import Table
@@ -94,12 +96,11 @@ class Job:
 
 def run(job: Job) -> tuple[Job, Search]:
     """One search by the method's name."""
-    table, space = _loaded(job.file)
-    if job.method in OURS:
-        made = sampler(job.method, space, seed=job.seed)
-        return job, search(table, space, made, job.budget, job.seed)
+    table, _ = _loaded(job.file)
     visit: Callable[[Table, Job], Iterator[Schedule]]
-    if job.method.startswith("kt_"):
+    if job.method in OURS:
+        visit = _ours
+    elif job.method.startswith("kt_"):
         visit = _kernel_tuner
     elif job.method.startswith("optuna_"):
         visit = _optuna
@@ -114,6 +115,8 @@ def run(job: Job) -> tuple[Job, Search]:
         timing = table.measurements[schedule].timing
         best = best if timing is None else max(best, table.best_seconds / timing.median)
         quality.append(best)
+        if best == 1.0:  # nothing can change any more
+            quality += [best] * (job.budget - len(quality))
         if len(quality) == job.budget:
             break
     return job, Search(job.seed, tuple(quality), 0.0)
@@ -123,6 +126,14 @@ def run(job: Job) -> tuple[Job, Search]:
 def _loaded(file: str) -> tuple[Table, UnionSpace]:
     table = read_table(file)
     return table, table.space()
+
+
+def _ours(table: Table, job: Job) -> Iterator[Schedule]:
+    _, space = _loaded(job.file)
+    made = sampler(job.method, space, seed=job.seed)
+    while asked := made.ask(1):
+        yield asked[0]
+        made.tell(asked[0], table.measurements[asked[0]])
 
 
 @lru_cache(maxsize=1)
@@ -223,6 +234,7 @@ def _bootstrap(table: Table, job: Job) -> Iterator[Schedule]:
     _, space = _loaded(job.file)
     schedules = list(table.measurements)
     rows = np.asarray(space.encode(schedules))
+    everything = xgboost.DMatrix(rows)
     seconds = [m.timing.median if m.timing is not None else np.nan for m in table.measurements.values()]
     order: list[int] = []
     unseen = np.ones(len(rows), dtype=bool)
@@ -237,12 +249,34 @@ def _bootstrap(table: Table, job: Job) -> Iterator[Schedule]:
                 drawn = rng.integers(len(order), size=len(order))
                 settings = {"max_depth": 4, "eta": 0.2, "nthread": 1, "seed": member}
                 known = xgboost.DMatrix(rows[[order[i] for i in drawn]], label=value[drawn])
-                predicted.append(xgboost.train(settings, known, num_boost_round=60).predict(xgboost.DMatrix(rows)))
+                predicted.append(xgboost.train(settings, known, num_boost_round=60).predict(everything))
             worth = np.mean(predicted, axis=0) + np.std(predicted, axis=0)
             chosen = int(np.where(unseen, worth, -np.inf).argmax())
         order.append(chosen)
         unseen[chosen] = False
         yield schedules[chosen]
+
+
+def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: int) -> list[Job]:
+    """All searches, method by method. A method may end in ``@`` and the name of the one recording it is for.
+
+    Raises ValueError for a method or a recording that is not there.
+    """
+    named = {_name(str(f)): f for f in files}
+    made = []
+    for text in methods:
+        method, _, only = text.partition("@")
+        if method not in METHODS:
+            raise ValueError(f"there is no method {method!r}; the methods are {', '.join(METHODS)}")
+        if only and only not in named:
+            raise ValueError(f"there is no recording {only!r} for {method}; there are {', '.join(named)}")
+        for file in [named[only]] if only else files:
+            made += [Job(str(file), method, seed, budget) for seed in range(repeats)]
+    return made
+
+
+def _name(file: str) -> str:
+    return Path(file).name.removesuffix(".json.gz")
 
 
 def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, now: datetime) -> str:
@@ -268,7 +302,8 @@ def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, no
             cells = [f"over {budget}" if m is None else f"{m:g}" for m in medians]
             cells += [f"{made.quartiles(n)[1]:.3f}" for n in after]
             lines.append(f"| {method} | " + " | ".join(cells) + " |")
-        lines.append("")
+        missing = [method for method in METHODS if method not in methods]
+        lines += ["", f"Not run: {', '.join(missing)}.", ""] if missing else [""]
     lines += [*_against_best_peer(found, budget), ""]
     return "\n".join(lines)
 
@@ -296,7 +331,7 @@ def _write(folder: Path, searches: dict[str, dict[str, list[Search]]], repeats: 
     from autosched.search_curves import draw_curves
 
     found = {
-        file: {m: Searches(m, budget, tuple(s)) for m, s in methods.items() if len(s) == repeats}
+        file: {m: Searches(m, budget, tuple(methods[m])) for m in METHODS if len(methods.get(m, ())) == repeats}
         for file, methods in searches.items()
     }
     now = datetime.now(UTC)
@@ -309,7 +344,8 @@ def _write(folder: Path, searches: dict[str, dict[str, list[Search]]], repeats: 
     }
     document = {"date": f"{now:%Y-%m-%d}", "repeats": repeats, "budget": budget, "recordings": recordings}
     (folder / "search_quality.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    draw_curves([(file, list(methods.values())) for file, methods in found.items()], folder / "search_quality.svg")
+    drawn = [(file, list(methods.values())) for file, methods in found.items() if methods]
+    draw_curves(drawn, folder / "search_quality.svg")
     return text
 
 
@@ -319,27 +355,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", help="a folder with caches of Kernel Tuner (*.json.gz)")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--budget", type=int, default=200)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="M")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="M", help="M or M@FILE (default: all)")
     parser.add_argument("--files", nargs="+", default=None, metavar="F", help="names without .json.gz (default: all)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
     files = sorted(Path(given.folder).glob("*.json.gz"))
     if given.files is not None:
-        files = [f for f in files if f.name.removesuffix(".json.gz") in given.files]
+        files = [f for f in files if _name(str(f)) in given.files]
     if not files:
         print(f"search_quality: {given.folder} holds no such *.json.gz", file=sys.stderr)
         return 2
-    jobs = [Job(str(f), m, s, given.budget) for f in files for m in given.methods for s in range(given.repeats)]
-    found: dict[str, dict[str, list[Search]]] = {}
+    try:
+        todo = jobs(files, given.methods, given.repeats, given.budget)
+    except ValueError as error:
+        print(f"search_quality: {error}", file=sys.stderr)
+        return 2
+    found: dict[str, dict[str, list[Search]]] = {_name(str(f)): {} for f in files}
     text = ""
     with ProcessPoolExecutor(given.workers) as pool:
-        for job, made in pool.map(run, jobs, chunksize=max(given.repeats // 2, 1)):
-            name = Path(job.file).name.removesuffix(".json.gz")
-            own = found.setdefault(name, {}).setdefault(job.method, [])
-            own.append(made)
-            if len(own) == given.repeats:  # whoever stops the run has what was done
-                print(f"{datetime.now():%H:%M} {name} {job.method}", file=sys.stderr, flush=True)
+        made = pool.map(run, todo, chunksize=max(given.repeats // 2, 1))
+        for following, (job, search_made) in zip([*todo[1:], None], made, strict=True):
+            found[_name(job.file)].setdefault(job.method, []).append(search_made)
+            if following is None or following.method != job.method:  # whoever stops the run has what was done
+                print(f"{datetime.now():%H:%M} {job.method}", file=sys.stderr, flush=True)
                 text = _write(given.results, found, given.repeats, given.budget)
     print(text)
     return 0

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from autosched.pace import FixedPace
-from benchmarks import own_spaces, search_clock, search_quality
+from autosched.replay import search
+from autosched.search import sampler
+from benchmarks import own_spaces, proposal_time, search_clock, search_quality
 from benchmarks.search_clock import Costs, Machine
 from measurements.tables.reading import read_table
 from search_spaces.hardware.devices import device
@@ -44,6 +46,28 @@ def test_every_method_but_kernel_tuner_searches(
     assert (tmp_path / "r" / "search_quality.svg").stat().st_size > 1000
 
 
+def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [Path("a.json.gz"), Path("b.json.gz")]
+    made = search_quality.jobs(files, ["random", "bayes@b"], repeats=2, budget=9)
+    assert [(job.file[0], job.method, job.seed) for job in made] == [
+        *(("a", "random", 0), ("a", "random", 1), ("b", "random", 0), ("b", "random", 1)),
+        *(("b", "bayes", 0), ("b", "bayes", 1)),
+    ]
+    assert search_quality.main([str(folder), "--methods", "magic"]) == 2
+    assert search_quality.main([str(folder), "--methods", "bayes@elsewhere"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and "'magic'" in said[0] and "'elsewhere'" in said[1]
+
+
+def test_a_search_is_stopped_at_the_optimum_and_its_curve_goes_on(folder: Path) -> None:
+    path = folder / "small.json.gz"
+    _, made = search_quality.run(search_quality.Job(str(path), "random", seed=0, budget=59))
+    assert len(made.quality) == 59 and made.quality[0] < 1.0
+    table = read_table(path)
+    whole = search(table, table.space(), sampler("random", table.space(), seed=0), budget=59, seed=0)
+    assert made.quality == whole.quality
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert search_quality.main([str(tmp_path)]) == search_clock.main([str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 2
@@ -73,6 +97,16 @@ def test_a_search_in_our_own_space_is_judged_by_the_model(tmp_path: Path) -> Non
     assert family is not None and one is not None and family.schedules > 1000
     assert 0 <= family.gap < max(one.gaps)
     assert f"{100 * family.gap:.1f}%" in (tmp_path / "own_spaces.md").read_text()
+
+
+def test_a_proposal_is_timed_where_nothing_is_pruned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space, judge = proposal_time.unpruned(device("h200"))
+    assert space.count() > 10**13
+    judged = [judge(schedule).ok for schedule in space.sample(8, 0)]
+    assert any(judged)
+    table = read_table(folder / "small.json.gz")
+    spent = proposal_time.proposals(table.space(), table.measurements.__getitem__, 7, seed=0)
+    assert len(spent) == 7 and all(seconds > 0 for seconds in spent)
 
 
 def test_torch_trees_order_configurations_by_their_list(monkeypatch: pytest.MonkeyPatch) -> None:

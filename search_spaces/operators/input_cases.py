@@ -46,11 +46,13 @@ _HUGE = {"f16": 60000.0, "bf16": 2.0**50, "f32": 2.0**50, "e4m3": 448.0, "e5m2":
 @dataclass(frozen=True)
 class InputCase:
     """``lines(rng, count, length, dtype)`` makes that many lines of real values, which ``dtype`` holds exactly or
-    rounds; ``reason`` says what they provoke."""
+    rounds; ``reason`` says what they provoke. ``everywhere``: all lines of a set are of this case, because a line
+    provokes by what stands beside it."""
 
     name: str
     reason: str
     lines: Lines
+    everywhere: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +73,20 @@ def places(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.
 def mixed(
     cases: Sequence[InputCase], rng: np.random.Generator, count: int, length: int, dtype: DType
 ) -> Iterator[tuple[tuple[str, ...], FloatArray]]:
-    """Sets of ``count`` lines in which each case has a line; as many sets as that takes."""
-    for first in range(0, len(cases), count):
-        here = cases[first : first + count]
+    """Sets of ``count`` lines in which each case has a line, as many as that takes; then one for each case that wants
+    all lines of its set."""
+    shared = [case for case in cases if not case.everywhere]
+    for first in range(0, len(shared), count):
+        here = shared[first : first + count]
         of_line = rng.permutation(np.resize(np.arange(len(here)), count))
         lines = np.empty((count, length))
         for i, case in enumerate(here):
             chosen = np.flatnonzero(of_line == i)
             lines[chosen] = case.lines(rng, chosen.size, length, dtype)
         yield tuple(case.name for case in here), lines
+    for case in cases:
+        if case.everywhere:
+            yield (case.name,), case.lines(rng, count, length, dtype)
 
 
 def whole_lines(lines: FloatArray) -> npt.NDArray[np.bool_]:
@@ -177,6 +184,17 @@ def _rising(rng: np.random.Generator, count: int, length: int, _: DType) -> Floa
     return np.asarray(rising, dtype=np.float64)
 
 
+def _apart(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
+    # e^89 is no f32 number, and e^-104 is zero: 200 are more than that in every type at these levels, of which some of
+    # neighbours differ by 256 or more.
+    levels = 256.0 * rng.permutation(np.resize(np.arange(-8, 9), count))[:, None]
+    lines = levels - np.minimum(0.5 * np.arange(length), 1024.0)
+    lines[:, 0] += 200.0
+    turned = rng.integers(0, 2, count) == 1
+    lines[turned] = lines[turned, ::-1]
+    return np.asarray(lines, dtype=np.float64)
+
+
 INTEGERS = InputCase("integers", "sums are exact: one missing or doubled term shows bit by bit", _integers)
 NEGATIVE = InputCase("negative", "a maximum that starts at zero is too large", _negative)
 MINUS_INFINITY = InputCase("minus infinity", "only -infinity is the identity of a maximum", _minus_infinity)
@@ -193,6 +211,14 @@ SUBNORMAL = InputCase("subnormal", "conversions keep what lies below the normal 
 FAR = InputCase("far from zero", "a variance as the difference of two large squares cancels", _far)
 SHIFTED = InputCase("shifted", "exponentials overflow, or all vanish, unless the maximum is subtracted", _shifted)
 RISING = InputCase("rising", "every element is a new maximum, or none is: what was added up is rescaled", _rising)
+
+APART = InputCase(
+    "far apart",
+    "exponentials overflow where the maximum lacks the first or the last element, and all vanish where it has one of "
+    "another line",
+    _apart,
+    everywhere=True,
+)
 
 
 def around_eps(eps: float) -> InputCase:

@@ -335,7 +335,7 @@ class Softmax(RowProblem):
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         first = (cases.SHIFTED, cases.MINUS_INFINITY, cases.ONE_FINITE, cases.RISING, cases.NAN, cases.LARGEST)
-        return (*first, cases.INFINITY, cases.HUGE, cases.ZERO)
+        return (*first, cases.INFINITY, cases.HUGE, cases.ZERO, cases.APART)
 
     @property
     def flops_per_element(self) -> float:

@@ -41,6 +41,14 @@ def test_every_case_of_an_operator_occurs_in_inputs_of_its_form(problem: Problem
             assert array.shape == operand.shape and array.dtype == np.dtype(operand.dtype.storage)
 
 
+def test_a_case_that_wants_all_lines_has_a_set_of_its_own() -> None:
+    problem = Softmax(4, 40)
+    (alone,) = (given for given in problem.provoking_inputs(0) if cases.APART.name in given.cases)
+    x = problem.input_dtype.load(alone.inputs["x"])
+    assert alone.cases == (cases.APART.name,)
+    assert (np.ptp(x.max(-1)) > 200) and (np.isin(x.argmax(-1), (0, 39))).all()
+
+
 def test_the_same_seed_gives_the_same_inputs() -> None:
     first, again, other = (next(Softmax(9, 40).provoking_inputs(seed)).inputs["x"] for seed in (1, 1, 2))
     assert first.tobytes() == again.tobytes() != other.tobytes()

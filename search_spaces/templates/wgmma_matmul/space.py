@@ -398,12 +398,6 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "consumers take turns (ping_pong = {ping_pong}) with {in_flight} k-tiles in flight: the tensor cores would "
             "run dry at each of them, as only one consumer multiplies at a time",
         ),
-        Rule(
-            "setmaxnreg_blocks",
-            lambda min_blocks, producer_registers: np.equal(producer_registers, 0) | np.equal(min_blocks, 1),
-            "a copying warpgroup passes registers on, but {min_blocks} blocks share an SM: the emulator counts the "
-            "registers of one block alone, and could not prove it",
-        ),
     )
 
 

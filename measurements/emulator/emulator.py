@@ -394,7 +394,7 @@ def _refused(compiled: CompiledKernel, said: str) -> Emulation:
     if what == "arguments":
         return Emulation("compile_error", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
     place = read_places(compiled.path).get(detail)
-    reason = f"not supported: {place.ptx if place else said}"
+    reason = f"{place.source}: not supported: {place.ptx}" if place else f"not supported: {said}"
     return Emulation("unsupported", {}, (), (), (), reason=reason, compile_seconds=compiled.seconds)
 
 

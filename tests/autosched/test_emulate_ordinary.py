@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
@@ -328,16 +330,31 @@ def test_a_vector_that_is_not_aligned_to_its_size_is_found() -> None:
     assert [str(f.kind) for f in done.findings] == ["misaligned_access"]
 
 
-def test_textures_are_unsupported() -> None:
-    source = """
-    extern "C" __global__ void kernel(float* o, unsigned long long texture) {
-      float r, g, b, a;
-      asm("tex.1d.v4.f32.s32 {%0, %1, %2, %3}, [%4, {%5}];" : "=f"(r), "=f"(g), "=f"(b), "=f"(a)
-          : "l"(texture), "r"((int)threadIdx.x));
-      o[threadIdx.x] = r + g + b + a;
-    }"""
-    done = autosched.emulate(source, arguments=(np.zeros(32, np.float32), np.uint64(0)), grid=1, block=32)
-    assert done.status == "unsupported" and "tex.1d" in done.reason
+TEXTURES = r"""
+extern "C" __global__ void fetched(float* out, cudaTextureObject_t from) {
+  out[threadIdx.x] = tex1Dfetch<float>(from, threadIdx.x);
+}
+extern "C" __global__ void sampled(float* out, cudaTextureObject_t from) {
+  out[threadIdx.x] = tex2DLod<float>(from, threadIdx.x, 0.5f, 1.0f);
+}
+extern "C" __global__ void read(float* out, cudaSurfaceObject_t from) {
+  out[threadIdx.x] = surf2Dread<float>(from, 4 * threadIdx.x, 0);
+}
+extern "C" __global__ void stored(float* out, cudaSurfaceObject_t to) {
+  surf2Dwrite(out[threadIdx.x], to, 4 * threadIdx.x, 0);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "line", "opcode"),
+    [("fetched", 3, "tex.1d"), ("sampled", 6, "tex.level.2d"), ("read", 9, "suld.b.2d"), ("stored", 12, "sust.b.2d")],
+)
+def test_textures_and_surfaces_are_unsupported_with_their_text_and_line(kernel: str, line: int, opcode: str) -> None:
+    arguments = (np.zeros(32, np.float32), np.uint64(1))
+    done = autosched.emulate(TEXTURES, kernel=kernel, arguments=arguments, grid=1, block=32, outputs=(0,))
+    assert done.status == "unsupported"
+    assert re.fullmatch(rf"\S+:{line}: not supported: PTX line \d+: {re.escape(opcode)}[^;]*", done.reason), done.reason
 
 
 @pytest.mark.parametrize("kind", ["f32", "f16"])

@@ -57,8 +57,9 @@ class CompiledKernel:
 
 @dataclass(frozen=True)
 class Place:
-    """What the report says of an instruction of the program."""
+    """What the report says of an instruction of the program; ``source`` is its line, "file:line"."""
 
+    source: str
     ptx: str
     callers: tuple[str, ...]
 
@@ -141,7 +142,7 @@ def _places_text(program: Program) -> str:
     for k, i in enumerate(program.sites):
         shown = shown_frame(i)
         later = i.frames[i.frames.index(shown) + 1 :] if shown in i.frames else ()
-        lines.append(f"place {k}\t{i.line}: {i.text}\t{' '.join(map(str, later))}\n")
+        lines.append(f"place {k}\t{shown}\t{i.line}: {i.text}\t{' '.join(map(str, later))}\n")
     return "".join(lines)
 
 
@@ -150,6 +151,6 @@ def read_places(path: Path) -> dict[str, Place]:
     places: dict[str, Place] = {}
     for line in path.read_text(errors="replace").splitlines():  # the seal is no text
         if line.startswith("place "):
-            number, text, callers = line[6:].split("\t")
-            places[number] = Place(f"PTX line {text}", tuple(callers.split()))
+            number, source, text, callers = line[6:].split("\t")
+            places[number] = Place(source, f"PTX line {text}", tuple(callers.split()))
     return places

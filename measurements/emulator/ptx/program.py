@@ -31,7 +31,8 @@ _WIDE_SPECIALS = ("%gridid",)
 
 
 class NotExecutable(Exception):
-    """The module has no such kernel, or the kernel needs what the machine lacks. One line that names the PTX line."""
+    """The module has no such kernel, or the kernel needs what the machine lacks. One line that names the
+    line of the source and that of the PTX."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def shown_frame(i: Instruction) -> Frame:
     """Where a finding is shown: the innermost line that is neither in ``ptx/`` nor in a header of CUDA."""
     for frame in i.frames:
         if not frame.file.startswith(
-            ("autosched/ptx/", "cuda_", "cooperative_groups", "mma", "crt/", "/usr/", "/opt/")
+            ("autosched/ptx/", "cuda_", "__nv", "cooperative_groups", "mma", "crt/", "/usr/", "/opt/")
         ):
             if "/include/c" in frame.file and frame.file.startswith("/"):
                 continue
@@ -249,7 +250,7 @@ class _Translation:
             try:
                 self.instruction(f, i, site, guard)
             except (Unsupported, ValueError, IndexError, KeyError, AssertionError) as error:
-                raise NotExecutable(f"PTX line {i.line}: not supported: {i.text}") from error
+                raise NotExecutable(f"{shown_frame(i)}: not supported: PTX line {i.line}: {i.text}") from error
         for label in places.get(len(f.function.body), ()):
             self.labels[f.index, label] = len(self.code)
         # A body may end without ret.

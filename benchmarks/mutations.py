@@ -87,8 +87,8 @@ def ptx_of(kernel: Kernel) -> PtxOutput:
     )
 
 
-# Each with the seed of its schedule: storage orders, epilogues, a batch, a long k, sizes that no tile divides; rows of out
-# of an odd multiple of three elements, by two consumers of two fragments each.
+# Each with the seed of its schedule: storage orders, epilogues, a batch, a long k, sizes that no tile divides; rows of
+# out of an odd multiple of three elements, by two consumers of two fragments each.
 WGMMA_PROBLEMS = (
     (Matmul(131, 136, 200, a="f16", b="f16", out="f32"), 0),
     (Matmul(131, 101, 200, batch=2, a="bf16", b="bf16", order_b="col", epilogue="bias+relu"), 1),

@@ -15,7 +15,7 @@ from measurements.verification import check
 @needs_compiler
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(f, id=f.name, marks=() if i < 4 else pytest.mark.nightly) for i, f in enumerate(FAULTS)],
+    [pytest.param(f, id=f.name, marks=() if i < 7 else pytest.mark.nightly) for i, f in enumerate(FAULTS)],
 )
 def test_a_planted_fault_is_found(fault: WgmmaFault, nightly: bool) -> None:
     problem, kernel = fault.kernel()

@@ -33,7 +33,9 @@ def problems() -> list[Matmul]:
         found.append(
             Matmul(m, n, 200, batch=1 + i % 2, a=("f16", "bf16")[i // 2], out=out, epilogue=epilogue, **orders)
         )
-    return found
+    # Lines that threads copy: of both operands by cp.async, of one, and such that are shifted into place.
+    copied = (Matmul(131, 514, 4098, order_b="col"), Matmul(264, 516, 200, a="bf16"), Matmul(135, 257, 419, a="f16"))
+    return [*found, *copied]
 
 
 def compiled(kernels: list[Kernel]) -> list[Compiled | CompileFailure]:
@@ -60,15 +62,16 @@ def test_a_broken_rule_does_not_compile() -> None:
 
 
 def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
-    names = {rule.name for rule in validity_constraints(PROBLEM, H200)}
-    domains = {"swizzle", "accumulators", "alignment"}  # bounded by the domains, or attributes
+    copied = dataclasses.replace(PROBLEM, k=4097)
+    names = {rule.name for problem in (PROBLEM, copied) for rule in validity_constraints(problem, H200)}
+    domains = {"swizzle", "accumulators", "alignment", "stages"}  # bounded by the domains, or attributes
     for name in asserted_rules("autosched/kernels/wgmma_matmul.cuh") - domains:
         assert any(rule.startswith(name) for rule in names), name
 
 
 @needs_nvrtc
 def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
-    """For sm_90a, where the compile pool also refuses wgmma that ptxas serialises. Six, or 200 nightly."""
+    """For sm_90a, where the compile pool also refuses wgmma that ptxas serialises. Nine, or 350 nightly."""
     kernels = [generate(PROBLEM, GOOD, H200), generate(PROBLEM, GOOD.replace(tile_m=256, tile_n=192, stages=3), H200)]
     for problem in problems():
         for schedule in space(problem, H200).sample(50 if nightly else 1, seed=11):

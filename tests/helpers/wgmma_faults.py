@@ -42,15 +42,63 @@ class WgmmaFault:
 PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking turns"
 ALONG_M, ALONG_N, ALL = "cluster along m", "cluster along n", "all of it"
 LOST = (K.ASYNC_READ_BEFORE_WAIT, K.BARRIER_NOT_REACHED, K.SHARED_RACE, WRONG, K.MBARRIER_MISUSE, K.WGMMA_IN_FLIGHT)
+BY_WARP, MIXED, SHIFTED = "copied by a warp", "copied, beside multicast", "shifted"
+_COPY = "autosched/intrinsics/wgmma_copy.cuh"
+_ARRIVE = "ptx::mbarrier_arrive(arrived"
+_FENCE = "ptx::fence_async_proxy();\n    " + _ARRIVE
+_NEXT_TURN = """if (more) ptx::barrier_arrive(of_turns + (1 - int(threadIdx.x) / 128), consumer_threads);
+    }
+    if constexpr (C::in_flight"""
+_FIRST_ROUND = """
+#pragma unroll 1
+      for (int t = 0; t < work.tiles; ++t, place.advance()) {
+        wait(place.empty(), place.parity ^ 1u);  // the first"""
 _NEXT_BOX = "if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();"
 _LAST_BOX = "if (threadIdx.x % 128 == 0) ptx::wait_stores_read<0>();"
 
 # The first ones are run by default: one of each mechanism.
 FAULTS = (
-    WgmmaFault("no proxy fence before a store", STORES, "ptx::fence_async_proxy();", "", (K.MISSING_PROXY_FENCE,)),
+    WgmmaFault("no proxy fence before a store", STORES, "Box::write(box, x);\n        ptx::fence_async_proxy();",
+               "Box::write(box, x);", (K.MISSING_PROXY_FENCE,)),
     WgmmaFault("a box is written while it is stored", STORES, _NEXT_BOX, "", (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("no stage is skipped", TURNS, "return place.skip(work.tiles);", "return;", LOST),
     WgmmaFault("releases its own stage alone", ALONG_M, "peer(i < peers ? i : 0))", "rank())", LOST),
+    WgmmaFault("no proxy fence behind copies", BY_WARP, _FENCE, _ARRIVE, (K.MISSING_PROXY_FENCE,)),
+    WgmmaFault("copies are not waited for", BY_WARP, "ptx::cp_async_wait_group<behind>();", "",
+               (K.ASYNC_READ_BEFORE_WAIT,)),
+    WgmmaFault("reads past the end of a line", BY_WARP, "between(0, left, piece)", "inside ? piece : 0",
+               (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
+    # Copies by threads.
+    WgmmaFault("a fence before the shift alone", SHIFTED, _FENCE, _ARRIVE, (K.MISSING_PROXY_FENCE,)),
+    WgmmaFault("reads past the last line", SHIFTED,
+               "Height % Operand::lines == 0 || pass * lines_of_pass < lines_left", "true",
+               (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
+    WgmmaFault("waits for one k-tile too few", BY_WARP, "wait_group<behind>", "wait_group<behind + 1>",
+               (K.ASYNC_READ_BEFORE_WAIT,)),
+    WgmmaFault("the last ones are not waited for", BY_WARP, "ptx::cp_async_wait_group<0>();", "",
+               (K.ASYNC_READ_BEFORE_WAIT,)),
+    WgmmaFault("the last ones are not told", BY_WARP, "if constexpr (!shifts_differ) publish_rest(0);", "",
+               (K.BARRIER_NOT_REACHED,)),
+    WgmmaFault("holds back what consumers wait for", "copied along n, beside TMA", "C::stages - 1 - C::in_flight;",
+               "C::stages;", (K.BARRIER_NOT_REACHED, *LOST)),
+    WgmmaFault("TMA's arrival is not counted", MIXED, "copying_threads + (tma_bytes > 0)", "copying_threads", LOST),
+    WgmmaFault("expects what threads copy", MIXED, "place.full(), tma_bytes);", "place.full(), C::stage_bytes);", LOST),
+    WgmmaFault("copies before the stage is empty", BY_WARP,
+               "wait(place.empty(), place.parity ^ 1u);\n        const int k0",
+               "const int k0", LOST),
+    WgmmaFault("copies are not swizzled", MIXED, "(linear ^ ((linear >> 7 & (Operand::line / 16 - 1)) << 4))", "linear",
+               (WRONG,), _COPY),
+    WgmmaFault("lines are not shifted", SHIFTED, "0x1111u *", "0u *", (WRONG,), _COPY),
+    WgmmaFault("shifted by that of the first line", SHIFTED, "(line + pass * lines_of_pass) * int(pitch % 4)",
+               "line * 0 * int(pitch % 4)", (WRONG, K.MISALIGNED_ACCESS), _COPY),
+    WgmmaFault("shifted by that of the first matrix", "shifted, in turns, each matrix by another",
+               "matrix * int(matrix_bytes % 4)", "0 * matrix", (WRONG, K.MISALIGNED_ACCESS), _COPY),
+    WgmmaFault("the words behind the lines are their own", SHIFTED, "last_of_line() ? next[i] : neighbour", "neighbour",
+               (WRONG,), _COPY),
+    WgmmaFault("a and b share the words behind lines", SHIFTED, "return place.ends() + CopyA::ends_bytes;",
+               "return place.ends();", (K.SHARED_RACE, WRONG, *LOST)),
+    WgmmaFault("stages share the words behind lines", SHIFTED, "ends_at + C::ends_bytes * stage", "ends_at",
+               (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT, WRONG)),
     # Boxes of out.
     WgmmaFault("waits for all boxes but one too many", STORES, "<C::store_buffers - 1>", "<C::store_buffers>",
                (K.BULK_COPY_IN_FLIGHT,)),
@@ -60,7 +108,8 @@ FAULTS = (
                "ptx::barrier_sync(barrier, 128);  // what the box held has been read", "", (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("not committed", STORES, "ptx::commit_stores();", "", (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("exits during a store", STORES, _LAST_BOX, "", (K.BULK_COPY_IN_FLIGHT,)),
-    WgmmaFault("all groups store to the first rows", "stores of f32 past the edges", "row0 + i * 64", "row0",
+    WgmmaFault("all groups store to the first rows", "stores of f32 past the edges",
+               "row0 + i * 64, work.batch, box", "row0, work.batch, box",
                (WRONG, K.UNWRITTEN_OUTPUT, K.LOST_WRITE)),
     WgmmaFault("both consumers use one box", STORES, "boxes += unsigned(group * ", "boxes += unsigned(0 * group * ",
                (K.SHARED_RACE, K.BULK_COPY_IN_FLIGHT)),
@@ -70,8 +119,9 @@ FAULTS = (
                (WRONG,), _OUT),
     WgmmaFault("columns of stmatrix exchanged", STORES, "r / 4 + lane / 16", "r / 4 + 1 - lane / 16", (WRONG,), _OUT),
     # Several tiles of a block.
-    WgmmaFault("each tile begins with the first stage", PERSISTENT, "for_each_work([&](const Work& work, int, bool) {",
-               "for_each_work([&, at = place](const Work& work, int, bool) { Place place = at;", LOST),
+    WgmmaFault("each tile begins with the first stage", PERSISTENT,
+               "for_each_work([&](const Work& work, int, bool) {" + _FIRST_ROUND,
+               "for_each_work([&, at = place](const Work& work, int, bool) { Place place = at;" + _FIRST_ROUND, LOST),
     WgmmaFault("a parity is forgotten", TURNS, "parity ^= unsigned(stage / C::stages) & 1u;", "", LOST),
     WgmmaFault("strides over blocks, not clusters", ALL, "stride = C::launched_blocks / cluster", 
                "stride = C::launched_blocks", (WRONG, K.UNWRITTEN_OUTPUT, K.BARRIER_NOT_REACHED)),
@@ -81,8 +131,7 @@ FAULTS = (
     # Turns.
     WgmmaFault("begins before its turn", "taking turns, with registers",
                "ptx::barrier_sync(of_turns + group, consumer_threads);", "", LOST),
-    WgmmaFault("keeps its turn", TURNS, "if (more) ptx::barrier_arrive", "if (false) ptx::barrier_arrive",
-               (K.BARRIER_NOT_REACHED,)),
+    WgmmaFault("keeps its turn", TURNS, _NEXT_TURN, _NEXT_TURN.replace("more", "false"), (K.BARRIER_NOT_REACHED,)),
     WgmmaFault("nobody has the first turn", TURNS, "if (group == 1) ptx::barrier_arrive",
                "if (false) ptx::barrier_arrive", (K.BARRIER_NOT_REACHED,)),
     WgmmaFault("both multiply the same tiles", TURNS, "if (turn % 2 != group)", "if (turn % 2 != 0)",
@@ -101,7 +150,7 @@ FAULTS = (
                "(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m)) & ~(1u << rank())", LOST),
     WgmmaFault("all copy the same part", ALONG_M, "Multicast ? part * Lines : 0", "0 * part * Lines",
                (K.SHARED_RACE, K.UNINITIALIZED_SHARED_READ)),
-    WgmmaFault("expects its own part alone", ALONG_M, "place.full(), C::stage_bytes);",
+    WgmmaFault("expects its own part alone", ALONG_M, "place.full(), tma_bytes);",
                "place.full(), A::bytes + B::bytes / C::cluster_m);", LOST),
     WgmmaFault("all compute the first tile", ALL, "tile.m * C::cluster_m + rank_m()", "tile.m * C::cluster_m",
                (WRONG, K.UNWRITTEN_OUTPUT)),

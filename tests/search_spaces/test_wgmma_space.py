@@ -13,6 +13,7 @@ from search_spaces.hardware.wgmma import alignment
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.wgmma_matmul.movement import access
 from search_spaces.templates.wgmma_matmul.space import space
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
@@ -128,18 +129,88 @@ def test_other_schedules_are_refused_with_the_reason(
             "wgmma reads e4m3 along k only: store a with order_a = row",
         ),
         (Matmul(64, 64, 64, a="f32", order_b="col", precision="ieee"), "h200", "multiplies f32 as tf32"),
-        (Matmul(64, 64, 72, a="i8"), "h200", "those of a along k have 72 elements, 72 bytes"),
-        (Matmul(64, 64, 99), "h200", "those of a along k have 99 elements, 198 bytes"),
-        (Matmul(64, 63, 64), "h200", "those of b along n have 63 elements"),
-        (Matmul(63, 64, 64, order_a="col"), "h200", "those of a along m have 63 elements"),
-        (Matmul(64, 64, 99, order_a="col", order_b="col"), "h200", "those of b along k have 99 elements"),
         (Matmul(64, 64, 64, reduction="row_sum"), "h200", "no second output, which row_sum needs"),
     ],
 )
 def test_problems_and_devices_that_it_does_not_take(problem: Matmul, name: str, reason: str) -> None:
     found = WGMMA_MATMUL.why_not(problem, device(name))
     assert found is not None and reason in found
-    assert WGMMA_MATMUL.why_not(Matmul(63, 63, 64, order_b="col"), H200) is None
+    assert WGMMA_MATMUL.why_not(Matmul(63, 63, 61, order_b="col"), H200) is None
+
+
+@pytest.mark.parametrize(
+    ("problem", "a", "b"),
+    [
+        (Matmul(64, 64, 72, a="i8"), 8, 8),
+        (Matmul(64, 64, 99), 2, 0),
+        (Matmul(64, 62, 64), 0, 4),
+        (Matmul(60, 64, 64, order_a="col"), 8, 0),
+        (Matmul(64, 64, 99, order_a="col", order_b="col"), 0, 2),
+        (Matmul(64, 64, 99, a="e4m3", order_b="col"), 1, 1),
+        (Matmul(64, 64, 99, a="f32", order_b="col"), 4, 4),
+    ],
+)
+def test_threads_copy_what_tma_cannot(problem: Matmul, a: int, b: int) -> None:
+    """Bytes that lines are aligned to; TMA copies what is aligned to 16, and only that has a tensor map. Where lines
+    are aligned to less than a word, each line of a stage's boxes has one behind it."""
+    assert (access(problem, "a"), access(problem, "b")) == (a, b)
+    for schedule in space(problem, H200).sample(20, seed=1):
+        config = WGMMA_MATMUL.config(problem, schedule, H200)
+        kernel = WGMMA_MATMUL.lower(problem, config, H200)
+        names = {argument.name for argument in kernel.arguments}
+        assert {"a" if a else "a_map", "b" if b else "b_map"} <= names
+        assert f"access_a = {a};" in kernel.source and f"access_b = {b};" in kernel.source
+        lines = [
+            config.integer(f"stage_bytes_{side}") // (config.integer(f"swizzle_{side}") or 16)
+            for side, bytes_ in (("a", a), ("b", b))
+            if 0 < bytes_ < 4
+        ]
+        assert config.integer("ends_bytes") == 4 * sum(lines)
+        assert config.integer("cluster_n") == 1 or not a
+        assert config.integer("cluster_m") == 1 or not b
+        assert config.integer("producer_registers") in ((0, 56) if lines else (0, 40) if a or b else (0, 24, 40))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem", "rule", "reason"),
+    [
+        (
+            {"producer_registers": 24},
+            {"k": 4098},
+            "copying_registers",
+            "24 registers are too few for threads that copy",
+        ),
+        ({}, {"k": 4097}, "copying_registers", "they take 56"),
+        ({}, {"n": 4098}, "copied_b", "its lines, aligned to 4 bytes, are copied by threads"),
+        ({"cluster_m": 1, "cluster_n": 2}, {"k": 4100}, "copied_a", "cluster along n cannot share a"),
+        ({}, {"k": 4098, "n": 4098}, "l2_promotion", "TMA loads neither operand"),
+        ({"kept": "a"}, {"k": 4098, "n": 4098}, "kept_by_tma", "TMA loads neither operand"),
+    ],
+)
+def test_rules_of_what_threads_copy(changes: dict[str, int], problem: dict[str, int], rule: str, reason: str) -> None:
+    odd = dataclasses.replace(PROBLEM, **problem)
+    found = {v.rule: v.reason for v in space(odd, H200).explain(GOOD.replace(**changes))}
+    assert rule in found and reason in found[rule], found
+
+
+def test_copies_by_threads_cost_more_than_those_of_tma() -> None:
+    """And the more, the less their lines are aligned to; one warp takes longer than four. Times of the model follow.
+    All are of one config, that of k = 4097, which has the registers that shifting takes."""
+
+    def of(k: int, **changes: int) -> CostCounts:
+        problem = Matmul(4096, 4096, k, order_b="col")
+        schedule = GOOD.replace(cluster_m=1, **{"stages": 3, "producer_registers": 56, **changes})
+        config = WGMMA_MATMUL.config(dataclasses.replace(problem, k=4097), schedule, H200)
+        assert WGMMA_MATMUL.counts is not None
+        return WGMMA_MATMUL.counts(problem, config, H200)
+
+    tma, eight, four, two = (of(k) for k in (4096, 4100, 4098, 4097))
+    assert tma.instructions < eight.instructions < four.instructions < two.instructions
+    assert tma.shared_wavefronts < eight.shared_wavefronts == four.shared_wavefronts < two.shared_wavefronts
+    assert tma.load_bytes < eight.load_bytes < four.load_bytes < two.load_bytes
+    assert (tma.stages, two.stages) == (3, 2)
+    assert of(4097, producer_registers=0).instructions > two.instructions
+    assert predict(tma, H200) < predict(eight, H200) < predict(four, H200) < predict(two, H200)
 
 
 def test_counts_of_clusters_persistent_blocks_and_turns() -> None:

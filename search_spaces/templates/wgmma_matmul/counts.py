@@ -10,6 +10,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.matmul_traffic import dram_bytes
 from search_spaces.templates.wgmma_matmul.lowering import box
+from search_spaces.templates.wgmma_matmul.movement import copying
 from search_spaces.templates.wgmma_matmul.problem import SIDES
 
 RUN_OF_STORE = 8  # neighbours of a row of out that four lanes store at a time
@@ -31,11 +32,19 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stage_a, stage_b, stage_bytes = config.integers("stage_bytes_a", "stage_bytes_b", "stage_bytes")
     wavefronts = (read_bytes + stage_bytes) / device.shared_bytes_per_cycle
     boxes = sum(stage_bytes_of / box_bytes for stage_bytes_of, box_bytes in _boxes(problem, config))
+    copied = {side: counted for side in SIDES if (counted := copying(problem, config, side, device)) is not None}
+    wavefronts += sum(counted.wavefronts for counted in copied.values())
     # A warp issues a multiplication and the two descriptors of it; waiting and the walk of the ring take the rest.
     issued = 4 * (3 * multiplications + 16 * consumers) + 2 * boxes + 16
     if problem.scale == "block":  # each k-tile's sums are scaled and added up
         issued += tile_m * tile_n / device.warp_size
+    issued += sum(counted.issued for counted in copied.values())
     requested = stage_a / config.integer("cluster_n") + stage_b / config.integer("cluster_m")
+    sectors = requested + sum(
+        (counted.sector_share - 1) * (stage_a if side == "a" else stage_b) for side, counted in copied.items()
+    )
+    # What threads copy is told to have arrived only when the copies of the next stages have begun.
+    ahead = max(2, stages - in_flight) if copied else stages
 
     results = tile_m * tile_n
     finishing = 4.0 * results / device.warp_size
@@ -60,11 +69,11 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
         * tiles,
-        load_bytes=(requested * steps + partial_bytes) * tiles + beside,
+        load_bytes=(sectors * steps + partial_bytes) * tiles + beside,
         store_bytes=stored * tiles - beside,
         dram_bytes=dram_bytes(problem, config, device),
         iterations=steps * tiles,
-        stages=stages,
+        stages=ahead,
         # With nothing in flight a lone consumer's tensor cores run dry once a k-tile.
         barriers_per_iteration=1 if in_flight == 0 and (consumers == 1 or ping_pong) else 0,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),

@@ -16,14 +16,15 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Argument, Kernel
 from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.wgmma_matmul.problem import along_k
+from search_spaces.templates.wgmma_matmul.movement import access
+from search_spaces.templates.wgmma_matmul.problem import SIDES, along_k
 from search_spaces.templates.wgmma_matmul.space import box_of
 
 SOURCE = DeviceSource("autosched/kernels/wgmma_matmul.cuh", "autosched::wgmma_matmul")
 
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
-# Of autosched::wgmma_matmul.
-CALL = ("a_map", "b_map", "scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters")
+# Of autosched::wgmma_matmul, behind its a and b.
+_CALL = ("scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters")
 
 
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
@@ -73,18 +74,20 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
 
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
-    return lower_sides(problem, problem.operands(), CALL, config)
+    return lower_sides(problem, problem.operands(), config)
 
 
-def lower_sides(
-    problem: Matmul, operands: tuple[Operand, ...], call: tuple[str, ...], config: Config, *, transposed: bool = False
-) -> Kernel:
-    """The kernel of a valid config of ``problem``, whose a, b, scales and bias (if any) and out are ``operands``.
-    ``call`` are the arguments of ``autosched::wgmma_matmul``."""
+def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, *, transposed: bool = False) -> Kernel:
+    """The kernel of a valid config of ``problem``, whose a, b, scales and bias (if any) and out are ``operands``."""
     a, b, *rest = operands
     *read, out = rest
+    accesses = {side: access(problem, side) for side in SIDES}
+    sources = [
+        operand if accesses[side] else tensor_map(problem, config, side, operand)
+        for side, operand in zip(SIDES, (a, b), strict=True)
+    ]
     arguments: tuple[Argument, ...] = (
-        *sorted((tensor_map(problem, config, "a", a), tensor_map(problem, config, "b", b)), key=lambda map_: map_.name),
+        *sorted(sources, key=lambda source: source.name),
         *read,
         out_map(config, out) if config.integer("store_buffers") else out,
         *workspaces(config),
@@ -98,10 +101,14 @@ def lower_sides(
             name: getattr(problem, name)
             for name in ("m", "n", "k", "batch", "order_a", "order_b", "scale", "has_bias", "activation")
         }
-        | {"transposed": transposed},
+        | {"transposed": transposed}
+        | {f"access_{side}": bytes_ for side, bytes_ in accesses.items()},
         types={"T": problem.input_dtype.c_name, "Out": problem.out_dtype.c_name},
         arguments=arguments,
-        call=tuple(name if name.removeprefix("&") in names else "nullptr" for name in call),
+        call=(
+            *(source.name for source in sources),
+            *(name if name.removeprefix("&") in names else "nullptr" for name in _CALL),
+        ),
         blocks=config.integer("launched_blocks"),
         cluster=(config.integer("cluster_m") * config.integer("cluster_n"), 1, 1),
         cooperating=(config.integer("split_k"), tiles),

@@ -17,6 +17,11 @@ def along_k(problem: Matmul, side: OperandSide) -> bool:
     return problem.order_a == "row" if side == "a" else problem.order_b == "col"
 
 
+def line_extent(problem: Matmul, side: OperandSide) -> int:
+    """Elements of an operand's contiguous lines."""
+    return problem.k if along_k(problem, side) else problem.m if side == "a" else problem.n
+
+
 def supports(problem: Matmul, device: Device) -> str | None:
     """None, or in one sentence why the wgmma kernel cannot compute ``problem`` on ``device``."""
     reason = wgmma_row("f16", 256).why_not(device)
@@ -29,14 +34,6 @@ def supports(problem: Matmul, device: Device) -> str | None:
         if not along_k(problem, side) and element_bytes != TRANSPOSED_BYTES:
             order = "row" if side == "a" else "col"
             return f"wgmma reads {problem.multiplied_as} along k only: store {side} with order_{side} = {order}"
-        axis = "k" if along_k(problem, side) else "m" if side == "a" else "n"
-        extent = int(getattr(problem, axis))
-        size = extent * element_bytes
-        if size % STRIDE_BYTES:
-            return (
-                f"TMA needs lines that are a multiple of {STRIDE_BYTES} bytes apart, but those of {side} along {axis} "
-                f"have {extent} elements, {size} bytes"
-            )
     if problem.reduction != "none":
         return f"the wgmma kernel has no second output, which {problem.reduction} needs"
     return None

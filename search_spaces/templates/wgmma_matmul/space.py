@@ -33,6 +33,12 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules, register_limit
 from search_spaces.templates.common.raster import raster, raster_rule
+from search_spaces.templates.wgmma_matmul.movement import (
+    ends_bytes,
+    movement_rules,
+    producer_registers,
+    without_tma_rules,
+)
 from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, along_k, tiling
 
 BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
@@ -77,11 +83,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             (0,) if in_blocks else (0, 1),
             "k-tiles whose multiplications may be unfinished when the next one's begin",
         ),
-        ordinal(
-            "producer_registers",
-            (0, 24, 40),
-            "registers that a thread of the copying warpgroup keeps; 0: one warp copies, and none changes hands",
-        ),
+        producer_registers(problem),
         ordinal("min_blocks", (1, 2), "blocks per SM that registers are limited for"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
         raster(),
@@ -152,9 +154,12 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda consumers, store_buffers, store_line: consumers * store_buffers * ROWS * store_line,
             "shared bytes of the boxes of out",
         ),
+        ends_bytes(problem),
         Attribute(
             "shared_bytes",
-            lambda stage_bytes, stages, store_bytes: (stage_bytes + BARRIER_BYTES) * stages + store_bytes + FLAG_BYTES,
+            lambda stage_bytes, ends_bytes, stages, store_bytes: (
+                (stage_bytes + ends_bytes + BARRIER_BYTES) * stages + store_bytes + FLAG_BYTES
+            ),
             "dynamic shared memory of a block",
         ),
         Attribute(
@@ -204,6 +209,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         ),
         *(_layout_rule(problem, side) for side in SIDES),
         *_cluster_rules(problem),
+        *movement_rules(problem),
         _store_rule(problem),
         Rule(
             "tiles_of_block",
@@ -390,6 +396,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         _persistent_rule(problem, device),
         _kept_rule(problem, device),
+        *without_tma_rules(problem),
         _narrow_rule(problem, device),
         _few_stages_rule(problem, device),
         Rule(
@@ -449,11 +456,11 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     split = tiling(problem)
 
     def enough(
-        stages: IntArray, tile_k: IntArray, split_k: IntArray, stage_bytes: IntArray, store_bytes: IntArray,
-        min_blocks: IntArray,
+        stages: IntArray, tile_k: IntArray, split_k: IntArray, stage_bytes: IntArray, ends_bytes: IntArray,
+        store_bytes: IntArray, min_blocks: IntArray,
     ) -> npt.NDArray[np.bool_]:  # fmt: skip
         tiles = split.tiles_of_split(tile_k, split_k)
-        bytes_of_more = (stage_bytes + BARRIER_BYTES) * FEW_STAGES + store_bytes + FLAG_BYTES
+        bytes_of_more = (stage_bytes + ends_bytes + BARRIER_BYTES) * FEW_STAGES + store_bytes + FLAG_BYTES
         room = device.shared_per_sm // min_blocks - device.reserved_shared_per_block
         return np.asarray((stages >= FEW_STAGES) | (tiles < FEW_STAGES) | (bytes_of_more > room))
 

@@ -25,7 +25,6 @@ from search_spaces.templates.wgmma_matmul.problem import SIDES
 from search_spaces.templates.wgmma_matmul.problem import supports as straight_supports
 
 MOST_ROWS = 64  # of a: from here on wgmma's 64 rows are full without exchanging sides
-_CALL = ("b_map", "a_map", *lowering.CALL[2:])
 _OTHER = {"row": "col", "col": "row"}
 
 
@@ -55,7 +54,7 @@ def space(problem: Matmul, device: Device) -> Space:
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
     a, b, *rest = problem.operands()
-    return lowering.lower_sides(exchanged(problem), (b, a, *rest), _CALL, config, transposed=True)
+    return lowering.lower_sides(exchanged(problem), (b, a, *rest), config, transposed=True)
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:

@@ -15,6 +15,8 @@ struct Config {
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
   static constexpr bool transposed = false;
+  static constexpr int access_a = 0;
+  static constexpr int access_b = 0;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 256;
   static constexpr int tile_k = 128;
@@ -45,6 +47,7 @@ struct Config {
   static constexpr int stage_bytes = 49152;
   static constexpr int store_line = 128;
   static constexpr int store_bytes = 0;
+  static constexpr int ends_bytes = 0;
   static constexpr int shared_bytes = 196688;
   static constexpr int launched_blocks = 512;
   static constexpr int accumulators = 128;

@@ -14,6 +14,8 @@ struct Config {
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
   static constexpr bool transposed = false;
+  static constexpr int access_a = 0;
+  static constexpr int access_b = 0;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 256;
   static constexpr int tile_k = 64;
@@ -44,6 +46,7 @@ struct Config {
   static constexpr int stage_bytes = 49152;
   static constexpr int store_line = 128;
   static constexpr int store_bytes = 16384;
+  static constexpr int ends_bytes = 0;
   static constexpr int shared_bytes = 213072;
   static constexpr int launched_blocks = 128;
   static constexpr int accumulators = 128;

@@ -14,6 +14,8 @@ struct Config {
   static constexpr bool has_bias = true;
   static constexpr autosched::Choice activation = "gelu";
   static constexpr bool transposed = false;
+  static constexpr int access_a = 0;
+  static constexpr int access_b = 0;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 48;
   static constexpr int tile_k = 128;
@@ -44,6 +46,7 @@ struct Config {
   static constexpr int stage_bytes = 28672;
   static constexpr int store_line = 64;
   static constexpr int store_bytes = 0;
+  static constexpr int ends_bytes = 0;
   static constexpr int shared_bytes = 57392;
   static constexpr int launched_blocks = 36;
   static constexpr int accumulators = 24;

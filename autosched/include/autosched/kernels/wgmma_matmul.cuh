@@ -5,14 +5,19 @@
 // neighbouring tiles; each copies a share of what they have in common, for all that need it. `transposed`: A, B and C are
 // the transposes of the problem's b, a and out, so C lies in memory by columns, and the bias belongs to its rows.
 //
+// An operand whose lines are not a multiple of 16 bytes apart is none of TMA's: all threads that copy move it themselves
+// (access_a, access_b: the bytes that its lines are aligned to, 0 for TMA), and each arrives at the mbarrier of a stage
+// that is full, behind the proxy fence without which wgmma would not see what they have written.
+//
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
-// batch, order_a, order_b, scale, has_bias, activation, transposed, and the types T (of A and B) and Out.
+// batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, and the types T (of A and B) and Out.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/raster.cuh>
 #include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/intrinsics/wgmma_out.cuh>
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/mbarrier.cuh>
@@ -46,9 +51,16 @@ struct WgmmaMatmul {
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + C::consumers * C::store_buffers * Box::bytes;
   static constexpr int flag_at = barriers_at + 16 * C::stages;
+  static constexpr int ends_at = flag_at + 16;  // of lines that are shifted into place: those of a, then b, of each stage
   static constexpr int lines_a = A::lines / C::cluster_n, lines_b = B::lines / C::cluster_m;  // that one block copies
   // The ranks of the blocks along n, as bits: 1, and every cluster_m-th behind it.
   static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
+  static constexpr bool threads_copy = C::access_a > 0 || C::access_b > 0;
+  static constexpr int copying_threads = gives_registers ? 128 : 32;
+  static constexpr int tma_bytes = (C::access_a ? 0 : A::bytes) + (C::access_b ? 0 : B::bytes);  // of a stage
+  static constexpr int full_arrivals = threads_copy ? copying_threads + (tma_bytes > 0) : 1;
+  using CopyA = WgmmaCopy<T, A, A::major ? C::m : C::k, A::major ? C::k : C::m, C::access_a, copying_threads>;
+  using CopyB = WgmmaCopy<T, B, B::major ? C::n : C::k, B::major ? C::k : C::n, C::access_b, copying_threads>;
   enum NamedBarrier { of_last_block = 1, of_turns = 2, of_boxes = 4 };  // the first of one for each consumer
 
   static_assert(C::tile_m % (64 * sharing) == 0, "rule consumers: each consumer has whole multiples of 64 rows");
@@ -58,7 +70,7 @@ struct WgmmaMatmul {
                                             C::min_blocks <= 65536,
                 "rule consumer_registers: the warpgroups of the blocks of an SM share its registers");
   static_assert(C::accumulators == fragments * C::tile_n / 2, "rule accumulators: those of one consumer's rows");
-  static_assert(C::stage_bytes == A::bytes + B::bytes && flag_at + 4 <= C::shared_bytes,
+  static_assert(C::stage_bytes == A::bytes + B::bytes && flag_at + 16 + C::ends_bytes * C::stages <= C::shared_bytes,
                 "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
   static_assert(A::bytes % 1024 == 0 && C::stage_bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
@@ -71,6 +83,10 @@ struct WgmmaMatmul {
   static_assert(lines_a % 8 == 0 && lines_a * C::cluster_n == A::lines && lines_b % 8 == 0 &&
                     lines_b * C::cluster_m == B::lines,
                 "rule multicast: each block of a cluster copies whole groups of 8 lines");
+  static_assert((C::access_a == 0 || C::cluster_n == 1) && (C::access_b == 0 || C::cluster_m == 1),
+                "rule copied: what threads copy is for their own block");
+  static_assert(!threads_copy || !gives_registers || C::producer_registers >= (C::ends_bytes ? 56 : 40),
+                "rule copying_registers: what threads that copy need");
   static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
   static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,
                 "rule store_buffers: each tile begins with the first box in shared memory");
@@ -114,6 +130,7 @@ struct WgmmaMatmul {
     __device__ __forceinline__ unsigned tile() const { return shared + unsigned(stage * C::stage_bytes); }
     __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at + 16 * stage); }
     __device__ __forceinline__ unsigned empty() const { return full() + 8; }
+    __device__ __forceinline__ unsigned ends() const { return shared + unsigned(ends_at + C::ends_bytes * stage); }
     __device__ __forceinline__ void advance() {
       if (++stage == C::stages) {
         stage = 0;
@@ -149,21 +166,99 @@ struct WgmmaMatmul {
 
   // One thread: fills every stage as soon as it is empty.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, Place place) {
-    constexpr ptx::Evict evict_a = evict(C::kept == "a", C::kept == "b"), evict_b = evict(C::kept == "b", C::kept == "a");
-    const auto to_a = static_cast<unsigned short>(blocks_along_n << rank_m());
-    const auto to_b = static_cast<unsigned short>(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m));
     for_each_work([&](const Work& work, int, bool) {
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
         wait(place.empty(), place.parity ^ 1u);  // the first round finds all stages empty
-        ptx::mbarrier_arrive_expect_tx(place.full(), C::stage_bytes);
-        const int k0 = (work.first + t) * C::tile_k;
-        load<A, lines_a, (C::cluster_n > 1)>(a, place.tile(), work.m0, k0, work.batch, place.full(), evict_a, rank_n(),
-                                             to_a);
-        load<B, lines_b, (C::cluster_m > 1)>(b, place.tile() + A::bytes, work.n0, k0, work.batch, place.full(), evict_b,
-                                             rank_m(), to_b);
+        load_stage(a, b, place, work, (work.first + t) * C::tile_k);
       }
     });
+  }
+
+  // All threads that copy: one of them asks TMA for its operand, if any, and each begins to copy a part of the others. A
+  // stage is told to be full some k-tiles later, which are on their way meanwhile: as many as stages are left besides
+  // those that consumers may hold.
+  template <class FromA, class FromB>
+  __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, Place place) {
+    constexpr int behind = C::stages - 1 - C::in_flight;
+    static_assert(behind >= 0, "rule stages: one that is filled besides those that may be multiplied");
+    constexpr bool shifts_differ = differ<CopyA, (C::access_a > 0)>() || differ<CopyB, (C::access_b > 0)>();
+    const int thread = int(threadIdx.x) - consumer_threads;
+    Place arrived = place;
+    int on_their_way = 0;
+    const auto publish_rest = [&](int matrix) {
+      ptx::cp_async_wait_group<0>();
+#pragma unroll 1
+      for (; on_their_way > 0; --on_their_way) publish(arrived, matrix, thread);
+    };
+    for_each_work([&](const Work& work, int, bool) {
+#pragma unroll 1
+      for (int t = 0; t < work.tiles; ++t, place.advance()) {
+        wait(place.empty(), place.parity ^ 1u);
+        const int k0 = (work.first + t) * C::tile_k;
+        if constexpr (tma_bytes > 0) {
+          if (thread == 0) load_stage(a, b, place, work, k0);
+        }
+        if constexpr (C::access_a > 0) {
+          CopyA(thread).begin(a, work.batch, place.tile(), place.ends(), A::major ? work.m0 : k0,
+                              A::major ? k0 : work.m0);
+        }
+        if constexpr (C::access_b > 0) {
+          CopyB(thread).begin(b, work.batch, place.tile() + A::bytes, ends_of_b(place), B::major ? work.n0 : k0,
+                              B::major ? k0 : work.n0);
+        }
+        ptx::cp_async_commit_group();
+        if (on_their_way < behind) {
+          ++on_their_way;
+        } else {
+          ptx::cp_async_wait_group<behind>();
+          publish(arrived, work.batch, thread);
+        }
+      }
+      if constexpr (shifts_differ) publish_rest(work.batch);  // while it is known which matrix they are of
+    });
+    if constexpr (!shifts_differ) publish_rest(0);
+  }
+
+  template <class Copy, bool Copied>
+  __host__ __device__ static constexpr bool differ() {
+    if constexpr (Copied) return C::batch > 1 && Copy::shifts_differ;
+    return false;
+  }
+  __device__ static __forceinline__ unsigned ends_of_b(const Place& place) {
+    if constexpr (C::access_a > 0) return place.ends() + CopyA::ends_bytes;
+    return place.ends();
+  }
+
+  // What this thread has copied to a stage, and waited for, is wgmma's to read.
+  __device__ static __forceinline__ void publish(Place& arrived, int matrix, int thread) {
+    if constexpr (0 < C::access_a && C::access_a < 4) {
+      CopyA(thread).finish(matrix, arrived.tile(), arrived.ends());
+    }
+    if constexpr (0 < C::access_b && C::access_b < 4) {
+      CopyB(thread).finish(matrix, arrived.tile() + A::bytes, ends_of_b(arrived));
+    }
+    ptx::fence_async_proxy();
+    ptx::mbarrier_arrive(arrived.full());
+    arrived.advance();
+  }
+
+  // One thread: has TMA copy its operands of a stage.
+  template <class FromA, class FromB>
+  __device__ static __forceinline__ void load_stage(const FromA& a, const FromB& b, const Place& place, const Work& work,
+                                                    int k0) {
+    constexpr ptx::Evict evict_a = evict(C::kept == "a", C::kept == "b"), evict_b = evict(C::kept == "b", C::kept == "a");
+    const auto to_a = static_cast<unsigned short>(blocks_along_n << rank_m());
+    const auto to_b = static_cast<unsigned short>(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m));
+    ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);
+    if constexpr (C::access_a == 0) {
+      load<A, lines_a, (C::cluster_n > 1)>(a, place.tile(), work.m0, k0, work.batch, place.full(), evict_a, rank_n(),
+                                           to_a);
+    }
+    if constexpr (C::access_b == 0) {
+      load<B, lines_b, (C::cluster_m > 1)>(b, place.tile() + A::bytes, work.n0, k0, work.batch, place.full(), evict_b,
+                                           rank_m(), to_b);
+    }
   }
 
   __device__ static constexpr ptx::Evict evict(bool keep, bool other) {
@@ -449,16 +544,18 @@ struct WgmmaMatmul {
     }
   }
 
-  __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const End& ends, Out* out,
+  // `a` and `b`: a tensor map, or the first element of what threads copy.
+  template <class FromA, class FromB>
+  __device__ static __forceinline__ void run(const FromA& a, const FromB& b, const End& ends, Out* out,
                                              const ptx::TensorMap* out_map, float* partials, unsigned* counters) {
     const Place first{ptx::shared_memory()};
     if (threadIdx.x == 0) {
-      ptx::prefetch_map(a);
-      ptx::prefetch_map(b);
+      if constexpr (C::access_a == 0) ptx::prefetch_map(a);
+      if constexpr (C::access_b == 0) ptx::prefetch_map(b);
       Place place = first;
 #pragma unroll 1
       for (; place.parity == 0; place.advance()) {
-        ptx::mbarrier_init(place.full(), 1);
+        ptx::mbarrier_init(place.full(), full_arrivals);
         ptx::mbarrier_init(place.empty(), 4 * sharing * peers);
       }
       ptx::fence_mbarrier_init();
@@ -466,7 +563,11 @@ struct WgmmaMatmul {
     sync();
     if (threadIdx.x >= consumer_threads) {
       if constexpr (gives_registers) ptx::give_registers<C::producer_registers>();
-      if (threadIdx.x == consumer_threads) produce(a, b, first);
+      if constexpr (threads_copy) {
+        produce_together(a, b, first);
+      } else {
+        if (threadIdx.x == consumer_threads) produce(a, b, first);
+      }
     } else {
       if constexpr (gives_registers) ptx::take_registers<C::consumer_registers>();
       consume(ends, out, out_map, partials, counters, first);
@@ -475,8 +576,8 @@ struct WgmmaMatmul {
   }
 };
 
-template <class Config>
-__device__ __forceinline__ void wgmma_matmul(const ptx::TensorMap& a, const ptx::TensorMap& b,
+template <class Config, class FromA, class FromB>
+__device__ __forceinline__ void wgmma_matmul(const FromA& a, const FromB& b,
                                              const float* scale_a, const float* scale_b,
                                              const typename Config::Out* bias, typename Config::Out* out,
                                              const ptx::TensorMap* out_map, float* partials, unsigned* counters) {

@@ -1,0 +1,120 @@
+// Operands of wgmma that threads copy by cp.async, into the same boxes that TMA would write: TMA takes only matrices whose
+// lines are a multiple of 16 bytes apart.
+#pragma once
+#include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/ptx/cp_async.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+#include <autosched/ptx/shuffle.cuh>
+
+namespace autosched {
+
+// A tile of Operand (a WgmmaOperand) from matrices of Height lines of Width elements one behind the other, whose lines are
+// aligned to Access bytes, by Threads threads. Outside of its matrix it is zero.
+//
+// cp.async copies aligned words of 4 or 8 bytes. Lines that are aligned to less (`shifts`) arrive from the word on that
+// their first element lies in, and are shifted into place by `finish`: the word behind each line of a box goes to `ends`.
+template <class T, class Operand, int Width, int Height, int Access, int Threads>
+struct WgmmaCopy {
+  static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8, "lines aligned to 16 bytes are TMA's");
+  static constexpr bool shifts = Access < 4;
+  static constexpr int piece = shifts ? 4 : Access;  // bytes that a thread copies at a time
+  static constexpr int pieces_of_line = Operand::line / piece;
+  // All threads together copy neighbouring bytes of a box, the same columns of some lines in each pass.
+  static constexpr int pass_bytes = Threads * piece, lines_of_pass = Threads / pieces_of_line;
+  static constexpr int passes = (Operand::box_bytes + pass_bytes - 1) / pass_bytes;
+  static constexpr int unrolled = shifts ? 4 : 8;
+  static constexpr int repeats = 1024 / pass_bytes;  // passes after which the swizzle is the same again
+  static constexpr int ends_bytes = shifts ? Operand::boxes * Operand::lines * 4 : 0;
+  static constexpr long long pitch = static_cast<long long>(Width) * int(sizeof(T)), matrix_bytes = pitch * Height;
+  static constexpr bool shifts_differ = shifts && matrix_bytes % 4 != 0;  // from matrix to matrix
+  static_assert(pitch % Access == 0, "rule alignment: of all lines");
+  static_assert(Threads % pieces_of_line == 0 && 1024 % pass_bytes == 0, "rule threads: whole lines in each pass");
+
+  // This thread's place in the first pass of each box.
+  int start, line, piece_of_line;
+
+  __device__ __forceinline__ explicit WgmmaCopy(int thread)
+      : start(thread * piece), line(thread / pieces_of_line), piece_of_line(thread % pieces_of_line) {}
+
+  __device__ __forceinline__ bool last_of_line() const { return piece_of_line == pieces_of_line - 1; }
+  __device__ __forceinline__ bool in_box(int pass) const {
+    return Operand::box_bytes % pass_bytes == 0 || start + pass * pass_bytes < Operand::box_bytes;
+  }
+  // Bytes from the start of a box to the piece of a pass (PTX ISA 5.5.6, "Swizzling modes").
+  __device__ __forceinline__ unsigned at(int pass) const {
+    const unsigned linear = unsigned(start + pass % repeats * pass_bytes);
+    return (linear ^ ((linear >> 7 & (Operand::line / 16 - 1)) << 4)) + unsigned(pass / repeats * 1024);
+  }
+  // Bytes from an aligned word to the line of a pass. A tile begins with a multiple of 4 lines.
+  __device__ __forceinline__ int shift(int pass, int matrix) const {
+    if constexpr (!shifts) return 0;
+    const int lines = (line + pass * lines_of_pass) * int(pitch % 4);
+    return (shifts_differ ? lines + matrix * int(matrix_bytes % 4) : lines) & 3;
+  }
+  __device__ static __forceinline__ int between(int low, int x, int high) { return x < low ? low : x > high ? high : x; }
+
+  // Begins to copy the tile at (x0, y0), x along lines, of a matrix to `to`.
+  __device__ __forceinline__ void begin(const T* matrices, int matrix, unsigned to, unsigned ends, int x0, int y0) const {
+    const char* from = reinterpret_cast<const char*>(matrices) + matrix * matrix_bytes + (y0 + line) * pitch +
+                       x0 * int(sizeof(T)) + piece_of_line * piece;
+    const int lines_left = Height - y0 - line;
+    int bytes_left = (Width - x0) * int(sizeof(T)) - piece_of_line * piece;  // of the line
+#pragma unroll 1
+    for (int box = 0; box < Operand::boxes; ++box) {
+#pragma unroll unrolled
+      for (int pass = 0; pass < passes; ++pass) {
+        if (!in_box(pass)) break;
+        const bool inside = Height % Operand::lines == 0 || pass * lines_of_pass < lines_left;
+        const int shifted = shift(pass, matrix), left = inside ? bytes_left + shifted : 0;
+        const char* source = from + pass * lines_of_pass * pitch - shifted;  // not read outside
+        ptx::cp_async_ca<piece>(to + at(pass), source, between(0, left, piece));
+        if constexpr (shifts) {
+          if (last_of_line()) {
+            ptx::cp_async_ca<4>(ends + unsigned((line + pass * lines_of_pass) * 4), source + 4, between(0, left - 4, 4));
+          }
+        }
+      }
+      from += Operand::line;
+      bytes_left -= Operand::line;
+      to += unsigned(Operand::box_bytes);
+      ends += unsigned(Operand::lines * 4);
+    }
+  }
+
+  // Behind the wait for what this thread has begun to copy: shifts it into place. All threads of a warp.
+  __device__ __forceinline__ void finish(int matrix, unsigned to, unsigned ends) const {
+    constexpr int together = 8 < passes ? 8 : passes;  // words that a thread reads before it waits for the first
+#pragma unroll 1
+    for (int box = 0; box < Operand::boxes; ++box) {
+#pragma unroll 1
+      for (int first = 0; first < passes; first += together) {
+        unsigned word[together], next[together];
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+          if (!there(first + i)) continue;
+          word[i] = ptx::ld_shared<4>(to + at(first + i)).word[0];
+          if (last_of_line()) {
+            next[i] = ptx::ld_shared<4>(ends + unsigned((line + (first + i) * lines_of_pass) * 4)).word[0];
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+          if (!there(first + i)) continue;
+          const unsigned neighbour = ptx::shfl_down(word[i], 1);
+          const unsigned bytes = 0x3210u + 0x1111u * unsigned(shift(first + i, matrix));
+          ptx::st_shared(to + at(first + i),
+                         AlignedVector<4>{{__byte_perm(word[i], last_of_line() ? next[i] : neighbour, bytes)}});
+        }
+      }
+      to += unsigned(Operand::box_bytes);
+      ends += unsigned(Operand::lines * 4);
+    }
+  }
+
+  // Whether a pass is one of a whole number of rounds, and in the box: the same for all lanes of a warp.
+  __device__ __forceinline__ bool there(int pass) const {
+    return (passes % (8 < passes ? 8 : passes) == 0 || pass < passes) && in_box(pass);
+  }
+};
+
+}  // namespace autosched

@@ -1,0 +1,139 @@
+"""What copies an operand's tiles to shared memory: TMA, or the threads of the copying warp or warpgroup.
+
+TMA takes matrices whose lines are a multiple of 16 bytes apart, and is the better one there: one thread asks for a box.
+Other operands are copied by cp.async, 4 or 8 bytes at a time (PTX ISA, "cp.async" and "Async proxy"); where lines are
+aligned to less, whole words arrive and are shifted into place in shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.data_movement import SECTOR_BYTES
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.requirements import OperandSide
+from search_spaces.hardware.wgmma import NO_SWIZZLE_BYTES, line_bytes
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.parameters import Parameter, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, line_extent
+
+COPYING_REGISTERS, SHIFTING_REGISTERS = 40, 56  # that a thread takes which copies, and which shifts lines, too
+WORD_BYTES = 4  # the least that cp.async copies
+ISSUED_PER_COPY = 4  # with the predicate, the address and the walk of the box
+# A word that is shifted into place is read, exchanged and written, eight at a time: what they wait for, some 110 cycles
+# (an assumption), is more than what they issue.
+ISSUED_PER_SHIFT = 14
+
+
+def access(problem: Matmul, side: OperandSide) -> int:
+    """Bytes that all lines of an operand that threads copy are aligned to, at most 8; 0 where TMA copies it."""
+    aligned = math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, STRIDE_BYTES)
+    return 0 if aligned == STRIDE_BYTES else aligned
+
+
+def shifts(problem: Matmul) -> bool:
+    """Whether lines of an operand are aligned to less than cp.async copies, so that threads shift them."""
+    return any(0 < access(problem, side) < WORD_BYTES for side in SIDES)
+
+
+def producer_registers(problem: Matmul) -> Parameter:
+    """What the threads of a copying warpgroup keep."""
+    return ordinal(
+        "producer_registers",
+        (0, 24, COPYING_REGISTERS, *((SHIFTING_REGISTERS,) if shifts(problem) else ())),
+        "registers that a thread of the copying warpgroup keeps; 0: one warp copies, and none changes hands",
+    )
+
+
+def ends_bytes(problem: Matmul) -> Attribute:
+    """The words behind the lines of a stage's boxes, for lines that are aligned to less than a word and shifted."""
+    shifted = {side: 0 < access(problem, side) < WORD_BYTES for side in SIDES}
+
+    def total(stage_bytes_a: IntArray, stage_bytes_b: IntArray, swizzle_a: IntArray, swizzle_b: IntArray) -> IntArray:
+        stages, swizzles = {"a": stage_bytes_a, "b": stage_bytes_b}, {"a": swizzle_a, "b": swizzle_b}
+        none = np.zeros_like(np.asarray(stage_bytes_a))
+        found: IntArray = none + sum(
+            (WORD_BYTES * stages[side] // np.where(swizzles[side] == 0, NO_SWIZZLE_BYTES, swizzles[side]))
+            for side in SIDES
+            if shifted[side]
+        )
+        return found
+
+    return Attribute("ends_bytes", total, "shared bytes of words behind the lines of a stage, where lines are shifted")
+
+
+def movement_rules(problem: Matmul) -> tuple[Rule, ...]:
+    """Rules without which threads cannot copy what TMA does not; none where it copies both operands."""
+    copied = {side: access(problem, side) for side in SIDES if access(problem, side)}
+    if not copied:
+        return ()
+    enough = SHIFTING_REGISTERS if shifts(problem) else COPYING_REGISTERS
+    registers = Rule(
+        "copying_registers",
+        lambda producer_registers: (producer_registers == 0) | (producer_registers >= enough),
+        f"{{producer_registers}} registers are too few for threads that copy {' and '.join(copied)} themselves: they "
+        f"take {enough}",
+    )
+    return registers, *(_alone_rule(problem, side, bytes_) for side, bytes_ in copied.items())
+
+
+def _alone_rule(problem: Matmul, side: OperandSide, bytes_: int) -> Rule:
+    along = "n" if side == "a" else "m"
+    return Rule(
+        f"copied_{side}",
+        lambda cluster: cluster == 1,
+        f"the {{cluster}} blocks of a cluster along {along} cannot share {side}: its lines, aligned to {bytes_} bytes, "
+        "are copied by threads, and only TMA copies for several blocks",
+        names={"cluster": f"cluster_{along}"},
+    )
+
+
+def without_tma_rules(problem: Matmul) -> tuple[Rule, ...]:
+    """Rules that leave out what changes nothing, as it is for TMA to know, and threads copy both operands."""
+    if not all(access(problem, side) for side in SIDES):
+        return ()
+    return (
+        Rule(
+            "l2_promotion",
+            lambda l2_promotion: l2_promotion == 128,
+            "l2_promotion is {l2_promotion}, but TMA loads neither operand, and 128 says the same",
+        ),
+        Rule.refusing(
+            "kept_by_tma",
+            lambda kept: f"{kept} is to be kept in L2, but TMA loads neither operand" if kept != "neither" else None,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Copying:
+    """What copying an operand's part of a k-tile by threads costs, beyond the bytes that it writes."""
+
+    issued: float  # warp instructions, as if spread over the schedulers of an SM
+    wavefronts: float  # of L1, besides those of the writes
+    sector_share: float  # bytes of the sectors read, over those that are copied
+
+
+def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:
+    """The counts of ``side``, or None where TMA copies it."""
+    bytes_ = access(problem, side)
+    if bytes_ == 0:
+        return None
+    stage_bytes = config.integer(f"stage_bytes_{side}")
+    pieces = stage_bytes / max(bytes_, WORD_BYTES) / device.warp_size  # of warps
+    # Of the lines, some lie at whole words all the same: of 16-bit elements each second one.
+    shifted = 1 - bytes_ / WORD_BYTES if bytes_ < WORD_BYTES else 0.0
+    issued = pieces * (ISSUED_PER_COPY + ISSUED_PER_SHIFT * shifted)
+    line = line_bytes(config.integer(f"swizzle_{side}"))
+    return Copying(
+        # A warp that copies alone has one scheduler.
+        issued if config.integer("producer_registers") else issued * device.schedulers_per_sm,
+        (1 + 2 * shifted) * stage_bytes / device.shared_bytes_per_cycle,  # from L1; and read and written again
+        ((line - bytes_) / SECTOR_BYTES + 1) * SECTOR_BYTES / line,
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
+from autosched.kernel_files.document import KernelFileError
 from autosched.verify import CONDEMNING, Verification
 from autosched.version import VERSION
 from measurements.measurement import Measurement, Provenance, Status
@@ -168,9 +169,14 @@ class TrialBook:
         return best is None or measurement.timing.median < best
 
     def judged(self, schedule: Schedule, measurement: Measurement, verifier: Verifier) -> Measurement:
-        """The measurement with what the verifier says of the schedule: its error, or its failure instead of a time."""
+        """The measurement with what the verifier says of the schedule: its error, or its failure instead of a time.
+
+        Raises KernelFileError where the reference of a user's kernel fails.
+        """
         try:
             outcome = verifier(self.problem, schedule)
+        except KernelFileError:  # no schedule can be judged: the user's reference fails
+            raise
         except ValueError as error:  # a record of earlier code, whose schedule is no longer valid
             status, reason, worst = Status.UNPROVEN, str(error), None
         else:

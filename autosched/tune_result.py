@@ -98,3 +98,11 @@ class TuneResult:
     def failures(self) -> dict[str, int]:
         """How many trials of this run ended in each failure."""
         return dict(Counter(r.status.value for r in self.trials if not r.ok))
+
+    @property
+    def why_none(self) -> str:
+        """Where no trial of this run worked: the commonest reason, and of how many trials it is; "" otherwise."""
+        if not self.trials or self.ok:
+            return ""
+        reason, times = Counter(r.measurement.reason or r.status.value for r in self.trials).most_common(1)[0]
+        return f"{reason} ({times} of {len(self.trials)})" if len(self.trials) > 1 else reason

@@ -26,6 +26,7 @@ from autosched.cli.verify import verify
 from autosched.cli.verify_ptx import COMMAND as VERIFY_PTX
 from autosched.cli.verify_ptx import expanded as ptx_expanded
 from autosched.cli.verify_ptx import verify_ptx
+from autosched.kernel_files.document import KernelFileError
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store_errors import StoreError
@@ -181,7 +182,7 @@ def run(arguments: Sequence[str]) -> int:
             statuses = [_one(line) for line in kernel_option.expanded(ptx_expanded(suite_expanded(arguments)))]
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, StoreError, HostFailure) as error:
+    except (InputError, KernelFileError, StoreError, HostFailure) as error:
         return _complain(str(error))
     except EmptySpace as error:
         return _complain(str(error), NO)

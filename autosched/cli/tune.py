@@ -189,7 +189,8 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
     if result.proof:
         rows.append(("full proof", result.proof))
     if result.best is None:
-        show(console, formatting.facts([*rows, ("best", "none: no schedule has worked")]))
+        why = [("why", result.why_none)] if result.why_none else []
+        show(console, formatting.facts([*rows, *why, ("best", "none: no schedule has worked")]))
         return
     show(console, formatting.facts([*formatting.record_facts(result.problem, result.best), *rows]))
     console.print()

@@ -7,6 +7,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,6 +63,8 @@ def verify_ptx(
         text = Path(ptx).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--ptx {ptx} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+    if "__global__" in text:  # CUDA source, whose lines are named by its file
+        text = f"#line 1 {dumps(Path(ptx).name, ensure_ascii=False)}\n{text}"
     values, outputs = _values(argument or [], np.random.default_rng(seed))
     check_host(source=False)
     with bad_input():
@@ -93,9 +96,10 @@ def verify_ptx(
         console.print(str(finding), markup=False, highlight=False, soft_wrap=True)
     if len(run.findings) > _SHOWN:
         console.print(f"and {len(run.findings) - _SHOWN} more: --json has all")
-    worst = max((s.conflict_degree for s in run.shared_sites), default=1.0)
     verdict = "nothing was found" if run.ok else run.status if run.findings else f"{run.status}: {run.reason}"
-    console.print(f"{verdict}; bank conflicts up to {worst:.1f} x", markup=False, highlight=False)
+    if run.shared_sites:
+        verdict += f"; bank conflicts up to {max(s.conflict_degree for s in run.shared_sites):.1f} x"
+    console.print(verdict, markup=False, highlight=False, soft_wrap=True)
     return 0 if run.ok else NO
 
 

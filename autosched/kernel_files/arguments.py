@@ -58,9 +58,9 @@ def read_arguments(
             atol, rtol = _tolerance(tolerances, name) if kind in ("output", "inout") else (None, None)
             arguments.append(Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol))  # type: ignore[arg-type]
         table.done()
-    tolerances.done()
     if not any(a.kind in ("output", "inout") for a in arguments):
         top.fail('no [[argument]] is an output: give one kind = "output" or "inout"')
+    tolerances.done()
     return tuple(arguments)
 
 

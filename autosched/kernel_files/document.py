@@ -28,12 +28,15 @@ class Places:
     name: str
     lines: Mapping[Keys, int] = field(default_factory=dict)
 
-    def error(self, path: Keys, message: str) -> KernelFileError:
-        """The line of the nearest key that has one, the path as people write it, and the message."""
+    def at(self, path: Keys) -> str:
+        """The file, the line of the nearest key that has one, and the path as people write it."""
         known = [path[:n] for n in range(len(path), 0, -1) if path[:n] in self.lines]
         line = f":{self.lines[known[0]]}" if known else ""
         shown = re.sub(r"\.\[", "[", ".".join(f"[{p + 1}]" if isinstance(p, int) else p for p in path))
-        return KernelFileError(f"{self.name}{line}: {shown}{': ' if shown else ''}{' '.join(message.split())}")
+        return f"{self.name}{line}: {shown}" if shown else f"{self.name}{line}"
+
+    def error(self, path: Keys, message: str) -> KernelFileError:
+        return KernelFileError(f"{self.at(path)}: {' '.join(message.split())}")
 
 
 def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
@@ -187,3 +190,5 @@ def read_text(path: Path, table: Table, key: str) -> str:
         table.fail(f"{path.name} is not UTF-8 text", key)
     except OSError as error:
         table.fail(f"cannot read {path}: {(error.strerror or str(error)).lower()}", key)
+    except ValueError:  # a NUL is part of no path
+        table.fail(f"{str(path)!r} is no name of a file", key)

@@ -68,13 +68,14 @@ class FileRule:
 class Reference:
     """What the outputs are compared with: what a Python ``function`` gives for the inputs, or what another ``kernel``
     gives with its parameters at ``config`` (the kernel's own defaults where it does not name them). Without a function
-    and a kernel it is the kernel itself at ``config``."""
+    and a kernel it is the kernel itself at ``config``. ``place`` is where the kernel file names it, if one does."""
 
     name: str = ""
     content: str = ""
     function: Callable[[], Callable[..., Any]] | None = field(default=None, compare=False, repr=False)
     kernel: KernelFile | None = None
     config: tuple[tuple[str, Value], ...] = ()
+    place: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import traceback
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from autosched.kernel_files.document import KernelFileError
 from autosched.kernel_files.kernel_file import Argument, Fill, KernelFile
 from autosched.kernel_files.lowering import lower, operand
 from measurements.emulator import emulate
@@ -66,14 +69,15 @@ class KernelProblem(Problem):
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """The outputs that the file's reference gives, in float64. Where it is a kernel, the emulator runs it.
 
-        Raises ValueError, in one line, for a function that fails or gives something else than the outputs, and for a
-        kernel that cannot be emulated; HostFailure where this machine cannot emulate.
+        Raises KernelFileError, in one line, for a function that fails or gives something else than the outputs, and for
+        a kernel that cannot be emulated; HostFailure where this machine cannot emulate.
         """
         reference = self.file.reference
         outputs = [o for o in self.operands() if o.role in ("output", "inout")]
         if reference.function is None:
             found = _emulated(reference.kernel or self.file, self.sizes, dict(reference.config), inputs)
             return {o.name: o.dtype.load(found[o.name]) for o in outputs}
+        told = f"{reference.place}{': ' if reference.place else ''}the reference {reference.name}"
         given: dict[str, Any] = {**self.sizes}
         for o in self.operands():
             if o.role in ("input", "inout"):
@@ -87,14 +91,14 @@ class KernelProblem(Problem):
                 result = function(**{n: v for n, v in given.items() if anything or n in takes})
         except Exception as error:  # the user's code may raise anything
             said = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ValueError(f"the reference {reference.name} fails: {said}") from error
+            raise KernelFileError(f"{told} fails{_line_in(reference.name, error)}: {said}") from error
         if unknown:
-            raise ValueError(f"the reference {reference.name} asks for {unknown[0]}: it can have {', '.join(given)}")
+            raise KernelFileError(f"{told} asks for {unknown[0]}: it can have {', '.join(given)}")
         found = result if isinstance(result, Mapping) else {outputs[0].name: result}
         if set(found) != {o.name for o in outputs}:
             names = ", ".join(o.name for o in outputs)
-            raise ValueError(f"the reference {reference.name} must give {names}, not {', '.join(map(str, found))}")
-        return {o.name: _checked(reference.name, o, found[o.name]) for o in outputs}
+            raise KernelFileError(f"{told} must give {names}, not {', '.join(map(str, found))}")
+        return {o.name: _checked(told, o, found[o.name]) for o in outputs}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """``atol + rtol * |reference|`` for each element of each output; raises as ``reference`` does.
@@ -151,7 +155,7 @@ def problem_type(file: KernelFile) -> type[KernelProblem]:
 def _emulated(
     file: KernelFile, sizes: Mapping[str, int], chosen: Mapping[str, Value], inputs: Mapping[str, Array]
 ) -> Mapping[str, Array]:
-    """What a kernel computes at its defaults, but for what is ``chosen``. Raises ValueError where it does not."""
+    """What a kernel computes at its defaults, but for what is ``chosen``. Raises KernelFileError where it does not."""
     config = {p.name: chosen.get(p.name, p.default) for p in file.parameters}
     sizes = {name: sizes.get(name, usual) for name, usual in file.sizes}
     read = [a.name for a in file.arguments if a.kind == "input"]
@@ -159,13 +163,13 @@ def _emulated(
     values = file.values(sizes, config)
     for rule in file.rules:
         if not rule.pruning and not rule.expression.value(values):
-            raise ValueError(f"{told} breaks a rule: {rule.reason or rule.expression.text}")
+            raise KernelFileError(f"{told} breaks a rule: {rule.reason or rule.expression.text}")
     if not inputs.keys() >= set(read):
-        raise ValueError(f"{told} reads {', '.join(read)}, and there are {', '.join(inputs)}: name them alike")
+        raise KernelFileError(f"{told} reads {', '.join(read)}, and there are {', '.join(inputs)}: name them alike")
     given = {name: inputs[name] for name in read}
     run = emulate(lower(file, sizes, config), given, time_limit=_EMULATION_SECONDS, check=False)
     if run.status not in ("ok", "findings"):
-        raise ValueError(f"{told} cannot be emulated ({run.status}): {run.reason}")
+        raise KernelFileError(f"{told} cannot be emulated ({run.status}): {run.reason}")
     return run.outputs
 
 
@@ -180,13 +184,20 @@ def _values(dtype: DType, stored: Array) -> Array:
     return dtype.load(stored) if dtype.is_float else stored
 
 
-def _checked(name: str, output: Operand, given: Any) -> FloatArray:
+def _line_in(reference: str, error: Exception) -> str:
+    """`` at line N`` of the file of ``reference`` ("file.py:function"), where the error passed through it."""
+    file = reference.rpartition(":")[0]
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if file and Path(f.filename).name == file]
+    return f" at line {lines[-1]}" if lines else ""
+
+
+def _checked(told: str, output: Operand, given: Any) -> FloatArray:
     try:
         array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"the reference {name} gives no numbers for {output.name}") from None
+        raise KernelFileError(f"{told} gives no numbers for {output.name}") from None
     if array.shape != output.shape:
-        raise ValueError(f"the reference {name} gives {output.name} as {array.shape}, which must be {output.shape}")
+        raise KernelFileError(f"{told} gives {output.name} as {array.shape}, which must be {output.shape}")
     return array
 
 

@@ -50,7 +50,11 @@ def read_options(kernel: Table) -> tuple[str, ...]:
     options = []
     for option in kernel.listed("options"):
         if not isinstance(option, str) or not (_OPTIONS.fullmatch(option) or _IMPLIED.fullmatch(option)):
-            hint = "list folders in include" if str(option).startswith(("-I", "--include")) else "see the list in docs/"
+            hint = (
+                "list folders in include"
+                if str(option).startswith(("-I", "--include"))
+                else "docs/bring-your-own-kernel.md lists those that are"
+            )
             kernel.fail(f"the option {option!r} is not passed on: {hint}", "options")
         if not _IMPLIED.fullmatch(option):
             options.append(option)
@@ -85,7 +89,8 @@ def python_reference(table: Table, folder: Path) -> Reference:
     content = read_text(path, table, "python")
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
         table.fail(f"{file} has no function {name!r}", "python")
-    return Reference(text, f"{text}\n{content}", cache(lambda: _loaded(path, name)))
+    place = table.places.at((*table.path, "python"))
+    return Reference(text, f"{text}\n{content}", cache(lambda: _loaded(path, name)), place=place)
 
 
 def callable_reference(function: Callable[..., Any]) -> Reference:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from autosched.kernel_files.expressions import Expression, Result, parse
+from autosched.kernel_files.document import KernelFileError
+from autosched.kernel_files.expressions import Expression, ExpressionError, Result, parse
 from autosched.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile
 from autosched.kernel_files.lowering import lower
 from autosched.kernel_files.problem import KernelProblem, problem_type
@@ -167,14 +168,15 @@ def _rule(rule: FileRule, known: Mapping[str, Result]) -> Rule:
 
 def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCounts:
     """What the file states, shared out evenly among the blocks: no bank conflicts, no overlap of loads that the file
-    does not know of, and registers that only the compiler will tell."""
+    does not know of, and registers that only the compiler will tell. Raises KernelFileError for a cost that has no
+    value, or a negative one."""
     values = file.values(problem.sizes, config)
     blocks, threads = 1, 1
     for g, b in zip(GRID, BLOCK, strict=True):
         blocks, threads = blocks * int(values[g]), threads * int(values[b])
-    moved = float(problem.min_bytes if file.bytes is None else file.bytes.value(values))
+    moved = _cost(file, "bytes", file.bytes, values, problem.min_bytes)
     stored = float(min(moved, sum(o.bytes for o in problem.operands() if o.role != "input")))
-    flops = problem.flops
+    flops = _cost(file, "flops", file.flops, values, 0)
     return CostCounts(
         blocks=blocks,
         threads=threads,
@@ -192,3 +194,20 @@ def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCou
         stages=1,
         barriers_per_iteration=0,
     )
+
+
+def _cost(
+    file: KernelFile, key: str, expression: Expression | None, values: Mapping[str, Result], otherwise: float
+) -> float:
+    if expression is None:
+        return float(otherwise)
+    try:
+        found = float(expression.value(values))
+    except ExpressionError as error:
+        raise KernelFileError(f"{file.name}: cost.{key}: {error}") from None
+    if found < 0:
+        given = ", ".join(f"{name} = {values[name]}" for name in expression.names)
+        raise KernelFileError(
+            f'{file.name}: cost.{key}: "{expression.text}" is {found:g} for {given}: it must be 0 or more'
+        )
+    return found

@@ -215,6 +215,44 @@ def test_a_kernel_that_does_not_compile_says_where(write: Write, run: Run, tmp_p
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "1", "--json")
     status, out, _ = run(*tune, "--db", str(tmp_path / "own.db"))
     assert status == 1 and json.loads(out)["trials"]["failures"] == {"compile_error": 1}
+    status, out, _ = run(*tune[:-1], "--db", str(tmp_path / "told.db"))
+    assert status == 1 and "twice.cu:3" in " ".join(out.split()) and 'identifier "y" is undefined' in out
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("def twice(x):\n    return x[10**6]\n", "the reference reference.py:twice fails at line 2: IndexError"),
+        ("def twice(x:\n", "the reference reference.py:twice fails: SyntaxError"),
+        ("def twice(x):\n    return x[1:]\n", "gives out as (76,), which must be (77,)"),
+        ("def twice(y):\n    return y\n", "asks for y: it can have n, x"),
+    ],
+)
+def test_a_reference_that_fails_is_one_line_with_the_place(
+    write: Write, run: Run, tmp_path: Path, reference: str, message: str
+) -> None:
+    path = write()
+    (tmp_path / "reference.py").write_text(reference)
+    for command in (("verify", "--sample", "1"), ("tune", "--trials", "2", "--db", str(tmp_path / "own.db"))):
+        status, _, err = run(*command, "--kernel", path, "--size", "n=77")
+        last = err.splitlines()[-1]
+        assert status == 2 and last.startswith("autosched: twice.toml:43: reference.python: ") and message in last
+
+
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        ('bytes = "0 - 8 * n"', 'twice: cost.bytes: "0 - 8 * n" is -616 for n = 77: it must be 0 or more'),
+        ('bytes = "n // (n - 77)"', "twice: cost.bytes: "),
+        ('flops = "n - 100"', "twice: cost.flops: "),
+        ('flops = "n / (n - 77)"', "twice: cost.flops: "),
+    ],
+)
+def test_a_cost_that_is_none_is_one_line(write: Write, run: Run, tmp_path: Path, cost: str, message: str) -> None:
+    path = write(('bytes = "8 * n"', cost))
+    tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "1")
+    status, _, err = run(*tune, "--db", str(tmp_path / "own.db"))
+    assert status == 2 and message in err.splitlines()[-1]
 
 
 def test_a_name_of_ours_is_refused(write: Write, run: Run) -> None:

@@ -269,3 +269,12 @@ def test_verify_ptx_runs_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert [(f["kind"], f["line"]) for f in document["findings"]] == [
         ("out_of_bounds_global", 1 + TAIL.splitlines().index("  o[i] = 2.0f;  // here"))
     ]
+    assert document["findings"][0]["file"] == "tail.cu"
+
+
+def test_verify_ptx_says_where_a_file_does_not_compile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "odd name.cu"
+    file.write_text("\n" + TAIL.replace("2.0f", "two"))
+    assert main(["verify", "--ptx", str(file), "--block", "32"]) == 1
+    line = 2 + TAIL.splitlines().index("  o[i] = 2.0f;  // here")
+    assert capsys.readouterr().out == f'compile_error: odd name.cu:{line}: identifier "two" is undefined\n'

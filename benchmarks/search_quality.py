@@ -11,8 +11,9 @@ Tuner in its simulation mode, with their default options; ``optuna_tpe_categoric
 Optuna's TPESampler (the latter multivariate, over positions), to which a configuration that is not recorded is told as
 pruned at no cost; ``xgboost_bootstrap`` is the untuned baseline: five small models on resampled trials, the largest
 mean plus deviation of all configurations next. A method with ``@FILE`` is run on that recording alone; the page names
-what was not run. Methods are run one after the other, each on all its recordings, so a run that is stopped has whole
-methods. A search that has found the optimum is stopped there, as its curve is known from then on.
+what was not run. Methods are run one after the other, each on all its recordings. With ``--journal`` a run that was
+stopped goes on where it was: the searches in the file are not made again. A search that has found the optimum is
+stopped there, as its curve is known from then on.
 """
 
 from __future__ import annotations
@@ -275,6 +276,36 @@ def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: in
     return made
 
 
+Key = tuple[str, str, int, int]
+
+
+def _key(job: Job) -> Key:
+    return _name(job.file), job.method, job.seed, job.budget
+
+
+def _journal(path: Path | None) -> dict[Key, Search]:
+    """The searches that a journal holds. Raises ValueError where a whole line is none; a cut last line is left out."""
+    found = dict[Key, Search]()
+    if path is None or not path.exists():
+        return found
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            file, method, seed, budget, quality = json.loads(line)
+            found[str(file), str(method), int(seed), int(budget)] = Search(seed, tuple(map(float, quality)), 0.0)
+        except (ValueError, TypeError):
+            raise ValueError(f"line {number} of {path} is no search: give another --journal") from None
+    if lines[-1]:
+        path.write_text("".join(f"{line}\n" for line in lines[:-1]), encoding="utf-8")
+    return found
+
+
+def _note(path: Path | None, job: Job, made: Search) -> None:
+    if path is not None:
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps([*_key(job), made.quality]) + "\n")
+
+
 def _name(file: str) -> str:
     return Path(file).name.removesuffix(".json.gz")
 
@@ -359,6 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--files", nargs="+", default=None, metavar="F", help="names without .json.gz (default: all)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--journal", type=Path, default=None, help="searches are added here, and not made again")
     given = parser.parse_args(arguments)
     files = sorted(Path(given.folder).glob("*.json.gz"))
     if given.files is not None:
@@ -368,16 +400,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         todo = jobs(files, given.methods, given.repeats, given.budget)
+        done = _journal(given.journal)
     except ValueError as error:
         print(f"search_quality: {error}", file=sys.stderr)
         return 2
     found: dict[str, dict[str, list[Search]]] = {_name(str(f)): {} for f in files}
     text = ""
     with ProcessPoolExecutor(given.workers) as pool:
-        made = pool.map(run, todo, chunksize=max(given.repeats // 2, 1))
-        for following, (job, search_made) in zip([*todo[1:], None], made, strict=True):
-            found[_name(job.file)].setdefault(job.method, []).append(search_made)
-            if following is None or following.method != job.method:  # whoever stops the run has what was done
+        made = pool.map(run, [job for job in todo if _key(job) not in done], chunksize=max(given.repeats // 2, 1))
+        for following, job in zip([*todo[1:], None], todo, strict=True):
+            if (found_here := done.get(_key(job))) is None:
+                _, found_here = next(made)
+                _note(given.journal, job, found_here)
+            found[_name(job.file)].setdefault(job.method, []).append(found_here)
+            if following is None or following.method != job.method:
                 print(f"{datetime.now():%H:%M} {job.method}", file=sys.stderr, flush=True)
                 text = _write(given.results, found, given.repeats, given.budget)
     print(text)

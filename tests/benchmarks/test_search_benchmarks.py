@@ -59,6 +59,25 @@ def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytes
     assert len(said) == 2 and "'magic'" in said[0] and "'elsewhere'" in said[1]
 
 
+def test_a_run_that_was_stopped_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_quality, "_write", lambda _, found, *rest: str(found))
+    journal = tmp_path / "journal"
+    given = ["--repeats", "2", "--budget", "9", "--workers", "1", "--methods", "random", "--journal", str(journal)]
+    assert search_quality.main([str(folder), *given]) == 0
+    whole = journal.read_text()
+    first, second = whole.splitlines()
+    altered = first[: first.rindex("[")] + "[0.125]]"
+    journal.write_text(f"{altered}\n{second[:20]}")
+    assert search_quality.main([str(folder), *given]) == 0
+    assert journal.read_text() == f"{altered}\n{second}\n"  # the first is taken as it stands, the second made again
+
+
+def test_what_is_no_journal_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "journal").write_text("[1]\n")
+    assert search_quality.main([str(folder), "--journal", str(tmp_path / "journal")]) == 2
+    assert "line 1 of" in capsys.readouterr().err
+
+
 def test_a_search_is_stopped_at_the_optimum_and_its_curve_goes_on(folder: Path) -> None:
     path = folder / "small.json.gz"
     _, made = search_quality.run(search_quality.Job(str(path), "random", seed=0, budget=59))

@@ -49,16 +49,16 @@ CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "cluster of four, with splits": ({"cluster_m": 4, "split_k": 2}, {"k": 640}),
     "copied by a warp": ({"stages": 3, "in_flight": 0}, {"k": 322}),
     "copied along n, beside TMA": (
-        {"tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 40, "stages": 4},
+        {"tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 48, "stages": 4},
         {"n": 132, "order_b": "row"},
     ),
     "copied, beside multicast": ({"tile_n": 64, "cluster_m": 2}, {"k": 322, "order_b": "row"}),
     "shifted": (
-        {"tile_m": 128, "tile_n": 48, "consumers": 2, "producer_registers": 56, "stages": 3, "swizzle_b": 32},
+        {"tile_m": 128, "tile_n": 48, "consumers": 2, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
         {"m": 131, "n": 101, "k": 323, "order_a": "row", "order_b": "row"},
     ),
     "shifted, in turns, each matrix by another": (
-        {"tile_n": 64, "consumers": 2, "producer_registers": 56, "stages": 3, "tiles_of_block": 3, "ping_pong": 1},
+        {"tile_n": 64, "consumers": 2, "producer_registers": 64, "stages": 3, "tiles_of_block": 3, "ping_pong": 1},
         {"m": 129, "n": 65, "k": 131, "batch": 3, "order_a": "col", "order_b": "row"},
     ),
     "shifted bytes, by a warp": ({"tile_k": 128}, {"a": "i8", "k": 321}),

@@ -23,7 +23,7 @@ from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, line_extent
 
-COPYING_REGISTERS, SHIFTING_REGISTERS = 40, 56  # that a thread takes which copies, and which shifts lines, too
+COPYING_REGISTERS, SHIFTING_REGISTERS = 48, 64  # that a thread takes which copies, and which shifts lines, too
 WORD_BYTES = 4  # the least that cp.async copies
 ISSUED_PER_COPY = 4  # with the predicate, the address and the walk of the box
 # A word that is shifted into place is read, exchanged and written, eight at a time: what they wait for, some 110 cycles
@@ -37,16 +37,17 @@ def access(problem: Matmul, side: OperandSide) -> int:
     return 0 if aligned == STRIDE_BYTES else aligned
 
 
-def shifts(problem: Matmul) -> bool:
-    """Whether lines of an operand are aligned to less than cp.async copies, so that threads shift them."""
-    return any(0 < access(problem, side) < WORD_BYTES for side in SIDES)
+def _enough_registers(problem: Matmul) -> int:
+    """Where lines of an operand are aligned to less than cp.async copies, threads shift them."""
+    shifts = any(0 < access(problem, side) < WORD_BYTES for side in SIDES)
+    return SHIFTING_REGISTERS if shifts else COPYING_REGISTERS
 
 
 def producer_registers(problem: Matmul) -> Parameter:
     """What the threads of a copying warpgroup keep."""
     return ordinal(
         "producer_registers",
-        (0, 24, COPYING_REGISTERS, *((SHIFTING_REGISTERS,) if shifts(problem) else ())),
+        (0, 24, 40, *((_enough_registers(problem),) if any(access(problem, side) for side in SIDES) else ())),
         "registers that a thread of the copying warpgroup keeps; 0: one warp copies, and none changes hands",
     )
 
@@ -73,7 +74,7 @@ def movement_rules(problem: Matmul) -> tuple[Rule, ...]:
     copied = {side: access(problem, side) for side in SIDES if access(problem, side)}
     if not copied:
         return ()
-    enough = SHIFTING_REGISTERS if shifts(problem) else COPYING_REGISTERS
+    enough = _enough_registers(problem)
     registers = Rule(
         "copying_registers",
         lambda producer_registers: (producer_registers == 0) | (producer_registers >= enough),

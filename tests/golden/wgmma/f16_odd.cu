@@ -24,7 +24,7 @@ struct Config {
   static constexpr int swizzle_b = 128;
   static constexpr int stages = 4;
   static constexpr int in_flight = 1;
-  static constexpr int producer_registers = 56;
+  static constexpr int producer_registers = 64;
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
   static constexpr autosched::Choice raster = "grouped_8";
@@ -51,8 +51,8 @@ struct Config {
   static constexpr int launched_blocks = 118;
   static constexpr int accumulators = 96;
   static constexpr int needed_registers = 122;
-  static constexpr int consumer_registers = 224;
-  static constexpr int registers = 168;
+  static constexpr int consumer_registers = 216;
+  static constexpr int registers = 166;
 };
 
 extern "C" __global__ void __launch_bounds__(384, 1)

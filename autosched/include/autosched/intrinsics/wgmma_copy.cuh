@@ -22,7 +22,6 @@ struct WgmmaCopy {
   // All threads together copy neighbouring bytes of a box, the same columns of some lines in each pass.
   static constexpr int pass_bytes = Threads * piece, lines_of_pass = Threads / pieces_of_line;
   static constexpr int passes = (Operand::box_bytes + pass_bytes - 1) / pass_bytes;
-  static constexpr int unrolled = shifts ? 4 : 8;
   static constexpr int repeats = 1024 / pass_bytes;  // passes after which the swizzle is the same again
   static constexpr int ends_bytes = shifts ? Operand::boxes * Operand::lines * 4 : 0;
   static constexpr long long pitch = static_cast<long long>(Width) * int(sizeof(T)), matrix_bytes = pitch * Height;
@@ -61,7 +60,7 @@ struct WgmmaCopy {
     int bytes_left = (Width - x0) * int(sizeof(T)) - piece_of_line * piece;  // of the line
 #pragma unroll 1
     for (int box = 0; box < Operand::boxes; ++box) {
-#pragma unroll unrolled
+#pragma unroll 4
       for (int pass = 0; pass < passes; ++pass) {
         if (!in_box(pass)) break;
         const bool inside = Height % Operand::lines == 0 || pass * lines_of_pass < lines_left;

@@ -85,7 +85,7 @@ struct WgmmaMatmul {
                 "rule multicast: each block of a cluster copies whole groups of 8 lines");
   static_assert((C::access_a == 0 || C::cluster_n == 1) && (C::access_b == 0 || C::cluster_m == 1),
                 "rule copied: what threads copy is for their own block");
-  static_assert(!threads_copy || !gives_registers || C::producer_registers >= (C::ends_bytes ? 56 : 40),
+  static_assert(!threads_copy || !gives_registers || C::producer_registers >= (C::ends_bytes ? 64 : 48),
                 "rule copying_registers: what threads that copy need");
   static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
   static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,

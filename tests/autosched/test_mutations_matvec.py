@@ -10,11 +10,56 @@ KERNEL, LAST_BLOCK = "kernels/matvec.cuh", "common/last_block.cuh"
 MMA, MMA_ODD = "matvec_f16_mma", "matvec_bf16_mma_odd"
 
 MUTATIONS = (
-    Mutation("end of k not guarded", SPLIT, KERNEL, "if (k + p * part_elements >= C::k) continue;", ""),
-    Mutation(
-        "end of k one access too late", ODD, KERNEL, "k + p * part_elements >= C::k", "k + p * part_elements > C::k"
-    ),
+    Mutation("end of k not guarded", SPLIT, KERNEL, "if (first >= C::k) continue;", ""),
+    Mutation("end of k one access too late", SPLIT, KERNEL, "(first >= C::k) continue;", "(first > C::k) continue;"),
     Mutation("end of k of a fragment", MMA_ODD, KERNEL, "part[p] = {};", ""),
+    Mutation(
+        "end of a torn row one element too late",
+        ODD,
+        KERNEL,
+        "|| k + e >= C::k) continue;",
+        "|| k + e > C::k) continue;",
+    ),
+    Mutation("elements before a torn row", ODD, KERNEL, "if (k + e < 0 ||", "if ("),
+    Mutation("a torn row's vector before its start", ODD, KERNEL, "torn && (first < 0 ||", "torn && ("),
+    Mutation(
+        "a torn row's vector behind its end",
+        ODD,
+        KERNEL,
+        "(Realigned ? 2 : 1) * Access > C::k",
+        "(Realigned ? 2 : 1) * Access > C::k + Access",
+    ),
+    Mutation(
+        "x of another class of rows",
+        ODD,
+        KERNEL,
+        "static_cast<long long>(row_class) * C::k &",
+        "static_cast<long long>(row_class + 1) * C::k &",
+    ),
+    Mutation(
+        "rows of several classes in a block",
+        ODD,
+        KERNEL,
+        "n0 + (thread_n + j * C::lane_basis_n) * C::row_classes",
+        "n0 + thread_n + j * C::lane_basis_n",
+    ),
+    Mutation(
+        "a row behind the end of another class",
+        ODD,
+        KERNEL,
+        "C::n - 1 - (C::n - 1 - n % C::row_classes) % C::row_classes",
+        "C::n - 1",
+    ),
+    Mutation("the ends of torn rows in the loop", MMA_ODD, KERNEL, "if (step == 0) {", "if (step == -1) {"),
+    Mutation(
+        "x's last aligned vector in the loop",
+        MMA_ODD,
+        KERNEL,
+        "C::k - (C::k < C::access ? C::k : C::access)",
+        "C::k + 2 * C::access",
+    ),
+    Mutation("words of x not moved", MMA_ODD, "common/realign.cuh", "moves ? held[i + by] : held[i]", "held[i]"),
+    Mutation("halves of words of x not moved", MMA_ODD, "common/realign.cuh", "8 * (shift & 3)", "8 * (shift & 1)"),
     Mutation(
         "halves of a fragment swapped",
         MMA,
@@ -29,7 +74,6 @@ MUTATIONS = (
         "{w[j].word(word), w[j + 1].word(word),",
         "{w[j + 1].word(word), w[j].word(word),",
     ),
-    Mutation("second half of odd words", MMA_ODD, KERNEL, "part[2 * w + 1].half) << 16", "part[2 * w].half) << 16"),
     Mutation("columns of a fragment mixed up", MMA, KERNEL, "/ Mma::c_run) + r % Mma::c_run;", "/ Mma::c_run);"),
     Mutation(
         "rows of a fragment's result mixed up", MMA, KERNEL, "use(row, j + r / Mma::c_run, sum)", "use(row, j, sum)"
@@ -47,11 +91,10 @@ MUTATIONS = (
         "rows of x without their pad",
         MMA,
         KERNEL,
-        "unsigned(row * C::line_bytes + place",
-        "unsigned(row * C::split_elements * 2 + place",
+        "unsigned(row * C::line_bytes + place *",
+        "unsigned(row * C::split_elements * 2 + place *",
     ),
     Mutation("x copied from behind the end of k", SHARED, KERNEL, "inside = k < C::k;", "inside = true;"),
-    Mutation("odd x copied from behind the end of k", ODD, KERNEL, "inside = k < C::k;", "inside = true;"),
     Mutation("no wait for the copy of x", SHARED, KERNEL, "ptx::cp_async_wait_group<0>();\n", ""),
     Mutation(
         "no barrier behind the copy of x",
@@ -67,7 +110,7 @@ MUTATIONS = (
         "unsigned(i * columns * C::line_bytes)",
         "unsigned(i * columns * 32)",
     ),
-    Mutation("row of w behind the end", SHARED, KERNEL, "|| n < C::n ? n : C::n - 1;", "|| n < C::n ? n : C::n;"),
+    Mutation("row of w behind the end", SHARED, KERNEL, "whole_tiles_n || n < C::n ?", "true ?"),
     Mutation("row of x behind the end", SHARED, KERNEL, "|| m < C::m ? m : C::m - 1;", "|| m < C::m ? m : C::m;"),
     Mutation("tail of m stored", SHARED, KERNEL, "m >= C::m) return;", "m > C::m) return;"),
     Mutation("tail of n stored", SHARED, KERNEL, "n >= C::n) return;", "n > C::n) return;"),
@@ -82,21 +125,27 @@ MUTATIONS = (
         "second batch reads the first",
         SHARED,
         KERNEL,
-        "(w_rows[j] + ahead(s, b), k",
-        "(w_rows[j] + ahead(s, 0), k",
+        "(w[s][b][j], j, ahead(s, b), k)",
+        "(w[s][b][j], j, ahead(s, 0), k)",
     ),
     Mutation(
-        "unrolled step reads the first", SHARED, KERNEL, "(w_rows[j] + ahead(s, b), k", "(w_rows[j] + ahead(0, b), k"
+        "unrolled step reads the first",
+        SHARED,
+        KERNEL,
+        "(w[s][b][j], j, ahead(s, b), k)",
+        "(w[s][b][j], j, ahead(0, b), k)",
     ),
     Mutation(
         "steps that the unroll leaves over",
         SPLIT,
         KERNEL,
         "for (; step < whole; ++step)",
-        "for (; step < whole - 1; ++step)",
+        "for (; step <= whole; ++step)",
     ),
     Mutation("unrolled loop one round too far", SPLIT, KERNEL, "step + C::k_unroll <= whole", "step < whole"),
-    Mutation("partial last step left out", SPLIT, KERNEL, "if (step < last) multiply", "if (step < whole) multiply"),
+    Mutation(
+        "partial last step left out", SPLIT, KERNEL, "for (; step < last; ++step)", "for (; step < whole; ++step)"
+    ),
     Mutation(
         "lanes along k not added",
         SHARED,
@@ -114,7 +163,7 @@ MUTATIONS = (
     Mutation("subgroups along k in one place", SHARED, KERNEL, "(subgroup_k * C::workgroup_m + i)", "(i)"),
     Mutation("subgroup left out", SHARED, KERNEL, "s < C::subgroup_basis_k; ++s", "s < C::subgroup_basis_k - 1; ++s"),
     Mutation("sums read before they are written", SHARED, KERNEL, "int n0) {\n    ptx::barrier_sync();", "int n0) {"),
-    Mutation("splits begin at the wrong k", SPLIT, KERNEL, "first = split * C::tiles_of_split,", "first = split,"),
+    Mutation("splits begin at the wrong k", SPLIT, KERNEL, "first = split * C::tiles_of_split;", "first = split;"),
     Mutation(
         "split counted before all its sums are stored",
         SPLIT,

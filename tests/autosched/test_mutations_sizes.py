@@ -63,7 +63,7 @@ REST = (
             "id / per_matrix * int(matrix)"),
     Planted("a product ends after 64 steps", MMA, "long k", MATMUL, "t < tiles; ++t", "t < tiles && t < 64; ++t"),
     Planted("a matvec ends after 64 steps", "matvec_f16_split", "long k", "kernels/matvec.cuh",
-            "whole_steps = C::k / C::partial_reduction;", "whole_steps = 64;"),
+            "first + C::tiles_of_split : C::tiles_k;", "first + C::tiles_of_split : C::tiles_k % 64;"),
     Planted("an order of 16 rows of tiles", MMA, "many rows of tiles", "common/raster.cuh", "first + inside % Group,",
             "(first + inside % Group) % 16,"),
 )  # fmt: skip

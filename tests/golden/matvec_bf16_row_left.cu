@@ -1,4 +1,4 @@
-// grid (4, 1, 1), block (32, 1, 1), 1600 bytes of dynamic shared memory
+// grid (16, 1, 1), block (32, 1, 1), 1600 bytes of dynamic shared memory
 #include <autosched/kernels/matvec.cuh>
 
 struct Config {
@@ -7,6 +7,7 @@ struct Config {
   static constexpr int m = 3;
   static constexpr int n = 21;
   static constexpr int k = 333;
+  static constexpr int row_classes = 8;
   static constexpr int workgroup_m = 2;
   static constexpr int workgroup_n = 16;
   static constexpr int thread = 4;
@@ -23,12 +24,12 @@ struct Config {
   static constexpr autosched::Choice w_cache = "no_allocate";
   static constexpr int min_blocks = 1;
   static constexpr int tiles_m = 2;
-  static constexpr int tiles_n = 2;
-  static constexpr int tiles_k = 21;
-  static constexpr int tiles_of_split = 21;
-  static constexpr int blocks = 4;
+  static constexpr int tiles_n = 1;
+  static constexpr int tiles_k = 22;
+  static constexpr int tiles_of_split = 22;
+  static constexpr int blocks = 16;
   static constexpr int threads = 32;
-  static constexpr int access = 1;
+  static constexpr int access = 4;
   static constexpr int rows_n = 2;
   static constexpr int batches_k = 1;
   static constexpr int rows_x = 1;
@@ -36,7 +37,7 @@ struct Config {
   static constexpr int carried = 1;
   static constexpr int accumulators = 4;
   static constexpr int multiplies = 1;
-  static constexpr int split_elements = 336;
+  static constexpr int split_elements = 352;
   static constexpr int line_bytes = 800;
   static constexpr int slab_bytes = 1600;
   static constexpr int sums_bytes = 0;

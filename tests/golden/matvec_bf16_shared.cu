@@ -7,6 +7,7 @@ struct Config {
   static constexpr int m = 5;
   static constexpr int n = 37;
   static constexpr int k = 328;
+  static constexpr int row_classes = 1;
   static constexpr int workgroup_m = 3;
   static constexpr int workgroup_n = 16;
   static constexpr int thread = 4;

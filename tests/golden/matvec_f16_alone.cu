@@ -7,6 +7,7 @@ struct Config {
   static constexpr int m = 1;
   static constexpr int n = 1;
   static constexpr int k = 332;
+  static constexpr int row_classes = 1;
   static constexpr int workgroup_m = 2;
   static constexpr int workgroup_n = 4;
   static constexpr int thread = 4;

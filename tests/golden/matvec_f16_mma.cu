@@ -7,6 +7,7 @@ struct Config {
   static constexpr int m = 13;
   static constexpr int n = 70;
   static constexpr int k = 1000;
+  static constexpr int row_classes = 1;
   static constexpr int workgroup_m = 13;
   static constexpr int workgroup_n = 32;
   static constexpr int thread = 8;

@@ -1,4 +1,4 @@
-// grid (3, 1, 1), block (32, 1, 1), 768 bytes of dynamic shared memory
+// grid (8, 1, 1), block (32, 1, 1), 768 bytes of dynamic shared memory
 #include <autosched/kernels/matvec.cuh>
 
 struct Config {
@@ -7,6 +7,7 @@ struct Config {
   static constexpr int m = 1;
   static constexpr int n = 9;
   static constexpr int k = 333;
+  static constexpr int row_classes = 8;
   static constexpr int workgroup_m = 1;
   static constexpr int workgroup_n = 4;
   static constexpr int thread = 4;
@@ -23,12 +24,12 @@ struct Config {
   static constexpr autosched::Choice w_cache = "no_allocate_l2_256b";
   static constexpr int min_blocks = 1;
   static constexpr int tiles_m = 1;
-  static constexpr int tiles_n = 3;
+  static constexpr int tiles_n = 1;
   static constexpr int tiles_k = 6;
   static constexpr int tiles_of_split = 6;
-  static constexpr int blocks = 3;
+  static constexpr int blocks = 8;
   static constexpr int threads = 32;
-  static constexpr int access = 1;
+  static constexpr int access = 4;
   static constexpr int rows_n = 1;
   static constexpr int batches_k = 2;
   static constexpr int rows_x = 1;

@@ -1,4 +1,4 @@
-// grid (4, 1, 1), block (128, 1, 1), 2688 bytes of dynamic shared memory
+// grid (8, 1, 1), block (128, 1, 1), 2688 bytes of dynamic shared memory
 #include <autosched/kernels/matvec.cuh>
 
 struct Config {
@@ -7,6 +7,7 @@ struct Config {
   static constexpr int m = 4;
   static constexpr int n = 21;
   static constexpr int k = 330;
+  static constexpr int row_classes = 4;
   static constexpr int workgroup_m = 3;
   static constexpr int workgroup_n = 16;
   static constexpr int thread = 4;
@@ -23,12 +24,12 @@ struct Config {
   static constexpr autosched::Choice w_cache = "no_allocate";
   static constexpr int min_blocks = 2;
   static constexpr int tiles_m = 2;
-  static constexpr int tiles_n = 2;
+  static constexpr int tiles_n = 1;
   static constexpr int tiles_k = 3;
   static constexpr int tiles_of_split = 3;
-  static constexpr int blocks = 4;
+  static constexpr int blocks = 8;
   static constexpr int threads = 128;
-  static constexpr int access = 2;
+  static constexpr int access = 4;
   static constexpr int rows_n = 2;
   static constexpr int batches_k = 2;
   static constexpr int rows_x = 3;

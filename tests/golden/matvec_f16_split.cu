@@ -7,6 +7,7 @@ struct Config {
   static constexpr int m = 2;
   static constexpr int n = 19;
   static constexpr int k = 1000;
+  static constexpr int row_classes = 1;
   static constexpr int workgroup_m = 2;
   static constexpr int workgroup_n = 8;
   static constexpr int thread = 8;

@@ -22,8 +22,11 @@ from search_spaces.templates.matvec.space import (
     MMA_ROWS,
     aligned_elements,
     mma_row,
+    most_shift,
     pruning_rules,
+    row_classes,
     space,
+    tiling,
     validity_constraints,
 )
 from search_spaces.templates.matvec.template import MATVEC
@@ -102,28 +105,49 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 6, 8, 1000, 12345, 16384])
-def test_a_load_is_the_widest_that_every_row_allows(k: int) -> None:
+def test_a_load_is_a_vector_or_16_bytes_of_it_whatever_k_is(k: int) -> None:
     problem = Matvec(1, 64, k)
     width = aligned_elements(problem)
     assert k % width == 0 and width <= 8
     assert width == 8 or k % (2 * width) != 0
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(20, seed=0)):
-        assert config["access"] == min(width, config.integer("thread"))
+        assert config["access"] == min(8, config.integer("thread"))
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 333), (8, 6), (37, 333), (64, 100), (64, 328)])
+def test_rows_of_a_class_begin_equally_far_behind_an_aligned_address(n: int, k: int) -> None:
+    problem = Matvec(1, n, k)
+    classes, behind = row_classes(problem), np.arange(n) * k % 8
+    for first in range(min(classes, n)):
+        assert len(set(behind[first::classes])) == 1
+    assert behind.max() <= most_shift(problem)
+    assert classes == 1 or len(set(behind[:classes])) == min(n, classes)  # no more of them than that needs
+    for config in space(problem, H200).configs(space(problem, H200).sample(10, seed=1)):
+        rows = config.integer("workgroup_n") * config.integer("tiles_n")
+        assert classes * rows >= n
+        assert config.integer("tiles_k") * config.integer("partial_reduction") >= k + most_shift(problem)
+        kernel = lower(problem, config, H200)
+        assert kernel.grid == (config.integer("blocks"), 1, 1)
+        assert config["blocks"] == classes * config.integer("tiles_m") * config.integer("tiles_n") * config["split_k"]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> None:
     for schedule in space(problem, H200).sample(40, seed=2):
         small = proxy(problem, schedule)
-        tiles = {"m": "workgroup_m", "n": "workgroup_n", "k": "partial_reduction"}
-        for axis, tile in ((a, schedule.integer(name)) for a, name in tiles.items()):
-            extent, rest = getattr(problem, axis), getattr(small, axis)
-            assert rest <= extent
-            assert rest % tile == extent % tile
+        assert (small.m, small.n, small.k) <= (problem.m, problem.n, problem.k)
+        assert aligned_elements(small) == aligned_elements(problem) and row_classes(small) == row_classes(problem)
+        assert (problem.n - small.n) % row_classes(problem) == 0 or small.n == row_classes(problem)
+        for axis, tile in enumerate(schedule.integer(name) for name in tiling(problem).tiles):
+            whole_extent, extent = tiling(problem).extents[axis], tiling(small).extents[axis]
+            assert extent <= whole_extent and extent % tile == whole_extent % tile
         whole, cut = (MATVEC.config(p, schedule, H200) for p in (problem, small))
         unroll, of_split = schedule.integer("k_unroll"), whole.integer("tiles_of_split")
-        assert cut["tiles_of_split"] == min(of_split, 2 * unroll + of_split % unroll)
+        rounds = 2 + ((2 if unroll == 1 else 1) if most_shift(problem) else 0)
+        if small.k < problem.k:
+            assert cut["tiles_of_split"] == min(of_split, rounds * unroll + of_split % unroll)
+        assert small.k < problem.k or of_split < (rounds + 1) * unroll or schedule["partial_reduction"] < 8
         assert cut["access"] == whole["access"]
         assert not space(small, H200).valid.explain(schedule)
         assert proxy(small, schedule) == small

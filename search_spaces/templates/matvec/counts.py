@@ -10,7 +10,7 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.matvec.problem import as_matvec
-from search_spaces.templates.matvec.space import FMA, mma_row
+from search_spaces.templates.matvec.space import FMA, aligned_elements, mma_row
 
 REGISTER_SCALE = 1.7  # compiled over estimated: 20 sampled kernels for sm_90a, NVRTC 13.5, 2026-11-22
 
@@ -31,10 +31,16 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
 
     # Instructions of a warp for a step: an FMA for each product and a conversion for each element, or an mma.sync for
     # 16 x 8 x 16 of them; loads, addresses.
+    # Vectors of x that are not aligned in global memory take two loads, the second of which is the next lane's first,
+    # and are put together in registers.
+    realign = _realign_instructions(access, aligned_elements(matvec), element)
     x_width = min(thread, 16 // element) if x_shared else access
-    loads = vectors * (thread // access) + x_vectors * -(-thread // x_width)
+    x_loads = x_vectors * -(-thread // x_width)
+    loads_of_x = 1 if x_shared or not realign else 2
+    loads = vectors * (thread // access) + loads_of_x * x_loads
     conversions = 0 if mma else (vectors + x_vectors) * thread
-    step_instructions = config.integer("multiplies") + conversions + 2 * loads + 6
+    realigned = (loads_of_x - 1) * x_loads * realign
+    step_instructions = config.integer("multiplies") + conversions + 2 * loads + realigned + 6
     results = tile_m * tile_n
     shuffles = 0 if mma else 4 * (lane_basis_k.bit_length() - 1)
     reduction = config.integer("accumulators") // batches_k if mma else tile_m * rows_n
@@ -52,11 +58,14 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     # x, but for the columns of a fragment, which lie in different rows (and, in shared memory, in different banks).
     # Parts of a vector in global memory are dealt out to lanes in turns, those in shared memory lie side by side.
     w_wavefronts = vectors * wavefronts(access, 1, lane_basis_n, 1)
-    x_wavefronts = x_vectors * wavefronts(
-        x_width, thread // x_width if x_shared else 1, columns, columns if x_shared else 1
+    x_wavefronts = (
+        loads_of_x
+        * x_vectors
+        * wavefronts(x_width, thread // x_width if x_shared else 1, columns, columns if x_shared else 1)
     )
     slab_bytes = tile_m * config.integer("split_elements") * element
     copies = (slab_bytes if x_shared else 0) + 2 * config.integer("sums_bytes")
+    realigned_copies = slab_bytes / (access * element) * (realign + 3) if x_shared and realign else 0.0
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     return CostCounts(
         blocks=config.integer("blocks"),
@@ -67,7 +76,7 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
         operand_dtype=row.type_a if mma else "f32",
         flops=2.0 * rows_x * columns * tile_n * step * steps,
         instructions=warps * float(step_instructions * steps + reduction * (shuffles + 4))
-        + copies / (16.0 * device.warp_size) * 3,
+        + (copies / 16.0 * 3 + realigned_copies) / device.warp_size,
         shared_wavefronts=(w_wavefronts + x_wavefronts) * warps * steps + copies / device.shared_bytes_per_cycle,
         load_bytes=float(tile_n * _line_bytes(matvec, config.integer("split_elements")) + slab_bytes) + partial_bytes,
         store_bytes=results * matvec.out_dtype.bytes / split_k + partial_bytes,
@@ -77,6 +86,17 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
         barriers_per_iteration=0,
         run_bytes=float(lane_basis_k * thread * element),
     )
+
+
+def _realign_instructions(access: int, unit: int, element: int) -> int:
+    """Instructions that put a vector of ``access`` elements, which begins at a multiple of ``unit``, together from two
+    aligned ones (autosched/common/realign.cuh): moves of words by powers of two, and a funnel shift for each word; none
+    where it is aligned."""
+    if access <= unit:
+        return 0
+    words, unit_bytes = access * element // 4, unit * element
+    moves = [1 << i for i in range(words.bit_length() - 1) if 4 << i >= unit_bytes]
+    return sum(words + by for by in moves) + (words if unit_bytes < 4 else 0)
 
 
 def _line_bytes(matvec: Matvec, elements: int) -> int:

@@ -15,7 +15,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matvec.problem import as_matvec
-from search_spaces.templates.matvec.space import lowering
+from search_spaces.templates.matvec.space import lowering, row_classes
 
 SOURCE = DeviceSource("autosched/kernels/matvec.cuh", "autosched::matvec")
 
@@ -50,7 +50,7 @@ def lower(problem: Matvec | Matmul, config: Config, device: Device) -> Kernel:
     matvec, spaces = as_matvec(problem), workspaces(config)
     return SOURCE.kernel(
         config,
-        constants={"m": matvec.m, "n": matvec.n, "k": matvec.k},
+        constants={"m": matvec.m, "n": matvec.n, "k": matvec.k, "row_classes": row_classes(matvec)},
         types={"T": matvec.input_dtype.c_name, "Out": matvec.out_dtype.c_name},
         arguments=(*problem.operands(), *spaces),
         call=(
@@ -58,5 +58,8 @@ def lower(problem: Matvec | Matmul, config: Config, device: Device) -> Kernel:
             *([operand.name for operand in spaces] or ["nullptr", "nullptr"]),
         ),
         blocks=config.integer("blocks"),
-        cooperating=(config.integer("split_k"), math.prod(config.integers("tiles_m", "tiles_n"))),
+        cooperating=(
+            config.integer("split_k"),
+            math.prod(config.integers("tiles_m", "tiles_n")) * row_classes(matvec),
+        ),
     )

@@ -8,14 +8,22 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matvec.problem import as_matvec
-from search_spaces.templates.matvec.space import tiling
+from search_spaces.templates.matvec.space import most_shift, row_classes, tiling, widest_access
 
 
 def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``).
 
-    Each split keeps two rounds of the unrolled loop and its leftover steps.
+    Each split keeps two rounds of the unrolled loop and its leftover steps. Where rows are not aligned, the ends of a
+    row take up to two steps out of the loop: rounds for these are kept as well, and a row of each class; where steps
+    are shorter than a load, all of k, whose alignment would change.
     """
-    unroll = schedule.integer("k_unroll")
-    m, n, k = tiling(as_matvec(problem)).proxy(schedule, lambda steps: min(steps, 2 * unroll + steps % unroll))
+    matvec, unroll, classes = as_matvec(problem), schedule.integer("k_unroll"), row_classes(as_matvec(problem))
+    shift = most_shift(matvec)
+    rounds = 2 + (-(-2 // unroll) if shift else 0)
+    m, rows, places = tiling(matvec).proxy(schedule, lambda steps: min(steps, rounds * unroll + steps % unroll))
+    n = max(classes * (rows - 1) + (matvec.n - 1) % classes + 1, min(matvec.n, classes))
+    k = places - shift
+    if k < 1 or ((matvec.k - k) % widest_access(matvec) and shift):
+        k = matvec.k
     return replace(problem, m=m, n=n, k=k)

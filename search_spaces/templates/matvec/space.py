@@ -74,9 +74,25 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
     )
 
 
+def widest_access(problem: Matvec) -> int:
+    """Elements of 16 bytes, the widest load."""
+    return 16 // problem.input_dtype.bytes
+
+
 def aligned_elements(problem: Matvec) -> int:
-    """Elements of the widest load that every row of x and w allows: a power of two up to 16 bytes that divides k."""
-    return min(16 // problem.input_dtype.bytes, problem.k & -problem.k)
+    """Elements that the starts of all rows of x and w are multiples of: a power of two, up to those of 16 bytes."""
+    return min(widest_access(problem), problem.k & -problem.k)
+
+
+def row_classes(problem: Matvec) -> int:
+    """Every so many-th row of w begins equally far behind an aligned address; a power of two. A block computes rows of
+    one class only, so that one shift of x fits them all."""
+    return min(widest_access(problem) // aligned_elements(problem), 1 << (problem.n - 1).bit_length())
+
+
+def most_shift(problem: Matvec) -> int:
+    """Elements of k that the first aligned load of a row may begin before it."""
+    return widest_access(problem) - aligned_elements(problem)
 
 
 def mma_row(problem: Matvec) -> TensorIntrinsic:
@@ -85,7 +101,10 @@ def mma_row(problem: Matvec) -> TensorIntrinsic:
 
 
 def tiling(problem: Matvec) -> Tiling:
-    return Tiling((problem.m, problem.n, problem.k), ("workgroup_m", "workgroup_n", "partial_reduction"))
+    """Tiles of the rows of each class, along k from the aligned address before each row."""
+    classes = row_classes(problem)
+    extents = (problem.m, -(-problem.n // classes), problem.k + most_shift(problem))
+    return Tiling(extents, ("workgroup_m", "workgroup_n", "partial_reduction"), matrices=classes)
 
 
 def lowering(
@@ -153,8 +172,8 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "access",
-            lambda thread: thread.clip(max=aligned_elements(problem)),
-            "elements of a load: a thread's vector, or as much of it as k keeps aligned",
+            lambda thread: thread.clip(max=widest_access(problem)),
+            "elements of a load: a thread's vector, or 16 bytes of it",
         ),
         Attribute(
             "rows_n",
@@ -286,7 +305,7 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
     """No tile is larger than one that covers the problem, or than the smallest that the distribution allows."""
-    m, n, k = problem.m, problem.n, problem.k
+    m, n, k = problem.m, tiling(problem).extents[1], problem.k
     width = mma_row(problem).n
 
     def padded(intrinsic: str, workgroup_m: int) -> str | None:

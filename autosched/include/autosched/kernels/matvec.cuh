@@ -9,12 +9,19 @@
 // accumulator of its own until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another
 // on one accumulator, or, for several m, by mma.sync, straight from the registers that were loaded.
 //
+// Where k is no multiple of a load, rows begin anywhere between two aligned addresses. Such torn rows are walked in
+// aligned loads, from the one that the row's first element is in: coordinates along k are places, which count from
+// there, `shift` elements before the row. A block has rows of one shift only, every row_classes-th one of w, and takes x
+// at the same places: it is x that is put together from unaligned memory, once for all these rows. Elements of a vector
+// that are not the row's are zero and not read.
+//
 // Config: the parameters and attributes of search_spaces/templates/matvec/space.py, and m, n, k, T (of x and w), Out.
 #pragma once
 #include <autosched/common/cache_hints.cuh>
 #include <autosched/common/choice.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
+#include <autosched/common/realign.cuh>
 #include <autosched/common/reduce.cuh>
 #include <autosched/intrinsics/mma_sync.cuh>
 #include <autosched/ptx/barrier.cuh>
@@ -35,6 +42,10 @@ struct Matvec {
   static constexpr bool expanded = C::expand_dims == "yes";
   static constexpr bool x_shared = C::x_source == "shared";
 
+  // Rows begin at multiples of `unit` elements; torn, all rows of w of a block equally far behind an aligned address.
+  static constexpr bool torn = C::k % C::access != 0;
+  static constexpr int unit = torn ? C::k & -C::k : C::access;
+
   static_assert(C::lane_basis_n * C::lane_basis_k == 32, "rule lane_basis: lanes along n and k make a warp");
   static_assert(C::workgroup_n == C::subgroup_basis_n * C::lane_basis_n * C::rows_n,
                 "rule distribution_n: subgroups x lanes x rows make up workgroup_n");
@@ -42,14 +53,15 @@ struct Matvec {
                 "rule distribution_k: subgroups x lanes x thread x batches make up partial_reduction");
   static_assert(C::threads == 32 * C::subgroup_basis_n * C::subgroup_basis_k && C::threads <= 1024,
                 "rule threads: 32 of each subgroup, at most 1024 a block");
-  static_assert(C::k % C::access == 0 && C::thread % C::access == 0 && C::access * sizeof(T) <= 16,
-                "rule access: a load is aligned, inside the thread's vector, and at most 16 bytes");
+  static_assert(C::thread % C::access == 0 && C::access * sizeof(T) <= 16,
+                "rule access: a load is inside the thread's vector, and at most 16 bytes");
   static_assert(!mma || (C::lane_basis_n == 8 && C::workgroup_n % (C::subgroup_basis_n * Mma::m) == 0),
                 "rule fragment_n: a fragment has 16 rows of w, two for each of 8 lanes");
   static_assert(!mma || (C::lane_basis_k == 4 && C::thread % 4 == 0 && expanded),
                 "rule fragment_k: four lanes have 4 elements each of a fragment's k, added up by the instruction");
-  static_assert(C::tiles_m * C::workgroup_m >= C::m && C::tiles_n * C::workgroup_n >= C::n &&
-                    C::tiles_k * C::partial_reduction >= C::k && C::rows_x * (mma ? Mma::n : 1) >= C::workgroup_m,
+  static_assert(C::tiles_m * C::workgroup_m >= C::m && C::tiles_n * C::workgroup_n * C::row_classes >= C::n &&
+                    C::tiles_k * C::partial_reduction >= C::k + (torn ? C::access - unit : 0) &&
+                    C::rows_x * (mma ? Mma::n : 1) >= C::workgroup_m,
                 "rule tiles: the tiles must cover the matrices");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a step of k, and together they have all of them");
@@ -67,40 +79,63 @@ struct Matvec {
   static_assert(C::shared_bytes == C::slab_bytes + C::sums_bytes,
                 "rule shared_memory: x and the sums fill the block's shared memory");
 
+  static_assert(C::row_classes >= C::n || static_cast<long long>(C::row_classes) * C::k % C::access == 0,
+                "rule row_classes: every row_classes-th row of w begins equally far behind an aligned address");
+
   // Elements of k that the lanes of a warp have of a batch, and from one part of a lane's vector to its next.
   static constexpr int batch_elements = C::lane_basis_k * C::thread, part_elements = C::lane_basis_k * C::access;
 
+  // The vector of elements [k, k + access) of the row whose element k is at `from`, zero outside the row.
+  template <LoadHint Hint>
+  __device__ static __forceinline__ AlignedVector<C::access * int(sizeof(T))> load_elements(const T* from, int k) {
+    AlignedVector<C::access * int(sizeof(T))> vector = {};
+#pragma unroll
+    for (int e = 0; e < C::access; ++e) {
+      if (k + e < 0 || k + e >= C::k) continue;
+      put_element<T>(vector, e, load_read_only<Hint, int(sizeof(T))>(from + e));
+    }
+    return vector;
+  }
+
   // A thread's elements of one row for a batch, loaded Access at a time.
-  template <int Access>
+  template <int Access, int Count = C::thread>
   struct Vector {
-    AlignedVector<Access * int(sizeof(T))> part[C::thread / Access];
+    AlignedVector<Access * int(sizeof(T))> part[Count / Access];
 
     __device__ __forceinline__ float operator[](int e) const { return get_element<T>(part[e / Access], e % Access); }
     // Elements 2 w and 2 w + 1, as a fragment has them.
     __device__ __forceinline__ unsigned word(int w) const {
-      if constexpr (Access == 1) {
-        return unsigned(part[2 * w].half) | unsigned(part[2 * w + 1].half) << 16;
-      } else {
-        return part[2 * w / Access].word[2 * w % Access / 2];
-      }
+      return part[2 * w / Access].word[2 * w % Access / 2];
     }
-    // `at` is the address of the first part, which is element `k` of its row. Guarded: what lies behind the end of k is
-    // zero and not read.
-    template <LoadHint Hint, bool Guarded>
-    __device__ __forceinline__ void load_global(const T* at, int k) {
+    // `at` is the address of the first part, which is element `k` of its row, or, Realigned, `shift` elements before it.
+    // Guarded: what lies before the row and behind the end of k is zero and not read.
+    template <LoadHint Hint, bool Guarded, bool Realigned>
+    __device__ __forceinline__ void load_global(const T* at, int shift, int k) {
       static_assert(Access == C::access, "parts in global memory are those that lanes take turns at");
+      constexpr int bytes = Access * int(sizeof(T));
 #pragma unroll
-      for (int p = 0; p < C::thread / Access; ++p) {
+      for (int p = 0; p < Count / Access; ++p) {
+        const T* from = at + p * part_elements;
         if constexpr (Guarded) {
+          const int first = k + p * part_elements;
           part[p] = {};
-          if (k + p * part_elements >= C::k) continue;
+          if (first >= C::k) continue;
+          if (torn && (first < 0 || first + (Realigned ? 2 : 1) * Access > C::k)) {
+            if constexpr (torn) part[p] = load_elements<Hint>(from + (Realigned ? shift : 0), first);
+            continue;
+          }
         }
-        part[p] = load_read_only<Hint, Access * int(sizeof(T))>(at + p * part_elements);
+        if constexpr (Realigned) {
+          const auto left = load_read_only<Hint, bytes>(from), right = load_read_only<Hint, bytes>(from + Access);
+          part[p] = realign<unit * int(sizeof(T))>(left, right, shift * int(sizeof(T)));
+        } else {
+          part[p] = load_read_only<Hint, bytes>(from);
+        }
       }
     }
     __device__ __forceinline__ void load_shared(unsigned address) {
 #pragma unroll
-      for (int p = 0; p < C::thread / Access; ++p) {
+      for (int p = 0; p < Count / Access; ++p) {
         part[p] = ptx::ld_shared<Access * int(sizeof(T))>(address + unsigned(p * Access * int(sizeof(T))));
       }
     }
@@ -110,27 +145,40 @@ struct Matvec {
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
   // Where this thread is in Count rows of global memory. Rows that none of the block's tiles repeats are Stride rows
-  // apart: one address, and constants from it to the others.
-  template <int Count, bool Even, int Stride>
+  // apart, and every `period`-th of them begins equally far behind an aligned address: as many addresses, and constants
+  // from them to the others. Realigned rows do not have their vectors at aligned addresses.
+  template <int Count, bool Even, int Stride, bool Realigned>
   struct Rows {
-    static constexpr int addresses = Even ? 1 : Count;
+    static constexpr int period = Realigned && C::access > unit * Stride ? C::access / (unit * Stride) : 1;
+    static constexpr int addresses = Even && period < Count ? period : Count;
     const T* at[addresses];
+    int shift[addresses];  // elements from there to this thread's first one
 
-    __device__ __forceinline__ const T* operator[](int i) const {
-      return Even ? at[0] + static_cast<long long>(i) * Stride * C::k : at[Even ? 0 : i];
+    // Row i has element 0 at `begins` and this thread's first one at `elements` from there.
+    __device__ __forceinline__ void place(int i, const T* all, long long begins, int elements) {
+      const int behind = Realigned ? int((begins + elements) & (C::access - 1)) : 0;
+      shift[i] = behind;
+      at[i] = all + begins + elements - behind;
+    }
+    template <LoadHint Hint, bool Guarded, class Vector>
+    __device__ __forceinline__ void load(Vector& vector, int i, int ahead, int k) const {
+      const int near = Even ? i % period : i;
+      const T* from = at[near] + static_cast<long long>(i - near) * Stride * C::k;
+      vector.template load_global<Hint, Guarded, Realigned>(from + ahead, shift[near], k + ahead);
     }
     __device__ __forceinline__ void advance(int elements) {
 #pragma unroll
       for (int i = 0; i < addresses; ++i) at[i] += elements;
     }
   };
-  using RowsOfW = Rows<C::rows_n, C::n % C::workgroup_n == 0, C::lane_basis_n>;
+  static constexpr bool whole_tiles_n = C::n % (static_cast<long long>(C::workgroup_n) * C::row_classes) == 0;
+  using RowsOfW = Rows<C::rows_n, whole_tiles_n, C::lane_basis_n * C::row_classes, false>;
 
   // Where this thread is in its rows of x: in the slab in shared memory, or in global memory and read through L1.
   static constexpr int columns = mma ? Mma::n : 1;  // rows of x that the lanes of a warp read together
   struct RowsOfX {
     static constexpr bool even = C::workgroup_m % columns == 0;
-    Rows<C::rows_x, even && C::m % C::workgroup_m == 0, columns> global;
+    Rows<C::rows_x, even && C::m % C::workgroup_m == 0, columns, torn> global;
     static constexpr int slabs = even ? 1 : C::rows_x;
     unsigned slab[slabs];
 
@@ -141,7 +189,7 @@ struct Matvec {
         const unsigned row = even ? slab[0] + unsigned(i * columns * C::line_bytes) : slab[even ? 0 : i];
         x.load_shared(row + unsigned(ahead * int(sizeof(T))));
       } else {
-        x.template load_global<LoadHint::none, Guarded>(global[i] + ahead, k + ahead);
+        global.template load<LoadHint::none, Guarded>(x, i, ahead, k);
       }
       return x;
     }
@@ -254,7 +302,7 @@ struct Matvec {
       for (int b = 0; b < C::batches_k; ++b) {
 #pragma unroll
         for (int j = 0; j < C::rows_n; ++j) {
-          w[s][b][j].template load_global<load_hint(C::w_cache), Guarded>(w_rows[j] + ahead(s, b), k + ahead(s, b));
+          w_rows.template load<load_hint(C::w_cache), Guarded>(w[s][b][j], j, ahead(s, b), k);
         }
       }
     }
@@ -267,27 +315,41 @@ struct Matvec {
     x_rows.advance(Steps * C::partial_reduction);
   }
 
-  // The block's rows of x into shared memory, each thread's vectors in one piece, seen by all threads when this returns.
+  // Where part `element / access` of a row of x lies in the slab: each thread's vectors in one piece.
+  __device__ static __forceinline__ unsigned place_in_slab(int row, int element) {
+    // This is part `part` of lane `lane` of a batch.
+    constexpr int parts = C::thread / C::access;
+    const int vector = element / C::access, lane = vector % C::lane_basis_k, turn = vector / C::lane_basis_k;
+    const int place = (turn / parts * C::lane_basis_k + lane) * parts + turn % parts;
+    return unsigned(row * C::line_bytes + place * C::access * int(sizeof(T)));
+  }
+
+  // The block's rows of x into shared memory, zero outside the row, seen by all threads when this returns. k0 is the
+  // element of the slab's first place.
   __device__ static __forceinline__ void copy_x(const T* x, unsigned slab, int m0, int k0) {
     constexpr int bytes = C::access * int(sizeof(T)), vectors = C::split_elements / C::access;
 #pragma unroll 1
     for (int at = int(threadIdx.x); at < C::workgroup_m * vectors; at += C::threads) {
-      const int row = at / vectors, k = k0 + at % vectors * C::access;
-      const bool inside = k < C::k;
-      const T* from = x + (inside ? row_of_x(m0 + row) * C::k + k : 0);  // not read when nothing is copied
-      // This is part `part` of lane `lane` of a batch.
-      constexpr int parts = C::thread / C::access;
-      const int lane = at % vectors % C::lane_basis_k, turn = at % vectors / C::lane_basis_k;
-      const int place = (turn / parts * C::lane_basis_k + lane) * parts + turn % parts;
-      const unsigned to = slab + unsigned(row * C::line_bytes + place * bytes);
-      if constexpr (bytes == 16) {
-        ptx::cp_async_cg(to, from, inside ? bytes : 0);
-      } else if constexpr (bytes >= 4) {
-        ptx::cp_async_ca<bytes>(to, from, inside ? bytes : 0);
+      const int row = at / vectors, element = at % vectors * C::access, k = k0 + element;
+      const unsigned to = slab + place_in_slab(row, element);
+      if constexpr (torn) {
+        Rows<1, true, 1, true> from;
+        from.place(0, x, row_of_x(m0 + row) * C::k, k);
+        Vector<C::access, C::access> held;
+        from.template load<LoadHint::none, true>(held, 0, 0, k);
+        ptx::st_shared(to, held.part[0]);
       } else {
-        AlignedVector<bytes> held = {};
-        if (inside) held = ptx::ld_global_nc<bytes>(from);
-        ptx::st_shared(to, held);
+        const bool inside = k < C::k;
+        const T* from = x + (inside ? row_of_x(m0 + row) * C::k + k : 0);  // not read when nothing is copied
+        if constexpr (bytes == 16) {
+          ptx::cp_async_cg(to, from, inside ? bytes : 0);
+        } else if constexpr (bytes >= 4) {
+          ptx::cp_async_ca<bytes>(to, from, inside ? bytes : 0);
+        } else {
+          AlignedVector<bytes> held = {};
+          if (inside) held = ptx::ld_global_nc<bytes>(from);
+          ptx::st_shared(to, held);
+        }
       }
     }
     ptx::cp_async_commit_group();
@@ -300,12 +362,13 @@ struct Matvec {
     return C::m % C::workgroup_m == 0 || m < C::m ? m : C::m - 1;
   }
   __device__ static __forceinline__ long long row_of_w(int n) {
-    return C::n % C::workgroup_n == 0 || n < C::n ? n : C::n - 1;
+    // The last one of the same class: as far behind an aligned address.
+    return whole_tiles_n || n < C::n ? n : C::n - 1 - (C::n - 1 - n % C::row_classes) % C::row_classes;
   }
 
   __device__ static __forceinline__ void store(Out* out, int m, int n, float value) {
     if (C::m % C::workgroup_m != 0 && m >= C::m) return;
-    if (C::n % C::workgroup_n != 0 && n >= C::n) return;
+    if (!whole_tiles_n && n >= C::n) return;
     ptx::st_global(out + static_cast<long long>(m) * C::n + n, pack<Out, 1>(&value));
   }
 
@@ -322,7 +385,7 @@ struct Matvec {
         sum += ptx::float_of(ptx::ld_shared<4>(sums + unsigned(s * results + at) * 4u).word[0]);
       }
       if constexpr (C::split_k == 1) {
-        store(out, m0 + at / C::workgroup_n, n0 + at % C::workgroup_n, sum);
+        store(out, m0 + at / C::workgroup_n, n0 + at % C::workgroup_n * C::row_classes, sum);
       } else {
         float* to = partials + static_cast<long long>(tile * C::split_k + split) * results + at;
         ptx::st_global(to, AlignedVector<4>{{ptx::bits_of(sum)}});
@@ -338,16 +401,23 @@ struct Matvec {
         for (int s = 0; s < C::split_k; ++s) {
           sum += ptx::float_of(ptx::ld_global_cg<4>(all + s * results + at).word[0]);
         }
-        store(out, m0 + at / C::workgroup_n, n0 + at % C::workgroup_n, sum);
+        store(out, m0 + at / C::workgroup_n, n0 + at % C::workgroup_n * C::row_classes, sum);
       }
     }
   }
 
   __device__ static __forceinline__ void run(const T* x, const T* w, Out* out, float* partials, unsigned* counters) {
     // Blocks that read the same rows of w are neighbours.
-    const int tile = int(blockIdx.x) % (C::tiles_m * C::tiles_n), split = int(blockIdx.x) / (C::tiles_m * C::tiles_n);
-    const int m0 = tile % C::tiles_m * C::workgroup_m, n0 = tile / C::tiles_m * C::workgroup_n;
-    const int first = split * C::tiles_of_split, k0 = first * C::partial_reduction;
+    constexpr int tiles = C::tiles_m * C::tiles_n * C::row_classes;
+    const int tile = int(blockIdx.x) % tiles, split = int(blockIdx.x) / tiles;
+    const int m0 = tile % C::tiles_m * C::workgroup_m, row_class = tile / C::tiles_m % C::row_classes;
+    // Row i of the tile is row n0 + i * row_classes of w.
+    const int n0 = tile / C::tiles_m / C::row_classes * C::workgroup_n * C::row_classes + row_class;
+    if (C::row_classes > C::n && row_class >= C::n) return;  // a class without rows
+    const int first = split * C::tiles_of_split;
+    // Of the block's first place: torn, row n0 has its first element at place `shift`.
+    const int shift = torn ? int(static_cast<long long>(row_class) * C::k & (C::access - 1)) : 0;
+    const int k0 = first * C::partial_reduction - shift;
 
     // Subgroups and lanes are numbered with k fastest.
     const int subgroup = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
@@ -368,32 +438,45 @@ struct Matvec {
         const int element = batch_k + lane_k * C::thread;
         x_rows.slab[i] = ptx::shared_memory() + unsigned(row * C::line_bytes + element * int(sizeof(T)));
       } else {
-        x_rows.global.at[i] = x + row_of_x(m0 + row) * C::k + k0 + thread_k;
+        x_rows.global.place(i, x, row_of_x(m0 + row) * C::k, k0 + thread_k);
       }
     }
     RowsOfW w_rows;
 #pragma unroll
     for (int j = 0; j < RowsOfW::addresses; ++j) {
-      w_rows.at[j] = w + row_of_w(n0 + thread_n + j * C::lane_basis_n) * C::k + k0 + thread_k;
+      const int row = n0 + (thread_n + j * C::lane_basis_n) * C::row_classes;
+      w_rows.place(j, w, row_of_w(row) * C::k, k0 + thread_k);
     }
 
     Sums sums;
     const int last = first + C::tiles_of_split < C::tiles_k ? first + C::tiles_of_split : C::tiles_k;
-    constexpr int whole_steps = C::k / C::partial_reduction;  // without a partial last one
+    // Without a partial last one, nor one whose last vector of x lies in an aligned one behind the end of k.
+    constexpr int whole_steps = (torn ? C::k - (C::k < C::access ? C::k : C::access) : C::k) / C::partial_reduction;
     const int whole = last < whole_steps ? last : whole_steps;
     int step = first;
+    // In step `s` this thread is at element `k_of_step(s)`.
+    const auto k_of_step = [&](int s) { return s * C::partial_reduction - shift + thread_k; };
+    if constexpr (torn) {
+      if (step == 0) {  // begins before the row
+        multiply<1, true>(sums, x_rows, w_rows, k_of_step(0));
+        step = 1;
+      }
+    }
 #pragma unroll 1
     for (; step + C::k_unroll <= whole; step += C::k_unroll) {
-      multiply<C::k_unroll, false>(sums, x_rows, w_rows, step * C::partial_reduction + thread_k);
+      multiply<C::k_unroll, false>(sums, x_rows, w_rows, k_of_step(step));
     }
     if constexpr (C::k_unroll > 1) {
 #pragma unroll 1
       for (; step < whole; ++step) {
-        multiply<1, false>(sums, x_rows, w_rows, step * C::partial_reduction + thread_k);
+        multiply<1, false>(sums, x_rows, w_rows, k_of_step(step));
       }
     }
     if constexpr (C::k % C::partial_reduction != 0) {
-      if (step < last) multiply<1, true>(sums, x_rows, w_rows, step * C::partial_reduction + thread_k);
+#pragma unroll 1
+      for (; step < last; ++step) {
+        multiply<1, true>(sums, x_rows, w_rows, k_of_step(step));
+      }
     }
 
     const unsigned shared_sums = ptx::shared_memory() + unsigned(C::slab_bytes);
@@ -403,7 +486,7 @@ struct Matvec {
         const int at = (subgroup_k * C::workgroup_m + i) * C::workgroup_n + n;
         ptx::st_shared(shared_sums + unsigned(at) * 4u, AlignedVector<4>{{ptx::bits_of(sum)}});
       } else {
-        store(out, m0 + i, n0 + n, sum);
+        store(out, m0 + i, n0 + n * C::row_classes, sum);
       }
     });
     if constexpr (through_shared) combine(shared_sums, out, partials, counters, tile, split, m0, n0);

@@ -1,0 +1,39 @@
+// Vectors that begin anywhere in memory, put together from the two aligned ones that they lie in.
+#pragma once
+#include <autosched/common/aligned_vector.cuh>
+
+namespace autosched {
+
+// The `Bytes` bytes that begin `shift` bytes behind the start of `first`; `second` follows it in memory. `shift` is less
+// than Bytes, and a multiple of Unit, which is at least 2. Registers cannot be indexed: words move by powers of two
+// where a bit of `shift` says so, and one funnel shift (SHF of two registers) does the rest.
+template <int Unit, int Bytes>
+__device__ __forceinline__ AlignedVector<Bytes> realign(const AlignedVector<Bytes>& first,
+                                                        const AlignedVector<Bytes>& second, int shift) {
+  constexpr int words = Bytes / 4;
+  unsigned held[2 * words];
+#pragma unroll
+  for (int i = 0; i < words; ++i) {
+    held[i] = first.word[i];
+    held[words + i] = second.word[i];
+  }
+#pragma unroll
+  for (int by = words / 2; by > 0; by /= 2) {
+    if (4 * by < Unit) continue;
+    const bool moves = (shift & 4 * by) != 0;
+#pragma unroll
+    for (int i = 0; i < words + by; ++i) held[i] = moves ? held[i + by] : held[i];
+  }
+  AlignedVector<Bytes> out;
+#pragma unroll
+  for (int i = 0; i < words; ++i) {
+    out.word[i] = held[i];
+    if constexpr (Unit < 4) {
+      const unsigned long long both = static_cast<unsigned long long>(held[i + 1]) << 32 | held[i];
+      out.word[i] = static_cast<unsigned>(both >> (8 * (shift & 3)));
+    }
+  }
+  return out;
+}
+
+}  // namespace autosched

@@ -129,6 +129,11 @@ def emulate(
     return EmulatedLaunch(run, arrays)
 
 
+def is_ptx(program: str) -> bool:
+    """Whether a text is PTX, which needs no compiler, and not CUDA source."""
+    return ".version" in program and ".target" in program and "__global__" not in program
+
+
 def _ptx_of(
     program: Any, kernel: str, headers: Mapping[str, str], options: Sequence[str]
 ) -> tuple[str, str, Emulation | None]:
@@ -140,7 +145,7 @@ def _ptx_of(
         return str(compiled["ptx"]), kernel, None
     if not isinstance(program, str):
         raise ValueError(f"a program is CUDA source, PTX or a compiled Triton kernel, not {type(program).__name__}")
-    if ".version" in program and ".target" in program and "__global__" not in program:
+    if is_ptx(program):
         return program, kernel, None
     folders = tuple(f"-I{folder}" for folder in cuda_include_folders())
     found = Headers.of(headers)

@@ -102,9 +102,11 @@ def size(number_of_bytes: int) -> str:
 
 
 def one_line(problem: Problem) -> str:
-    """``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``: what is required, types, what is not default."""
+    """``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``: what is required, types, what is not default; all
+    fields where that is nothing, as of a user's kernel at its own sizes."""
     shown = problem.to_json()
-    return f"{problem.operator} " + " ".join(f"{name}={shown[name]}" for name in telling_fields([problem]))
+    names = telling_fields([problem]) or [f.name for f in dataclasses.fields(problem)]
+    return " ".join((problem.operator, *(f"{name}={shown[name]}" for name in names)))
 
 
 def telling_fields(problems: Sequence[Problem]) -> list[str]:

@@ -36,6 +36,7 @@ def export(
     out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the files go. (required)")] = "",
     operator: Annotated[str | None, typer.Option("--operator", metavar="NAME", help="Only this operator.")] = None,
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
+    json: Json = False,
 ) -> int:
     """The best schedules as JSON files, one per device and operator, for a repository.
 
@@ -50,8 +51,11 @@ def export(
         made = write(Store.open(db, create=False), out, operator, device)
     except ExportError as error:
         raise InputError(str(error)) from error
-    for path in made:
-        print(_shown(path))
+    if json:
+        print_json({"files": [str(path) for path in made]})
+    else:
+        for path in made:
+            print(_shown(path))
     if not made:
         say(f"{without_password(db)} holds no schedule that works for this: nothing is exported")
         return NO
@@ -179,14 +183,16 @@ def gc(
     return 0
 
 
-def migrate(*, db: Db = "") -> int:
+def migrate(*, db: Db = "", json: Json = False) -> int:
     """Bring a database of an older autosched up to date, as every command does that opens one."""
     from measurements.store import Store
     from measurements.store_schema import SCHEMA_VERSION
 
     _needs(db, "--db", "db migrate --db best.db")
     with Store.open(db, create=False) as store:
-        if store.migrated_from is None:
+        if json:
+            print_json({"database": store.name, "schema": SCHEMA_VERSION, "migrated_from": store.migrated_from})
+        elif store.migrated_from is None:
             print(f"the database has schema {SCHEMA_VERSION}, which is the newest")
         else:
             print(f"the database had schema {store.migrated_from}, and now has {SCHEMA_VERSION}")

@@ -68,7 +68,7 @@ def threshold(
     with Store.open(db, create=False) as store:
         where = _device(store, problem, device)
         if where is None:
-            asked = formatting.one_line(problem).strip()
+            asked = formatting.one_line(problem)
             on = "" if device is None else f" on {one_line(device)}"
             say(f"{store.name} holds no schedule of {asked}{on} that works: tune it first")
             return NO
@@ -82,7 +82,7 @@ def threshold(
         document = None if kept is None else asdict(kept)
         print_json({"database": name, "problem": problem.to_json(), "device": where, "threshold": document})
     elif kept is None:
-        entry = f"{formatting.one_line(problem).strip()} on {one_line(where)}"
+        entry = f"{formatting.one_line(problem)} on {one_line(where)}"
         print(f"nothing is said of {entry}: it is held to the options of check")
     else:
         show(stdout_console(), formatting.facts(_rows(problem, where, kept)))
@@ -102,7 +102,7 @@ def _device(store: "Store", problem: Problem, device: str | None) -> str | None:
 
 
 def _rows(problem: Problem, device: str, kept: "Guard") -> list[tuple[str, str]]:
-    rows = [("entry", f"{formatting.one_line(problem).strip()} on {one_line(device)}")]
+    rows = [("entry", f"{formatting.one_line(problem)} on {one_line(device)}")]
     if kept.max_slowdown is not None:
         rows.append(("may lose", f"{100 * kept.max_slowdown:g}% of its time"))
     if kept.floor_seconds is not None:

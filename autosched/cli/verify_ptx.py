@@ -56,17 +56,18 @@ def verify_ptx(
 
     Exit status 1 where something is found, or where the kernel does not run.
     """
-    from autosched.emulation import emulate
+    from autosched.emulation import emulate, is_ptx
 
     within("--seed", seed, 0, MOST_SEED)
     try:
         text = Path(ptx).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--ptx {ptx} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
-    if "__global__" in text:  # CUDA source, whose lines are named by its file
+    source = not is_ptx(text)
+    if source:  # its lines are named by its file
         text = f"#line 1 {dumps(Path(ptx).name, ensure_ascii=False)}\n{text}"
     values, outputs = _values(argument or [], np.random.default_rng(seed))
-    check_host(source=False)
+    check_host(source=source)
     with bad_input():
         run = emulate(
             text,

@@ -163,6 +163,8 @@ def test_it_is_tuned_and_found_again(write: Write, run: Run, tmp_path: Path) -> 
     best = json.loads(out)["best"]
     assert status == 0 and [b["problem"]["n"] for b in best] == [1000, 77]
     assert {b["template"] for b in best} == {"twice"} and all(b["template_version"] for b in best)
+    out = run("best", "--kernel", path, "--size", "n=1000", "--db", db)[1]
+    assert out.startswith("twice n=1000 on h200"), "sizes that are the file's own are told, too"
 
 
 def test_without_a_cost_the_emulator_counts_it(write: Write, run: Run, tmp_path: Path) -> None:

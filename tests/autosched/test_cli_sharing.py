@@ -60,6 +60,11 @@ def test_a_round_trip_and_a_merge(here: Path, capsys: pytest.CaptureFixture[str]
     assert run(["db", "gc", "--db", "c.db", "--keep", "1", "--json"]) == 0
     assert run(["db", "migrate", "--db", "c.db"]) == 0
     assert f"schema {SCHEMA_VERSION}" in capsys.readouterr().out
+    assert run(["db", "migrate", "--db", "c.db", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["schema"], said["migrated_from"]) == (SCHEMA_VERSION, None)
+    assert run(["export", "--db", "a.db", "--out", "configs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"files": ["configs/h200.transpose.json"]}
 
 
 def test_a_schedule_that_is_not_valid_is_not_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from needs import needs_compiler, needs_nvrtc
 import autosched
 from autosched.cli import main
 from autosched.emulation import EmulatedLaunch
-from measurements.nvrtc import cuda_include_folders
+from measurements.nvrtc import NvrtcMissing, cuda_include_folders
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
@@ -278,3 +278,16 @@ def test_verify_ptx_says_where_a_file_does_not_compile(tmp_path: Path, capsys: p
     assert main(["verify", "--ptx", str(file), "--block", "32"]) == 1
     line = 2 + TAIL.splitlines().index("  o[i] = 2.0f;  // here")
     assert capsys.readouterr().out == f'compile_error: odd name.cu:{line}: identifier "two" is undefined\n'
+
+
+def test_verify_ptx_of_cuda_source_needs_nvrtc(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise NvrtcMissing("libnvrtc does not load")
+
+    monkeypatch.setattr("measurements.emulator.host.toolchain_version", missing)
+    (tmp_path / "tail.cu").write_text(TAIL)
+    assert main(["verify", "--ptx", str(tmp_path / "tail.cu")]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "pip install 'autosched[cuda13]'" in err

@@ -340,7 +340,8 @@ def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, no
 
 
 def _against_best_peer(found: dict[str, dict[str, Searches]], budget: int) -> list[str]:
-    lines = ["## bayes against the best peer of each recording", "", "Evaluations to 95% of the optimum, medians.", ""]
+    lines = ["## bayes against the best of the peers that were run", ""]
+    lines += ["Evaluations to 95% of the optimum, medians.", ""]
     lines += ["| recording | bayes | best peer | ratio |", "|---|---:|---|---:|"]
     ratios = []
     for file, methods in found.items():

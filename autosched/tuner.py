@@ -10,6 +10,8 @@ from pathlib import Path
 from autosched import backends, tune_refusals, warm_start, winner_proof
 from autosched.default_choice import default_choice
 from autosched.final_measurement import simplicity
+from autosched.kernel_files.entry import COMPILED_FIRST, check_entry
+from autosched.kernel_files.problem import KernelProblem
 from autosched.pace import Pace
 from autosched.search import DEFAULT, check
 from autosched.search import sampler as make_sampler
@@ -85,6 +87,8 @@ def tune(
         if chosen.schedules is not None:
             space = recorded_union(space, chosen.schedules)
         space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
+        if isinstance(problem, KernelProblem) and chosen.pool is not None:
+            check_entry(problem, space.sample(COMPILED_FIRST, seed), chosen.device)
         searched = (chosen.templates, problem, chosen.device, space)
         start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
         verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")

@@ -103,6 +103,9 @@ def verify(
         with bad_input():
             usable = templates_for(problem, where, template or None)
         jobs = [(problem, usable.space(problem, where).sample(sample or DEFAULT_SAMPLE, seed))]
+        from autosched.kernel_files.entry import check_entry  # with what reads kernel files
+
+        check_entry(problem, jobs[0][1], where)
         records: dict[tuple[Problem, Schedule], Record] = {}
         store = None
         origin = f"sampled with seed {seed}"

@@ -42,12 +42,13 @@ def read_arguments(
         name = table.text("name")
         if not IDENTIFIER.fullmatch(name) or any(a.name == name for a in arguments):
             table.fail(f"the argument {name!r} needs a name of its own, of letters, digits and _", "name")
+        place = table.places.at(table.path)
         kind = table.choice("kind", ("input", "output", "inout", "workspace", "scalar"))
         if kind == "scalar":
             given = table.get("value", (str, int, float), 'the scalar\'s value, such as value = "width"')
             value = table.expression("value", given, types, ("int", "float", "bool"))
             dtype = _dtype(table, "f32" if value.type == "float" else "i32")
-            arguments.append(Argument(name, "scalar", dtype, value=value))
+            arguments.append(Argument(name, "scalar", dtype, value=value, place=place))
         else:
             dtype, given = _dtype(table), table.listed("shape")
             if not given:
@@ -56,7 +57,9 @@ def read_arguments(
             fill = _fill(table, dtype, folder) if kind in ("input", "inout") else None
             zeroed = kind == "workspace" and bool(table.get("zeroed", bool, "true or false", False))
             atol, rtol = _tolerance(tolerances, name) if kind in ("output", "inout") else (None, None)
-            arguments.append(Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol))  # type: ignore[arg-type]
+            arguments.append(
+                Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, place)  # type: ignore[arg-type]
+            )
         table.done()
     if not any(a.kind in ("output", "inout") for a in arguments):
         top.fail('no [[argument]] is an output: give one kind = "output" or "inout"')

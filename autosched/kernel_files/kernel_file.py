@@ -35,7 +35,8 @@ class Fill:
 
 @dataclass(frozen=True)
 class Argument:
-    """One parameter of the entry function. An array has a ``shape`` over sizes, a scalar a ``value``."""
+    """One parameter of the entry function. An array has a ``shape`` over sizes, a scalar a ``value``. ``place`` is
+    where the kernel file lists it."""
 
     name: str
     kind: Kind
@@ -46,6 +47,7 @@ class Argument:
     zeroed: bool = False
     atol: float | None = None
     rtol: float | None = None
+    place: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -214,11 +215,40 @@ def test_a_wrong_file_is_one_line_with_the_place(write: Write, run: Run, change:
 
 def test_a_kernel_that_does_not_compile_says_where(write: Write, run: Run, tmp_path: Path) -> None:
     path = write(source=SOURCE.replace("x[i]", "y[i]"))
-    tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "1", "--json")
-    status, out, _ = run(*tune, "--db", str(tmp_path / "own.db"))
-    assert status == 1 and json.loads(out)["trials"]["failures"] == {"compile_error": 1}
-    status, out, _ = run(*tune[:-1], "--db", str(tmp_path / "told.db"))
-    assert status == 1 and "twice.cu:3" in " ".join(out.split()) and 'identifier "y" is undefined' in out
+    for command in ("tune", "verify"):
+        status, out, err = run(*arguments(command, path, tmp_path))
+        assert status == 2 and not out and err.count("\n") == 1
+        assert "twice.cu:3" in err and 'identifier "y" is undefined' in err
+    assert not (tmp_path / "own.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("takes", "message"),
+    [
+        ("float* out, const float* x, int n, int m", "[3]: twice takes 4 arguments, and the file lists 3"),
+        ("float* out, const float* x", "[3]: twice takes 2 arguments, and the file lists 3"),
+        ("float* out, const float* x, float n", "[3]: n is i32, but parameter 3 of twice is a float of 32 bits"),
+        ("float* out, float x, int n", "[2]: x is a pointer, but parameter 2 of twice is a float of 32 bits"),
+        ("float* out, const float* x, long n", "[3]: n is i32, but parameter 3 of twice is a whole number of 64 bits"),
+    ],
+)
+def test_arguments_that_do_not_match_are_named_with_their_line(
+    write: Write, run: Run, tmp_path: Path, takes: str, message: str
+) -> None:
+    body = 'extern "C" __global__ void twice(TAKES) { if (threadIdx.x == 0) out[0] = 2.0f; }'
+    path = write(source=body.replace("TAKES", takes))
+    for command in ("tune", "verify"):
+        status, out, err = run(*arguments(command, path, tmp_path))
+        assert status == 2 and not out and err.count("\n") == 1
+        assert re.search(rf"twice\.toml:\d+: argument{re.escape(message)}", err), err
+    assert not (tmp_path / "own.db").exists()
+
+
+def arguments(command: str, path: str, folder: Path) -> tuple[str, ...]:
+    kernel = (command, "--kernel", path, "--size", "n=77")
+    if command == "verify":
+        return (*kernel, "--sample", "1")
+    return (*kernel, "--backend", "estimate", "--trials", "1", "--db", str(folder / "own.db"))
 
 
 @pytest.mark.parametrize(

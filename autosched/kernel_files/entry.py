@@ -1,0 +1,99 @@
+"""Whether a user's kernel compiles at all, and whether its entry function takes the arguments that its file lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from autosched.kernel_files.document import KernelFileError
+from autosched.kernel_files.kernel_file import Argument, KernelFile
+from autosched.kernel_files.problem import KernelProblem
+from autosched.kernel_files.template import template
+from measurements.compile import error_reason
+from measurements.emulator.architecture import HOPPER_ARCH, ptx_arch
+from measurements.emulator.ptx.parser import PtxError, parse
+from measurements.emulator.ptx.syntax import Variable
+from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, PtxOutput, compile_to_ptx
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+COMPILED_FIRST = 3  # schedules: a kernel that compiles for none of so many is taken to be broken
+
+
+def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device) -> None:
+    """Looks at the first of ``schedules`` whose kernel compiles, where ``problem`` is one of a kernel file. Does
+    nothing without NVRTC.
+
+    Raises KernelFileError, one line with file and line, if none of them compiles, and for arguments that the entry
+    function does not take: another number of them, or one of another size or kind.
+    """
+    if not isinstance(problem, KernelProblem):
+        return
+    file, refused = problem.file, ""
+    made = template(file)
+    for schedule in islice(schedules, COMPILED_FIRST):
+        if schedule.template != made.name:
+            continue  # another template for the same operator
+        kernel = made.kernel(problem, schedule, device)
+        try:
+            output = _compiled(kernel)
+        except NvrtcMissing:
+            return
+        if output.text is not None:
+            return _check_arguments(file, output.text, output.entry)
+        refused = refused or error_reason(output.log)
+    if refused:
+        raise KernelFileError(f"{file.name} does not compile: {refused}")
+
+
+def _compiled(kernel: Kernel) -> PtxOutput:
+    """For the oldest architecture that it seems to be for, else for the newest: it may ask for what only that has."""
+    options = (*PTX_OPTIONS, *kernel.compile_options)
+    first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
+    output = compile_to_ptx(kernel.source, kernel.entry, first, kernel.headers, options)
+    for arch in others:
+        if output.text is None:
+            newer = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
+            output = output if newer.text is None else newer
+    return output
+
+
+def _check_arguments(file: KernelFile, text: str, entry: str) -> None:
+    try:
+        takes = parse(text).functions[entry].parameters
+    except (PtxError, KeyError):  # nothing can be said of it here
+        return
+    listed = file.arguments
+    if len(takes) != len(listed):
+        place = listed[min(len(takes), len(listed) - 1)].place
+        raise KernelFileError(f"{place}: {file.entry} takes {len(takes)} arguments, and the file lists {len(listed)}")
+    for number, (parameter, argument) in enumerate(zip(takes, listed, strict=True), 1):
+        if not _fits(parameter, argument):
+            given = argument.dtype.name if argument.kind == "scalar" else "a pointer"
+            raise KernelFileError(
+                f"{argument.place}: {argument.name} is {given}, but parameter {number} of {file.entry} is "
+                f"{_described(parameter)}"
+            )
+
+
+def _fits(parameter: Variable, argument: Argument) -> bool:
+    """By size, and by kind where PTX tells it: structs, f16 among them, are bytes."""
+    is_scalar = argument.kind == "scalar"
+    if parameter.bytes != (argument.dtype.bytes if is_scalar else 8):
+        return False
+    if parameter.type[0] not in "fsu":
+        return True
+    return (parameter.type[0] == "f") == (is_scalar and argument.dtype.is_float)
+
+
+def _described(parameter: Variable) -> str:
+    bits = 8 * parameter.bytes
+    match parameter.type[0]:
+        case "f":
+            return f"a float of {bits} bits"
+        case "s" | "u":
+            return f"a whole number of {bits} bits" + (" or a pointer" if bits == 64 else "")
+        case _:
+            return f"{parameter.bytes} bytes"

@@ -123,7 +123,7 @@ class Tuner:
         there = (
             f"{tried} {'trial' if tried == 1 else 'trials'} of this problem on {book.device.name} ({book.provenance})"
         )
-        lines = (*self._lines, f"{book.name} holds {there}; {trials} more to go")
+        lines = (*self._lines, f"{book.name} holds {there}; {trials:,} more to go")
         if self._observer is not None:
             start = Start(book.problem, book.device, book.provenance, lines, trials, tried, book.best)
             self._observer.started(start)

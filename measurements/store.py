@@ -180,7 +180,7 @@ class Store:
         except NoSuchModuleError as error:
             raise StoreError(
                 f"the database {name} cannot be used: SQLAlchemy has no dialect and driver {url.drivername}; give the "
-                "path of a file, or install what that needs"
+                "path of a file, or a URL like postgresql+psycopg://user@host/name, or install what that needs"
             ) from error
         except ModuleNotFoundError as error:
             raise StoreError(f"the database {name} needs a driver: install it ({first_line(error)})") from error

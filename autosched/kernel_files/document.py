@@ -183,12 +183,13 @@ def _shown(value: object) -> str:
 
 
 def read_text(path: Path, table: Table, key: str) -> str:
-    """The text of the file that ``key`` names. Raises KernelFileError where it cannot be read."""
+    """The text of the file that ``key`` names, or of the document itself ("", whose name every message has). Raises
+    KernelFileError where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        table.fail(f"{path.name} is not UTF-8 text", key)
+        table.fail(f"{path.name if key else 'this'} is not UTF-8 text", key)
     except OSError as error:
-        table.fail(f"cannot read {path}: {(error.strerror or str(error)).lower()}", key)
+        table.fail(f"cannot read {path if key else 'it'}: {(error.strerror or str(error)).lower()}", key)
     except ValueError:  # a NUL is part of no path
         table.fail(f"{str(path)!r} is no name of a file", key)

@@ -27,7 +27,7 @@ def read_t1(path: str | Path) -> KernelFile:
     """The kernel of a T1 file. Its reference is the kernel itself at the parameters' defaults: T1 has none that can be
     computed here. Raises KernelFileError for what is no T1 file, and for what T1 can say and a kernel file cannot."""
     path = Path(path)
-    text = read_text(path, Table({}, Places(path.name)), "")
+    text = read_text(path, Table({}, Places(path.name or str(path))), "")
     try:
         document = json.loads(text)
     except ValueError as error:

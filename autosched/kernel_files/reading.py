@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
     """The kernel of a TOML file. Raises KernelFileError, one line with file and line, for whatever is wrong with it."""
     path = Path(path)
-    document, places = read_toml(path.name, read_text(path, Table({}, Places(path.name)), ""))
+    document, places = read_toml(path.name, read_text(path, Table({}, Places(path.name or str(path))), ""))
     return read_document(document, places, path.parent, default_name=path.stem, _within=(*_within, path.resolve()))
 
 

@@ -24,11 +24,11 @@ def line_extent(problem: Matmul, side: OperandSide) -> int:
 
 def supports(problem: Matmul, device: Device) -> str | None:
     """None, or in one sentence why the wgmma kernel cannot compute ``problem`` on ``device``."""
-    reason = wgmma_row("f16", 256).why_not(device)
-    if reason is not None:
-        return reason
     if problem.a == "f32" and problem.precision == "ieee":
         return "wgmma multiplies f32 as tf32, but the problem asks for ieee precision"
+    reason = wgmma_row(problem.multiplied_as, 256).why_not(device)
+    if reason is not None:
+        return reason
     element_bytes = problem.input_dtype.bytes
     for side in SIDES:
         if not along_k(problem, side) and element_bytes != TRANSPOSED_BYTES:

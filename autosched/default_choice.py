@@ -1,4 +1,5 @@
-"""What is used where nothing was tuned: the schedule that the time model likes best among a fixed sample of the space.
+"""What is used where nothing was tuned: the schedule that the time model likes best of those that it finds in a few
+steps from a fixed sample of the space.
 
 It is the bar for every answer: a tuned schedule of another size is taken only where the model does not put it behind
 this one, and this one takes part in every paired re-measurement.
@@ -9,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
@@ -40,10 +39,13 @@ def default_choice(problem: Problem, device: Device, templates: TemplateSet | No
     costed = TemplateSet([template for template in usable if template.counts is not None])
     if not len(costed):
         return None
-    schedules = costed.space(problem, device).sample(SAMPLES, SEED)
-    seconds = predicted_seconds(costed, problem, schedules, device)
-    best = int(np.argmin(seconds))
-    return DefaultChoice(schedules[best], seconds[best]) if math.isfinite(seconds[best]) else None
+    from autosched.search.descent import descended
+    from autosched.search.prior import AnalyticPrior
+
+    space = costed.space(problem, device)
+    prior = AnalyticPrior(costed, problem, device)
+    found = descended(space, prior, space.sample(SAMPLES, SEED))
+    return DefaultChoice(found[0], math.exp(prior.log_seconds(found[:1])[0])) if found else None
 
 
 def predicted_seconds(

@@ -29,6 +29,7 @@ import numpy as np
 from autosched.search.acquisition import expected_improvement
 from autosched.search.base import Prior, Unseen
 from autosched.search.coordinates import Coordinates
+from autosched.search.descent import descended
 from autosched.search.pool import Pool
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Hyperparameters, coordinates
@@ -44,8 +45,9 @@ _MODEL = gaussian_process.Settings(starts=1)
 
 @dataclass(frozen=True)
 class Settings:
-    """``first`` trials are random; of a prior that guesses, every other one is the best among ``guessed`` random ones.
-    It is doubted after ``patience`` trials that did not shorten the best time by the part ``progress``.
+    """``first`` trials are random; of a prior that guesses, every other one has the best guess that descents from
+    ``guessed`` random ones find. It is doubted after ``patience`` trials that did not shorten the best time by the part
+    ``progress``.
 
     An improvement counts beyond ``margin`` standard deviations of the values so far. Hyper-parameters are fitted again
     with ``growth`` times the results of the last time, and with ``later`` times once there are ``many``: then a fit
@@ -109,7 +111,7 @@ class BayesSampler:
         self._best: float | None = None  # the least of them, once somebody asks
         self._told: list[Schedule] = []
         self._pool: Pool | None = None
-        self._by_guess: list[Schedule] | None = None  # random ones, the best guess last
+        self._by_guess: list[Schedule] | None = None  # random ones and where descents end, the best guess last
         self._guesses = np.zeros(0)  # of the pool
         self._level = 0.0  # a guess counts relative to this logarithm of a time
         self._goal = math.inf  # a time below it is progress
@@ -300,7 +302,8 @@ class BayesSampler:
     # -- guesses of the prior ------------------------------------------------------------------------------------
 
     def _guessed(self) -> Schedule | None:
-        """The unseen schedule with the best guess among random ones; None without a prior that guesses."""
+        """The unseen schedule with the best guess, among random ones and where descents from these end; None without
+        a prior that guesses."""
         if self._prior is None:
             return None
         if self._by_guess is None:
@@ -308,7 +311,7 @@ class BayesSampler:
             guesses = self._prior.log_seconds(random)
             assert guesses is not None
             order = [i for i in np.argsort(-guesses, kind="stable").tolist() if math.isfinite(guesses[i])]
-            self._by_guess = [random[i] for i in order]
+            self._by_guess = [random[i] for i in order] + descended(self._space, self._prior, random)[::-1]
         while self._by_guess:
             if (best := self._by_guess.pop()) in self._unseen:
                 return best

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.search import Sampler, bayes, sampler, samplers
-from autosched.search.base import Matrix, Unseen
+from autosched.search.base import EncodingPrior, Matrix, Unseen
 from autosched.search.bayes import BayesSampler
+from autosched.search.descent import descended
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.search.prior import AnalyticPrior
 from autosched.search.tpe import OptunaSampler
@@ -563,6 +564,41 @@ class TestEvolution:
             for schedule in whole[:35]:
                 restored.tell(schedule, outcome(schedule))
             assert run(restored, 5) == whole[35:]
+
+
+class Slope(EncodingPrior):
+    """Guesses that fall along every parameter of TOY, and that nothing with a ``c`` works."""
+
+    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+        guesses = [-s.integer("x") - 2.0 * s.integer("y") - (s["letter"] == "b") for s in schedules]
+        return np.array([math.inf if s["letter"] == "c" else g for s, g in zip(schedules, guesses, strict=True)])
+
+
+class TestDescent:
+    def test_it_ends_where_no_neighbour_is_guessed_to_be_faster(self) -> None:
+        ends = descended(TOY, Slope(TOY), TOY.sample(3, 0))
+        assert [dict(end.items) for end in ends] == [{"x": 128, "y": 128, "letter": "b"}]
+
+    def test_the_best_guess_comes_first(self) -> None:
+        class Valleys(Slope):
+            def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:  # a ridge between a and b
+                return super().log_seconds(schedules) + [
+                    10.0 * (s["letter"] == "b" and s["x"] == 64) for s in schedules
+                ]
+
+        starts = [s for s in TOY.sample(10**6, 0) if s["x"] in (32, 128)]
+        ends = descended(TOY, Valleys(TOY), starts)
+        assert ends[0] == max(starts, key=lambda s: (s["x"], s["letter"] == "b"))
+
+    def test_nothing_without_a_guess_or_with_failures_alone(self) -> None:
+        assert descended(TOY, EncodingPrior(TOY), TOY.sample(5, 0)) == []
+        assert descended(TOY, Slope(TOY), [s for s in TOY.sample(100, 0) if s["letter"] == "c"]) == []
+        assert descended(TOY, Slope(TOY), []) == []
+
+    def test_the_first_proposal_of_bayes_has_no_neighbour_that_is_guessed_to_be_faster(self) -> None:
+        prior = Slope(BOTH)
+        (first,) = BayesSampler(TOY, 3, prior=prior, settings=bayes.Settings(guessed=3)).ask(1)
+        assert prior.log_seconds([first])[0] <= prior.log_seconds(TOY.neighbours(first)).min()
 
 
 def test_unknown_names_and_seeds_are_refused_in_one_line() -> None:

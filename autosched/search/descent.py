@@ -1,0 +1,36 @@
+"""Steps from random schedules to neighbours that a prior guesses to be faster; nothing is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched.search.base import Prior
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+STARTS = 4  # from each of which a descent takes some 100 guesses
+_NEIGHBOURS = 256  # looked at in a step
+_STEPS = 32
+
+
+def descended(space: SearchSpace, prior: Prior, starts: Sequence[Schedule]) -> list[Schedule]:
+    """Where steepest descents by the guesses of ``prior`` end that begin at its best STARTS of ``starts``: different
+    schedules, the best guess first. None where it guesses nothing, or only failures."""
+    guesses = prior.log_seconds(starts)
+    if guesses is None:
+        return []
+    ends: dict[Schedule, float] = {}
+    for start in np.argsort(guesses, kind="stable")[:STARTS].tolist():
+        here, guess = starts[start], float(guesses[start])
+        if not np.isfinite(guess):
+            break
+        for _ in range(_STEPS):
+            near = space.neighbours(here, _NEIGHBOURS)
+            found = prior.log_seconds(near)
+            if found is None or not len(found) or not found.min() < guess:
+                break
+            here, guess = near[int(found.argmin())], float(found.min())
+        ends[here] = guess
+    return sorted(ends, key=lambda schedule: ends[schedule])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,11 +37,12 @@ class Member:
 @dataclass
 class Standing:
     """How far a member has come: ``bests`` in seconds before its first chunk and after each, infinite where nothing
-    has worked."""
+    has worked. ``seconds`` are what its trials took."""
 
     member: Member
     bests: list[float] = field(default_factory=list)
     trials: int = 0
+    seconds: float = 0.0
     best: Record | None = None
     exhausted: bool = False
     worth: str = ""
@@ -60,6 +62,12 @@ class Standing:
         saved = _LASTING * (1.0 - now / before) if math.isfinite(before) else 0.0
         return self.member.weight * now * max(saved, LEAST_SAVED / (len(self.bests) - 1))
 
+    @property
+    def gain_per_second(self) -> float:
+        """``expected_gain`` over what its chunks took in the mean."""
+        chunks = len(self.bests) - 1
+        return self.expected_gain if chunks < 1 else self.expected_gain * chunks / max(self.seconds, 1e-6)
+
 
 @dataclass(frozen=True)
 class SuiteResult:
@@ -68,6 +76,7 @@ class SuiteResult:
     standings: tuple[Standing, ...]
     trials: int
     seconds: float
+    out_of_time: bool = False
     interrupted: bool = False
     stopped: str = ""
 
@@ -115,12 +124,19 @@ Tell = Callable[[Standing, TuneResult], None]
 
 
 def tune_suite(
-    members: Sequence[Member], *, trials: int, tell: Tell = lambda standing, result: None, **options: Any
+    members: Sequence[Member],
+    *,
+    trials: int,
+    seconds: float | None = None,
+    tell: Tell = lambda standing, result: None,
+    **options: Any,
 ) -> SuiteResult:
-    """Share ``trials`` among ``members``, into one database; ``options`` are those of ``autosched.tune``.
+    """Share ``trials``, and ``seconds`` where they are given, among ``members``, into one database; ``options`` are
+    those of ``autosched.tune``.
 
-    Every problem gets some trials first, then each next chunk goes to the one with the largest expected gain. A search
-    starts from what the others found (``warm_start``). ``tell`` hears of every chunk. Raises ValueError as ``tune``
+    Every problem gets some trials first, then each next chunk goes to the one with the largest expected gain, with
+    ``seconds`` the largest one per second. A search starts from what the others found (``warm_start``). Problems whose
+    turn has not come when the time is up have no trial. ``tell`` hears of every chunk. Raises ValueError as ``tune``
     does, and for fewer trials than problems.
     """
     trials = whole_number("trials", trials, 1)
@@ -130,12 +146,15 @@ def tune_suite(
         raise SuiteError(f"{trials} trials are too few for {len(members)} problems: give at least one for each")
     chunk = max(1, min(CHUNK, trials // (2 * len(members))))
     standings = tuple(Standing(member) for member in members)
-    left, seconds = trials, 0.0
+    left, began = trials, time.monotonic()
     while left:
-        standing = max(standings, key=lambda s: s.expected_gain)
+        standing = max(standings, key=lambda s: s.expected_gain if seconds is None else s.gain_per_second)
         if standing.exhausted:
             break
-        result = tuner.tune(standing.member.problem, trials=min(chunk, left), **options)
+        rest = None if seconds is None else seconds - (time.monotonic() - began)
+        if rest is not None and rest <= 0.0:
+            return SuiteResult(standings, trials - left, time.monotonic() - began, out_of_time=True)
+        result = tuner.tune(standing.member.problem, trials=min(chunk, left), seconds=rest, **options)
         if not standing.bests:
             new = {record.id for record in result.trials}
             earlier = result.best is not None and result.best.id not in new
@@ -143,14 +162,15 @@ def tune_suite(
         standing.best = result.best
         standing.bests.append(_seconds(result.best))
         standing.trials += len(result.trials)
-        standing.exhausted = result.exhausted or not result.trials
+        standing.seconds += result.seconds
+        standing.exhausted = result.exhausted or not (result.trials or result.out_of_time)
         standing.worth = result.worth or standing.worth
-        seconds += result.seconds
         left -= len(result.trials)
         tell(standing, result)
         if result.interrupted or result.stopped:
-            return SuiteResult(standings, trials - left, seconds, result.interrupted, result.stopped)
-    return SuiteResult(standings, trials - left, seconds)
+            end = time.monotonic() - began
+            return SuiteResult(standings, trials - left, end, False, result.interrupted, result.stopped)
+    return SuiteResult(standings, trials - left, time.monotonic() - began)
 
 
 def _seconds(record: Record | None) -> float:

@@ -127,7 +127,7 @@ class Tuner:
         if self._observer is not None:
             start = Start(book.problem, book.device, book.provenance, lines, trials, tried, book.best)
             self._observer.started(start)
-        exhausted = interrupted = False
+        exhausted = interrupted = late = False
         stopped = proof = ""
         remeasured: remeasurement.Remeasurement | None = None
         entrants: tuple[Candidate, ...] = ()
@@ -135,6 +135,7 @@ class Tuner:
             book.fingerprint = self._runner.fingerprint()
             self._restore(earlier)
             exhausted = self._search(seconds)
+            late = len(self._records) < trials and time.monotonic() - self._started >= seconds
             if isinstance(self._runner, Comparing):
                 entrants = final_measurement.entrants(book, self._default)
                 if entrants:
@@ -160,6 +161,7 @@ class Tuner:
             seconds=time.monotonic() - self._started,
             exhausted=exhausted,
             satisfied=self._unpromising >= UNPROMISING,
+            out_of_time=late,
             interrupted=interrupted,
             stopped=stopped,
             remeasured=remeasured,

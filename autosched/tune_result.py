@@ -65,7 +65,8 @@ class Observer(Protocol):
 class TuneResult:
     """``trials`` are the records of this run, ``best`` is the best of the database, both of one provenance; ``best`` is
     None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
-    left. ``satisfied``: no gain of ``min_gain`` is expected.
+    left. ``satisfied``: no gain of ``min_gain`` is expected. ``out_of_time``: the ``seconds`` of the search were over
+    before its trials were.
     ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
     ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
     ``worth`` says what a warm start was worth, "" where there was none. ``proof`` is what the full proof of the best
@@ -82,6 +83,7 @@ class TuneResult:
     seconds: float
     exhausted: bool = False
     satisfied: bool = False
+    out_of_time: bool = False
     interrupted: bool = False
     stopped: str = ""
     remeasured: Remeasurement | None = None

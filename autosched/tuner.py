@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,6 +43,7 @@ def tune(
     templates: Iterable[str | KernelTemplate] | None = None,
     model: str | Path | None = None,
     min_gain: float = 0.0,
+    seconds: float | None = None,
     proof_seconds: float | None = None,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
@@ -57,12 +59,18 @@ def tune(
     The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
     of other problems in the database; where times are estimated, the model estimates them.
     ``min_gain`` ends the search once UNPROMISING proposals in a row promise to shorten the best time by a smaller part.
+    Nothing is proposed after ``seconds`` of searching, by default without a limit; what is under way is finished, and
+    the fastest are timed in turns or proven as ever.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)
     trials = whole_number("trials", trials, 1)
     if isinstance(min_gain, bool) or not isinstance(min_gain, (int, float)) or not 0 <= min_gain < 1:
         raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {min_gain!r}")
+    if seconds is not None and (
+        isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf
+    ):
+        raise ValueError(f"seconds are what the search may take, more than 0, or None, not {seconds!r}")
     proof_seconds = winner_proof.PROOF_SECONDS if proof_seconds is None else proof_seconds
     if isinstance(proof_seconds, bool) or not isinstance(proof_seconds, (int, float)) or not proof_seconds >= 0:
         raise ValueError(f"proof_seconds are seconds, 0 or more, not {proof_seconds!r}")
@@ -124,7 +132,14 @@ def tune(
                 pace=_pace(chosen, workers),
             )
             full = winner_proof.of_winner(problem, chosen) if verifier is not None and proof_seconds > 0 else None
-            result = tuner.run(trials, earlier=earlier, min_gain=min_gain, full=full, proof_seconds=proof_seconds)
+            result = tuner.run(
+                trials,
+                math.inf if seconds is None else seconds,
+                earlier=earlier,
+                min_gain=min_gain,
+                full=full,
+                proof_seconds=proof_seconds,
+            )
             return dataclasses.replace(result, worth=start.worth(result.trials))
 
 

@@ -3,10 +3,10 @@
 ``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
 ``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
 ``seconds`` (of the run), ``worth`` (of a warm start, or ""), ``proof`` (what the full proof of the best found, or ""),
-``exhausted``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what timing the fastest in turns
-gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``, ``failed`` ones with ``status`` and
-``reason``, ``library``: the winner's time over the vendor library's as ``median``, ``low`` and ``high``, or null and
-``why_not``), and ``best``: null, or a record as in ``autosched best --json``.
+``exhausted``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what timing the
+fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``, ``failed`` ones with
+``status`` and ``reason``, ``library``: the winner's time over the vendor library's as ``median``, ``low`` and ``high``,
+or null and ``why_not``), and ``best``: null, or a record as in ``autosched best --json``.
 """
 
 import dataclasses
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from autosched.remeasurement import Remeasurement
     from autosched.tune_result import TuneResult
 
+SecondsOption = Annotated[
+    float | None,
+    typer.Option("--seconds", metavar="S", help="Propose nothing more after S seconds (default: no limit)."),
+]
+
 
 def tune(
     operator: Operator,
@@ -65,6 +70,7 @@ def tune(
     min_gain: Annotated[
         float, typer.Option("--min-gain", metavar="G", help="End once less than this part of the time can be gained.")
     ] = 0.0,
+    seconds: SecondsOption = None,
     workers: Annotated[
         int | None,
         typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time (default one per core)."),
@@ -128,6 +134,7 @@ def tune(
                 model=model,
                 progress=display,
                 min_gain=min_gain,
+                seconds=seconds,
                 proof_seconds=proof_seconds,
             )
     except KeyboardInterrupt:
@@ -180,6 +187,8 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
         console.print()
     if result.satisfied:
         console.print("the search ended: no further gain worth a trial is expected")
+    if result.out_of_time:
+        console.print("the search ended: its time is up; run the same command again to go on")
     if result.exhausted:
         console.print("the space holds no further schedule to try")
     if result.remeasured is not None:
@@ -254,6 +263,7 @@ def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str
         "proof": result.proof,
         "exhausted": result.exhausted,
         "satisfied": result.satisfied,
+        "out_of_time": result.out_of_time,
         "interrupted": result.interrupted,
         "stopped": result.stopped,
         "remeasured": None if result.remeasured is None else remeasured_json(result.remeasured, result.entrants),

@@ -1,8 +1,8 @@
 """``autosched tune --suite FILE``: many problems under one budget.
 
-``--json``: ``suite``, ``database``, ``trials``, ``seconds``, ``interrupted``, ``stopped`` (a reason, or ""), and
-``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` of this run, ``worth`` of its warm start, or
-"", and ``best``: null, or a record as in ``autosched best --json``.
+``--json``: ``suite``, ``database``, ``trials``, ``seconds``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason,
+or ""), and ``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` of this run, ``worth`` of its
+warm start, or "", and ``best``: null, or a record as in ``autosched best --json``.
 """
 
 import math
@@ -18,6 +18,7 @@ from autosched.cli.devices import DeviceOption, target
 from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, bad_input, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import one_of, whole_number
+from autosched.cli.tune import SecondsOption
 from autosched.search import DEFAULT, samplers
 from measurements.store_errors import StoreError
 from search_spaces.catalogue import templates_for
@@ -55,6 +56,7 @@ def tune_suite(
         ),
     ] = DEFAULT,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    seconds: SecondsOption = None,
     workers: Annotated[
         int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time.")
     ] = None,
@@ -97,6 +99,7 @@ def tune_suite(
         result = suites.tune_suite(
             members,
             trials=trials,
+            seconds=seconds,
             tell=tell,
             database=db,
             device=device,
@@ -147,6 +150,8 @@ def _show(result: "SuiteResult") -> None:
         f"{formatting.time(whole)} of all problems, weighted" if whole else "no problem has a schedule that works"
     )
     console.print(f"{formatting.plural(result.trials, 'trial')} in {formatting.duration(result.seconds)}: {together}")
+    if result.out_of_time:
+        console.print("the time is up; run the same command again to go on")
     for standing in result.standings:
         if standing.worth:
             console.print(f"{formatting.one_line(standing.member.problem)}: {standing.worth}", soft_wrap=True)
@@ -162,6 +167,7 @@ def _to_json(result: "SuiteResult", suite: str, db: str) -> dict[str, Any]:
         "database": db,
         "trials": result.trials,
         "seconds": result.seconds,
+        "out_of_time": result.out_of_time,
         "interrupted": result.interrupted,
         "stopped": result.stopped,
         "problems": [

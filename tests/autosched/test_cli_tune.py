@@ -91,6 +91,7 @@ class FakeTune:
     records: Sequence[Record]
     earlier: int = 0
     interrupted: bool = False
+    out_of_time: bool = False
     stopped: str = ""
     refuses: str = ""
     breaks: str = ""
@@ -128,6 +129,7 @@ class FakeTune:
             lines=lines,
             seconds=2.0,
             interrupted=self.interrupted,
+            out_of_time=self.out_of_time,
             stopped=self.stopped,
             remeasured=self.remeasured,
             entrants=(schedule(),) * 3,
@@ -145,7 +147,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
 def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
     more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
     more += ("--workers", "2", "--no-verify", "--warm-cache", "--gpus", "0,2", "--model", "m.json")
-    more += ("--min-gain", "0.02", "--proof-seconds", "2.5")
+    more += ("--min-gain", "0.02", "--seconds", "30", "--proof-seconds", "2.5")
     assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
     asked = {k: v for k, v in fake.asked.items() if k != "progress"}
     assert asked == {
@@ -163,6 +165,7 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "templates": None,
         "model": "m.json",
         "min_gain": 0.02,
+        "seconds": 30.0,
         "proof_seconds": 2.5,
     }
     assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
@@ -226,6 +229,22 @@ def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> 
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
     assert status == 130
     assert "everything so far is kept in b.db" in out and "8 in b.db" in out
+
+
+def test_tune_says_that_the_time_is_up(run: Run, fake: FakeTune) -> None:
+    fake.out_of_time = True
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--seconds", "1")
+    assert status == 0
+    assert "the search ended: its time is up; run the same command again to go on" in out
+    assert json.loads(run("tune", "matmul", *SMALL, "--db", "b.db", "--json")[1])["out_of_time"]
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_time_that_is_no_limit_is_refused(run: Run, seconds: str) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--seconds", seconds)
+    assert (status, out) == (2, "")
+    assert err.startswith("autosched: seconds are what the search may take, more than 0")
+    assert err.count("\n") == 1
 
 
 def test_ctrl_c_outside_the_loop_still_gives_the_document(run: Run, fake: FakeTune) -> None:

@@ -5,12 +5,13 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from observed import observations, records
 
-from autosched import tuner
+from autosched import suite, tuner
 from autosched.cli import main
 from autosched.suite import CHUNK, Member, Standing, SuiteError, read_suite, tune_suite
 from autosched.tune_result import TuneResult
@@ -113,7 +114,7 @@ def test_trials_go_where_they_save_most(tunes: Callable[[Mapping[Problem, list[f
     assert (spent[FAST], spent[HOPELESS]) == (CHUNK, CHUNK)
     assert spent[SLOW] == 18 * CHUNK
     assert not result.ok
-    assert all(options == {"database": "b.db"} for options in fake.options)
+    assert all(options == {"database": "b.db", "seconds": None} for options in fake.options)
 
 
 def test_weights_count(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
@@ -142,6 +143,25 @@ def test_a_stopped_or_exhausted_search_ends_the_run(monkeypatch: pytest.MonkeyPa
     assert result.trials == 2 * CHUNK
     monkeypatch.setattr(tuner, "tune", lambda p, **o: dataclasses.replace(inner(p, **o), interrupted=True))
     assert tune_suite([Member(FAST), Member(SLOW)], trials=100).interrupted
+
+
+def test_time_is_shared_by_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two problems with the same gains, the one whose trials take a tenth of the time gets most of them."""
+    clock, inner = [0.0], Tunes({FAST: [1e-3], SLOW: [1e-3]})
+
+    def tune(problem: Problem, **options: Any) -> TuneResult:
+        took = 1.0 if problem == FAST else 10.0
+        clock[0] += took
+        return dataclasses.replace(inner(problem, **options), seconds=took)
+
+    monkeypatch.setattr(tuner, "tune", tune)
+    monkeypatch.setattr(suite, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    result = tune_suite([Member(FAST), Member(SLOW)], trials=1000 * CHUNK, seconds=50.0)
+    assert result.out_of_time and result.seconds == pytest.approx(50.0, abs=10.0)
+    fast, slow = (s.trials // CHUNK for s in result.standings)
+    assert fast > 5 * slow > 0
+    left = [options["seconds"] for options in inner.options]
+    assert left == sorted(left, reverse=True) and min(left) > 0
 
 
 def test_gains_fall_as_a_search_slows_down() -> None:

@@ -137,6 +137,7 @@ def tuned(
     on: Device = H200,
     space_version: str = "s1",
     min_gain: float = 0.0,
+    limit: float = math.inf,
     **arguments: object,
 ) -> TuneResult:
     parts = Tuner(
@@ -151,7 +152,7 @@ def tuned(
         pace=FixedPace(4),
         **arguments,  # type: ignore[arg-type]
     )
-    return parts.run(trials, min_gain=min_gain)
+    return parts.run(trials, limit, min_gain=min_gain)
 
 
 class Fading:
@@ -179,7 +180,13 @@ class TestTheEnd:
 
     def test_by_default_it_does_not(self, store: Store) -> None:
         result = tuned(store, 30, made=Fading())
-        assert len(result.trials) == 30 and not result.satisfied
+        assert len(result.trials) == 30 and not result.satisfied and not result.out_of_time
+
+    def test_no_batch_is_proposed_once_the_time_is_up(self, store: Store) -> None:
+        result = tuned(store, 30, limit=1e-9)
+        assert result.out_of_time and not result.exhausted
+        assert 1 <= len(result.trials) <= 4
+        assert not tuned(store, 30, limit=3600.0).out_of_time
 
 
 class TestTrials:

@@ -8,7 +8,7 @@ import pytest
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from static_asserts import asserted_rules
-from wgmma_cases import CASES, GOOD, H200, PROBLEM, TRANSPOSED, small_kernel, small_transposed
+from wgmma_cases import CASES, GOOD, H200, PROBLEM, SMALL, TRANSPOSED, small_kernel, small_transposed
 
 from measurements.compile import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
@@ -91,6 +91,19 @@ def test_each_decision_computes_what_it_should(case: str) -> None:
     run = emulate(kernel, inputs)
     assert run.ok, (run.reason, run.findings)
     assert check(small, inputs, run.outputs).ok
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("changes", [{}, {"tiles_of_block": 4, "cluster_m": 2}, {"split_k": 2}])
+def test_tiles_along_a_hilbert_curve(changes: dict[str, int]) -> None:
+    """Of more tiles than a proxy keeps: 12 x 7, or 6 x 7 clusters, whose curve bends."""
+    problem = Matmul(768, 112, 128, a="bf16", order_b="col")
+    kernel = generate(problem, SMALL.replace(tile_n=16, raster="hilbert", **changes), H200)
+    inputs = problem.random_inputs(0)
+    run = emulate(kernel, inputs)
+    assert run.ok, (run.reason, run.findings)
+    assert check(problem, inputs, run.outputs).ok
 
 
 def test_a_proxy_keeps_what_its_schedule_decides() -> None:

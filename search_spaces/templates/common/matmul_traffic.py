@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
-from search_spaces.templates.common.raster import RASTER_GROUPS
+from search_spaces.templates.common.raster import HILBERT, RASTER_GROUPS
 
 L2_SHARE = 0.8  # of L2 that operands can count on; the rest holds the output and others' data
 
+HILBERT_SIDE = 1.22  # of what consecutive tiles of a curve cover, over that of a square of as many: counted
 
-def dram_bytes(problem: Matmul, config: Config, device: Device) -> float:
-    """Traffic between DRAM and L2 for the launch.
+
+def dram_bytes(problem: Matmul, config: Config, device: Device, cluster: tuple[int, int] = (1, 1)) -> float:
+    """Traffic between DRAM and L2 for the launch, whose raster orders clusters of blocks along m and n.
 
     Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads the panels of a and b that
     its tiles touch, and a wave that walks in bands touches fewer.
     """
     tile_m, tile_n, threads = config.integers("tile_m", "tile_n", "threads")
     tiles_m, tiles_n, blocks = config.integers("tiles_m", "tiles_n", "blocks")
+    of_m, of_n = cluster
     partials = 0.0  # written, then read
     if config.integer("split_k") > 1:
         partials = 2.0 * 4 * tile_m * tile_n * blocks
@@ -29,18 +34,21 @@ def dram_bytes(problem: Matmul, config: Config, device: Device) -> float:
     registers, shared_bytes = config.integers("registers", "shared_bytes")
     resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes))
     wave = min(resident * device.sm_count, tiles_m * tiles_n)
-    rows, cols = _wave_shape(config.text("raster"), wave, tiles_m, tiles_n)
+    rows, cols = wave_shape(config.text("raster"), wave // (of_m * of_n), tiles_m // of_m, tiles_n // of_n)
     waves = tiles_m * tiles_n / wave * problem.batch
-    panels = element * problem.k * (rows * tile_m + cols * tile_n)
+    panels = element * problem.k * (rows * of_m * tile_m + cols * of_n * tile_n)
     out_bytes = problem.batch * problem.m * problem.n * problem.out_dtype.bytes
     return max(compulsory, waves * panels + out_bytes)
 
 
-def _wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[float, float]:
-    """Rows and columns of tiles that a wave of consecutive blocks covers."""
-    if raster == "row":
-        return max(1.0, wave / tiles_n), min(float(tiles_n), wave)
-    if raster == "column":
-        return min(float(tiles_m), wave), max(1.0, wave / tiles_m)
-    band = min(RASTER_GROUPS[raster], tiles_m)
-    return min(float(band) * max(1.0, wave / (band * tiles_n)), tiles_m), min(wave / band, float(tiles_n))
+def wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[float, float]:
+    """Rows and columns of tiles that a wave of consecutive blocks covers, on average over where it begins."""
+    if raster == HILBERT:  # pieces of any begin: their sides are longer than those of a square
+        side = HILBERT_SIDE * math.sqrt(wave)
+        rows, columns = min(side, float(tiles_m)), min(side, float(tiles_n))
+        return max(rows, wave / columns), max(columns, wave / rows)
+    # Bands of several rows by columns: a wave begins and ends within a column, and so does it within a band.
+    band = tiles_m if raster == "column" else min(RASTER_GROUPS[raster], tiles_m)
+    bands = 1.0 + (wave - 1.0) / (band * tiles_n)
+    columns = min((wave + band - 1.0) / band, float(tiles_n))
+    return min(min(band, wave) * bands, float(tiles_m)), columns

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 from search_spaces.spaces.parameters import Parameter, categorical
 from search_spaces.spaces.rules import Rule
 
 RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}  # rows in a band
+HILBERT = "hilbert"
+STRAIGHT = 4  # tiles across, up to which a Hilbert curve is walked line by line
 
 
-def raster() -> Parameter:
-    """The decision ``raster``: by rows, by columns, or by bands of so many rows, each by columns."""
-    return categorical("raster", tuple(RASTER_GROUPS), "order of the tiles")
+def raster(*, hilbert: bool = False) -> Parameter:
+    """The decision ``raster``: by rows, by columns, by bands of so many rows, each by columns, or, where asked for,
+    along a Hilbert curve, whose tiles take ``hilbert_rounds`` to find."""
+    return categorical("raster", (*RASTER_GROUPS, *((HILBERT,) if hilbert else ())), "order of the tiles")
+
+
+def hilbert_rounds(tiles_m: int, tiles_n: int) -> float:
+    """Rounds in which a tile of a Hilbert curve is found, on average; each halves a piece, down to some 45 tiles."""
+    return max(0.0, math.log2(tiles_m * tiles_n) - 5.5) if min(tiles_m, tiles_n) > STRAIGHT else 0.0
 
 
 def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
@@ -19,7 +29,9 @@ def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
 
     def why_not(rows: int, columns: int, raster: str) -> str | None:
         down, across = -(-extents[0] // rows), -(-extents[1] // columns)
-        if raster == "row" or (across > 1 and RASTER_GROUPS[raster] < down):
+        if raster == "row" or (raster == HILBERT and min(down, across) > STRAIGHT):
+            return None
+        if raster != HILBERT and across > 1 and RASTER_GROUPS[raster] < down:
             return None
         return f"raster {raster} orders {down} x {across} tiles as a simpler raster does"
 

@@ -9,10 +9,12 @@ from search_spaces.hardware.wgmma import ROWS, wgmma_row
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.matmul_traffic import dram_bytes
+from search_spaces.templates.common.raster import HILBERT, hilbert_rounds
 from search_spaces.templates.wgmma_matmul.lowering import box
 from search_spaces.templates.wgmma_matmul.movement import copying
 from search_spaces.templates.wgmma_matmul.problem import SIDES
 
+HILBERT_CYCLES = 100.0  # of a round that finds a tile: 25 instructions that wait for each other
 RUN_OF_STORE = 8  # neighbours of a row of out that four lanes store at a time
 
 
@@ -56,6 +58,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stored = stored / split_k + partial_bytes
     beside = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
     drains = 1 if ping_pong else tiles
+    cluster = config.integer("cluster_m"), config.integer("cluster_n")
     return CostCounts(
         blocks=launched,
         threads=config.integer("threads"),
@@ -71,7 +74,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         * tiles,
         load_bytes=(sectors * steps + partial_bytes) * tiles + beside,
         store_bytes=stored * tiles - beside,
-        dram_bytes=dram_bytes(problem, config, device),
+        dram_bytes=dram_bytes(problem, config, device, cluster),
         iterations=steps * tiles,
         stages=ahead,
         # With nothing in flight a lone consumer's tensor cores run dry once a k-tile.
@@ -79,8 +82,16 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         drains=drains,
-        drain_instructions=finishing * drains,
+        drain_instructions=finishing * drains + device.schedulers_per_sm * drains * _seeking(config, cluster),
     )
+
+
+def _seeking(config: Config, cluster: tuple[int, int]) -> float:
+    """Cycles in which a consumer finds its tile of out, before it begins with it."""
+    if config.text("raster") != HILBERT:
+        return 0.0
+    across_m, across_n = (config.integer(f"tiles_{axis}") // of for axis, of in zip("mn", cluster, strict=True))
+    return HILBERT_CYCLES * hilbert_rounds(across_m, across_n)
 
 
 def _run_of_store(problem: Matmul) -> int:

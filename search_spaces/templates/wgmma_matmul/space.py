@@ -86,7 +86,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         producer_registers(problem),
         ordinal("min_blocks", (1, 2), "blocks per SM that registers are limited for"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
-        raster(),
+        raster(hilbert=True),
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4),

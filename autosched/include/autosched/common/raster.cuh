@@ -1,15 +1,19 @@
 // The order in which blocks walk the tiles of the output.
 #pragma once
 #include <autosched/common/choice.cuh>
+#include <autosched/common/hilbert.cuh>
 
 namespace autosched {
 
-enum class Raster { row, column, grouped };
+enum class Raster { row, column, grouped, hilbert };
 
 // What the parameter `raster` names (search_spaces/templates/common/raster.py): the order, and the rows of tiles of a
 // band, 8 for "grouped_8" and 1 for the others.
 __host__ __device__ constexpr Raster raster_order(const Choice& name) {
-  return name == "row" ? Raster::row : name == "column" ? Raster::column : Raster::grouped;
+  return name == "row"       ? Raster::row
+         : name == "column"  ? Raster::column
+         : name == "hilbert" ? Raster::hilbert
+                             : Raster::grouped;
 }
 __host__ __device__ constexpr int raster_group(const Choice& name) {
   if (!name.starts_with("grouped_")) return 1;
@@ -23,13 +27,17 @@ struct TileIndex {
 };
 
 // row: along n first; column: along m first; grouped: bands of Group rows of tiles, each band walked column by
-// column, so that the blocks of a wave share operands in L2.
+// column; hilbert: along a curve whose pieces are about as high as wide. In the last two the blocks of a wave share
+// operands in L2.
 template <Raster Order, int Group, int TilesM, int TilesN>
 __device__ __forceinline__ TileIndex raster(int id) {
   if constexpr (Order == Raster::row) {
     return {id / TilesN, id % TilesN};
   } else if constexpr (Order == Raster::column) {
     return {id % TilesM, id / TilesM};
+  } else if constexpr (Order == Raster::hilbert) {
+    const int tile = hilbert(id, TilesM, TilesN);
+    return {tile / TilesN, tile % TilesN};
   } else {
     // The last band may be lower. Both heights are constants: a division by either is a multiplication.
     constexpr int band = Group * TilesN, lower = TilesM % Group;

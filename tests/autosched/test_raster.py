@@ -1,0 +1,100 @@
+"""The orders of tiles: each visits every tile once, and the time model knows what a wave of blocks touches."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+import autosched
+from search_spaces.arrays import IntArray
+from search_spaces.templates.common.matmul_traffic import wave_shape
+from search_spaces.templates.device_source import include_dir
+
+HEADER = "autosched/common/hilbert.cuh"
+WALK = f"""
+#include <{HEADER}>
+extern "C" __global__ void walk(const int* rows, const int* columns, const int* first, int* out) {{
+  const int grid = blockIdx.x, tiles = rows[grid] * columns[grid];
+  for (int i = threadIdx.x; i < tiles; i += blockDim.x) {{
+    out[first[grid] + i] = autosched::hilbert(i, rows[grid], columns[grid]);
+  }}
+}}
+"""
+MOST = 16
+LARGER = ((1, 97), (97, 2), (4, 64), (33, 17), (32, 64))
+GRIDS = [*((m, n) for m in range(1, MOST + 1) for n in range(1, MOST + 1)), *LARGER]
+
+
+@lru_cache(maxsize=2)
+def walks(old: str = "", new: str = "") -> dict[tuple[int, int], IntArray]:
+    """The numbers by rows of all tiles of each grid, in the order of the device function, with ``new`` for ``old``."""
+    sizes = np.array([m * n for m, n in GRIDS])
+    first = (np.cumsum(sizes) - sizes).astype(np.int32)
+    rows, columns = (np.array(sides, np.int32) for sides in zip(*GRIDS, strict=True))
+    out = np.zeros(sizes.sum(), np.int32)
+    text = (Path(include_dir()) / HEADER).read_text()
+    if old:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    run = autosched.emulate(
+        WALK, arguments=[rows, columns, first, out], outputs=[3], grid=len(GRIDS), block=32, headers={HEADER: text}
+    )
+    assert run.ok, run.reason
+    found = run.arrays[3]
+    assert found is not None
+    return dict(zip(GRIDS, np.split(found, first[1:]), strict=True))
+
+
+@needs_nvrtc
+@needs_compiler
+def test_a_hilbert_curve_visits_every_tile_once() -> None:
+    for (m, n), walk in walks().items():
+        assert np.array_equal(np.sort(walk), np.arange(m * n)), (m, n)
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("second ? length - half : half", "half"),
+        ("id < middle", "id <= middle"),
+        ("length = out;\n        height = half;", "height = half;"),
+        ("height = length - half;", "height = half;"),
+        ("along = -across;", "along = across;"),
+        ("lines == 3", "false"),
+    ],
+)
+def test_a_planted_fault_visits_a_tile_twice_or_never(old: str, new: str) -> None:
+    found = walks(old, new)
+    assert any(not np.array_equal(np.sort(walk), np.arange(m * n)) for (m, n), walk in found.items())
+
+
+def order(raster: str, m: int, n: int) -> IntArray:
+    """Numbers by rows of the tiles, as ``autosched/common/raster.cuh`` orders them."""
+    if raster == "hilbert":
+        return walks()[m, n]
+    tiles = np.arange(m * n).reshape(m, n)
+    band = {"row": 1, "column": m}.get(raster) or int(raster.removeprefix("grouped_"))
+    return np.concatenate([tiles[at : at + band].T.reshape(-1) for at in range(0, m, band)])
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("raster", ["row", "column", "grouped_2", "grouped_8", "grouped_16", "hilbert"])
+def test_the_model_knows_the_rows_and_columns_of_a_wave(raster: str) -> None:
+    """Within a sixth in their sum, on average over where a wave begins."""
+    for m, n in ((32, 64), (33, 17), (4, 64)):
+        visited = order(raster, m, n)
+        for wave in (24, 66, 132):
+            if wave * 2 > m * n:
+                continue
+            waves = [visited[at : at + wave] for at in range(0, m * n - wave + 1, 11)]
+            rows = np.mean([len(np.unique(tiles // n)) for tiles in waves])
+            columns = np.mean([len(np.unique(tiles % n)) for tiles in waves])
+            expected = wave_shape(raster, wave, m, n)
+            assert sum(expected) == pytest.approx(rows + columns, rel=1 / 6), (m, n, wave, rows, columns, expected)

@@ -7,6 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from autosched import nvidia_heuristics
 from autosched.bounds import bound_by, known, roofline
 from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Resources
@@ -206,7 +207,10 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)
     rows.append(("compiled by" if not is_library(record.schedule) else "version", tools or "unknown"))
     when = record.created.strftime("%Y-%m-%d %H:%M UTC")
-    rows.append(("found", f"{when}, record {record.id}, {record.sampler} sampler, seed {record.seed}"))
+    proposer = (
+        f"proposed by {record.sampler}" if record.sampler == nvidia_heuristics.NAME else f"{record.sampler} sampler"
+    )
+    rows.append(("found", f"{when}, record {record.id}, {proposer}, seed {record.seed}"))
     return rows
 
 

@@ -55,10 +55,10 @@ class TrialBook:
     """Every record goes to the store before anything is made of it.
 
     ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
-    ``space_versions`` are those of the kernel templates and of their spaces, by name; ``sampler`` and ``seed`` are
-    those of this run. ``stored`` are the records of this problem, device and provenance, ``known`` what was measured of
-    a kernel, by its digest, ``proofs`` those of this run as canonical JSON. ``fingerprint`` is that of the runner, once
-    it has started.
+    ``space_versions`` are those of the kernel templates and of their spaces, by name; ``proposer`` says who proposed a
+    schedule, as a rule the sampler of this run, and ``seed`` is that of this run. ``stored`` are the records of this
+    problem, device and provenance, ``known`` what was measured of a kernel, by its digest, ``proofs`` those of this run
+    as canonical JSON. ``fingerprint`` is that of the runner, once it has started.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TrialBook:
         store: Trials,
         *,
         generate: Generate,
-        sampler: str,
+        proposer: Callable[[Schedule], str],
         seed: int,
         versions: Mapping[str, str],
         space_versions: Mapping[str, str],
@@ -79,7 +79,7 @@ class TrialBook:
         self.provenance = provenance
         self._store = store
         self._generate = generate
-        self._sampler = sampler
+        self._proposer = proposer
         self._seed = seed
         self._versions = dict(versions)
         self._space_versions = dict(space_versions)
@@ -142,7 +142,7 @@ class TrialBook:
             driver=self.fingerprint.get("driver", ""),
             autosched_version=VERSION,
             created=datetime.now(UTC),
-            sampler=self._sampler,
+            sampler=self._proposer(schedule),
             seed=self._seed,
             rank=rank,
             budget=self.budget,

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from autosched import final_measurement, remeasurement, winner_proof
 from autosched.final_measurement import Complexity, Default
 from autosched.pace import Pace
-from autosched.search import Foresighted, Sampler
+from autosched.search import Attributing, Foresighted, Sampler
 from autosched.trial_book import Generate, TrialBook, Trials, Verifier
 from autosched.tune_result import Observer, Progress, Start, TuneResult
 from autosched.winner_proof import FullVerifier
@@ -70,7 +70,7 @@ class Tuner:
             runner.provenance,
             store,
             generate=generate,
-            sampler=sampler.name,
+            proposer=sampler.proposer if isinstance(sampler, Attributing) else lambda schedule: sampler.name,
             seed=seed,
             versions=versions or {},
             space_versions=space_versions,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from autosched import backends, tune_refusals, warm_start, winner_proof
+from autosched import backends, nvidia_heuristics, tune_refusals, warm_start, winner_proof
 from autosched.default_choice import default_choice
 from autosched.final_measurement import simplicity
 from autosched.kernel_files.entry import COMPILED_FIRST, check_entry
@@ -16,6 +16,7 @@ from autosched.kernel_files.problem import KernelProblem
 from autosched.pace import Pace
 from autosched.search import DEFAULT, check
 from autosched.search import sampler as make_sampler
+from autosched.search.advised import Advised
 from autosched.trial_loop import Tuner
 from autosched.tune_result import Observer, TuneResult
 from measurements.measurement import Provenance
@@ -56,6 +57,7 @@ def tune(
     default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything
     kept.
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
+    A matmul is first asked of nvMatmulHeuristics, where that is installed (``nvidia_heuristics``).
     The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
     of other problems in the database; where times are estimated, the model estimates them.
     ``min_gain`` ends the search once UNPROMISING proposals in a row promise to shorten the best time by a smaller part.
@@ -113,13 +115,17 @@ def tune(
             tune_refusals.refuse_other_model(store.name, earlier, chosen.runner)
             if start is None:
                 start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
-            lines = (chosen.headline, chosen.line, note, _unranked(chosen), *start.lines)
+            advice = nvidia_heuristics.Advice()
+            if chosen.schedules is None:  # a recording holds only its own
+                advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
+            lines = (chosen.headline, chosen.line, note, _unranked(chosen), *start.lines, advice.line)
+            asked = make_sampler(sampler, space, seed=seed, prior=start.prior)
             tuner = Tuner(
                 problem,
                 chosen.device,
                 chosen.runner,
                 store,
-                make_sampler(sampler, space, seed=seed, prior=start.prior),
+                Advised(asked, advice.schedules, nvidia_heuristics.NAME) if advice.schedules else asked,
                 seed=seed,
                 generate=chosen.templates.kernel,
                 versions={t.name: t.version for t in chosen.templates},

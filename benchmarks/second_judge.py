@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NoReturn
 
 import numpy as np
 
+from autosched import nvidia_heuristics
 from benchmarks.autoheuristic import Recorded, TritonConfig, counts
 from cost_models.analytic import analyse
 from cost_models.evaluation import rank_correlation, regret
@@ -28,7 +24,6 @@ from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 
-GPUS = {"a100": "A100_SXM_80GB", "rtx4090": "RTX_4090", "h100": "H100_SXM", "h200": "H200_SXM"}
 SQUARE = tuple((side, side, side) for side in (1024, 2048, 3072, 4096, 6144, 8192))
 MODELS = tuple((m, n, k) for n, k in ((6144, 4096), (28672, 4096), (4096, 14336)) for m in (64, 256, 1024, 4096))
 MOST = 64  # configurations asked for
@@ -49,36 +44,17 @@ class Judged:
 
 
 def proposals(gpu: str, problem: Matmul) -> list[tuple[TritonConfig, float]]:
-    """Configurations without split k, and their seconds as nvMatmulHeuristics predicts them; none where it crashes."""
-    # The library can be asked once in a process.
-    size = [str(problem.m), str(problem.n), str(problem.k)]
-    command = [sys.executable, "-m", "benchmarks.second_judge", "--ask", gpu, *size]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = json.loads(done.stdout) if done.returncode == 0 else []
-    return [(TritonConfig(*config), seconds) for config, seconds in found]
-
-
-def ask(gpu: str, m: int, n: int, k: int) -> NoReturn:
-    """Prints the same as JSON, and ends this process. Raises ImportError where the library is missing."""
-    library = importlib.import_module("nvMatmulHeuristics")
-    heuristics = library.NvMatmulHeuristicsInterface(
-        backend=library.NvMatmulHeuristicsTarget.CUTLASS3,
-        precision="HSH",
-        flags=library.NvMatmulHeuristicsFlags.PERF_MODEL_BASED_AUTO_TUNING,
-    )
-    chip = heuristics.createHardwareDescriptor()
-    heuristics.setHardwarePredefinedGpu(chip, getattr(library.NvMatmulHeuristicsNvidiaGpu, gpu))
-    layout = library.NvMatmulHeuristicsMatmulLayout.TN_ROW_MAJOR
-    heuristics.loadInternalDiscoverySet(layout, chip)
-    found: dict[tuple[int, ...], float] = {}
-    for row in heuristics.get_with_mnk(m, n, k, layout, MOST, chip):
-        c = row["kernel"]
+    """Configurations without split k, and their seconds as nvMatmulHeuristics predicts them; none where it fails."""
+    try:
+        asked = nvidia_heuristics.configurations(problem, gpu, MOST)
+    except nvidia_heuristics.HeuristicsFailed:
+        return []
+    found: dict[TritonConfig, float] = {}
+    for c in asked:
         if c.split_k == 1:
-            warps = c.cta_tile_m // c.warp_tile_m * (c.cta_tile_n // c.warp_tile_n)
-            key = (c.cta_tile_m, c.cta_tile_n, c.cta_tile_k, c.stages, warps)
-            found[key] = min(row["runtime"], found.get(key, row["runtime"]))
-    print(json.dumps(list(found.items())), flush=True)
-    os._exit(0)  # the library crashes when it is closed
+            config = TritonConfig(*c.tile, c.stages, c.warps)
+            found[config] = min(c.seconds, found.get(config, c.seconds))
+    return list(found.items())
 
 
 def judge(name: str) -> list[Judged]:
@@ -86,7 +62,7 @@ def judge(name: str) -> list[Judged]:
     chip, judged = device(name), []
     for m, n, k in (*SQUARE, *MODELS):
         problem = Matmul(m, n, k, order_b="col")
-        found = proposals(GPUS[name], problem)
+        found = proposals(nvidia_heuristics.GPUS[name], problem)
         configs, seconds = tuple(config for config, _ in found), np.array([time for _, time in found])
         recorded = Recorded(problem, chip, (k, 1, 1, k), configs, (), tuple(seconds), None, ())
         shared = [_shared(problem, c) for c in configs]
@@ -121,17 +97,11 @@ def _text(config: TritonConfig) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.second_judge", description=__doc__)
-    parser.add_argument("--ask", nargs=4, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    try:
-        importlib.import_module("nvMatmulHeuristics")
-    except ImportError:
+    parser.parse_args(arguments)
+    if not nvidia_heuristics.installed():
         print("benchmarks.second_judge: pip install nvidia-matmul-heuristics", file=sys.stderr)
         return 2
-    if given.ask:
-        gpu, *size = given.ask
-        ask(gpu, *map(int, size))
-    rows = {name: judge(name) for name in GPUS}
+    rows = {name: judge(name) for name in nvidia_heuristics.GPUS}
     if not all(rows.values()):
         print("benchmarks.second_judge: nvMatmulHeuristics proposes too few configurations", file=sys.stderr)
         return 2

@@ -89,17 +89,17 @@ def _check_times(timing: Timing) -> None:
 class Record:
     """What was tried, on which device, with which versions, and the result.
 
-    ``problem_key`` is ``Problem.key()``, canonical JSON. ``template_version`` is that of the schedule's kernel
-    template, "" in records that predate templates. ``device`` is the name that look-ups compare exactly,
-    ``fingerprint`` JSON text of everything known about the device. ``kernel_digest`` is None where no source
-    could be generated. ``toolchain`` and ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is
-    none. ``created`` is in UTC. ``rank`` is the place in a paired re-measurement, 1 for the winner; None for what was
-    timed alone. ``budget`` is that of the run that tried it, ``proof`` the canonical JSON text of an object that says
-    what was proven of the kernel and how; None in records that predate them. ``control`` is what was timed beside
-    the winner of a re-measurement, to tell a machine that has changed from a kernel that has. ``id`` is the row,
-    None before it is stored. Raises ValueError for a name that cannot be printed, for a time that is not a positive
-    finite number, and for a ``created`` without a time zone. An error that is NaN is kept as infinity: worse than
-    every tolerance.
+    ``sampler`` is the name of who proposed it, a sampler or nvMatmulHeuristics. ``problem_key`` is ``Problem.key()``,
+    canonical JSON. ``template_version`` is that of the schedule's kernel template, "" in records that predate
+    templates. ``device`` is the name that look-ups compare exactly, ``fingerprint`` JSON text of everything known about
+    the device. ``kernel_digest`` is None where no source could be generated. ``toolchain`` and ``driver`` name
+    versions, such as "NVRTC 13.0" and "580.65"; "" means there is none. ``created`` is in UTC. ``rank`` is the place in
+    a paired re-measurement, 1 for the winner; None for what was timed alone. ``budget`` is that of the run that tried
+    it, ``proof`` the canonical JSON text of an object that says what was proven of the kernel and how; None in records
+    that predate them. ``control`` is what was timed beside the winner of a re-measurement, to tell a machine that has
+    changed from a kernel that has. ``id`` is the row, None before it is stored. Raises ValueError for a name that
+    cannot be printed, for a time that is not a positive finite number, and for a ``created`` without a time zone. An
+    error that is NaN is kept as infinity: worse than every tolerance.
     """
 
     problem_key: str

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from autosched.search.base import Foresighted, Prior, Sampler, Unseen
+from autosched.search.base import Attributing, Foresighted, Prior, Sampler, Unseen
 from search_spaces.spaces.search_space import SearchSpace
 
 ENTRY_POINTS = "autosched.samplers"
@@ -84,6 +84,7 @@ def check(name: str, seed: int) -> None:
 __all__ = [
     "DEFAULT",
     "ENTRY_POINTS",
+    "Attributing",
     "Foresighted",
     "Prior",
     "Sampler",

@@ -58,6 +58,14 @@ class Foresighted(Protocol):
         """By which part of the best time the last proposal was expected to shorten it; infinite where nobody knows."""
 
 
+@runtime_checkable
+class Attributing(Protocol):
+    """A sampler that passes on proposals of others."""
+
+    def proposer(self, schedule: Schedule) -> str:
+        """Who proposed it: the name of the sampler or of another. Records keep it."""
+
+
 class Prior(Protocol):
     """What a sampler may know of schedules before any is tried. Rows keep the order of ``schedules``."""
 

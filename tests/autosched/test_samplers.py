@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.search import Sampler, bayes, sampler, samplers
+from autosched.search.advised import Advised
 from autosched.search.base import EncodingPrior, Matrix, Unseen
 from autosched.search.bayes import BayesSampler
 from autosched.search.descent import descended
@@ -117,6 +118,9 @@ MAKERS: dict[str, Make] = {
     "bayes_guided": lambda space, seed: BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE),
     "bayes_of_a_living_pool": lambda space, seed: BayesSampler(space, seed, settings=LIVING),
     "random": lambda space, seed: sampler("random", space, seed=seed),
+    "bayes_advised": lambda space, seed: Advised(
+        BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE), space.sample(3, 99), "somebody"
+    ),
     "tpe": lambda space, seed: sampler("tpe", space, seed=seed),
     "optuna_random": lambda space, seed: OptunaSampler(space, seed, optuna.samplers.RandomSampler(seed=seed)),
     "evolution": lambda space, seed: sampler("evolution", space, seed=seed),
@@ -564,6 +568,39 @@ class TestEvolution:
             for schedule in whole[:35]:
                 restored.tell(schedule, outcome(schedule))
             assert run(restored, 5) == whole[35:]
+
+
+class TestAdvised:
+    ADVICE = TOY.sample(3, 99)
+
+    def made(self) -> Advised:
+        return Advised(BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE), self.ADVICE, "somebody")
+
+    def test_advice_follows_the_first_proposal_one_by_one_or_in_a_batch(self) -> None:
+        single, batch = self.made(), self.made()
+        one_by_one = [s for _ in range(6) for s in single.ask(1)]
+        assert one_by_one[1:4] == self.ADVICE == batch.ask(6)[1:4]
+        assert [single.proposer(s) for s in one_by_one] == ["bayes", *["somebody"] * 3, "bayes", "bayes"]
+        assert single.name == "bayes"
+
+    def test_what_the_sampler_proposes_itself_is_its_own(self) -> None:
+        (first,) = BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE).ask(1)
+        made = Advised(BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE), [first, *self.ADVICE], "somebody")
+        assert made.ask(4) == [first, *self.ADVICE]
+        assert made.proposer(first) == "bayes"
+
+    def test_a_later_run_begins_with_what_is_left_of_it(self) -> None:
+        made = self.made()
+        made.tell(self.ADVICE[0], ok(1e-6))
+        assert made.ask(2) == self.ADVICE[1:]
+
+    def test_the_promise_of_a_proposal_is_known_once_the_sampler_made_it(self) -> None:
+        made = self.made()
+        for schedule in made.ask(8):
+            assert made.expected_gain == math.inf or schedule not in self.ADVICE
+            made.tell(schedule, ok(seconds(schedule)))
+        made.ask(1)
+        assert 0 <= made.expected_gain < math.inf
 
 
 class Slope(EncodingPrior):

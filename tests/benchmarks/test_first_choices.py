@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from types import SimpleNamespace
 
-from benchmarks.first_choices import first_choice, nearest
+from autosched.nvidia_heuristics import Configuration
+from benchmarks.first_choices import first_choice, like_theirs
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 
 H200 = device("h200")
 PROBLEM = Matmul(4096, 4096, 4096, a="bf16", order_b="col")
-THEIRS = SimpleNamespace(cta_tile_m=128, cta_tile_n=256, cta_tile_k=64, cluster_m=2, cluster_n=1, stages=4, split_k=1)
+THEIRS = Configuration((128, 256, 64), (64, 64, 64), 64, 4, 1, (2, 1), 1, False, 1e-4)
 
 
 def test_the_first_choice_on_hopper_is_a_legal_schedule_of_wgmma() -> None:
@@ -25,13 +25,8 @@ def test_the_first_choice_on_hopper_is_a_legal_schedule_of_wgmma() -> None:
     assert first_choice(few, H200)[1] > few.min_bytes / H200.dram_bandwidth
 
 
-def test_a_configuration_of_cutlass_becomes_the_nearest_schedule() -> None:
-    found = nearest(PROBLEM, THEIRS, H200)
-    assert found is not None
-    values = dict(found[0].items)
-    assert {name: values[name] for name in ("tile_m", "tile_n", "tile_k", "cluster_m", "cluster_n", "split_k")} == {
-        **{"tile_m": 128, "tile_n": 256, "tile_k": 64, "cluster_m": 2, "cluster_n": 1, "split_k": 1}
-    }
-    assert values["stages"] in (3, 4) and not list(template("wgmma_matmul").space(PROBLEM, H200).explain(found[0]))
-    assert nearest(PROBLEM, SimpleNamespace(**{**vars(THEIRS), "cta_tile_m": 96}), H200) is None
-    assert nearest(dataclasses.replace(PROBLEM, k=4099), THEIRS, H200) is None
+def test_a_configuration_of_cutlass_is_judged_as_its_nearest_schedule() -> None:
+    small = dataclasses.replace(THEIRS, tile=(64, 64, 64), warp_tile=(64, 16, 64))
+    near, far = like_theirs(PROBLEM, THEIRS, H200), like_theirs(PROBLEM, small, H200)
+    assert near is not None and far is not None
+    assert 0.9 * first_choice(PROBLEM, H200)[1] < near < far

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
+from autosched import nvidia_heuristics
 from benchmarks import second_judge
 from benchmarks.autoheuristic import TritonConfig
 from search_spaces.operators.matmul import Matmul
@@ -37,9 +36,6 @@ def test_problems_with_few_proposals_are_left_out(monkeypatch: pytest.MonkeyPatc
 def test_without_the_library_one_line_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def missing(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
+    monkeypatch.setattr(nvidia_heuristics, "installed", lambda: False)
     assert second_judge.main([]) == 2
     assert capsys.readouterr().err == "benchmarks.second_judge: pip install nvidia-matmul-heuristics\n"

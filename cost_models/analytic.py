@@ -25,10 +25,11 @@ bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and
 ``mix(math, issue, shared)`` of a block alone, and z is at least ``b * (sqrt(r - 1) - 1)``, where the second bound has
 its minimum. The latency grows from that of L2 to that of DRAM with the bytes of a step that come from DRAM.
 
-An SM processes ``ceil(blocks / sm_count)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and
-tail. Every group of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully
-exposed. Where a block says that its arithmetic stops for a result (``drains``), that costs a refill and what it
-waits for. What a last block does alone (``alone_bytes``) is added.
+An SM processes ``ceil(blocks / SMs)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and tail.
+Clusters leave SMs idle where they do not divide those of a GPC (``Device.sms_of_clusters``). Every group of blocks pays
+for filling its pipeline and for storing its tile; only the first fill is fully exposed. Where a block says that its
+arithmetic stops for a result (``drains``), that costs a refill and what it waits for. What a last block does alone
+(``alone_bytes``) is added.
 
 DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY`` less what two things cost: too few bytes in
 flight (by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The
@@ -112,7 +113,9 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
     row = unit(work.unit)
     seconds = float(a.seconds[0])
-    blocks = -(-work.blocks // device.sm_count) / row.clock_hz(device)  # of one SM; its cycles in seconds
+    blocks = -(-work.blocks // device.sms_of_clusters(work.cluster)) / row.clock_hz(
+        device
+    )  # of one SM; its cycles in seconds
     return {
         "tensor cores" if row.tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
         "instruction issue": float(a.issue[0]) * blocks / seconds,
@@ -152,7 +155,8 @@ def analyse(
         )
 
     clock = np.where(w.tensor, device.tensor_clock_hz, device.clock_hz)
-    active = np.minimum(w.blocks, device.sm_count)
+    sms = np.array([device.sms_of_clusters(work.cluster) for work in works], dtype=np.int64)
+    active = np.minimum(w.blocks, sms)
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / clock / active)  # bytes per cycle for one SM
     spill_words = spilled / 4.0 * warps * w.iterations  # warp accesses of one block
     math = w.flops / _rates(works, device)
@@ -181,7 +185,7 @@ def analyse(
         longest: FloatArray = np.maximum(together * busy, queued)
         return longest
 
-    per_sm = -(-w.blocks // device.sm_count)
+    per_sm = -(-w.blocks // sms)
     resident = np.minimum(resident, per_sm)
     full, rest = per_sm // resident, per_sm % resident
     fill = BLOCK_START + np.where(w.stages == 1, 0.0, latency + load / w.iterations)
@@ -198,7 +202,7 @@ def analyse(
     dram_seconds = w.dram_bytes / served
     alone_seconds = w.alone_bytes / SM_PORT_BYTES / clock
     seconds = np.hypot(sm_seconds, dram_seconds) + alone_seconds + LAUNCH_SECONDS * w.launches
-    waves = w.blocks / (device.sm_count * resident)
+    waves = w.blocks / (sms * resident)
     return Analysis(resident, waves, math, issue, shared, load, full_step, in_flight, sm_seconds, dram_seconds, seconds)
 
 

@@ -30,6 +30,7 @@ class CostCounts:
     iterations: int  # steps of the main loop, per block
     stages: int  # loads in flight ahead of the arithmetic; 1 means they do not overlap
     barriers_per_iteration: int
+    cluster: int = 1  # blocks that start together, on SMs of one GPC
     refills: bool = True  # whether the arithmetic behind a barrier waits for its operands from shared memory
     launches: int = 1  # of the kernel, one after another; the counts above are those of all of them
     alone_bytes: float = 0.0  # moved by a last block after all others are done

@@ -18,6 +18,7 @@ import numpy as np
 from search_spaces.arrays import IntArray
 
 _SHARED_ALLOCATION_UNIT = 128  # bytes, sm_80 and later
+_SMS_OF_TPC, _SMS_OF_GPC = 2, 16  # of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
 
 
 class UnknownDevice(ValueError):
@@ -117,6 +118,14 @@ class Device:
     @property
     def max_warps_per_sm(self) -> int:
         return self.max_threads_per_sm // self.warp_size
+
+    def sms_of_clusters(self, cluster: int) -> int:
+        """SMs that clusters of so many blocks fill, of 1, 2 or a multiple of 2: two blocks share a TPC; more find room
+        in a GPC, of which the last SMs stay empty where ``cluster`` does not divide them. Which GPCs of a chip have
+        more SMs than the fewest only its driver knows (cudaOccupancyMaxActiveClusters); here none has."""
+        if cluster <= _SMS_OF_TPC:
+            return self.sm_count // cluster * cluster
+        return max(cluster, self.sm_count // _SMS_OF_GPC * (_SMS_OF_GPC // cluster * cluster))
 
     def tensor_rate(self, operand_dtype: str) -> float:
         """Dense tensor flops per cycle per SM for operands of a type, such as "f16", "tf32" or "e4m3"; of i8 integer

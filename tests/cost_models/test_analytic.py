@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.analytic import LAUNCH_SECONDS, analyse, predict
+from cost_models.analytic import LAUNCH_SECONDS, analyse, busy, predict
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import DEVICES, Device, device
 from search_spaces.hardware.units import unit
@@ -121,6 +121,16 @@ def works(draw: st.DrawFn) -> CostCounts:
         drains=draw(st.integers(0, 8)),
         drain_instructions=count(1e5),
     )
+
+
+def test_clusters_pay_for_the_sms_that_they_leave_idle() -> None:
+    work = dataclasses.replace(matmul(), blocks=132)  # 66 TPCs of two SMs; 8 GPCs with room for four clusters of four
+    alone, pairs, fours = (predict(dataclasses.replace(work, cluster=size), H200) for size in (1, 2, 4))
+    assert alone == pairs < 0.8 * fours
+    assert H200.sms_of_clusters(4) == 128
+    fits = dataclasses.replace(work, blocks=128)
+    assert predict(fits, H200) == predict(dataclasses.replace(fits, cluster=4), H200)
+    assert busy(dataclasses.replace(work, cluster=4), H200)["tensor cores"] <= 1.0
 
 
 @settings(deadline=None, max_examples=100)

@@ -76,6 +76,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         store_bytes=stored * tiles - beside,
         dram_bytes=dram_bytes(problem, config, device, cluster),
         iterations=steps * tiles,
+        cluster=cluster[0] * cluster[1],
         stages=ahead,
         # With nothing in flight a lone consumer's tensor cores run dry once a k-tile.
         barriers_per_iteration=1 if in_flight == 0 and (consumers == 1 or ping_pong) else 0,

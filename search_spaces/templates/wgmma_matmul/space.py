@@ -49,7 +49,6 @@ MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copi
 BALANCED_N = 64  # of a wgmma: for fewer columns reading shared memory takes longer than multiplying
 FEW_STAGES = 3  # one that is multiplied, and two on their way
 FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
-SMS_OF_TPC, SMS_OF_GPC = 2, 16  # of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
 MOST_CLUSTER = 4  # blocks: larger ones leave SMs of a GPC without work
 TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
@@ -408,14 +407,6 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     )
 
 
-def _sms_of_clusters(device: Device, cluster: int) -> int:
-    """SMs that clusters of so many blocks fill: two share a TPC; more find room in a GPC, of which the last ones stay
-    empty where ``cluster`` does not divide it. The driver knows the GPCs of a chip; here all have the fewest."""
-    if cluster <= SMS_OF_TPC:
-        return device.sm_count // cluster * cluster
-    return device.sm_count // SMS_OF_GPC * (SMS_OF_GPC // cluster * cluster)
-
-
 def _persistent_rule(problem: Matmul, device: Device) -> Rule:
     """Blocks of several tiles are as many as run at a time: then none waits for another, and they all end together."""
 
@@ -426,7 +417,7 @@ def _persistent_rule(problem: Matmul, device: Device) -> Rule:
             return None
         cluster = cluster_m * cluster_n
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
-        resident = _sms_of_clusters(device, cluster) * min_blocks
+        resident = device.sms_of_clusters(cluster) * min_blocks
         needed = -(-tiles // resident)
         if tiles_of_block == next((t for t in TILES_OF_BLOCK if t >= needed), TILES_OF_BLOCK[-1]):
             return None

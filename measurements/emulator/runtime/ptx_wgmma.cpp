@@ -122,7 +122,7 @@ void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char*
   const Group& g = groups[group_of(w.index)];
   const std::uint32_t index = n - s.before - 1 - g.first;
   const std::string where = index < g.operations.size() ? place(g.operations[index].site) : "an earlier line";
-  FINDING(wgmma_in_flight, i.site, "warp %u of %s %s a register of the wgmma at %s, which it has not waited for", w.index,
+  FINDING(wgmma_in_flight, i.site, "%s %s a register of the wgmma at %s, which it has not waited for",
           describe(who_of(w.index, whole_warp), block_index).c_str(), what, where.c_str());
 }
 

@@ -27,6 +27,8 @@ struct Barrier {
   SiteIndex site = 0;             // of the first arrival
   std::vector<unsigned> waiting;  // warps that go on when it completes
   Knowledge joined;
+  std::vector<std::pair<unsigned, Epoch>> arrivals;  // warps, each with its epoch
+  std::vector<std::pair<unsigned, Epoch>> before;    // those of the last time that it completed
 };
 
 std::vector<Barrier> barriers;  // of all blocks that run together
@@ -272,7 +274,18 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
   }
   idle_polls = 0;
   b.arrived += whole_block ? warps[w].lanes : warp_size;
+  const Epoch arrival = clocks.now[w];
   clocks.advance(w);
+  // In another order of the warps this arrival would have been one of the time before.
+  for (const auto& [v, epoch] : b.before) {
+    if (v != w && clocks.seen(w, v) < epoch) {
+      FINDING(invalid_argument, self->site,
+              "%s may come to barrier %d before warp %u, for which the barrier has completed already, does: nothing "
+              "orders the two", describe(who_of(w, whole_warp), block_index).c_str(), id, v % block_warps());
+      break;
+    }
+  }
+  b.arrivals.emplace_back(w, arrival);
   b.joined.join(clocks.known[w]);
   if (waits) {
     b.waiting.push_back(w);
@@ -288,7 +301,9 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
     for (unsigned lane = 0; lane < warps[v].lanes; ++lane) threads[v * warp_size + lane].state = State::runnable;
   }
   completed = b.waiting;
+  std::vector<std::pair<unsigned, Epoch>> arrivals = std::move(b.arrivals);
   b = Barrier{};
+  b.before = std::move(arrivals);
   return true;
 }
 

@@ -82,6 +82,7 @@ CASES = (
     Case("counter_not_reset", K.WORKSPACE_NOT_ZERO, workspaces=(COUNTER,)),
     Case("half_of_the_output", K.UNWRITTEN_OUTPUT),
     Case("barrier_of_48_threads", K.INVALID_ARGUMENT),
+    Case("barrier_of_two_pairs", K.INVALID_ARGUMENT, a=128, o=128, block=128),
     Case("wmma_stride", K.INVALID_ARGUMENT, a=256, o=32, block=32, shared=1024),
     Case("copy_longer_than_its_size", K.INVALID_ARGUMENT, shared=256),
     Case("operands_not_rounded", K.UNROUNDED_TF32, a=128, o=128, block=32),

@@ -17,6 +17,7 @@ from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
 
 MATMUL, ROWS, TRANSPOSE = "kernels/matmul.cuh", "kernels/row_reduction.cuh", "kernels/transpose.cuh"
+WGMMA, WGMMA_MATMUL = "wgmma/f16_split_columns", "kernels/wgmma_matmul.cuh"
 MMA, SOFTMAX, COLUMNS = "mma_f16_pipelined", "softmax_f16_registers", "reduce_bf16_columns"
 MATVEC, COPY, TRANSPOSED = "matvec_f16_odd", "copy_u8_tail", "transpose_u8_pipelined"
 
@@ -64,6 +65,14 @@ REST = (
     Planted("a product ends after 64 steps", MMA, "long k", MATMUL, "t < tiles; ++t", "t < tiles && t < 64; ++t"),
     Planted("a matvec ends after 64 steps", "matvec_f16_split", "long k", "kernels/matvec.cuh",
             "first + C::tiles_of_split : C::tiles_k;", "first + C::tiles_of_split : C::tiles_k % 64;"),
+    Planted("32-bit rows of wgmma's out", WGMMA, "far rows", WGMMA_MATMUL,
+            ": out + (static_cast<long long>(work.batch) * C::m + row0) * C::n + col0;",
+            ": out + ((work.batch * C::m + row0) * C::n + col0);"),
+    Planted("a wgmma ends after 64 steps", WGMMA, "long k", WGMMA_MATMUL,
+            "tiles = C::tiles_k - first < C::tiles_of_split",
+            "tiles = C::tiles_k > 64 ? 64 : C::tiles_k - first < C::tiles_of_split"),
+    Planted("two matrices in turns", WGMMA, "far matrices", WGMMA_MATMUL,
+            "batch = id / (of_matrix * C::split_k);", "batch = id / (of_matrix * C::split_k) % 2;"),
     Planted("an order of 16 rows of tiles", MMA, "many rows of tiles", "common/raster.cuh", "first + inside % Group,",
             "(first + inside % Group) % 16,"),
 )  # fmt: skip

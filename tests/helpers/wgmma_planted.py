@@ -1,0 +1,276 @@
+"""Faults planted in wgmma_matmul as a hostile reviewer would, of kinds that the mutation engine does not make: several
+statements, a moved one, a wrong formula, another scope, a wrong tensor map."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernels import generate
+from wgmma_cases import CASES, H200, SMALL
+
+from measurements.emulator import FindingKind
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.tensor_map import TensorMap
+
+K = FindingKind
+WRONG = "wrong_result"
+_KERNEL = "autosched/kernels/wgmma_matmul.cuh"
+_OPERAND = "autosched/intrinsics/wgmma.cuh"
+_OUT = "autosched/intrinsics/wgmma_out.cuh"
+_FINISH = "autosched/common/finish.cuh"
+_TMA = "autosched/ptx/tensor_map.cuh"
+_REGISTERS = "autosched/ptx/set_registers.cuh"
+
+# Schedules beside those of CASES: changes of a small one, and of the problem.
+MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "tail of k": ({}, {"k": 296}),
+    "square": ({}, {"m": 128, "n": 128, "k": 128}),
+    "f16": ({}, {"a": "f16", "out": "f16"}),
+    "long ring": ({"stages": 4, "tile_k": 128}, {"m": 64, "n": 32, "k": 640}),
+    "registers": ({"tile_m": 128, "consumers": 2, "producer_registers": 40}, {}),
+    "no swizzle": ({"swizzle_a": 0, "swizzle_b": 0}, {"k": 192}),
+    "narrow swizzle": ({"swizzle_a": 32, "swizzle_b": 32}, {"k": 192, "order_a": "col", "order_b": "row"}),
+    "bias, with boxes": ({"store_buffers": 1}, {"epilogue": "bias+relu", "n": 96}),
+    "bias": ({}, {"epilogue": "bias+relu", "n": 96}),
+    "splits of a batch": ({"split_k": 2}, {"k": 384, "batch": 2, "m": 128, "n": 64}),
+    "boxes of a batch": ({"store_buffers": 1}, {"k": 128, "batch": 2, "m": 128, "n": 64}),
+    "scaled blocks": ({"tile_k": 128, "in_flight": 0}, {"a": "e4m3", "scale": "block", "k": 400, "n": 264}),
+    "scaled rows": ({"tile_k": 128}, {"a": "e4m3", "scale": "row_column", "k": 272, "m": 131}),
+    "boxes of scaled rows": (
+        {"tile_k": 128, "store_buffers": 1},
+        {"a": "e4m3", "scale": "row_column", "k": 272, "m": 131},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """In the kernel of a case each key of ``edits``, which ``header`` has once, becomes its value. ``maps`` changes
+    fields of tensor maps. ``found`` is one of the kinds of findings, or WRONG."""
+
+    name: str
+    case: str
+    found: str
+    edits: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    header: str = _KERNEL
+    maps: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def problem(self) -> Matmul:
+        _, fields = (CASES | MORE_CASES)[self.case]
+        order = {} if fields.get("a") == "e4m3" else {"order_b": "col"}
+        return Matmul(**{"m": 256, "n": 128, "k": 320, "a": "bf16", **order, **fields})
+
+    def schedule(self) -> Schedule:
+        changes, _ = (CASES | MORE_CASES)[self.case]
+        return SMALL.replace(**changes)
+
+    def right_kernel(self) -> Kernel:
+        return generate(self.problem(), self.schedule(), H200)
+
+    def kernel(self) -> Kernel:
+        kernel = self.right_kernel()
+        text = dict(kernel.headers.files)[self.header]
+        for old, new in self.edits.items():
+            if text.count(old) != 1:
+                raise ValueError(f"{self.name}: {self.header} has {text.count(old)} times {old!r}")
+            text = text.replace(old, new)
+        arguments = tuple(
+            dataclasses.replace(a, **self.maps[a.name]) if isinstance(a, TensorMap) and a.name in self.maps else a
+            for a in kernel.arguments
+        )
+        return dataclasses.replace(
+            kernel, headers=kernel.headers | Headers.of({self.header: text}), arguments=arguments
+        )
+
+
+PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking turns"
+ALONG_M, ALONG_N, OF_FOUR = "cluster along m", "cluster along n", "cluster of four, with splits"
+_EXPECT = "ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);"
+_LAST_WAIT = "ptx::wgmma_wait_group<0>();\n      release(unreleased, elsewhere);"
+_STORE = "store(acc, ends, out, work, C::ping_pong ? 0 : group);"
+_SCALED = "sums[i][r] += a[i][r / 2 % 2] * b[r / 4 * 8 / block] * acc[i][r];"
+_BOX = "Box::write(box, x);\n        ptx::fence_async_proxy();"
+_READ = "if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();"
+
+PLANTED = (
+    # The first are run by default.
+    Planted("one slice of k is multiplied twice", "plain", WRONG, {"B::advance(step, 0)": "B::advance(step & ~1, 0)"}),
+    Planted("expects the bytes inside of the matrix alone", "tail of k", K.BARRIER_NOT_REACHED,
+            {_EXPECT:
+             "ptx::mbarrier_arrive_expect_tx(place.full(), (k0 + C::tile_k > C::k ? C::k - k0 : C::tile_k) * "
+             "2 * (C::tile_m + C::tile_n));"}),
+    # Descriptors, and boxes.
+    Planted("half the stride", "plain", WRONG, {"group_bytes = 8 * line": "group_bytes = 4 * line"}, _OPERAND),
+    Planted("the leading offset of the other layout", "narrow swizzle", WRONG,
+            {"(Swizzle ? box_bytes : group_bytes)": "(Swizzle ? group_bytes : box_bytes)"}, _OPERAND),
+    Planted("strides exchanged without a swizzle", "no swizzle", K.OUT_OF_BOUNDS_SHARED,
+            {"(Swizzle ? 16 : box_bytes)": "(Swizzle ? 16 : group_bytes)",
+             "AlongK || Swizzle ? group_bytes : box_bytes": "Swizzle ? group_bytes : box_bytes"}, _OPERAND),
+    Planted("the mode of the next swizzle", "narrow swizzle", WRONG,
+            {"Swizzle == 32 ? 3": "Swizzle == 32 ? 2"}, _OPERAND),
+    Planted("a's slices of k in reverse", "plain", WRONG,
+            {"A::advance(step, 64 * i)": "A::advance(steps_of_tile - 1 - step, 64 * i)"}),
+    Planted("both consumers multiply the first rows", "registers", WRONG,
+            {"16 * A::advance(0, 64 * fragments) * group": "0 * group"}),
+    Planted("a tile behind the first 64 KB", "long ring", K.WGMMA_IN_FLIGHT,
+            {"address & 0x3ffff": "address & 0xffff"}, _OPERAND),
+    Planted("a map of one row less", "plain", WRONG, maps={"a_map": {"sizes": (320, 255, 1)}}),
+    Planted("a map without its swizzle", "plain", K.BARRIER_NOT_REACHED,
+            maps={"b_map": {"swizzle": "64B", "box": (32, 32, 1)}}),
+    Planted("lines of the map an element pair apart", "plain", WRONG,
+            maps={"a_map": {"strides": (624, 163840), "sizes": (312, 256, 1)}}),
+    # Waits and arrivals.
+    Planted("consumers wait with the other parity", "plain", K.ASYNC_READ_BEFORE_WAIT,
+            {"wait(place.full(), place.parity);\n      multiply_tile(acc, place.tile(), group, t == 0)":
+             "wait(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, place.tile(), group, t == 0)"}),
+    Planted("the copies wait with the other parity", "plain", K.BARRIER_NOT_REACHED,
+            {"wait(place.empty(), place.parity ^ 1u);  // the first":
+             "wait(place.empty(), place.parity);  // the first"}),
+    Planted("a parity that turns over but once", PERSISTENT, K.ASYNC_READ_BEFORE_WAIT,
+            {"parity ^= 1u;": "parity = 1u;"}),
+    Planted("two lanes of a warp release", "plain", K.MBARRIER_MISUSE,
+            {"if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);":
+             "if (threadIdx.x % 32 < 2) ptx::mbarrier_arrive(empty);"}),
+    Planted("one more arrival at a full stage", "plain", K.MBARRIER_MISUSE,
+            {_EXPECT: _EXPECT + "\nptx::mbarrier_arrive(place.full());"}),
+    Planted("an arrival in two: arrives, then expects", "plain", K.ASYNC_READ_BEFORE_WAIT,
+            {_EXPECT:
+             "ptx::mbarrier_arrive(place.full());\n"
+             'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(place.full()), '
+             '"r"(tma_bytes));'}),
+    Planted("one lane waits for its warp", "plain", K.ASYNC_READ_BEFORE_WAIT,
+            {"wait(place.full(), place.parity);\n      multiply_tile(acc, place.tile(), group, t == 0)":
+             "if (threadIdx.x % 32 == 0) wait(place.full(), place.parity);\n"
+             "      multiply_tile(acc, place.tile(), group, t == 0)"}),
+    Planted("every warpgroup makes the barriers", "registers", K.MBARRIER_MISUSE,
+            {"if (threadIdx.x == 0) {\n      if constexpr (C::access_a == 0) ptx::prefetch":
+             "if (threadIdx.x % 128 == 0) {\n      if constexpr (C::access_a == 0) ptx::prefetch"}),
+    Planted("releases a tile too early", "plain", K.WGMMA_IN_FLIGHT,
+            {"if (t > 0) release(unreleased, elsewhere);\n        unreleased = place.empty();":
+             "release(place.empty(), elsewhere);",
+             _LAST_WAIT: "ptx::wgmma_wait_group<0>();"}),
+    Planted("stored before the multiplications have ended", "plain", K.WGMMA_IN_FLIGHT,
+            {_LAST_WAIT: "release(unreleased, elsewhere);",
+             _STORE: _STORE + "\n ptx::wgmma_wait_group<0>();"}),
+    Planted("fewer multiplications are waited for", "plain", K.WGMMA_IN_FLIGHT,
+            {"ptx::wgmma_wait_group<C::in_flight>();": "ptx::wgmma_wait_group<C::in_flight + 1>();"}),
+    # Clusters.
+    Planted("the mask is short by one block", OF_FOUR, K.BARRIER_NOT_REACHED,
+            {"((1u << C::cluster_m) - 1) << (rank_n()": "((1u << (C::cluster_m - 1)) - 1) << (rank_n()"}),
+    Planted("tells the blocks of the other axis", "all of it", K.SHARED_RACE,
+            {"rank_m() + i * C::cluster_m": "rank_n() + i * C::cluster_m"}),
+    Planted("the last ones alone wait for their cluster", ALONG_M, K.BLOCK_EXITED,
+            {"if constexpr (cluster > 1) ptx::cluster_sync();  // others":
+             "if constexpr (cluster > 1) if (rank() > 0) ptx::cluster_sync();  // others"}),
+    Planted("the barriers are made behind the meeting", ALONG_M, K.MBARRIER_MISUSE,
+            {"    sync();\n    if (threadIdx.x >= consumer_threads)": "    if (threadIdx.x >= consumer_threads)",
+             "    const Place first{ptx::shared_memory()};":
+             "    const Place first{ptx::shared_memory()};\n    sync();"}),
+    # Tiles of a block.
+    Planted("the last tile is left out", PERSISTENT, K.UNWRITTEN_OUTPUT,
+            {"next < works / cluster; next": "turn == 0 || next + stride < works / cluster; next"}),
+    Planted("two blocks compute the same tile", PERSISTENT, K.GLOBAL_RACE,
+            {"stride = C::launched_blocks / cluster": "stride = C::launched_blocks / cluster - 1"}),
+    Planted("sums go on in the next tile", PERSISTENT, WRONG,
+            {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
+             "    for_each_work([&](const Work& work, int turn, bool more)":
+             "    Accumulators acc{};\n    for_each_work([&](const Work& work, int turn, bool more)",
+             "step > 0 || !first": "true"}),
+    Planted("splits of all matrices share their sums", "splits of a batch", K.GLOBAL_RACE,
+            {"output_tile = (batch * C::tiles_m + tile_m)": "output_tile = (0 * C::tiles_m + tile_m)"}),
+    Planted("the first split is added twice, the last never", "splits of a batch", WRONG,
+            {"from += sums;": "if (s > 0) from += sums;"}),
+    Planted("the second split begins with the first's last tile", "splits of a batch", WRONG,
+            {"first = split * C::tiles_of_split;": "first = split * C::tiles_of_split - (split > 0);"}),
+    # The end.
+    Planted("rows of stmatrix exchanged", STORES, WRONG,
+            {"box + at(warp * 16 + lane % 16, r / 4": "box + at(warp * 16 + (lane % 16 ^ 8), r / 4"}, _OUT),
+    Planted("fenced, then written", STORES, K.MISSING_PROXY_FENCE,
+            {_BOX: "ptx::fence_async_proxy();\n        Box::write(box, x);"}),
+    Planted("the fence of the other space", STORES, K.MISSING_PROXY_FENCE,
+            {"fence.proxy.async.shared::cta": "fence.proxy.async.global"}, _TMA),
+    Planted("another thread waits for the stores", STORES, K.BULK_COPY_IN_FLIGHT,
+            {_READ: _READ.replace("== 0", "== 32")}),
+    Planted("another thread commits the stores", STORES, K.BULK_COPY_IN_FLIGHT,
+            {"ptx::commit_stores();\n        }": "}\n        if (threadIdx.x % 128 == 32) ptx::commit_stores();"}),
+    Planted("the barrier of boxes is that of turns", TURNS, K.INVALID_ARGUMENT,
+            {"of_turns = 2, of_boxes = 4": "of_turns = 2, of_boxes = 2"}),
+    Planted("boxes of the first matrix", "boxes of a batch", K.GLOBAL_RACE,
+            {"row0 + i * 64, work.batch, box": "row0 + i * 64, 0, box"}),
+    Planted("bias of the tile before", "bias", WRONG,
+            {".at(C::transposed ? col0 : row0, C::transposed ? row0 : col0)":
+             ".at(C::transposed ? col0 : row0, C::transposed ? row0 : col0 - (work.n0 > 0 ? C::tile_n : 0))"}),
+    Planted("bias of the first tile", "bias, with boxes", WRONG, {".at(0, col0)": ".at(0, col0 - work.n0)"}),
+    Planted("activated, then biased", "bias", WRONG,
+            {"x[i] += get_element<Out>(added, i);":
+             "x[i] = activate<activation(C::activation)>(x[i]) + get_element<Out>(added, i);",
+             "x[i] = activate<activation(C::activation)>(x[i]);\n}":
+             "x[i] = C::has_bias ? x[i] : activate<activation(C::activation)>(x[i]);\n}"}, _FINISH),
+    Planted("sums rounded to 16 bits after each k-tile", "plain", WRONG,
+            {"ptx::wgmma_wait_group<C::in_flight>();\n      if constexpr":
+             "ptx::wgmma_wait_group<0>();\n"
+             "for (int i = 0; i < fragments; ++i) for (int r = 0; r < C::tile_n / 2; ++r)\n"
+             "acc[i][r] = Element<Out>::of(round_to<Out>(acc[i][r]));\n"
+             "      if constexpr"}),
+    Planted("split sums rounded to 16 bits", "splits of a batch", WRONG,
+            {"{{round_to<Sum>(registers[r])}}": "{{round_to<Sum>(Element<Out>::of(round_to<Out>(registers[r])))}}"}),
+    Planted("rounded before the bias", "bias", WRONG,
+            {"x[i] += get_element<Out>(added, i);":
+             "x[i] = Element<Out>::of(round_to<Out>(x[i])) + get_element<Out>(added, i);"}, _FINISH),
+    Planted("the largest number in place of infinity", "f16", WRONG,
+            {"x[i] = activate<activation(C::activation)>(x[i]);\n}":
+             "x[i] = x[i] > 65504.0f ? 65504.0f : activate<activation(C::activation)>(x[i]);\n}"}, _FINISH),
+    # Elsewhere.
+    Planted("outside of the matrix is NaN", "tail of k", WRONG, maps={"a_map": {"fill": "NAN_REQUEST_ZERO_FMA"}}),
+    Planted("asks once whether a phase has ended", "plain", K.MBARRIER_MISUSE,
+            {"while (!ptx::mbarrier_try_wait": "if (!ptx::mbarrier_try_wait"}),
+    Planted("a and b exchanged", "square", WRONG,
+            {"load<A, lines_a, (C::cluster_n > 1)>(a,":
+             "load<A, lines_a, (C::cluster_n > 1)>(reinterpret_cast<const FromA&>(b),",
+             "load<B, lines_b, (C::cluster_m > 1)>(b,":
+             "load<B, lines_b, (C::cluster_m > 1)>(reinterpret_cast<const FromB&>(a),"}),
+    Planted("the batch counted twice", "boxes of a batch", K.GLOBAL_RACE,
+            {"batch = id / (of_matrix * C::split_k);": "batch = id / (of_matrix * C::split_k) & 0;"}),
+    Planted("boxes begin 16 bytes further", STORES, K.MISALIGNED_ACCESS,
+            {"% C::store_buffers * Box::bytes);\n        Finished":
+             "% C::store_buffers * Box::bytes) + 16;\n        Finished"}),
+    Planted("small sums are zero", "plain", WRONG,
+            {"ptx::hold_register(acc[i][r]);\n    }\n  }\n\n  // As":
+             "{\n"
+             "        ptx::hold_register(acc[i][r]);\n"
+             "        if (acc[i][r] * acc[i][r] < 1e-3f) acc[i][r] = 0;\n"
+             "      }\n"
+             "    }\n"
+             "  }\n"
+             "\n"
+             "  // As"}),
+    # Scales.
+    Planted("the scale of the k block before", "scaled blocks", WRONG,
+            {"(column < blocks_n ? column : blocks_n - 1) * blocks_k + t);":
+             "(column < blocks_n ? column : blocks_n - 1) * blocks_k + (t > 0 ? t - 1 : 0));"}),
+    Planted("the scale of the first columns", "scaled blocks", WRONG, {"work.n0 / block + q": "0 * work.n0 + q"}),
+    Planted("the scale of the row eight above", "scaled blocks", WRONG,
+            {"row0 + i * 64 + half * 8;\n          a[i]": "row0 + i * 64;\n          a[i]"}),
+    Planted("all sums are scaled by the last block", "scaled blocks", WRONG,
+            {_SCALED: "sums[i][r] = (sums[i][r] + acc[i][r]) * a[i][r / 2 % 2] * b[r / 4 * 8 / block];"}),
+    Planted("scales of rows that are not there", "boxes of scaled rows", K.OUT_OF_BOUNDS_GLOBAL,
+            {"ends.of_row(row < C::m ? row : C::m - 1)": "ends.of_row(row)"}),
+    Planted("a scale of columns for each second one", "scaled rows", WRONG,
+            {"ends.scale_b + col);": "ends.scale_b + col / 16 * 16);"}, _FINISH),
+    # Registers.
+    Planted("takes more registers than were given", "registers", K.BARRIER_NOT_REACHED,
+            {"take_registers<C::consumer_registers>": "take_registers<C::consumer_registers + 8>"}),
+    Planted("gives fewer registers than are taken", "registers", K.BARRIER_NOT_REACHED,
+            {"give_registers<C::producer_registers>": "give_registers<C::producer_registers + 24>"}),
+    Planted("one warp gives its registers", "registers", K.BARRIER_NOT_REACHED,
+            {"if constexpr (gives_registers) ptx::give_registers": "if (threadIdx.x % 128 < 32) ptx::give_registers"}),
+    Planted("gives where it should take", "registers", K.INVALID_ARGUMENT,
+            {"setmaxnreg.inc": "setmaxnreg.dec"}, _REGISTERS),
+)  # fmt: skip

@@ -1,6 +1,6 @@
 """Plant faults in the device code, one at a time, and see whether a proof reports them.
 
-    python -m benchmarks.mutations [--of headers|ptx] [--sample 1000] [--seed 0] [--workers 2] [--header F ...]
+    python -m benchmarks.mutations [--of headers|ptx|all] [--sample 1000] [--seed 0] [--workers 2] [--header F ...]
         [--log FILE]
     python -m benchmarks.mutations --again LOG
     python -m benchmarks.mutations --report LOG [LOG ...]
@@ -33,48 +33,35 @@ from typing import Any
 
 import numpy as np
 
-from autosched.verify import Execute, Run, emulated_problem, prove
+from autosched.verify import Execute, Run, prove
 from benchmarks.mutants import Mutant, mutants_of
+from benchmarks.mutation_cases import Case, all_cases
 from benchmarks.ptx_equivalence import why_same
 from benchmarks.ptx_mutants import asm_of, mutants_of_asm, mutants_of_ptx
 from measurements.emulator import Emulation, Order, emulate_ptx
 from measurements.emulator.architecture import ptx_arch, source_arch
 from measurements.emulator.ptx.digest import instructions
 from measurements.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx
-from search_spaces.catalogue import problem_from_json, template
-from search_spaces.hardware.devices import Device, device
-from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.problem import Array, Problem
-from search_spaces.spaces.schedule import Schedule
+from search_spaces.operators.problem import Array
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
-ROOT = Path(__file__).parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 FOLDERS = ("kernels", "common", "intrinsics", "ptx")
 INLINE_PTX = "ptx/"  # headers of one instruction a function
+WGMMA = (
+    *("kernels/wgmma_matmul.cuh", "intrinsics/wgmma.cuh", "intrinsics/wgmma_copy.cuh", "intrinsics/wgmma_out.cuh"),
+    *("common/finish.cuh", "common/realign.cuh"),
+)  # that wgmma_matmul is made of, some of it shared
 OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
-LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each
 TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times what the right one takes now, where that is more
 SLOWER = 10.0
 FULL = "full proof: "  # in front of what only that reports
 MOST_CASES = 12  # that a mutant of a header runs with, the smallest first: what none of them reports has survived
 
 
-@dataclass(frozen=True)
-class Case:
-    """A golden case: a problem, and the kernel of one schedule of it."""
-
-    name: str
-    problem: Problem
-    kernel: Kernel
-
-    def with_headers(self, headers: Headers) -> Kernel:
-        return replace(self.kernel, headers=headers)
-
-
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
     """The PTX of a golden kernel as it is."""
     headers = Headers.from_folder(include_dir())
@@ -85,17 +72,6 @@ def ptx_of(kernel: Kernel) -> PtxOutput:
     return compile_to_ptx(
         kernel.source, kernel.entry, ptx_arch(kernel), kernel.headers, (*PTX_OPTIONS, *kernel.compile_options)
     )
-
-
-# Each with the seed of its schedule: storage orders, epilogues, a batch, a long k, sizes that no tile divides; rows of
-# out of an odd multiple of three elements, by two consumers of two fragments each.
-WGMMA_PROBLEMS = (
-    (Matmul(131, 136, 200, a="f16", b="f16", out="f32"), 0),
-    (Matmul(131, 101, 200, batch=2, a="bf16", b="bf16", order_b="col", epilogue="bias+relu"), 1),
-    (Matmul(264, 136, 72, a="f16", b="f16", order_a="col", epilogue="bias+gelu"), 2),
-    (Matmul(72, 200, 1032, a="bf16", b="bf16", order_a="col", order_b="row", out="f32"), 3),
-    (Matmul(300, 105, 136, a="f16", b="f16", order_b="col"), 7),
-)
 
 
 @dataclass(frozen=True)
@@ -113,28 +89,6 @@ class Outcome:
     case: str
     said: str
     seconds: float
-
-
-def golden_cases() -> list[Case]:
-    """Of the golden files, and of some schedules of wgmma_matmul, of which there are few; large problems are cut to a
-    few tiles. The fastest first."""
-    cases = []
-    for path in sorted((ROOT / "tests/golden").glob("**/*.json")):
-        if path.stem not in LARGE:
-            data = json.loads(path.read_text())
-            schedule = Schedule.from_json(data["template"], data["schedule"])
-            cases.append(_case(path.stem, problem_from_json(data["problem"]), schedule, device(data["device"])))
-    hopper = device("h200")
-    for i, (problem, seed) in enumerate(WGMMA_PROBLEMS):
-        (schedule,) = template("wgmma_matmul").space(problem, hopper).sample(1, seed=seed)
-        cases.append(_case(f"wgmma_{i}", problem, schedule, hopper))
-    return sorted(cases, key=lambda case: (case.kernel.threads * case.problem.flops, case.name))
-
-
-def _case(name: str, problem: Problem, schedule: Schedule, of: Device) -> Case:
-    of_schedule = template(schedule.template)
-    small = emulated_problem(of_schedule, problem, schedule)
-    return Case(name, small, of_schedule.kernel(small, schedule, of))
 
 
 def all_mutants(header: str | None = None) -> list[Mutant]:
@@ -169,6 +123,18 @@ def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     return [mutants[i] for i in order[:count]]
 
 
+def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
+    """``count`` mutants, in turn of the headers of WGMMA, of inline PTX, of all other headers, and of a case's PTX; the
+    first of more are those of fewer."""
+    parts: dict[str, list[Mutant]] = {"wgmma": [], "inline": [], "others": []}
+    for mutant in all_mutants():
+        inline = mutant.header.startswith(INLINE_PTX)
+        parts["inline" if inline else "wgmma" if mutant.header in WGMMA else "others"].append(mutant)
+    groups = [*(sample(part, count, seed) for part in parts.values()), sampled_ptx_mutants(cases, count, seed)]
+    in_turn = (group[i] for i in range(max(map(len, groups))) for group in groups if i < len(group))
+    return list(islice(in_turn, count))
+
+
 def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
     """Compile and prove ``mutant`` in those of ``cases`` that it is part of, until one reports it."""
     started = time.monotonic()
@@ -180,11 +146,9 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
         name = f"autosched/{mutant.header}"
         headers = Headers.of(files | {name: mutant.applied(files[name])})
         opcode = _opcode(files[name], mutant) if of_asm else ""
-    for case in cases:
+    for case in _cases_of(mutant, cases):
         if tried == MOST_CASES:
             break
-        if mutant.header != OF_CASE + case.name if of_ptx else not _includes(case.kernel, mutant.header):
-            continue
         right = right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
         kernel = case.kernel
         if opcode not in (right.text or ""):
@@ -196,7 +160,8 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
             kernel = case.with_headers(headers)
             made = ptx_of(kernel)
             if made.text is None:  # often a static_assert
-                result, case_name, said = "refused", case.name, made.log[:200]
+                why = (line for line in made.log.splitlines() if "error" in line)
+                result, case_name, said = "refused", case.name, next(why, made.log)[:200]
                 break
             if instructions(made.text) == instructions(right.text or ""):
                 result = "unreached" if result == "refused" else result
@@ -215,6 +180,38 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
             result, said = ("same", why) if why else (result, said)
     seconds = round(time.monotonic() - started, 2)
     return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
+
+
+def _cases_of(mutant: Mutant, cases: Iterable[Case]) -> Iterator[Case]:
+    """Those that the mutant is part of. Of a header: those with an instruction of its line, or where there are none, as
+    of what is computed when it is compiled, all that include it."""
+    if mutant.header.startswith(OF_CASE):
+        yield from (case for case in cases if mutant.header == OF_CASE + case.name)
+        return
+    place, found = (f"autosched/{mutant.header}", mutant.line), False
+    without: list[Case] = []
+    for case in cases:
+        if not _includes(case.kernel, mutant.header):
+            continue
+        if place in _lines_of(case.kernel):
+            found = True
+            yield case
+        else:
+            without.append(case)
+    if not found:
+        yield from without
+
+
+def _lines_of(kernel: Kernel) -> frozenset[tuple[str, int]]:
+    """The lines of headers that a right kernel has instructions of, with those that these are inlined at."""
+    return _lines_of_ptx(right_ptx(kernel.source, kernel.entry, kernel.compile_options).text or "")
+
+
+@lru_cache(maxsize=256)
+def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
+    names = {found[1]: found[2] for found in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
+    places = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
+    return frozenset((names[place[1]], int(place[2])) for place in places)
 
 
 def _opcode(text: str, mutant: Mutant) -> str:
@@ -256,7 +253,7 @@ def _passes(case: Case, right: PtxOutput, text: str) -> bool:
 
 def judged_again(log: Path) -> Iterator[Outcome]:
     """Survivors of the log that are none by what proofs and ``why_same`` say now."""
-    cases = golden_cases()
+    cases = all_cases()
     for outcome in read(log):
         if outcome.result == "survived":
             mutant = Mutant(**{name: getattr(outcome, name) for name in Mutant.__dataclass_fields__})
@@ -369,7 +366,7 @@ def report(outcomes: Sequence[Outcome]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--of", choices=("headers", "ptx"), default="headers")
+    parser.add_argument("--of", choices=("headers", "ptx", "all"), default="headers")
     parser.add_argument("--sample", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
@@ -387,9 +384,10 @@ def main() -> int:
                 file.write(json.dumps(asdict(outcome)) + "\n")
             print(f"{outcome.header}:{outcome.line} {outcome.old!r} -> {outcome.new!r}: {outcome.said}", flush=True)
         return 0
-    cases = golden_cases()
-    if options.of == "ptx":
-        mutants = sampled_ptx_mutants(cases, options.sample, options.seed)
+    cases = all_cases()
+    if options.of != "headers":
+        sampled = sampled_ptx_mutants if options.of == "ptx" else sample_of_all
+        mutants = sampled(cases, options.sample, options.seed)
     else:
         chosen = [mutant for header in options.header for mutant in all_mutants(header)]
         mutants = sample(chosen, options.sample, options.seed)

@@ -11,11 +11,11 @@ from needs import needs_nvrtc
 
 from benchmarks.false_findings import drawn, proven
 from benchmarks.mutants import Mutant, mutants_of
+from benchmarks.mutation_cases import all_cases
 from benchmarks.mutations import (
     OF_CASE,
     Outcome,
     all_mutants,
-    golden_cases,
     ptx_of,
     reasons,
     report,
@@ -191,7 +191,7 @@ CHOSEN_PTX = (
 @needs_nvrtc
 @pytest.mark.parametrize(("header", "old", "new"), CHOSEN_PTX, ids=lambda x: x.strip())
 def test_a_mutant_of_ptx_is_reported(header: str, old: str, new: str) -> None:
-    cases = [case for case in golden_cases() if case.name == "matvec_f16_odd"]
+    cases = [case for case in all_cases() if case.name == "matvec_f16_odd"]
     if header.startswith(OF_CASE):
         text = ptx_of(cases[0].kernel).text or ""
         mutants = [m for m in mutants_of_ptx(header, text) if m.old.startswith(old) and m.new == new]
@@ -202,7 +202,7 @@ def test_a_mutant_of_ptx_is_reported(header: str, old: str, new: str) -> None:
 
 @needs_nvrtc
 def test_an_edit_that_the_compiler_undoes_is_not_reached() -> None:
-    case = next(case for case in golden_cases() if case.name == "copy_u8_tail")
+    case = next(case for case in all_cases() if case.name == "copy_u8_tail")
     hint = next(m for m in all_mutants("common/cache_hints.cuh") if m.old == " == ")
     assert run(hint, [case]).result in ("unreached", "survived")
     unused = next(m for m in all_mutants("ptx/global_memory.cuh") if m.old == '"fence.acq_rel.gpu;"')
@@ -211,7 +211,7 @@ def test_an_edit_that_the_compiler_undoes_is_not_reached() -> None:
 
 @needs_nvrtc
 def test_mutants_of_ptx_are_of_all_cases_in_turn() -> None:
-    cases = [case for case in golden_cases() if case.name in ("copy_u8_tail", "transpose_u64_odd")]
+    cases = [case for case in all_cases() if case.name in ("copy_u8_tail", "transpose_u64_odd")]
     few, more = sampled_ptx_mutants(cases, 4, 0), sampled_ptx_mutants(cases, 8, 0)
     assert more[:4] == few and Counter(m.header for m in few) == {OF_CASE + case.name: 2 for case in cases}
 
@@ -223,14 +223,14 @@ def first_of(header: str, old: str, new: str) -> Mutant:
 @needs_nvrtc
 @pytest.mark.parametrize(("header", "old", "new"), CHOSEN, ids=lambda x: x.strip())
 def test_a_mutant_is_reported(header: str, old: str, new: str) -> None:
-    outcome = run(first_of(header, old, new), golden_cases())
+    outcome = run(first_of(header, old, new), all_cases())
     assert outcome.result == "reported", outcome
 
 
 @needs_nvrtc
 @pytest.mark.nightly
 def test_nearly_all_of_a_sample_are_reported() -> None:
-    cases = golden_cases()
+    cases = all_cases()
     counts = Counter(run(mutant, cases).result for mutant in sample(all_mutants(), 60, 7))
     assert counts["reported"] >= 9 * counts["survived"], counts
 

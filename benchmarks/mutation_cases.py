@@ -1,0 +1,136 @@
+"""The right kernels that mutants are proven with: golden cases, and schedules of wgmma_matmul in which each of its ways
+shows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autosched.verify import emulated_problem
+from search_spaces.catalogue import problem_from_json, template
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+GOLDEN = Path(__file__).parents[1] / "tests/golden"
+LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each
+
+# What a case of wgmma_matmul changes of the schedule of tests/golden/wgmma/bf16_specialised.json.
+_ALONE = {
+    **{"tile_m": 64, "tile_n": 32, "consumers": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
+    **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1},
+}
+_BOTH = {**_ALONE, "tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 40}
+_IN_TURN = {**_ALONE, "consumers": 2, "tiles_of_block": 3, "ping_pong": 1}
+# Sizes that no tile divides, storage orders, batches and epilogues; each way of the kernel with several k-tiles more
+# than it has stages.
+_WGMMA: dict[str, tuple[Matmul, dict[str, int | str]]] = {
+    "boxes_f32": (
+        Matmul(131, 136, 200, a="f16", b="f16", out="f32"),
+        {**_BOTH, "tile_n": 128, "stages": 3, "store_buffers": 2, "raster": "column"},
+    ),
+    "three_consumers": (
+        Matmul(201, 101, 264, batch=2, a="bf16", b="bf16", order_b="col", epilogue="bias+relu"),
+        {**_BOTH, "tile_m": 192, "tile_n": 80, "consumers": 3, "producer_registers": 24, "split_k": 2, "cluster_n": 2},
+    ),
+    "columns_of_a": (
+        Matmul(200, 72, 200, a="f16", b="f16", order_a="col", epilogue="bias+gelu"),
+        {**_ALONE, "tile_n": 24, "tile_k": 128, "in_flight": 0, "swizzle_b": 0, "raster": "grouped_2"},
+    ),
+    "long_ring": (
+        Matmul(72, 104, 840, a="bf16", b="bf16", order_a="col", order_b="row", out="f32"),
+        {**_ALONE, "tile_m": 128, "tile_n": 48, "swizzle_b": 32, "stages": 8, "l2_promotion": 128},
+    ),
+    "odd_rows": (
+        Matmul(300, 105, 264, a="f16", b="f16", order_b="col"),
+        {**_BOTH, "tile_n": 80, "split_k": 2, "cluster_n": 2},
+    ),
+    "persistent": (
+        Matmul(192, 160, 200, a="bf16", order_b="col", epilogue="relu", batch=2),
+        {**_BOTH, "tiles_of_block": 3, "store_buffers": 1, "raster": "column"},
+    ),
+    "in_turn": (
+        Matmul(136, 72, 264, a="bf16", order_b="col", epilogue="bias"),
+        {**_IN_TURN, "in_flight": 0, "store_buffers": 1, "kept": "a"},
+    ),
+    "cluster_m": (Matmul(128, 40, 320, a="f16", order_b="row", out="f32"), {**_ALONE, "cluster_m": 2, "swizzle_b": 64}),
+    "cluster_of_four": (
+        Matmul(128, 64, 200, a="bf16", order_b="col", batch=2),
+        {**_IN_TURN, "tiles_of_block": 2, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
+    ),
+    "copied": (Matmul(67, 40, 322, a="f16", order_b="col"), {**_ALONE, "stages": 3, "in_flight": 0}),
+    "copied_by_group": (
+        Matmul(130, 132, 200, a="bf16", order_b="row", epilogue="silu"),
+        {**_BOTH, "producer_registers": 48, "stages": 4},
+    ),
+    "copied_beside_multicast": (
+        Matmul(128, 64, 322, a="f16", order_b="row"),
+        {**_ALONE, "tile_n": 64, "cluster_m": 2},
+    ),
+    "shifted": (
+        Matmul(131, 101, 263, a="bf16", order_b="row"),
+        {**_BOTH, "tile_n": 48, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
+    ),
+    "shifted_in_turn": (
+        Matmul(129, 65, 131, a="f16", batch=3, order_a="col", order_b="row"),
+        {**_IN_TURN, "tile_n": 64, "producer_registers": 64, "stages": 3},
+    ),
+    "shifted_bytes": (Matmul(70, 40, 321, a="i8", order_b="col"), {**_ALONE, "tile_k": 128}),
+    "tf32": (Matmul(70, 40, 132, a="f32", order_b="col"), {**_ALONE, "tile_k": 32}),
+    "scaled_blocks": (
+        Matmul(131, 136, 400, a="e4m3", scale="block"),
+        {**_BOTH, "tile_n": 64, "tile_k": 128, "in_flight": 0},
+    ),
+    "scaled_rows": (
+        Matmul(131, 72, 400, a="e4m3", scale="row_column", epilogue="bias+relu"),
+        {**_BOTH, "tile_k": 128, "store_buffers": 1},
+    ),
+}
+_TRANSPOSED: dict[str, tuple[Matmul, dict[str, int | str]]] = {
+    "transposed": (
+        Matmul(17, 131, 200, a="bf16", order_b="col", epilogue="bias+silu", out="f32"),
+        {**_ALONE, "tile_m": 128, "tile_n": 24},
+    ),
+    "transposed_splits": (
+        Matmul(8, 136, 320, a="bf16", order_a="col", order_b="col"),
+        {**_ALONE, "tile_n": 16, "split_k": 2, "swizzle_b": 32},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem, and the kernel of one schedule of it."""
+
+    name: str
+    problem: Problem
+    kernel: Kernel
+
+    def with_headers(self, headers: Headers) -> Kernel:
+        return replace(self.kernel, headers=headers)
+
+
+def all_cases() -> list[Case]:
+    """The golden cases, and those of wgmma_matmul; large problems are cut to a few tiles. The fastest first."""
+    cases = []
+    for path in sorted(GOLDEN.glob("**/*.json")):
+        if path.stem not in LARGE:
+            data = json.loads(path.read_text())
+            schedule = Schedule.from_json(data["template"], data["schedule"])
+            cases.append(_case(path.stem, problem_from_json(data["problem"]), schedule, device(data["device"])))
+    base = json.loads((GOLDEN / "wgmma/bf16_specialised.json").read_text())["schedule"]
+    for of_template, table in (("wgmma_matmul", _WGMMA), ("wgmma_matmul_transposed", _TRANSPOSED)):
+        for name, (problem, changes) in table.items():
+            schedule = Schedule.from_json(of_template, {**base, **changes})
+            cases.append(_case(f"wgmma_{name}", problem, schedule, device("h200")))
+    return sorted(cases, key=lambda case: (case.kernel.threads * case.problem.flops, case.name))
+
+
+def _case(name: str, problem: Problem, schedule: Schedule, of: Device) -> Case:
+    of_schedule = template(schedule.template)
+    small = emulated_problem(of_schedule, problem, schedule)
+    return Case(name, small, of_schedule.kernel(small, schedule, of))

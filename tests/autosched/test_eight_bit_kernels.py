@@ -18,7 +18,8 @@ from search_spaces.spaces.schedule import Schedule
 WGMMA = {
     "tile_m": 128, "tile_n": 48, "tile_k": 128, "consumers": 2, "swizzle_a": 128, "swizzle_b": 64, "stages": 2,
     "in_flight": 1, "producer_registers": 24, "min_blocks": 1, "split_k": 1, "raster": "row", "store_buffers": 1,
-    "tiles_of_block": 1, "ping_pong": 0, "cluster_m": 1, "cluster_n": 1, "l2_promotion": 128, "kept": "neither",
+    "tiles_of_block": 1, "ping_pong": 0, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "l2_promotion": 128,
+    "kept": "neither",
 }  # fmt: skip
 MATMUL = {
     "tile_m": 64, "tile_n": 32, "tile_k": 64, "intrinsic": "", "sg_layout_m": 2, "sg_layout_n": 1, "sg_data_m": 32,

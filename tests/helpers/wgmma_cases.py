@@ -21,7 +21,7 @@ _GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "wgmma" / "bf16_spe
 GOOD = Schedule.from_json(_GOLDEN["template"], _GOLDEN["schedule"])
 SMALL = GOOD.replace(
     **{"tile_m": 64, "tile_n": 32, "consumers": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
-    **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1},
+    **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1, "stream_k": 0},
 )
 # What each decision makes of a small schedule: changes of it and of the problem.
 CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
@@ -62,6 +62,15 @@ CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
         {"m": 129, "n": 65, "k": 131, "batch": 3, "order_a": "col", "order_b": "row"},
     ),
     "shifted bytes, by a warp": ({"tile_k": 128}, {"a": "i8", "k": 321}),
+    "stream-K": ({"tiles_of_block": 2, "stream_k": 1}, {"m": 192, "n": 64, "batch": 1}),
+    "stream-K, with stores": (
+        {"tile_m": 128, "consumers": 2, "tiles_of_block": 3, "stream_k": 1, "store_buffers": 1, "in_flight": 0},
+        {"m": 700, "n": 92, "k": 500, "epilogue": "bias+gelu", "out": "f32"},
+    ),
+    "stream-K, in turns, of clusters": (
+        {"consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "stream_k": 1, "cluster_m": 2, "store_buffers": 1},
+        {"m": 512, "batch": 3},
+    ),
     "all of it": (
         {"consumers": 2, "tiles_of_block": 2, "ping_pong": 1, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
         {"batch": 2},

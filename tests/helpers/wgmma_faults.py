@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from wgmma_cases import CASES, small_kernel
 
 from measurements.emulator import FindingKind
+from measurements.emulator.order import OrderKind
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
@@ -21,7 +22,7 @@ _OUT = "autosched/intrinsics/wgmma_out.cuh"
 @dataclass(frozen=True)
 class WgmmaFault:
     """``old`` becomes ``new`` in a header; emulating the case of CASES must give one of ``found``: kinds of findings,
-    or WRONG."""
+    or WRONG, in every order of warps with the blocks in the order ``blocks``."""
 
     name: str
     case: str
@@ -29,6 +30,7 @@ class WgmmaFault:
     new: str
     found: tuple[str, ...]
     header: str = _KERNEL
+    blocks: OrderKind = "ascending"
 
     def kernel(self) -> tuple[Matmul, Kernel]:
         problem, kernel = small_kernel(*CASES[self.case])
@@ -40,6 +42,8 @@ class WgmmaFault:
 
 
 PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking turns"
+STREAM, STREAM_STORES = "stream-K", "stream-K, with stores"
+STREAM_TURNS = "stream-K, in turns, of clusters"
 ALONG_M, ALONG_N, ALL = "cluster along m", "cluster along n", "all of it"
 LOST = (K.ASYNC_READ_BEFORE_WAIT, K.BARRIER_NOT_REACHED, K.SHARED_RACE, WRONG, K.MBARRIER_MISUSE, K.WGMMA_IN_FLIGHT)
 BY_WARP, MIXED, SHIFTED = "copied by a warp", "copied, beside multicast", "shifted"
@@ -68,6 +72,45 @@ FAULTS = (
                (K.ASYNC_READ_BEFORE_WAIT,)),
     WgmmaFault("reads past the end of a line", BY_WARP, "between(0, left, piece)", "inside ? piece : 0",
                (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
+    WgmmaFault("no fence before the sums are told to be stored", STREAM,
+               "ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)", "",
+               (K.GLOBAL_RACE,)),
+    WgmmaFault("sums are read without a wait for them", STREAM,
+               "while (ptx::ld_acquire(counter) < 2 * one_is_done + sums_are_stored) {\n      }", "", (K.GLOBAL_RACE,)),
+    # Stream-K.
+    WgmmaFault("the wait acquires nothing", STREAM, "ptx::ld_acquire(counter) <", "*counter <", (K.GLOBAL_RACE,)),
+    WgmmaFault("some threads' sums are not stored yet", STREAM_STORES,
+               "ptx::barrier_sync(barrier, 128);  // all threads' sums are stored", "", (K.GLOBAL_RACE,)),
+    WgmmaFault("some threads do not wait", STREAM_STORES,
+               "AlignedVector<4>{{0u}});  // ready for the next launch\n    }\n    ptx::barrier_sync(barrier, 128);",
+               "AlignedVector<4>{{0u}});\n    }", (K.GLOBAL_RACE,)),
+    WgmmaFault("the counter is not reset", STREAM_TURNS,
+               "ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch", "",
+               (K.WORKSPACE_NOT_ZERO,)),
+    WgmmaFault("the sums are added twice", STREAM, "registers[r + i] += ",
+               "registers[r + i] += Element<Sum>::of(other.word[i]) + ", (WRONG,)),
+    WgmmaFault("the other's sums are forgotten", STREAM, "registers[r + i] += ", "registers[r + i] += 0 * ", (WRONG,)),
+    WgmmaFault("a k-tile is dealt to two", STREAM, "left = first_dealt(id + 1) - dealt;",
+               "left = first_dealt(id + 1) - dealt + (id == 0);", (WRONG, K.LOST_WRITE)),
+    WgmmaFault("a k-tile is dealt to nobody", STREAM_STORES, "left = first_dealt(id + 1) - dealt;",
+               "left = first_dealt(id + 1) - dealt - (id == 1);", (WRONG, K.UNWRITTEN_OUTPUT, K.BARRIER_NOT_REACHED)),
+    WgmmaFault("the end of a tile begins with its start", STREAM, "work.first = first;", "work.first = 0;", (WRONG,)),
+    WgmmaFault("both finish the tile", STREAM, "sums_are_stored);\n      }\n      return false;",
+               "sums_are_stored);\n      }\n      return true;", (K.GLOBAL_RACE, K.LOST_WRITE, WRONG)),
+    WgmmaFault("nobody finishes the tile", STREAM, "+= Element<Sum>::of(other.word[i]);\n    }\n    return true;",
+               "+= Element<Sum>::of(other.word[i]);\n    }\n    return false;", (K.UNWRITTEN_OUTPUT,)),
+    WgmmaFault("the neighbour's place in the workspace", STREAM_STORES, "first > 0 ? id - 1 : id",
+               "first > 0 ? id : id", (K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT)),
+    WgmmaFault("all share one place in the workspace", STREAM_STORES, "(work.cut * cluster + rank()) * sharing",
+               "rank() * sharing", (WRONG,), blocks="descending"),
+    WgmmaFault("blocks of a cluster share a place", STREAM_TURNS, "(work.cut * cluster + rank()) * sharing",
+               "work.cut * cluster * sharing", (K.GLOBAL_RACE, WRONG, K.UNWRITTEN_OUTPUT, K.LOST_WRITE)),
+    WgmmaFault("warpgroups share a place", STREAM_STORES, "* sharing + (C::ping_pong ? 0 : group);", "* sharing;",
+               (K.GLOBAL_RACE, WRONG, K.UNWRITTEN_OUTPUT, K.LOST_WRITE)),
+    WgmmaFault("whole tiles are shared", STREAM_TURNS, "if (work.tiles < C::tiles_k && !combine_two",
+               "if (!combine_two", (K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT, K.OUT_OF_BOUNDS_GLOBAL)),
+    WgmmaFault("a whole tile is left out", STREAM_TURNS, "int whole = dealt_tiles + id;",
+               "int whole = dealt_tiles + id + 1;", (K.UNWRITTEN_OUTPUT,)),
     # Copies by threads.
     WgmmaFault("a fence before the shift alone", SHIFTED, _FENCE, _ARRIVE, (K.MISSING_PROXY_FENCE,)),
     WgmmaFault("reads past the last line", SHIFTED,
@@ -123,10 +166,10 @@ FAULTS = (
                "for_each_work([&](const Work& work, int, bool) {" + _FIRST_ROUND,
                "for_each_work([&, at = place](const Work& work, int, bool) { Place place = at;" + _FIRST_ROUND, LOST),
     WgmmaFault("a parity is forgotten", TURNS, "parity ^= unsigned(stage / C::stages) & 1u;", "", LOST),
-    WgmmaFault("strides over blocks, not clusters", ALL, "stride = C::launched_blocks / cluster", 
-               "stride = C::launched_blocks", (WRONG, K.UNWRITTEN_OUTPUT, K.BARRIER_NOT_REACHED)),
-    WgmmaFault("the copies end a tile early", PERSISTENT, "body(Work(next), turn, next + stride < works / cluster);",
-               "if (threadIdx.x < consumer_threads || next + stride < works / cluster) body(Work(next), turn, true);",
+    WgmmaFault("strides over blocks, not clusters", ALL, "workers = C::launched_blocks / cluster",
+               "workers = C::launched_blocks", (WRONG, K.UNWRITTEN_OUTPUT, K.BARRIER_NOT_REACHED)),
+    WgmmaFault("the copies end a tile early", PERSISTENT, "body(Work(next), turn, next + workers < works);",
+               "if (threadIdx.x < consumer_threads || next + workers < works) body(Work(next), turn, true);",
                LOST),
     # Turns.
     WgmmaFault("begins before its turn", "taking turns, with registers",

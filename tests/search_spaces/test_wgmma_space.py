@@ -24,7 +24,7 @@ GOOD = Schedule.from_json(
     {
         **{"tile_m": 128, "tile_n": 256, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 128, "stages": 4},
         **{"in_flight": 1, "producer_registers": 40, "min_blocks": 1, "split_k": 1, "raster": "grouped_8"},
-        **{"store_buffers": 1, "tiles_of_block": 4, "ping_pong": 0, "cluster_m": 2, "cluster_n": 1},
+        **{"store_buffers": 1, "tiles_of_block": 4, "ping_pong": 0, "stream_k": 0, "cluster_m": 2, "cluster_n": 1},
         **{"l2_promotion": 256, "kept": "neither"},
     },
 )
@@ -50,11 +50,12 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         assert len(maps) == (3 if config.integer("store_buffers") else 2)
         # Each block of a cluster copies its share of the lines of a box, in whole groups of 8.
         cluster_m, cluster_n, tiles = config.integers("cluster_m", "cluster_n", "tiles_of_block")
+        stream_k = config.integer("stream_k")
         assert kernel.cluster == (cluster_m * cluster_n, 1, 1) and cluster_m * cluster_n <= 4
         assert config.integer("tiles_m") % cluster_m == config.integer("tiles_n") % cluster_n == 0
         # All tiles are computed, and no block is without one.
         blocks, launched = config.integers("blocks", "launched_blocks")
-        assert (launched // (cluster_m * cluster_n) - 1) * tiles < blocks // (cluster_m * cluster_n)
+        assert (launched // (cluster_m * cluster_n) - 1) * tiles < blocks // (cluster_m * cluster_n) or stream_k
         assert launched * tiles >= blocks and kernel.grid == (launched, 1, 1)
         stage, start = config.integer("stage_bytes"), 0
         assert stage % 1024 == 0
@@ -95,6 +96,16 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         ({"tiles_of_block": 3}, PROBLEM, "tiles_of_block_waves", "4 from each of 132 blocks"),
         ({"tiles_of_block": 3, "cluster_m": 4}, PROBLEM, "tiles_of_block_waves", "4 from each of 128 blocks"),
         ({"ping_pong": 1, "tiles_of_block": 1}, PROBLEM, "ping_pong", "that takes two of each"),
+        ({"stream_k": 1, "tiles_of_block": 1}, PROBLEM, "stream_k", "to blocks that compute several"),
+        ({"stream_k": 1, "cluster_m": 4}, PROBLEM, "stream_k", "128 tiles for 32 clusters of 4 blocks leave no"),
+        ({"stream_k": 1, "tiles_of_block": 3}, PROBLEM, "stream_k", "are more than 3 for each of the 66 clusters of 2"),
+        ({"stream_k": 1}, dataclasses.replace(PROBLEM, k=64), "stream_k_tiles", "k = 64 is one of 64"),
+        (
+            {"stream_k": 1, "tile_n": 128, "tiles_of_block": 8},
+            dataclasses.replace(PROBLEM, n=4192),
+            "tiles_of_block_waves",
+            "idle for 0.0% of their time",
+        ),
         ({"ping_pong": 1}, PROBLEM, "consumer_registers", "needs 282 registers"),
         ({"cluster_m": 4}, dataclasses.replace(PROBLEM, m=4096 + 128), "cluster_m", "does not divide the 33 tiles"),
         ({"cluster_m": 4, "cluster_n": 2}, PROBLEM, "cluster_size", "more than 4"),

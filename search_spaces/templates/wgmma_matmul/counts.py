@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.data_movement import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
@@ -16,6 +18,8 @@ from search_spaces.templates.wgmma_matmul.problem import SIDES
 
 HILBERT_CYCLES = 100.0  # of a round that finds a tile: 25 instructions that wait for each other
 RUN_OF_STORE = 8  # neighbours of a row of out that four lanes store at a time
+# Stops of a block that shares two tiles with its neighbours: for each a ticket and a flag, each a way to L2 and back.
+STOPS_TO_EXCHANGE = 8
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
@@ -24,7 +28,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stages, split_k, steps = config.integers("stages", "split_k", "tiles_of_split")
     consumers, in_flight, ping_pong = config.integers("consumers", "in_flight", "ping_pong")
     blocks, launched, store_buffers = config.integers("blocks", "launched_blocks", "store_buffers")
-    tiles = -(-blocks // launched)  # of a block
+    stream_k = config.integer("stream_k")
+    tiles = blocks / launched if stream_k else -(-blocks // launched)  # of a block
     row = wgmma_row(problem.multiplied_as, tile_n)
     element = problem.input_dtype.bytes
 
@@ -57,8 +62,13 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes
     beside = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
-    drains = 1 if ping_pong else tiles
+    ends = 1 if ping_pong else math.ceil(tiles)
     cluster = config.integer("cluster_m"), config.integer("cluster_n")
+    # With stream-K a block has the end of one tile and the start of another: on average it stores the sums of one, and
+    # reads those of the other. In turns, the other consumer multiplies meanwhile.
+    exchanged = 4.0 * results if stream_k else 0.0
+    exposed = 0.0 if ping_pong else exchanged
+    added = 1.5 / 4 / device.warp_size  # instructions for a byte: a quarter of a store and of a load, and an addition
     return CostCounts(
         blocks=launched,
         threads=config.integer("threads"),
@@ -67,23 +77,23 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         unit=row.unit,
         operand_dtype=row.type_a,
         flops=2.0 * tile_m * tile_n * tile_k * steps * tiles,
-        instructions=(issued * steps + finishing) * tiles,
+        instructions=(issued * steps + finishing) * tiles + added * exchanged,
         shared_wavefronts=(
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
         * tiles,
-        load_bytes=(sectors * steps + partial_bytes) * tiles + beside,
-        store_bytes=stored * tiles - beside,
-        dram_bytes=dram_bytes(problem, config, device, cluster),
-        iterations=steps * tiles,
+        load_bytes=(sectors * steps + partial_bytes) * tiles + beside + 2 * (exchanged - exposed),
+        store_bytes=stored * tiles - beside + 2 * exposed,
+        dram_bytes=dram_bytes(problem, config, device, cluster) + exchanged * launched,
+        iterations=math.ceil(steps * tiles),
         cluster=cluster[0] * cluster[1],
         stages=ahead,
         # With nothing in flight a lone consumer's tensor cores run dry once a k-tile.
         barriers_per_iteration=1 if in_flight == 0 and (consumers == 1 or ping_pong) else 0,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
-        drains=drains,
-        drain_instructions=finishing * drains + device.schedulers_per_sm * drains * _seeking(config, cluster),
+        drains=ends + (STOPS_TO_EXCHANGE if exposed else 0),
+        drain_instructions=(finishing + device.schedulers_per_sm * _seeking(config, cluster)) * ends + added * exposed,
     )
 
 

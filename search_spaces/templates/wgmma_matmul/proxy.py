@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import product
 
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.wgmma_matmul.persistent import streams
 from search_spaces.templates.wgmma_matmul.problem import tiling
 
 TILES_OF_BLOCK = 3  # of a block that computes several, where the problem has as many: with both consumers' second turns
@@ -14,25 +17,35 @@ TILES_OF_BLOCK = 3  # of a block that computes several, where the problem has as
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``): enough
     k-tiles of a split to reuse each pipeline stage, whole clusters, several tiles of a block where it computes several,
-    and two matrices of the batch."""
+    a partial wave behind whole ones where stream-K deals out tiles, and two matrices of the batch."""
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     batch = min(problem.batch, 2)
-    clusters = {axis: schedule.integer(f"cluster_{axis}") for axis in "mn"}
-    several = min(schedule.integer("tiles_of_block"), TILES_OF_BLOCK)
     sizes = {"m": m, "n": n}
-    tiles = {}
-    for axis, size in sizes.items():
-        tile, extent = schedule.integer(f"tile_{axis}"), int(getattr(problem, axis))
-        have, whole = -(-size // tile), clusters[axis]
-        tiles[axis] = (min(-(-extent // tile), -(-have // whole) * whole), tile, extent)
-    if several > 1:
-        for axis in ("n", "m"):
-            count, tile, extent = tiles[axis]
-            other = tiles["m" if axis == "n" else "n"][0]
-            needed = -(-several * clusters["m"] * clusters["n"] // (batch * other))
-            count = min(-(-extent // tile), max(count, -(-needed // clusters[axis]) * clusters[axis]))
-            tiles[axis] = (count, tile, extent)
+    tile = {axis: schedule.integer(f"tile_{axis}") for axis in sizes}
+    cluster = {axis: schedule.integer(f"cluster_{axis}") for axis in sizes}
+    most = {axis: -(-int(getattr(problem, axis)) // tile[axis]) for axis in sizes}
+    counts = {
+        axis: min(most[axis], math.ceil(math.ceil(size / tile[axis]) / cluster[axis]) * cluster[axis])
+        for axis, size in sizes.items()
+    }
+    several = min(schedule.integer("tiles_of_block"), TILES_OF_BLOCK)
+    blocks = cluster["m"] * cluster["n"]
+    if schedule.integer("stream_k"):
+        counts["m"], counts["n"] = min(
+            (
+                (down, across)
+                for down, across in product(*(range(counts[a], most[a] + 1, cluster[a]) for a in ("m", "n")))
+                if streams(batch * down * across // blocks, several)
+            ),
+            key=lambda shape: shape[0] * shape[1],
+            default=(counts["m"], counts["n"]),
+        )
+    elif several > 1:
+        for axis, other in (("n", "m"), ("m", "n")):
+            needed = -(-several * blocks // (batch * counts[other]))
+            counts[axis] = min(most[axis], max(counts[axis], -(-needed // cluster[axis]) * cluster[axis]))
     cut = {
-        axis: min(extent, (count - 1) * tile + (extent % tile or tile)) for axis, (count, tile, extent) in tiles.items()
+        axis: min(extent, (counts[axis] - 1) * tile[axis] + (extent % tile[axis] or tile[axis]))
+        for axis, extent in (("m", problem.m), ("n", problem.n))
     }
     return replace(problem, m=cut["m"], n=cut["n"], k=k, batch=batch)

@@ -39,6 +39,12 @@ from search_spaces.templates.wgmma_matmul.movement import (
     producer_registers,
     without_tma_rules,
 )
+from search_spaces.templates.wgmma_matmul.persistent import (
+    TILES_OF_BLOCK,
+    launched_blocks,
+    persistent_pruning,
+    persistent_rules,
+)
 from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, along_k, tiling
 
 BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
@@ -50,7 +56,6 @@ BALANCED_N = 64  # of a wgmma: for fewer columns reading shared memory takes lon
 FEW_STAGES = 3  # one that is multiplied, and two on their way
 FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
 MOST_CLUSTER = 4  # blocks: larger ones leave SMs of a GPC without work
-TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 
 @lru_cache(maxsize=64)
@@ -93,6 +98,9 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ),
         ordinal("tiles_of_block", TILES_OF_BLOCK, "tiles of out that a block computes one after another"),
         ordinal("ping_pong", (0, 1), "whether two consumers take turns at a block's tiles, rather than share each"),
+        ordinal(
+            "stream_k", (0, 1), "whether the k of the last tiles is dealt out to all blocks, so that they end together"
+        ),
         ordinal("cluster_m", (1, 2, 4), "blocks along m whose tiles share columns of b, each copying a part for all"),
         ordinal("cluster_n", (1, 2, 4), "blocks along n whose tiles share rows of a, each copying a part for all"),
         ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
@@ -161,13 +169,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             ),
             "dynamic shared memory of a block",
         ),
-        Attribute(
-            "launched_blocks",
-            lambda blocks, tiles_of_block, cluster_m, cluster_n: (
-                ceil_div(blocks // (cluster_m * cluster_n), tiles_of_block) * cluster_m * cluster_n
-            ),
-            "blocks of the launch",
-        ),
+        launched_blocks(device),
         Attribute(
             "accumulators",
             lambda tile_m, tile_n, consumers, ping_pong: ceil_div(
@@ -210,19 +212,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_cluster_rules(problem),
         *movement_rules(problem),
         _store_rule(problem),
-        Rule(
-            "tiles_of_block",
-            lambda tiles_of_block, split_k: np.equal(tiles_of_block, 1) | np.equal(split_k, 1),
-            "a block computes {tiles_of_block} tiles one after another, and {split_k} blocks share the k of one: only "
-            "one of the two is possible",
-        ),
-        Rule(
-            "ping_pong",
-            lambda ping_pong, consumers, tiles_of_block: (
-                np.equal(ping_pong, 0) | (np.equal(consumers, 2) & (tiles_of_block > 1))
-            ),
-            "{consumers} consumers cannot take turns at {tiles_of_block} tiles of a block: that takes two of each",
-        ),
+        *persistent_rules(problem, device),
         *_register_rules(device),
         tiling(problem).split_rule(),
         *tiling(problem).grid_rules(parameters(problem)),
@@ -393,7 +383,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             f"{device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
         ),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
-        _persistent_rule(problem, device),
+        *persistent_pruning(problem, device),
         _kept_rule(problem, device),
         *without_tma_rules(problem),
         _narrow_rule(problem, device),
@@ -405,28 +395,6 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "run dry at each of them, as only one consumer multiplies at a time",
         ),
     )
-
-
-def _persistent_rule(problem: Matmul, device: Device) -> Rule:
-    """Blocks of several tiles are as many as run at a time: then none waits for another, and they all end together."""
-
-    def why_not(
-        tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_of_block: int
-    ) -> str | None:
-        if tiles_of_block == 1:
-            return None
-        cluster = cluster_m * cluster_n
-        tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
-        resident = device.sms_of_clusters(cluster) * min_blocks
-        needed = -(-tiles // resident)
-        if tiles_of_block == next((t for t in TILES_OF_BLOCK if t >= needed), TILES_OF_BLOCK[-1]):
-            return None
-        return (
-            f"a block computes {tiles_of_block} tiles, but {needed} from each of {resident} blocks, which run at a "
-            f"time on {device.name}, are all {tiles}"
-        )
-
-    return Rule.refusing("tiles_of_block_waves", why_not)
 
 
 def _narrow_rule(problem: Matmul, device: Device) -> Rule:

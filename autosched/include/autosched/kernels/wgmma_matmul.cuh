@@ -1,7 +1,8 @@
 // C = epilogue(A * B) on Hopper: one warp, alone or of a warpgroup that gives its registers away, has TMA copy tiles of
 // A and B into a ring of stages, and `consumers` warpgroups multiply them by wgmma. Two mbarriers for each stage say that
 // it is full, and that every consumer is done with it. A block may compute several tiles of C one after another, while the
-// copies go on: its consumers share the rows of each, or take turns (ping_pong). The blocks of a cluster compute
+// copies go on: its consumers share the rows of each, or take turns (ping_pong). With stream_k the k-tiles of the last
+// tiles are dealt out evenly to all blocks, which begin with them. The blocks of a cluster compute
 // neighbouring tiles; each copies a share of what they have in common, for all that need it. `transposed`: A, B and C are
 // the transposes of the problem's b, a and out, so C lies in memory by columns, and the bias belongs to its rows.
 //
@@ -47,7 +48,11 @@ struct WgmmaMatmul {
   static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
   static constexpr int cluster = C::cluster_m * C::cluster_n;
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;  // blocks that read what one copies, itself among them
-  static constexpr int works = C::blocks;                        // tiles of C, and of each the splits of k
+  static constexpr int works = C::blocks / cluster;  // of a cluster: tiles of C, and of each the splits of k
+  static constexpr int workers = C::launched_blocks / cluster;
+  // Tiles whose k is dealt out: those of the last whole wave, and of the partial one behind it. A worker gets the k-tiles
+  // of at least one tile, so that at most two share a tile, and of less than two.
+  static constexpr int dealt_tiles = C::stream_k ? workers + works % workers : 0;
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + C::consumers * C::store_buffers * Box::bytes;
   static constexpr int flag_at = barriers_at + 16 * C::stages;
@@ -76,6 +81,9 @@ struct WgmmaMatmul {
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a k-tile, and together they have all of them");
   static_assert(C::tiles_of_block == 1 || C::split_k == 1, "rule tiles_of_block: splits are of one tile a block");
+  static_assert(!C::stream_k || (C::tiles_of_block > 1 && works > workers && works % workers != 0),
+                "rule stream_k: several tiles of a block, and a partial wave behind whole ones");
+  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: k-tiles are dealt out");
   static_assert(!C::ping_pong || (C::consumers == 2 && C::tiles_of_block > 1),
                 "rule ping_pong: two consumers take turns at the tiles of a block");
   static_assert(C::tiles_m % C::cluster_m == 0 && C::tiles_n % C::cluster_n == 0,
@@ -98,10 +106,11 @@ struct WgmmaMatmul {
   __device__ static __forceinline__ int rank_m() { return rank() % C::cluster_m; }
   __device__ static __forceinline__ int rank_n() { return rank() / C::cluster_m; }
 
-  // One tile of C, or one split of its k.
+  // One tile of C, or a part of its k.
   struct Work {
     int batch, split, m0, n0, first, tiles;  // k-tiles: the first, and how many
     int output_tile;
+    int cut = 0;  // with stream_k, of a tile that two share: the worker that the k before the cut is dealt to
 
     // `id` counts what a cluster computes together.
     __device__ __forceinline__ explicit Work(int id) {
@@ -155,13 +164,37 @@ struct WgmmaMatmul {
     const int id = int(blockIdx.x) / cluster;
     if constexpr (C::tiles_of_block == 1) {
       body(Work(id), 0, false);
-    } else {
-      constexpr int stride = C::launched_blocks / cluster;
+    } else if constexpr (C::stream_k) {
+      const int dealt = first_dealt(id);
+      int tile = dealt / C::tiles_k, first = dealt % C::tiles_k, left = first_dealt(id + 1) - dealt;
+      int whole = dealt_tiles + id;  // the next of those that are not dealt out
 #pragma unroll 1
-      for (int next = id, turn = 0; next < works / cluster; next += stride, ++turn) {
-        body(Work(next), turn, next + stride < works / cluster);
+      for (int turn = 0; left > 0; ++turn) {
+        Work work(tile);
+        work.first = first;
+        work.tiles = left < C::tiles_k - first ? left : C::tiles_k - first;
+        work.cut = first > 0 ? id - 1 : id;
+        left -= work.tiles;
+        first = 0;
+        ++tile;
+        if (left == 0 && whole < works) {
+          tile = whole;
+          whole += workers;
+          left = C::tiles_k;
+        }
+        body(work, turn, left > 0);
+      }
+    } else {
+#pragma unroll 1
+      for (int next = id, turn = 0; next < works; next += workers, ++turn) {
+        body(Work(next), turn, next + workers < works);
       }
     }
+  }
+
+  // The first k-tile of those that are dealt to a worker, counted through all tiles whose k is dealt out.
+  __device__ static __forceinline__ int first_dealt(int worker) {
+    return int(static_cast<long long>(worker) * (dealt_tiles * C::tiles_k) / workers);
   }
 
   // One thread: fills every stage as soon as it is empty.
@@ -422,6 +455,51 @@ struct WgmmaMatmul {
     return true;
   }
 
+  // Adds what two workers have multiplied of one tile, each warpgroup its rows: the first of the two to be done leaves its
+  // sums in memory, and the other one adds them to its own. Which is which does not show in the result, as a sum of two
+  // is the same either way. Nobody waits for a block that may not have begun: who waits has seen that the other is done
+  // multiplying. Returns whether this one finishes the tile.
+  __device__ static __forceinline__ bool combine_two(Accumulators& acc, unsigned flags, float* partials,
+                                                     unsigned* counters, const Work& work) {
+    constexpr unsigned one_is_done = 1, sums_are_stored = 2;  // are added to the counter; the second adds 1, too
+    constexpr int part = C::accumulators * 128;
+    const int group = int(threadIdx.x) / 128, thread = int(threadIdx.x) % 128, barrier = of_boxes + group;
+    const int place = (work.cut * cluster + rank()) * sharing + (C::ping_pong ? 0 : group);
+    const unsigned flag = flags + unsigned(4 * group);
+    unsigned* counter = counters + place;
+    Sum* registers = &acc[0][0];
+    float* sums = partials + static_cast<long long>(place) * part + thread * 4;
+    if (thread == 0) {
+      ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(counter, one_is_done)}});
+    }
+    ptx::barrier_sync(barrier, 128);
+    if (ptx::ld_shared<4>(flag).word[0] == 0) {
+#pragma unroll
+      for (int r = 0; r < C::accumulators; r += 4) {
+        ptx::st_global(sums + r * 128, pack<Sum, 4>(registers + r));
+      }
+      ptx::barrier_sync(barrier, 128);  // all threads' sums are stored
+      if (thread == 0) {
+        ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)
+        ptx::atomic_add(counter, sums_are_stored);
+      }
+      return false;
+    }
+    if (thread == 0) {
+      while (ptx::ld_acquire(counter) < 2 * one_is_done + sums_are_stored) {
+      }
+      ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch
+    }
+    ptx::barrier_sync(barrier, 128);
+#pragma unroll
+    for (int r = 0; r < C::accumulators; r += 4) {
+      const auto other = ptx::ld_global_cg<16>(sums + r * 128);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) registers[r + i] += Element<Sum>::of(other.word[i]);
+    }
+    return true;
+  }
+
   __device__ static __forceinline__ void store(Accumulators& acc, End ends, Out* out, const Work& work,
                                                int group) {
     const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
@@ -523,6 +601,9 @@ struct WgmmaMatmul {
       }
       if constexpr (C::split_k > 1) {
         if (!combine_splits(acc, place.shared + flag_at, partials, counters + work.output_tile, work)) return;
+      }
+      if constexpr (C::stream_k) {
+        if (work.tiles < C::tiles_k && !combine_two(acc, place.shared + flag_at, partials, counters, work)) return;
       }
       if constexpr (C::store_buffers > 0) {
         store_boxes(acc, ends, out_map, work, place.shared + boxes_at, group);

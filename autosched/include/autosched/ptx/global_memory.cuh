@@ -70,6 +70,13 @@ __device__ __forceinline__ unsigned atomic_add(unsigned* address, unsigned value
   return old;
 }
 
+// Reads a flag: what its writer has stored before a fence and the flag is seen by this thread from here on.
+__device__ __forceinline__ unsigned ld_acquire(const unsigned* address) {
+  unsigned value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
 // Orders this thread's writes before its later ones for every thread of the device (__threadfence).
 __device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 

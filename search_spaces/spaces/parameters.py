@@ -151,6 +151,8 @@ def ordinal(
     return Parameter(name, tuple(values), doc, "ordinal", default, before)
 
 
-def categorical(name: str, values: Sequence[Value], doc: str = "", default: Value | None = None) -> Parameter:
+def categorical(
+    name: str, values: Sequence[Value], doc: str = "", default: Value | None = None, before: Value | None = None
+) -> Parameter:
     """A parameter whose values have no order, such as layouts. Raises ValueError as Parameter does."""
-    return Parameter(name, tuple(values), doc, "categorical", default)
+    return Parameter(name, tuple(values), doc, "categorical", default, before)

@@ -10,6 +10,7 @@ from kernels import generate
 
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.wgmma_matmul.proxy import proxy
@@ -23,8 +24,9 @@ SMALL = GOOD.replace(
     **{"tile_m": 64, "tile_n": 32, "consumers": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
     **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1, "stream_k": 0},
 )
+BY_THREADS: dict[str, Value] = {"copy_a": "cp.async", "copy_b": "cp.async"}
 # What each decision makes of a small schedule: changes of it and of the problem.
-CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "stores of f32 past the edges": (
         {"tile_m": 128, "store_buffers": 2},
         {"m": 131, "n": 100, "out": "f32", "epilogue": "bias+gelu"},
@@ -53,6 +55,18 @@ CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
         {"n": 132, "order_b": "row"},
     ),
     "copied, beside multicast": ({"tile_n": 64, "cluster_m": 2}, {"k": 322, "order_b": "row"}),
+    "copied by threads where TMA could": (
+        {"tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 48, "stages": 3, **BY_THREADS},
+        {"m": 131, "k": 328, "n": 136, "order_b": "row"},
+    ),
+    "a copied by a warp, b by TMA, in turns": (
+        {"consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "stages": 3, "cluster_m": 2, "copy_a": "cp.async"},
+        {"order_a": "col", "batch": 2},
+    ),
+    "b copied by a warp without a swizzle": (
+        {"copy_b": "cp.async", "swizzle_b": 0, "tile_k": 128, "tile_n": 24, "split_k": 2, "cluster_n": 2},
+        {"a": "e4m3", "out": "bf16", "n": 96, "k": 656},
+    ),
     "shifted": (
         {"tile_m": 128, "tile_n": 48, "consumers": 2, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
         {"m": 131, "n": 101, "k": 323, "order_a": "row", "order_b": "row"},
@@ -79,12 +93,16 @@ CASES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
 
 
 # As many columns of out^T as there are rows of out, and of several tiles where a block computes several.
-TRANSPOSED: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "few rows": ({"tile_n": 16}, {"m": 16, "n": 136, "epilogue": "bias+silu"}),
     "odd rows of f32": ({"tile_n": 24, "tile_m": 128}, {"m": 17, "n": 131, "out": "f32", "epilogue": "bias"}),
     "splits, by columns": (
         {"tile_n": 16, "split_k": 2, "swizzle_b": 32},
         {"m": 8, "n": 136, "k": 640, "order_a": "col"},
+    ),
+    "copied by threads": (
+        {"tile_n": 8, "swizzle_b": 0, "stages": 3, **BY_THREADS},
+        {"m": 8, "n": 136, "order_a": "col"},
     ),
     "by rows, in turns": (
         {"tiles_of_block": 3, "tile_n": 16, "ping_pong": 1, "consumers": 2, "cluster_m": 2},
@@ -93,15 +111,15 @@ TRANSPOSED: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
 }
 
 
-def small_transposed(changes: dict[str, int], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
+def small_transposed(changes: dict[str, Value], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
     problem = Matmul(**{"m": 16, "n": 128, "k": 320, "a": "bf16", "order_b": "col", **fields})
-    schedule = Schedule.from_json("wgmma_matmul_transposed", SMALL.replace(**changes).to_json())
+    schedule = Schedule.from_json("wgmma_matmul_transposed", {**SMALL.to_json(), **changes})
     small = WGMMA_MATMUL_TRANSPOSED.proxy(problem, schedule) if WGMMA_MATMUL_TRANSPOSED.proxy else problem
     return small, generate(small, schedule, H200)
 
 
-def small_kernel(changes: dict[str, int], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
+def small_kernel(changes: dict[str, Value], fields: dict[str, Any]) -> tuple[Matmul, Kernel]:
     problem = Matmul(**{"m": 256, "n": 128, "k": 320, "a": "bf16", "order_b": "col", **fields})
-    schedule = SMALL.replace(**changes)
+    schedule = Schedule.from_json("wgmma_matmul", {**SMALL.to_json(), **changes})
     small = proxy(problem, schedule)
     return small, generate(small, schedule, H200)

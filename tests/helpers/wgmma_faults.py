@@ -47,6 +47,7 @@ STREAM_TURNS = "stream-K, in turns, of clusters"
 ALONG_M, ALONG_N, ALL = "cluster along m", "cluster along n", "all of it"
 LOST = (K.ASYNC_READ_BEFORE_WAIT, K.BARRIER_NOT_REACHED, K.SHARED_RACE, WRONG, K.MBARRIER_MISUSE, K.WGMMA_IN_FLIGHT)
 BY_WARP, MIXED, SHIFTED = "copied by a warp", "copied, beside multicast", "shifted"
+THREADS = "copied by threads where TMA could"
 _COPY = "autosched/intrinsics/wgmma_copy.cuh"
 _ARRIVE = "ptx::mbarrier_arrive(arrived"
 _FENCE = "ptx::fence_async_proxy();\n    " + _ARRIVE
@@ -142,6 +143,12 @@ FAULTS = (
                "return place.ends();", (K.SHARED_RACE, WRONG, *LOST)),
     WgmmaFault("stages share the words behind lines", SHIFTED, "ends_at + C::ends_bytes * stage", "ends_at",
                (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT, WRONG)),
+    WgmmaFault("no proxy fence behind copies of 16 bytes", THREADS, _FENCE, _ARRIVE, (K.MISSING_PROXY_FENCE,)),
+    WgmmaFault("passes of 16 bytes overlap", THREADS, "pass / repeats * period", "pass / repeats * 1024",
+               (WRONG, K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT, K.UNINITIALIZED_SHARED_READ), _COPY),
+    WgmmaFault("copies of 16 bytes read past the last line", THREADS,
+               "Height % Operand::lines == 0 || pass * lines_of_pass < lines_left", "true",
+               (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
     # Boxes of out.
     WgmmaFault("waits for all boxes but one too many", STORES, "<C::store_buffers - 1>", "<C::store_buffers>",
                (K.BULK_COPY_IN_FLIGHT,)),

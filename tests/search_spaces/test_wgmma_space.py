@@ -11,9 +11,10 @@ from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.wgmma import alignment
 from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.tensor_map import TensorMap
-from search_spaces.templates.wgmma_matmul.movement import access
+from search_spaces.templates.wgmma_matmul.movement import access, aligned_bytes
 from search_spaces.templates.wgmma_matmul.space import space
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
@@ -46,8 +47,10 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         # Every box starts at a multiple of what its swizzle repeats after.
         kernel = WGMMA_MATMUL.lower(problem, config, H200)
         maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
-        assert [o.name for o in kernel.operands[:3]] == ["a", "b", "out"]
-        assert len(maps) == (3 if config.integer("store_buffers") else 2)
+        assert {o.name for o in kernel.operands[:3]} == {"a", "b", "out"}
+        by_tma = [side for side in "ab" if config.text(f"copy_{side}") == "tma"]
+        assert set(maps) - {"out_map"} == {f"{side}_map" for side in by_tma}
+        assert ("out_map" in maps) == (config.integer("store_buffers") > 0)
         # Each block of a cluster copies its share of the lines of a box, in whole groups of 8.
         cluster_m, cluster_n, tiles = config.integers("cluster_m", "cluster_n", "tiles_of_block")
         stream_k = config.integer("stream_k")
@@ -60,6 +63,9 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         stage, start = config.integer("stage_bytes"), 0
         assert stage % 1024 == 0
         for side in "ab":
+            if side not in by_tma:
+                start += config.integer(f"stage_bytes_{side}")
+                continue
             box = maps[f"{side}_map"].box
             share = cluster_n if side == "a" else cluster_m
             assert box[1] % 8 == 0
@@ -162,11 +168,16 @@ def test_problems_and_devices_that_it_does_not_take(problem: Matmul, name: str, 
     ],
 )
 def test_threads_copy_what_tma_cannot(problem: Matmul, a: int, b: int) -> None:
-    """Bytes that lines are aligned to; TMA copies what is aligned to 16, and only that has a tensor map. Where lines
-    are aligned to less than a word, each line of a stage's boxes has one behind it."""
-    assert (access(problem, "a"), access(problem, "b")) == (a, b)
+    """Bytes that lines are aligned to; TMA can copy what is aligned to 16, and only what it does has a tensor map.
+    Where lines are aligned to less than a word, each line of a stage's boxes has one behind it."""
+    cannot = {side: bytes_ for side, bytes_ in (("a", a), ("b", b)) if bytes_}
+    assert (aligned_bytes(problem, "a"), aligned_bytes(problem, "b")) == (a or 16, b or 16)
+    by_choice = set()
     for schedule in space(problem, H200).sample(20, seed=1):
         config = WGMMA_MATMUL.config(problem, schedule, H200)
+        a, b = access(problem, config, "a"), access(problem, config, "b")
+        assert {"a": a, "b": b} | cannot == {"a": a, "b": b}
+        by_choice |= {side for side, bytes_ in (("a", a), ("b", b)) if bytes_ == 16}
         kernel = WGMMA_MATMUL.lower(problem, config, H200)
         names = {argument.name for argument in kernel.arguments}
         assert {"a" if a else "a_map", "b" if b else "b_map"} <= names
@@ -179,7 +190,9 @@ def test_threads_copy_what_tma_cannot(problem: Matmul, a: int, b: int) -> None:
         assert config.integer("ends_bytes") == 4 * sum(lines)
         assert config.integer("cluster_n") == 1 or not a
         assert config.integer("cluster_m") == 1 or not b
-        assert config.integer("producer_registers") in ((0, 64) if lines else (0, 48) if a or b else (0, 24, 40))
+        registers = 64 if min(cannot.values()) < 4 else 48
+        assert config.integer("producer_registers") in ((0, registers) if a or b else (0, 24, 40))
+    assert by_choice == {"a", "b"} - set(cannot), "of few blocks threads may copy what TMA could"
 
 
 @pytest.mark.parametrize(
@@ -192,21 +205,48 @@ def test_threads_copy_what_tma_cannot(problem: Matmul, a: int, b: int) -> None:
             "24 registers are too few for threads that copy",
         ),
         ({}, {"k": 4097}, "copying_registers", "they take 64"),
-        ({}, {"n": 4098}, "copied_b", "its lines, aligned to 4 bytes, are copied by threads"),
+        ({}, {"n": 4098}, "copied_b", "cannot share b, which threads copy"),
         ({"cluster_m": 1, "cluster_n": 2}, {"k": 4100}, "copied_a", "cluster along n cannot share a"),
+        ({"copy_b": "cp.async", "producer_registers": 48}, {}, "copied_b", "cannot share b, which threads copy"),
+        ({"copy_a": "cp.async", "producer_registers": 40}, {}, "copying_registers", "they take 48"),
+        ({"producer_registers": 48}, {}, "registers_to_copy", "TMA loads both operands"),
+        ({"copy_a": "cp.async", "producer_registers": 48}, {}, "copy_a", "keep all 132 SMs of h200 busy"),
         ({}, {"k": 4098, "n": 4098}, "l2_promotion", "TMA loads neither operand"),
         ({"kept": "a"}, {"k": 4098, "n": 4098}, "kept_by_tma", "TMA loads neither operand"),
     ],
 )
-def test_rules_of_what_threads_copy(changes: dict[str, int], problem: dict[str, int], rule: str, reason: str) -> None:
+def test_rules_of_what_threads_copy(changes: dict[str, Value], problem: dict[str, int], rule: str, reason: str) -> None:
     odd = dataclasses.replace(PROBLEM, **problem)
-    found = {v.rule: v.reason for v in space(odd, H200).explain(GOOD.replace(**changes))}
+    schedule = Schedule.from_json("wgmma_matmul", {**GOOD.to_json(), **changes})
+    found = {v.rule: v.reason for v in space(odd, H200).explain(schedule)}
     assert rule in found and reason in found[rule], found
+
+
+def test_the_model_prefers_what_the_rules_leave() -> None:
+    """Where blocks keep all SMs busy, no schedule is predicted faster with threads that copy what TMA could."""
+    problem = Matmul(2048, 2048, 2048, a="f16", order_b="col")
+    legal = space(problem, H200).valid
+    compared = 0
+    for schedule in space(problem, H200).sample(60, seed=6):
+        for side in ("a", "b"):
+            if schedule.integer("producer_registers") or schedule.values[f"copy_{side}"] != "tma":
+                continue
+            changed = schedule.replace(**{f"copy_{side}": "cp.async"})
+            if list(legal.explain(changed)):
+                continue
+            compared += 1
+            assert predict(_counted(problem, changed), H200) >= predict(_counted(problem, schedule), H200)
+    assert compared > 10
+
+
+def _counted(problem: Matmul, schedule: Schedule) -> CostCounts:
+    assert WGMMA_MATMUL.counts is not None
+    return WGMMA_MATMUL.counts(problem, WGMMA_MATMUL.config(problem, schedule, H200), H200)
 
 
 def test_copies_by_threads_cost_more_than_those_of_tma() -> None:
     """And the more, the less their lines are aligned to; one warp takes longer than four. Times of the model follow.
-    All are of one config, that of k = 4097, which has the registers that shifting takes."""
+    All that threads copy are of one config, that of k = 4097, which has the registers that shifting takes."""
 
     def of(k: int, **changes: int) -> CostCounts:
         problem = Matmul(4096, 4096, k, order_b="col")
@@ -215,13 +255,17 @@ def test_copies_by_threads_cost_more_than_those_of_tma() -> None:
         assert WGMMA_MATMUL.counts is not None
         return WGMMA_MATMUL.counts(problem, config, H200)
 
-    tma, eight, four, two = (of(k) for k in (4096, 4100, 4098, 4097))
-    assert tma.instructions < eight.instructions < four.instructions < two.instructions
+    aligned = Matmul(4096, 4096, 4096, order_b="col")
+    same = GOOD.replace(cluster_m=1, stages=3).to_json()
+    by_threads = {**same, "producer_registers": 48, "copy_a": "cp.async", "copy_b": "cp.async"}
+    tma, sixteen = (_counted(aligned, Schedule.from_json("wgmma_matmul", s)) for s in (same, by_threads))
+    eight, four, two = (of(k) for k in (4100, 4098, 4097))
+    assert tma.instructions < sixteen.instructions < eight.instructions < four.instructions < two.instructions
     assert tma.shared_wavefronts < eight.shared_wavefronts == four.shared_wavefronts < two.shared_wavefronts
-    assert tma.load_bytes < eight.load_bytes < four.load_bytes < two.load_bytes
+    assert tma.load_bytes == sixteen.load_bytes < eight.load_bytes < four.load_bytes < two.load_bytes
     assert (tma.stages, two.stages) == (3, 2)
     assert of(4097, producer_registers=0).instructions > two.instructions
-    assert predict(tma, H200) < predict(eight, H200) < predict(four, H200) < predict(two, H200)
+    assert predict(tma, H200) < predict(sixteen, H200) < predict(eight, H200) < predict(four, H200) < predict(two, H200)
 
 
 def test_counts_of_clusters_persistent_blocks_and_turns() -> None:

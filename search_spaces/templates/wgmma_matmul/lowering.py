@@ -90,7 +90,7 @@ def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, 
     """The kernel of a valid config of ``problem``, whose a, b, scales and bias (if any) and out are ``operands``."""
     a, b, *rest = operands
     *read, out = rest
-    accesses = {side: access(problem, side) for side in SIDES}
+    accesses = {side: access(problem, config, side) for side in SIDES}
     sources = [
         operand if accesses[side] else tensor_map(problem, config, side, operand)
         for side, operand in zip(SIDES, (a, b), strict=True)

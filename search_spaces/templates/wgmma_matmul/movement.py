@@ -1,8 +1,8 @@
 """What copies an operand's tiles to shared memory: TMA, or the threads of the copying warp or warpgroup.
 
-TMA takes matrices whose lines are a multiple of 16 bytes apart, and is the better one there: one thread asks for a box.
-Other operands are copied by cp.async, 4 or 8 bytes at a time (PTX ISA, "cp.async" and "Async proxy"); where lines are
-aligned to less, whole words arrive and are shifted into place in shared memory.
+TMA takes matrices whose lines are a multiple of 16 bytes apart: one thread asks for a box. Threads copy any operand by
+cp.async, 4, 8 or 16 bytes at a time (PTX ISA, "cp.async" and "Async proxy"); where lines are aligned to less than 4,
+whole words arrive and are shifted into place in shared memory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.requirements import OperandSide
 from search_spaces.hardware.wgmma import NO_SWIZZLE_BYTES, line_bytes
 from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.config import Config
-from search_spaces.spaces.parameters import Parameter, ordinal
+from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, line_extent
 
 COPYING_REGISTERS, SHIFTING_REGISTERS = 48, 64  # that a thread takes which copies, and which shifts lines, too
+BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
 WORD_BYTES = 4  # the least that cp.async copies
 ISSUED_PER_COPY = 4  # with the predicate, the address and the walk of the box
 # A word that is shifted into place is read, exchanged and written, eight at a time: what they wait for, some 110 cycles
@@ -31,30 +33,43 @@ ISSUED_PER_COPY = 4  # with the predicate, the address and the walk of the box
 ISSUED_PER_SHIFT = 14
 
 
-def access(problem: Matmul, side: OperandSide) -> int:
-    """Bytes that all lines of an operand that threads copy are aligned to, at most 8; 0 where TMA copies it."""
-    aligned = math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, STRIDE_BYTES)
-    return 0 if aligned == STRIDE_BYTES else aligned
+def aligned_bytes(problem: Matmul, side: OperandSide) -> int:
+    """Bytes that all lines of an operand are aligned to, at most the 16 that TMA needs."""
+    return math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, STRIDE_BYTES)
+
+
+def access(problem: Matmul, config: Config, side: OperandSide) -> int:
+    """Bytes that the lines of an operand that threads copy are aligned to; 0 where TMA copies it."""
+    return 0 if config.text(f"copy_{side}") == BY_TMA else aligned_bytes(problem, side)
+
+
+def copies(problem: Matmul) -> tuple[Parameter, ...]:
+    """``copy_a`` and ``copy_b``: what copies each operand."""
+
+    def copy(side: OperandSide) -> Parameter:
+        by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
+        return categorical(f"copy_{side}", by, f"how {side} goes to shared memory", before=by[0])
+
+    return tuple(copy(side) for side in SIDES)
 
 
 def _enough_registers(problem: Matmul) -> int:
     """Where lines of an operand are aligned to less than cp.async copies, threads shift them."""
-    shifts = any(0 < access(problem, side) < WORD_BYTES for side in SIDES)
-    return SHIFTING_REGISTERS if shifts else COPYING_REGISTERS
+    return SHIFTING_REGISTERS if any(aligned_bytes(problem, side) < WORD_BYTES for side in SIDES) else COPYING_REGISTERS
 
 
 def producer_registers(problem: Matmul) -> Parameter:
     """What the threads of a copying warpgroup keep."""
     return ordinal(
         "producer_registers",
-        (0, 24, 40, *((_enough_registers(problem),) if any(access(problem, side) for side in SIDES) else ())),
+        (0, 24, 40, _enough_registers(problem)),
         "registers that a thread of the copying warpgroup keeps; 0: one warp copies, and none changes hands",
     )
 
 
 def ends_bytes(problem: Matmul) -> Attribute:
     """The words behind the lines of a stage's boxes, for lines that are aligned to less than a word and shifted."""
-    shifted = {side: 0 < access(problem, side) < WORD_BYTES for side in SIDES}
+    shifted = {side: aligned_bytes(problem, side) < WORD_BYTES for side in SIDES}
 
     def total(stage_bytes_a: IntArray, stage_bytes_b: IntArray, swizzle_a: IntArray, swizzle_b: IntArray) -> IntArray:
         stages, swizzles = {"a": stage_bytes_a, "b": stage_bytes_b}, {"a": swizzle_a, "b": swizzle_b}
@@ -70,45 +85,66 @@ def ends_bytes(problem: Matmul) -> Attribute:
 
 
 def movement_rules(problem: Matmul) -> tuple[Rule, ...]:
-    """Rules without which threads cannot copy what TMA does not; none where it copies both operands."""
-    copied = {side: access(problem, side) for side in SIDES if access(problem, side)}
-    if not copied:
-        return ()
+    """Rules without which threads cannot copy what TMA does not."""
     enough = _enough_registers(problem)
     registers = Rule(
         "copying_registers",
-        lambda producer_registers: (producer_registers == 0) | (producer_registers >= enough),
-        f"{{producer_registers}} registers are too few for threads that copy {' and '.join(copied)} themselves: they "
-        f"take {enough}",
+        lambda producer_registers, copy_a, copy_b: (
+            (producer_registers == 0) | (producer_registers >= enough) | ((copy_a == BY_TMA) & (copy_b == BY_TMA))
+        ),
+        f"{{producer_registers}} registers are too few for threads that copy an operand themselves: they take {enough}",
     )
-    return registers, *(_alone_rule(problem, side, bytes_) for side, bytes_ in copied.items())
+    return registers, *(_alone_rule(side) for side in SIDES)
 
 
-def _alone_rule(problem: Matmul, side: OperandSide, bytes_: int) -> Rule:
+def _alone_rule(side: OperandSide) -> Rule:
     along = "n" if side == "a" else "m"
     return Rule(
         f"copied_{side}",
-        lambda cluster: cluster == 1,
-        f"the {{cluster}} blocks of a cluster along {along} cannot share {side}: its lines, aligned to {bytes_} bytes, "
-        "are copied by threads, and only TMA copies for several blocks",
-        names={"cluster": f"cluster_{along}"},
+        lambda cluster, copy: (cluster == 1) | (copy == BY_TMA),
+        f"the {{cluster}} blocks of a cluster along {along} cannot share {side}, which threads copy: only TMA copies "
+        "for several blocks",
+        names={"cluster": f"cluster_{along}", "copy": f"copy_{side}"},
     )
 
 
-def without_tma_rules(problem: Matmul) -> tuple[Rule, ...]:
-    """Rules that leave out what changes nothing, as it is for TMA to know, and threads copy both operands."""
-    if not all(access(problem, side) for side in SIDES):
-        return ()
+def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Rules that leave out what changes nothing: what is for TMA to know where threads copy both operands, or for
+    threads where TMA does. Threads that copy what TMA could only take instructions where blocks for all SMs keep the
+    pipes busy; with fewer, latency counts, and which of the two has less of it is to be measured."""
+    enough = _enough_registers(problem)
     return (
         Rule(
             "l2_promotion",
-            lambda l2_promotion: l2_promotion == 128,
+            lambda l2_promotion, copy_a, copy_b: (l2_promotion == 128) | (copy_a == BY_TMA) | (copy_b == BY_TMA),
             "l2_promotion is {l2_promotion}, but TMA loads neither operand, and 128 says the same",
         ),
-        Rule.refusing(
+        Rule(
             "kept_by_tma",
-            lambda kept: f"{kept} is to be kept in L2, but TMA loads neither operand" if kept != "neither" else None,
+            lambda kept, copy_a, copy_b: (kept == "neither") | (copy_a == BY_TMA) | (copy_b == BY_TMA),
+            "{kept} is to be kept in L2, but TMA loads neither operand",
         ),
+        Rule(
+            "registers_to_copy",
+            lambda producer_registers, copy_a, copy_b: (
+                (producer_registers < enough) | (copy_a == BY_THREADS) | (copy_b == BY_THREADS)
+            ),
+            "{producer_registers} registers are for threads that copy, but TMA loads both operands",
+        ),
+        *(_busy_rule(problem, device, side) for side in SIDES if aligned_bytes(problem, side) == STRIDE_BYTES),
+    )
+
+
+def _busy_rule(problem: Matmul, device: Device, side: OperandSide) -> Rule:
+    return Rule(
+        f"copy_{side}",
+        lambda tile_m, tile_n, split_k, copy: (
+            (copy == BY_TMA)
+            | (problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n) * split_k < device.sm_count)
+        ),
+        f"threads copy {side}, which TMA does without their instructions, and tiles of {{tile_m}} x {{tile_n}} in "
+        f"{{split_k}} splits keep all {device.sm_count} SMs of {device.name} busy",
+        names={"copy": f"copy_{side}"},
     )
 
 
@@ -123,7 +159,7 @@ class Copying:
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:
     """The counts of ``side``, or None where TMA copies it."""
-    bytes_ = access(problem, side)
+    bytes_ = access(problem, config, side)
     if bytes_ == 0:
         return None
     stage_bytes = config.integer(f"stage_bytes_{side}")
@@ -132,9 +168,10 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
     shifted = 1 - bytes_ / WORD_BYTES if bytes_ < WORD_BYTES else 0.0
     issued = pieces * (ISSUED_PER_COPY + ISSUED_PER_SHIFT * shifted)
     line = line_bytes(config.integer(f"swizzle_{side}"))
+    aligned = math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, SECTOR_BYTES)
     return Copying(
         # A warp that copies alone has one scheduler.
         issued if config.integer("producer_registers") else issued * device.schedulers_per_sm,
         (1 + 2 * shifted) * stage_bytes / device.shared_bytes_per_cycle,  # from L1; and read and written again
-        ((line - bytes_) / SECTOR_BYTES + 1) * SECTOR_BYTES / line,
+        ((line - aligned) / SECTOR_BYTES + 1) * SECTOR_BYTES / line if line >= SECTOR_BYTES else SECTOR_BYTES / line,
     )

@@ -34,10 +34,11 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules, register_limit
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.wgmma_matmul.movement import (
+    copies,
+    copy_pruning,
     ends_bytes,
     movement_rules,
     producer_registers,
-    without_tma_rules,
 )
 from search_spaces.templates.wgmma_matmul.persistent import (
     TILES_OF_BLOCK,
@@ -87,6 +88,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             (0,) if in_blocks else (0, 1),
             "k-tiles whose multiplications may be unfinished when the next one's begin",
         ),
+        *copies(problem),
         producer_registers(problem),
         ordinal("min_blocks", (1, 2), "blocks per SM that registers are limited for"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
@@ -385,7 +387,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         *persistent_pruning(problem, device),
         _kept_rule(problem, device),
-        *without_tma_rules(problem),
+        *copy_pruning(problem, device),
         _narrow_rule(problem, device),
         _few_stages_rule(problem, device),
         Rule(

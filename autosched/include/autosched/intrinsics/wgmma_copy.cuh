@@ -1,5 +1,4 @@
-// Operands of wgmma that threads copy by cp.async, into the same boxes that TMA would write: TMA takes only matrices whose
-// lines are a multiple of 16 bytes apart.
+// Operands of wgmma that threads copy by cp.async, into the same boxes that TMA would write.
 #pragma once
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/ptx/cp_async.cuh>
@@ -11,23 +10,24 @@ namespace autosched {
 // A tile of Operand (a WgmmaOperand) from matrices of Height lines of Width elements one behind the other, whose lines are
 // aligned to Access bytes, by Threads threads. Outside of its matrix it is zero.
 //
-// cp.async copies aligned words of 4 or 8 bytes. Lines that are aligned to less (`shifts`) arrive from the word on that
+// cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines that are aligned to less (`shifts`) arrive from the word on that
 // their first element lies in, and are shifted into place by `finish`: the word behind each line of a box goes to `ends`.
 template <class T, class Operand, int Width, int Height, int Access, int Threads>
 struct WgmmaCopy {
-  static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8, "lines aligned to 16 bytes are TMA's");
+  static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8 || Access == 16, "rule alignment: of cp.async");
   static constexpr bool shifts = Access < 4;
   static constexpr int piece = shifts ? 4 : Access;  // bytes that a thread copies at a time
   static constexpr int pieces_of_line = Operand::line / piece;
   // All threads together copy neighbouring bytes of a box, the same columns of some lines in each pass.
   static constexpr int pass_bytes = Threads * piece, lines_of_pass = Threads / pieces_of_line;
   static constexpr int passes = (Operand::box_bytes + pass_bytes - 1) / pass_bytes;
-  static constexpr int repeats = 1024 / pass_bytes;  // passes after which the swizzle is the same again
+  static constexpr int period = pass_bytes < 1024 ? 1024 : pass_bytes, repeats = period / pass_bytes;  // of the swizzle
   static constexpr int ends_bytes = shifts ? Operand::boxes * Operand::lines * 4 : 0;
   static constexpr long long pitch = static_cast<long long>(Width) * int(sizeof(T)), matrix_bytes = pitch * Height;
   static constexpr bool shifts_differ = shifts && matrix_bytes % 4 != 0;  // from matrix to matrix
   static_assert(pitch % Access == 0, "rule alignment: of all lines");
-  static_assert(Threads % pieces_of_line == 0 && 1024 % pass_bytes == 0, "rule threads: whole lines in each pass");
+  static_assert(Threads % pieces_of_line == 0 && period % pass_bytes == 0 && period % 1024 == 0,
+                "rule threads: whole lines in each pass");
 
   // This thread's place in the first pass of each box.
   int start, line, piece_of_line;
@@ -42,7 +42,7 @@ struct WgmmaCopy {
   // Bytes from the start of a box to the piece of a pass (PTX ISA 5.5.6, "Swizzling modes").
   __device__ __forceinline__ unsigned at(int pass) const {
     const unsigned linear = unsigned(start + pass % repeats * pass_bytes);
-    return (linear ^ ((linear >> 7 & (Operand::line / 16 - 1)) << 4)) + unsigned(pass / repeats * 1024);
+    return (linear ^ ((linear >> 7 & (Operand::line / 16 - 1)) << 4)) + unsigned(pass / repeats * period);
   }
   // Bytes from an aligned word to the line of a pass. A tile begins with a multiple of 4 lines.
   __device__ __forceinline__ int shift(int pass, int matrix) const {
@@ -66,7 +66,11 @@ struct WgmmaCopy {
         const bool inside = Height % Operand::lines == 0 || pass * lines_of_pass < lines_left;
         const int shifted = shift(pass, matrix), left = inside ? bytes_left + shifted : 0;
         const char* source = from + pass * lines_of_pass * pitch - shifted;  // not read outside
-        ptx::cp_async_ca<piece>(to + at(pass), source, between(0, left, piece));
+        if constexpr (piece == 16) {
+          ptx::cp_async_cg(to + at(pass), source, between(0, left, piece));  // past L1, which nobody reads it from
+        } else {
+          ptx::cp_async_ca<piece>(to + at(pass), source, between(0, left, piece));
+        }
         if constexpr (shifts) {
           if (last_of_line()) {
             ptx::cp_async_ca<4>(ends + unsigned((line + pass * lines_of_pass) * 4), source + 4, between(0, left - 4, 4));

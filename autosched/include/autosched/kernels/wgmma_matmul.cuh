@@ -6,9 +6,9 @@
 // neighbouring tiles; each copies a share of what they have in common, for all that need it. `transposed`: A, B and C are
 // the transposes of the problem's b, a and out, so C lies in memory by columns, and the bias belongs to its rows.
 //
-// An operand whose lines are not a multiple of 16 bytes apart is none of TMA's: all threads that copy move it themselves
-// (access_a, access_b: the bytes that its lines are aligned to, 0 for TMA), and each arrives at the mbarrier of a stage
-// that is full, behind the proxy fence without which wgmma would not see what they have written.
+// An operand that TMA does not copy (it cannot where lines are not a multiple of 16 bytes apart) is moved by all threads
+// that copy (access_a, access_b: the bytes that its lines are aligned to, 0 for TMA), and each arrives at the mbarrier of
+// a stage that is full, behind the proxy fence without which wgmma would not see what they have written.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
 // batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, and the types T (of A and B) and Out.

@@ -1,0 +1,63 @@
+// grid (25, 1, 1), block (384, 1, 1), 147536 bytes of dynamic shared memory
+#include <autosched/kernels/wgmma_matmul.cuh>
+
+struct Config {
+  using T = autosched::bf16;
+  using Out = autosched::bf16;
+  static constexpr int m = 520;
+  static constexpr int n = 520;
+  static constexpr int k = 1032;
+  static constexpr int batch = 1;
+  static constexpr autosched::Choice order_a = "row";
+  static constexpr autosched::Choice order_b = "row";
+  static constexpr autosched::Choice scale = "none";
+  static constexpr bool has_bias = false;
+  static constexpr autosched::Choice activation = "none";
+  static constexpr bool transposed = false;
+  static constexpr int access_a = 16;
+  static constexpr int access_b = 16;
+  static constexpr int tile_m = 128;
+  static constexpr int tile_n = 128;
+  static constexpr int tile_k = 64;
+  static constexpr int consumers = 2;
+  static constexpr int swizzle_a = 128;
+  static constexpr int swizzle_b = 128;
+  static constexpr int stages = 4;
+  static constexpr int in_flight = 1;
+  static constexpr int producer_registers = 48;
+  static constexpr int min_blocks = 1;
+  static constexpr int split_k = 1;
+  static constexpr autosched::Choice raster = "row";
+  static constexpr int store_buffers = 1;
+  static constexpr int tiles_of_block = 1;
+  static constexpr int ping_pong = 0;
+  static constexpr int cluster_m = 1;
+  static constexpr int cluster_n = 1;
+  static constexpr int l2_promotion = 128;
+  static constexpr autosched::Choice kept = "neither";
+  static constexpr autosched::Choice copy_a = "cp.async";
+  static constexpr autosched::Choice copy_b = "cp.async";
+  static constexpr int tiles_m = 5;
+  static constexpr int tiles_n = 5;
+  static constexpr int tiles_k = 17;
+  static constexpr int tiles_of_split = 17;
+  static constexpr int blocks = 25;
+  static constexpr int threads = 384;
+  static constexpr int stage_bytes_a = 16384;
+  static constexpr int stage_bytes_b = 16384;
+  static constexpr int stage_bytes = 32768;
+  static constexpr int store_line = 128;
+  static constexpr int store_bytes = 16384;
+  static constexpr int ends_bytes = 0;
+  static constexpr int shared_bytes = 147536;
+  static constexpr int launched_blocks = 25;
+  static constexpr int accumulators = 64;
+  static constexpr int needed_registers = 90;
+  static constexpr int consumer_registers = 224;
+  static constexpr int registers = 166;
+};
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+autosched_wgmma_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, const __grid_constant__ autosched::ptx::TensorMap out_map) {
+  autosched::wgmma_matmul<Config>(a, b, nullptr, nullptr, nullptr, nullptr, &out_map, nullptr, nullptr);
+}

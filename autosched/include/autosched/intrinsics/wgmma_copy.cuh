@@ -66,10 +66,11 @@ struct WgmmaCopy {
         const bool inside = Height % Operand::lines == 0 || pass * lines_of_pass < lines_left;
         const int shifted = shift(pass, matrix), left = inside ? bytes_left + shifted : 0;
         const char* source = from + pass * lines_of_pass * pitch - shifted;  // not read outside
+        const int there_are = between(0, left, piece);
         if constexpr (piece == 16) {
-          ptx::cp_async_cg(to + at(pass), source, between(0, left, piece));  // past L1, which nobody reads it from
+          ptx::cp_async_cg(to + at(pass), source, there_are);  // past L1, which nobody reads it from
         } else {
-          ptx::cp_async_ca<piece>(to + at(pass), source, between(0, left, piece));
+          ptx::cp_async_ca<piece>(to + at(pass), source, there_are);
         }
         if constexpr (shifts) {
           if (last_of_line()) {

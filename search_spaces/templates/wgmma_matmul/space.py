@@ -52,6 +52,7 @@ BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
 FLAG_BYTES = 16  # of shared memory: what the last block of a split tells its threads
 REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
 REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest that ptxas takes (message C7602)
+END_REGISTERS = 16  # besides, where columns have values of their own to be scaled by or to add, or a long activation
 MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
 BALANCED_N = 64  # of a wgmma: for fewer columns reading shared memory takes longer than multiplying
 FEW_STAGES = 3  # one that is multiplied, and two on their way
@@ -129,6 +130,8 @@ def store_line(tile_n: int, element_bytes: int) -> int:
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
+    long_end = problem.epilogue not in ("none", "relu") or problem.scale == "row_column"
+    overhead = REGISTER_OVERHEAD + (END_REGISTERS if long_end else 0)
 
     def consumer_registers(consumers: IntArray, producer_registers: IntArray, min_blocks: IntArray) -> IntArray:
         """The most that the consumers can take: setmaxnreg waits for ever for more than the warpgroups of the block
@@ -181,7 +184,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "needed_registers",
-            lambda accumulators: (2 if problem.scale == "block" else 1) * accumulators + REGISTER_OVERHEAD,
+            lambda accumulators: (2 if problem.scale == "block" else 1) * accumulators + overhead,
             "registers of a consumer's thread, a lower estimate",
         ),
         Attribute(

@@ -509,25 +509,34 @@ struct WgmmaMatmul {
     Out* first = C::transposed ? out + (static_cast<long long>(work.batch) * C::n + col0) * C::m + row0
                                : out + (static_cast<long long>(work.batch) * C::m + row0) * C::n + col0;
     ends = ends.of_matrix(work.batch).at(C::transposed ? col0 : row0, C::transposed ? row0 : col0);
+    float of_rows[fragments][2];
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = i * 64 + half * 8;
-        if (partial_m && row0 + row >= C::m) continue;
-        Out* out_row = first + (C::transposed ? 0ll : static_cast<long long>(row) * C::n);
-        const float of_row = C::transposed ? 0.0f : ends.of_row(row);
+      for (int half = 0; half < 2; ++half) {  // of rows outside of C that of the last one inside, which is read anyway
+        const int row = i * 64 + half * 8, last = C::m - 1 - row0;
+        of_rows[i][half] = C::transposed ? 1.0f : ends.of_row(!partial_m || row < last ? row : last);
+      }
+    }
+    // Columns first: what they are scaled by and what is added to them is then needed for all rows at once, and not
+    // kept in registers from one row to the next.
 #pragma unroll
-        for (int j = 0; j < C::tile_n / 8; ++j) {
+    for (int j = 0; j < C::tile_n / 8; ++j) {
 #pragma unroll
-          for (int e = 0; e < 2; e += vector) {
-            const int col = j * 8 + e;
-            if (partial_n && col0 + col >= C::n) continue;
+      for (int e = 0; e < 2; e += vector) {
+        const int col = j * 8 + e;
+        if (partial_n && col0 + col >= C::n) continue;
+#pragma unroll
+        for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const int row = i * 64 + half * 8;
+            if (partial_m && row0 + row >= C::m) continue;
+            const Sum* sums = &acc[i][j * 4 + half * 2 + e];
             if constexpr (C::transposed) {
-              finish<C, 1>(&acc[i][j * 4 + half * 2 + e], ends, ends.of_row(col),
-                           out_row + static_cast<long long>(col) * C::m, row);
+              finish<C, 1>(sums, ends, ends.of_row(col), first + static_cast<long long>(col) * C::m, row);
             } else {
-              finish<C, vector>(&acc[i][j * 4 + half * 2 + e], ends, of_row, out_row, col);
+              finish<C, vector>(sums, ends, of_rows[i][half], first + static_cast<long long>(row) * C::n, col);
             }
           }
         }
@@ -544,24 +553,27 @@ struct WgmmaMatmul {
     const int row_of_thread = int(threadIdx.x) / 32 % 4 * 16 + int(threadIdx.x) % 32 / 4;
     boxes += unsigned(group * C::store_buffers * Box::bytes);
     ends = ends.of_matrix(work.batch).at(0, col0);
+    float of_rows[fragments][2];
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
-      float of_rows[2];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {  // of rows outside of C that of the last one inside, which is read anyway
         const int row = row0 + i * 64 + row_of_thread + half * 8;
-        of_rows[half] = ends.of_row(row < C::m ? row : C::m - 1);
+        of_rows[i][half] = ends.of_row(row < C::m ? row : C::m - 1);
       }
+    }
 #pragma unroll
-      for (int b = 0; b < boxes_n; ++b) {
-        const unsigned box = boxes + unsigned((i * boxes_n + b) % C::store_buffers * Box::bytes);
+    for (int b = 0; b < boxes_n; ++b) {  // columns first, as in store
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) {
+        const unsigned box = boxes + unsigned((b * fragments + i) % C::store_buffers * Box::bytes);
         Finished<C> x[Box::registers];
 #pragma unroll
         for (int r = 0; r < Box::registers; r += 2) {
           const int col = b * Box::width + r / 4 * 8;
           x[r] = static_cast<Finished<C>>(acc[i][b * Box::registers + r]);
           x[r + 1] = static_cast<Finished<C>>(acc[i][b * Box::registers + r + 1]);
-          if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], ends, of_rows[r / 2 % 2], col);
+          if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], ends, of_rows[i][r / 2 % 2], col);
         }
         if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();
         ptx::barrier_sync(barrier, 128);  // what the box held has been read

@@ -1,5 +1,5 @@
-"""The right kernels that mutants are proven with: golden cases, and schedules of wgmma_matmul in which each of its ways
-shows."""
+"""The right kernels that mutants are proven with: golden cases, and schedules of wgmma_matmul and matmul in which their
+other ways show."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from search_spaces.templates.kernel import Kernel
 GOLDEN = Path(__file__).parents[1] / "tests/golden"
 LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each
 
+Changes = dict[str, int | str]  # of a schedule
+
 # What a case of wgmma_matmul changes of the schedule of tests/golden/wgmma/bf16_specialised.json.
-_ALONE = {
+_ALONE: Changes = {
     **{"tile_m": 64, "tile_n": 32, "consumers": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
     **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1},
 }
-_BOTH = {**_ALONE, "tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 40}
-_IN_TURN = {**_ALONE, "consumers": 2, "tiles_of_block": 3, "ping_pong": 1}
+_BOTH: Changes = {**_ALONE, "tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 40}
+_IN_TURN: Changes = {**_ALONE, "consumers": 2, "tiles_of_block": 3, "ping_pong": 1}
 # Sizes that no tile divides, storage orders, batches and epilogues; each way of the kernel with several k-tiles more
 # than it has stages.
-_WGMMA: dict[str, tuple[Matmul, dict[str, int | str]]] = {
+_WGMMA: dict[str, tuple[Matmul, Changes]] = {
     "boxes_f32": (
         Matmul(131, 136, 200, a="f16", b="f16", out="f32"),
         {**_BOTH, "tile_n": 128, "stages": 3, "store_buffers": 2, "raster": "column"},
@@ -62,6 +64,7 @@ _WGMMA: dict[str, tuple[Matmul, dict[str, int | str]]] = {
         Matmul(128, 64, 200, a="bf16", order_b="col", batch=2),
         {**_IN_TURN, "tiles_of_block": 2, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
     ),
+    "narrow_boxes": (Matmul(72, 24, 200, a="f16", order_b="col"), {**_ALONE, "tile_n": 8, "store_buffers": 1}),
     "copied": (Matmul(67, 40, 322, a="f16", order_b="col"), {**_ALONE, "stages": 3, "in_flight": 0}),
     "copied_by_group": (
         Matmul(130, 132, 200, a="bf16", order_b="row", epilogue="silu"),
@@ -90,7 +93,7 @@ _WGMMA: dict[str, tuple[Matmul, dict[str, int | str]]] = {
         {**_BOTH, "tile_k": 128, "store_buffers": 1},
     ),
 }
-_TRANSPOSED: dict[str, tuple[Matmul, dict[str, int | str]]] = {
+_TRANSPOSED: dict[str, tuple[Matmul, Changes]] = {
     "transposed": (
         Matmul(17, 131, 200, a="bf16", order_b="col", epilogue="bias+silu", out="f32"),
         {**_ALONE, "tile_m": 128, "tile_n": 24},
@@ -98,6 +101,44 @@ _TRANSPOSED: dict[str, tuple[Matmul, dict[str, int | str]]] = {
     "transposed_splits": (
         Matmul(8, 136, 320, a="bf16", order_a="col", order_b="col"),
         {**_ALONE, "tile_n": 16, "split_k": 2, "swizzle_b": 32},
+    ),
+}
+# What cases of matmul change of the schedule of a golden case: instructions and storage orders that no golden case has.
+_WMMA: Changes = {
+    **{"tile_m": 32, "tile_n": 32, "sg_layout_n": 1, "sg_data_m": 16, "min_blocks": 1},
+    **{"copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4, "copy_columns_b": 4},
+}
+_BF16: Changes = {**_WMMA, "intrinsic": "wmma_m16n16k16_bf16"}
+_TURNED = "transpose+pad(8,1)"
+_MMA: dict[str, tuple[str, str, Matmul, Changes]] = {
+    "wmma_f16_columns": (
+        *("wmma_f16_padded", "h200"),
+        Matmul(72, 72, 104, a="f16", order_a="col", order_b="col"),
+        {**_WMMA, "layout_a": _TURNED, "layout_b": _TURNED},
+    ),
+    "wmma_bf16_rows": (
+        *("wmma_f16_padded", "h200"),
+        Matmul(67, 72, 104, a="bf16", order_b="col", out="f32"),
+        {**_BF16, "layout_b": _TURNED},
+    ),
+    "wmma_bf16_columns": (
+        *("wmma_f16_padded", "h200"),
+        Matmul(72, 72, 104, a="bf16", order_a="col", order_b="row", out="f32"),
+        {**_BF16, "layout_a": _TURNED},
+    ),
+    "wmma_tf32": (
+        *("wmma_f16_padded", "h200"),
+        Matmul(67, 72, 52, a="f32", order_a="col", order_b="row"),
+        {
+            **_WMMA,
+            **{"intrinsic": "wmma_m16n16k8_tf32", "tile_k": 16, "layout_a": "transpose+pad(4,1)"},
+            **{"layout_b": "pad(4,1)", "vector_a": 1, "vector_b": 4, "copy_columns_b": 8},
+        },
+    ),
+    "mma_e5m2": (
+        *("eight_bit/mma_e4m3_bias", "rtx4090"),
+        Matmul(67, 72, 80, a="e5m2", order_b="col"),
+        {"intrinsic": "mma_m16n8k32_e5m2"},
     ),
 }
 
@@ -115,19 +156,35 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    """The golden cases, and those of wgmma_matmul; large problems are cut to a few tiles. The fastest first."""
+    """The golden cases, and those of the tables; large problems are cut to a few tiles. The fastest first."""
     cases = []
     for path in sorted(GOLDEN.glob("**/*.json")):
         if path.stem not in LARGE:
             data = json.loads(path.read_text())
             schedule = Schedule.from_json(data["template"], data["schedule"])
             cases.append(_case(path.stem, problem_from_json(data["problem"]), schedule, device(data["device"])))
-    base = json.loads((GOLDEN / "wgmma/bf16_specialised.json").read_text())["schedule"]
+    for name, (golden, device_name, matmul, changes) in _MMA.items():
+        schedule = Schedule.from_json("matmul", {**_schedule(golden), **changes})
+        cases.append(_case(name, matmul, schedule, device(device_name)))
     for of_template, table in (("wgmma_matmul", _WGMMA), ("wgmma_matmul_transposed", _TRANSPOSED)):
-        for name, (problem, changes) in table.items():
-            schedule = Schedule.from_json(of_template, {**base, **changes})
-            cases.append(_case(f"wgmma_{name}", problem, schedule, device("h200")))
+        cases += [_wgmma_case(name, problem, of_template, changes) for name, (problem, changes) in table.items()]
     return sorted(cases, key=lambda case: (case.kernel.threads * case.problem.flops, case.name))
+
+
+def case_of_columns(n: int) -> Case:
+    """One tile of n columns, whose a lies along k and whose b does not."""
+    changes = {**_ALONE, "tile_n": n, "swizzle_b": 0}
+    return _wgmma_case(f"columns_{n}", Matmul(64, n, 136, a="f16", order_b="row"), "wgmma_matmul", changes)
+
+
+def _wgmma_case(name: str, problem: Matmul, of_template: str, changes: Changes) -> Case:
+    schedule = Schedule.from_json(of_template, {**_schedule("wgmma/bf16_specialised"), **changes})
+    return _case(f"wgmma_{name}", problem, schedule, device("h200"))
+
+
+def _schedule(golden: str) -> Changes:
+    chosen: Changes = json.loads((GOLDEN / f"{golden}.json").read_text())["schedule"]
+    return chosen
 
 
 def _case(name: str, problem: Problem, schedule: Schedule, of: Device) -> Case:

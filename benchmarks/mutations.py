@@ -35,7 +35,7 @@ import numpy as np
 
 from autosched.verify import Execute, Run, prove
 from benchmarks.mutants import Mutant, mutants_of
-from benchmarks.mutation_cases import Case, all_cases
+from benchmarks.mutation_cases import Case, all_cases, case_of_columns
 from benchmarks.ptx_equivalence import why_same
 from benchmarks.ptx_mutants import asm_of, mutants_of_asm, mutants_of_ptx
 from measurements.emulator import Emulation, Order, emulate_ptx
@@ -146,7 +146,8 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
         name = f"autosched/{mutant.header}"
         headers = Headers.of(files | {name: mutant.applied(files[name])})
         opcode = _opcode(files[name], mutant) if of_asm else ""
-    for case in _cases_of(mutant, cases):
+    columns = 0 if of_ptx else _columns(files[f"autosched/{mutant.header}"], mutant)
+    for case in [case_of_columns(columns)] if columns else _cases_of(mutant, cases):
         if tried == MOST_CASES:
             break
         right = right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
@@ -160,8 +161,8 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
             kernel = case.with_headers(headers)
             made = ptx_of(kernel)
             if made.text is None:  # often a static_assert
-                why = (line for line in made.log.splitlines() if "error" in line)
-                result, case_name, said = "refused", case.name, next(why, made.log)[:200]
+                errors = [line for line in made.log.splitlines() if "error" in line]
+                result, case_name, said = "refused", case.name, (errors or [made.log])[0][:200]
                 break
             if instructions(made.text) == instructions(right.text or ""):
                 result = "unreached" if result == "refused" else result
@@ -219,8 +220,13 @@ def _opcode(text: str, mutant: Mutant) -> str:
     for asm in asm_of(text):
         if asm.start <= mutant.start < asm.end:
             return asm.opcode
-    columns = re.match(r"AUTOSCHED_WGMMA_N\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
-    return f"n{columns[1]}k" if columns else ""
+    return ""
+
+
+def _columns(text: str, mutant: Mutant) -> int:
+    """The n of a line that makes the wgmma of n columns; 0 of any other line."""
+    found = re.match(r"\s*EACH\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
+    return int(found[1]) if found else 0
 
 
 def _last_run(case: Case, kernel: Kernel, execute: Execute) -> Run:

@@ -175,9 +175,9 @@ PLANTED = (
              "    const Place first{ptx::shared_memory()};\n    sync();"}),
     # Tiles of a block.
     Planted("the last tile is left out", PERSISTENT, K.UNWRITTEN_OUTPUT,
-            {"next < works / cluster; next": "turn == 0 || next + stride < works / cluster; next"}),
+            {"next < works; next": "turn == 0 || next + workers < works; next"}),
     Planted("two blocks compute the same tile", PERSISTENT, K.GLOBAL_RACE,
-            {"stride = C::launched_blocks / cluster": "stride = C::launched_blocks / cluster - 1"}),
+            {"next < works; next += workers": "next < works; next += workers - 1"}),
     Planted("sums go on in the next tile", PERSISTENT, WRONG,
             {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
              "    for_each_work([&](const Work& work, int turn, bool more)":

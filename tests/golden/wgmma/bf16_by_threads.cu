@@ -31,6 +31,7 @@ struct Config {
   static constexpr int store_buffers = 1;
   static constexpr int tiles_of_block = 1;
   static constexpr int ping_pong = 0;
+  static constexpr int stream_k = 0;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
   static constexpr int l2_promotion = 128;

@@ -24,6 +24,8 @@ struct Config {
   static constexpr int swizzle_b = 128;
   static constexpr int stages = 4;
   static constexpr int in_flight = 1;
+  static constexpr autosched::Choice copy_a = "tma";
+  static constexpr autosched::Choice copy_b = "tma";
   static constexpr int producer_registers = 40;
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;

@@ -53,7 +53,7 @@ struct Config {
   static constexpr int shared_bytes = 106560;
   static constexpr int launched_blocks = 108;
   static constexpr int accumulators = 64;
-  static constexpr int needed_registers = 90;
+  static constexpr int needed_registers = 106;
   static constexpr int consumer_registers = 240;
   static constexpr int registers = 168;
 };

@@ -53,9 +53,9 @@ struct Config {
   static constexpr int shared_bytes = 57392;
   static constexpr int launched_blocks = 36;
   static constexpr int accumulators = 24;
-  static constexpr int needed_registers = 50;
+  static constexpr int needed_registers = 66;
   static constexpr int consumer_registers = 0;
-  static constexpr int registers = 50;
+  static constexpr int registers = 66;
 };
 
 extern "C" __global__ void __launch_bounds__(160, 2)

@@ -13,6 +13,7 @@ from search_spaces.hardware.wgmma import alignment
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.common.matmul_traffic import dram_bytes
 from search_spaces.templates.tensor_map import TensorMap
 from search_spaces.templates.wgmma_matmul.movement import access, aligned_bytes
 from search_spaces.templates.wgmma_matmul.space import space
@@ -292,6 +293,47 @@ def test_counts_of_clusters_persistent_blocks_and_turns() -> None:
     )
     assert several.drains == 8 and of(cluster_m=1, tiles_of_block=8, ping_pong=1, tile_n=64).drains == 1
     assert predict(several, H200) < predict(alone, H200)
+
+
+def test_stream_k_deals_out_a_partial_wave_behind_whole_ones() -> None:
+    """Of whatever is sampled: at most two share a tile, as each of the clusters that run at a time gets the k-tiles of
+    one at least; each two neighbours have a place for the sums of a tile, and a counter for every warpgroup of it."""
+    problem, seen = Matmul(2056, 5000, 1000, a="bf16", batch=2), 0
+    for schedule in space(problem, H200).sample(150, seed=6):
+        if not schedule.integer("stream_k"):
+            continue
+        seen += 1
+        config = WGMMA_MATMUL.config(problem, schedule, H200)
+        cluster = config.integer("cluster_m") * config.integer("cluster_n")
+        workers, tiles = config.integer("launched_blocks") // cluster, config.integer("blocks") // cluster
+        assert workers == H200.sms_of_clusters(cluster) // cluster * config.integer("min_blocks")
+        assert workers < tiles <= workers * config.integer("tiles_of_block") and tiles % workers
+        kernel = WGMMA_MATMUL.lower(problem, config, H200)
+        partials, counters = (next(o for o in kernel.operands if o.name == name) for name in ("partials", "counters"))
+        tile = config.integer("tile_m") * config.integer("tile_n")
+        assert partials.size == (workers - 1) * cluster * tile and counters.zeroed
+        sharing = 1 if config.integer("ping_pong") else config.integer("consumers")
+        assert counters.size == (workers - 1) * cluster * sharing
+    assert seen > 20
+
+
+def test_stream_k_pays_where_the_last_wave_is_thin() -> None:
+    """Few tiles more than two waves: a wave of their own costs more than to exchange sums, but for few k-tiles. A block
+    has its share of the tiles; parts of panels that L2 does not hold are read again."""
+    assert WGMMA_MATMUL.counts is not None
+    for n, k, pays in ((256 * 9, 4096, True), (256 * 16, 512, False)):
+        problem = dataclasses.replace(PROBLEM, n=n, k=k)
+        at = GOOD.replace(tiles_of_block=-(-32 * n // 256 // 132))
+        plain, streamed = (
+            WGMMA_MATMUL.counts(problem, WGMMA_MATMUL.config(problem, at.replace(stream_k=s), H200), H200)
+            for s in (0, 1)
+        )
+        assert streamed.blocks == 132 and streamed.flops * 132 == pytest.approx(2.0 * 4096 * n * k)
+        assert streamed.drains > plain.drains and streamed.store_bytes > plain.store_bytes
+        assert (predict(streamed, H200) < predict(plain, H200)) == pays
+    large = Matmul(16384, 16384, 16384, a="bf16")
+    config = WGMMA_MATMUL.config(large, GOOD.replace(tiles_of_block=64), H200)
+    assert dram_bytes(large, config, H200, out_of_step=0.1) > dram_bytes(large, config, H200)
 
 
 def test_a_proxy_is_a_problem_that_the_template_takes() -> None:

@@ -14,11 +14,14 @@ L2_SHARE = 0.8  # of L2 that operands can count on; the rest holds the output an
 HILBERT_SIDE = 1.22  # of what consecutive tiles of a curve cover, over that of a square of as many: counted
 
 
-def dram_bytes(problem: Matmul, config: Config, device: Device, cluster: tuple[int, int] = (1, 1)) -> float:
+def dram_bytes(
+    problem: Matmul, config: Config, device: Device, cluster: tuple[int, int] = (1, 1), out_of_step: float = 0.0
+) -> float:
     """Traffic between DRAM and L2 for the launch, whose raster orders clusters of blocks along m and n.
 
     Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads the panels of a and b that
-    its tiles touch, and a wave that walks in bands touches fewer.
+    its tiles touch, and a wave that walks in bands touches fewer. The blocks of a wave walk along k together, but for
+    the share ``out_of_step`` of the tiles, whose blocks begin anywhere: of panels larger than L2 it reads parts again.
     """
     tile_m, tile_n, threads = config.integers("tile_m", "tile_n", "threads")
     tiles_m, tiles_n, blocks = config.integers("tiles_m", "tiles_n", "blocks")
@@ -36,7 +39,10 @@ def dram_bytes(problem: Matmul, config: Config, device: Device, cluster: tuple[i
     wave = min(resident * device.sm_count, tiles_m * tiles_n)
     rows, cols = wave_shape(config.text("raster"), wave // (of_m * of_n), tiles_m // of_m, tiles_n // of_n)
     waves = tiles_m * tiles_n / wave * problem.batch
-    panels = element * problem.k * (rows * of_m * tile_m + cols * of_n * tile_n)
+    panel_a, panel_b = element * problem.k * rows * of_m * tile_m, element * problem.k * cols * of_n * tile_n
+    panels = panel_a + panel_b
+    again = max(1.0, panels / (L2_SHARE * device.l2_bytes))
+    panels += out_of_step * (panel_a * (min(cols, again) - 1) + panel_b * (min(rows, again) - 1))
     out_bytes = problem.batch * problem.m * problem.n * problem.out_dtype.bytes
     return max(compulsory, waves * panels + out_bytes)
 

@@ -68,6 +68,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     # reads those of the other. In turns, the other consumer multiplies meanwhile.
     exchanged = 4.0 * results if stream_k else 0.0
     exposed = 0.0 if ping_pong else exchanged
+    dealt = (launched + blocks % launched) / blocks if stream_k else 0.0  # the share of the tiles
     added = 1.5 / 4 / device.warp_size  # instructions for a byte: a quarter of a store and of a load, and an addition
     return CostCounts(
         blocks=launched,
@@ -84,7 +85,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         * tiles,
         load_bytes=(sectors * steps + partial_bytes) * tiles + beside + 2 * (exchanged - exposed),
         store_bytes=stored * tiles - beside + 2 * exposed,
-        dram_bytes=dram_bytes(problem, config, device, cluster) + exchanged * launched,
+        dram_bytes=dram_bytes(problem, config, device, cluster, dealt) + exchanged * launched,
         iterations=math.ceil(steps * tiles),
         cluster=cluster[0] * cluster[1],
         stages=ahead,

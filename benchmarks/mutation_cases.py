@@ -88,6 +88,15 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(131, 136, 400, a="e4m3", scale="block"),
         {**_BOTH, "tile_n": 64, "tile_k": 128, "in_flight": 0},
     ),
+    "scaled_splits": (
+        Matmul(67, 136, 784, a="e4m3", scale="block"),
+        {**_ALONE, "tile_n": 128, "tile_k": 128, "in_flight": 0, "split_k": 3},
+    ),
+    "stream_k": (
+        Matmul(300, 40, 264, a="f16", order_b="col", epilogue="bias+relu"),
+        {**_ALONE, "tile_n": 40, "tiles_of_block": 2, "stream_k": 1},
+    ),
+    "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
     "scaled_rows": (
         Matmul(131, 72, 400, a="e4m3", scale="row_column", epilogue="bias+relu"),
         {**_BOTH, "tile_k": 128, "store_buffers": 1},

@@ -37,6 +37,10 @@ MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "registers": ({"tile_m": 128, "consumers": 2, "producer_registers": 40}, {}),
     "no swizzle": ({"swizzle_a": 0, "swizzle_b": 0}, {"k": 192}),
     "narrow swizzle": ({"swizzle_a": 32, "swizzle_b": 32}, {"k": 192, "order_a": "col", "order_b": "row"}),
+    "stream-K of two consumers": (
+        {"tile_m": 128, "consumers": 2, "producer_registers": 40, "tiles_of_block": 2, "stream_k": 1},
+        {"m": 640, "n": 32, "k": 264},
+    ),
     "bias, with boxes": ({"store_buffers": 1}, {"epilogue": "bias+relu", "n": 96}),
     "bias": ({}, {"epilogue": "bias+relu", "n": 96}),
     "splits of a batch": ({"split_k": 2}, {"k": 384, "batch": 2, "m": 128, "n": 64}),
@@ -90,6 +94,7 @@ class Planted:
         )
 
 
+STREAM = "stream-K of two consumers"
 PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking turns"
 ALONG_M, ALONG_N, OF_FOUR = "cluster along m", "cluster along n", "cluster of four, with splits"
 _EXPECT = "ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);"
@@ -189,6 +194,24 @@ PLANTED = (
             {"from += sums;": "if (s > 0) from += sums;"}),
     Planted("the second split begins with the first's last tile", "splits of a batch", WRONG,
             {"first = split * C::tiles_of_split;": "first = split * C::tiles_of_split - (split > 0);"}),
+    # Tiles that two workers share.
+    Planted("sums are told of before a fence", STREAM, K.GLOBAL_RACE,
+            {"ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)": ""}),
+    Planted("told of before all have stored them", STREAM, K.GLOBAL_RACE,
+            {"ptx::barrier_sync(barrier, 128);  // all threads' sums are stored": ""}),
+    Planted("read by threads that did not wait", STREAM, K.GLOBAL_RACE,
+            {"ready for the next launch\n    }\n    ptx::barrier_sync(barrier, 128);":
+             "ready for the next launch\n    }"}),
+    Planted("asked for without an acquire", STREAM, K.GLOBAL_RACE,
+            {"ptx::ld_acquire(counter)": "ptx::ld_global_cg<4>(counter).word[0]"}),
+    Planted("all tiles that are cut share their sums", STREAM, K.UNWRITTEN_OUTPUT,
+            {"(work.cut * cluster + rank())": "(0 * work.cut * cluster + rank())"}),
+    Planted("both consumers of a block have one flag", STREAM, K.SHARED_RACE, {"flags + unsigned(4 * group)": "flags"}),
+    Planted("both workers finish the tile", STREAM, K.GLOBAL_RACE,
+            {"ptx::atomic_add(counter, sums_are_stored);\n      }\n      return false;":
+             "ptx::atomic_add(counter, sums_are_stored);\n      }\n      return true;"}),
+    Planted("a k-tile between two workers is left out", STREAM, K.UNWRITTEN_OUTPUT,
+            {"left = first_dealt(id + 1) - dealt;": "left = first_dealt(id + 1) - dealt - 1;"}),
     # The end.
     Planted("rows of stmatrix exchanged", STORES, WRONG,
             {"box + at(warp * 16 + lane % 16, r / 4": "box + at(warp * 16 + (lane % 16 ^ 8), r / 4"}, _OUT),

@@ -94,8 +94,12 @@ def _missing(problem: Problem, kernel: Kernel, written: Written) -> str:
     """Whether all blocks together could write all of the output, if none writes more than the best of these did."""
     output = next(o for o in problem.operands() if o.role == "output")
     count, stride = kernel.cooperating
-    groups: IntArray = written.blocks // (stride * count) * stride + written.blocks % stride
-    most = int(np.unique(groups, return_counts=True)[1].max(initial=0))
+    # Neighbours are mostly of one block: it is as many runs as pages that are sorted, and not as many as elements.
+    begins = np.flatnonzero(np.diff(written.blocks, prepend=written.blocks[:1] ^ 1))
+    of_run = written.blocks[begins].astype(np.int64)
+    sizes = np.diff(begins, append=written.blocks.size)
+    groups, of_group = np.unique(of_run // (stride * count) * stride + of_run % stride, return_inverse=True)
+    most = int(np.bincount(of_group, sizes, groups.size).max(initial=0))
     of_grid = math.prod(kernel.grid) // count
     if most * of_grid >= output.size:
         return ""
@@ -113,15 +117,24 @@ def _compare_part(part: Part, name: str, written: Written, seeds: dict[str, int]
     }
     reference, tolerance = part.problem.reference(inputs)[name], part.problem.tolerance(inputs)[name]
     places = part.outputs[name].reshape(-1)
-    at = np.minimum(np.searchsorted(written.places, places), written.places.size - 1)
-    there = written.places[at] == places
+    at, there = _found(written.places, places)
     found = compare(
         name,
         operands[name].dtype,
-        written.values[at[there]],
+        written.values[at],
         np.broadcast_to(reference, part.outputs[name].shape).reshape(-1)[there],
         np.broadcast_to(tolerance, part.outputs[name].shape).reshape(-1)[there],
     )
     if found.ok:
         return found.worst, ""
     return found.worst, f"of the elements that the blocks wrote, from {int(places[there][0])} on: {found.reason}"
+
+
+def _found(written: IntArray, places: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
+    """Where in ``written``, which ascends, ``places`` are, and which of them are there."""
+    first = int(np.searchsorted(written, places[0]))
+    if np.array_equal(written[first : first + places.size], places):  # whole rows, as nearly always
+        return slice(first, first + places.size), slice(None)
+    at = np.minimum(np.searchsorted(written, places), written.size - 1)
+    there = np.flatnonzero(written[at] == places)
+    return at[there], there

@@ -31,18 +31,17 @@ def _launched_for_hopper(kernel: Kernel) -> bool:
     return kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)
 
 
-@lru_cache(maxsize=256)
-def _included(source: str, headers: Headers) -> tuple[str, ...]:
-    """The names of the headers that ``source`` includes, those that they include with them."""
-    texts = dict(headers.files)
-    found: dict[str, None] = {}
-    pending = [source]
-    while pending:
-        for name in _INCLUDE.findall(pending.pop()):
-            if name in texts and name not in found:
-                found[name] = None
-                pending.append(texts[name])
-    return tuple(found)
+# Of one text: headers are the same for kernel after kernel.
+
+
+@lru_cache(maxsize=1024)
+def _includes(text: str) -> tuple[str, ...]:
+    return tuple(_INCLUDE.findall(text))
+
+
+@lru_cache(maxsize=1024)
+def _arch_of(text: str) -> str:
+    return HOPPER_ARCH if HOPPER.search(text) else ADA_ARCH if ADA.search(text) else ORDINARY_ARCH
 
 
 @lru_cache(maxsize=256)
@@ -50,8 +49,12 @@ def source_arch(source: str, headers: Headers) -> str:
     """The architecture of CUDA source: sm_90a or sm_89 where it, or a header that it includes, has instructions of
     that."""
     texts = dict(headers.files)
-    used = (source, *(texts[name] for name in _included(source, headers)))
-    for pattern, arch in ((HOPPER, HOPPER_ARCH), (ADA, ADA_ARCH)):
-        if any(pattern.search(text) for text in used):
-            return arch
-    return ORDINARY_ARCH
+    used: dict[str, str] = {"": source}
+    pending = [source]
+    while pending:
+        for name in _includes(pending.pop()):
+            if name in texts and name not in used:
+                used[name] = texts[name]
+                pending.append(texts[name])
+    needed = {_arch_of(text) for text in used.values()}
+    return next(arch for arch in (HOPPER_ARCH, ADA_ARCH, ORDINARY_ARCH) if arch in needed)

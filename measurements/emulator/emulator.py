@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import (
     CompiledKernel,
     KernelCompileError,
-    Place,
+    Places,
     compile_to_program,
     ptx_to_program,
     read_places,
@@ -50,6 +50,7 @@ BUSY = 20.0  # wall-clock seconds that a busy machine may take for a CPU second 
 # Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/tensor_map.hpp.
 _KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
 
+_Site = TypeVar("_Site", SharedSite, GlobalSite)
 _PROBE = """
 .version 7.0
 .target sm_80
@@ -377,8 +378,8 @@ def run_blocks(
         status=status,
         outputs={},
         findings=tuple(events.findings),
-        shared_sites=tuple(events.shared_sites.values()),
-        global_sites=tuple(events.global_sites.values()),
+        shared_sites=events.shared_sites,
+        global_sites=events.global_sites,
         reason=reason,
         compile_seconds=compiled.seconds,
         run_seconds=time.monotonic() - started,
@@ -404,10 +405,10 @@ class _Events:
     Sites are numbers of instructions; the lines of the source that they are of come with them.
     """
 
-    def __init__(self, text: str, places: Mapping[str, Place]) -> None:
+    def __init__(self, text: str, places: Places) -> None:
         self.findings: list[Finding] = []
-        self.shared_sites: dict[tuple[object, ...], SharedSite] = {}
-        self.global_sites: dict[tuple[object, ...], GlobalSite] = {}
+        shared: list[SharedSite] = []
+        global_: list[GlobalSite] = []
         self.end: dict[str, Any] | None = None
         ids: list[int] = []
         counts: dict[int, int] = {}
@@ -427,33 +428,14 @@ class _Events:
                 case "count":
                     counts[event["id"]] = event["count"]
                 case "shared":
-                    self._add_shared(SharedSite(callers=_callers(places, event.pop("function")), **event))
+                    shared.append(SharedSite(callers=places.callers(event.pop("function")), **event))
                 case "global":
-                    self._add_global(GlobalSite(callers=_callers(places, event.pop("function")), **event))
+                    global_.append(GlobalSite(callers=places.callers(event.pop("function")), **event))
                 case "end":
                     self.end = event
+        self.shared_sites, self.global_sites = tuple(_summed(shared)), tuple(_summed(global_))
         counted = [dataclasses.replace(f, count=counts.get(i, 1)) for i, f in zip(ids, self.findings, strict=True)]
         self.findings = _merged(counted)
-
-    # Instructions of one kind on one line are one site, in the order of their first visits.
-    def _add_shared(self, s: SharedSite) -> None:
-        key = (s.file, s.line, s.callers, s.instruction, s.bytes)
-        known = self.shared_sites.get(key)
-        if known is not None:
-            s = dataclasses.replace(
-                s,
-                requests=s.requests + known.requests,
-                wavefronts=s.wavefronts + known.wavefronts,
-                ideal=s.ideal + known.ideal,
-            )
-        self.shared_sites[key] = s
-
-    def _add_global(self, s: GlobalSite) -> None:
-        key = (s.file, s.line, s.callers, s.instruction, s.bytes)
-        known = self.global_sites.get(key)
-        if known is not None:
-            s = dataclasses.replace(s, requests=s.requests + known.requests, sectors=s.sectors + known.sectors)
-        self.global_sites[key] = s
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
         """The status and its reason; a crash and a timeout become findings too."""
@@ -472,8 +454,17 @@ class _Events:
         return "ok", ""
 
 
-def _callers(places: Mapping[str, Place], site: str) -> tuple[str, ...]:
-    return places[site].callers if site in places else ()
+def _summed(sites: list[_Site]) -> Iterator[_Site]:
+    """Instructions of one kind on one line as one site, in the order of their first visits."""
+    same: dict[tuple[object, ...], list[_Site]] = {}
+    for s in sites:
+        same.setdefault((s.file, s.line, s.callers, s.instruction, s.bytes), []).append(s)
+    for first, *others in same.values():
+        if others:
+            sums = {name: sum(getattr(s, name) for s in (first, *others)) for name in first.COUNTS}
+            yield dataclasses.replace(first, **sums)
+        else:
+            yield first
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:

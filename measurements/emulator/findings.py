@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
 from search_spaces.operators.problem import Array
 
@@ -87,6 +87,8 @@ class SharedSite:
     wavefronts: int
     ideal: int
 
+    COUNTS: ClassVar[tuple[str, ...]] = ("requests", "wavefronts", "ideal")
+
     @property
     def conflict_degree(self) -> float:
         """1.0 without bank conflicts."""
@@ -104,6 +106,8 @@ class GlobalSite:
     bytes: int  # of one lane
     requests: int
     sectors: int
+
+    COUNTS: ClassVar[tuple[str, ...]] = ("requests", "sectors")
 
     @property
     def sectors_per_request(self) -> float:

@@ -18,6 +18,11 @@ def sealed(content: bytes) -> bytes:
     return content + _MARK + hashlib.sha256(content).digest()
 
 
+def unsealed(content: bytes) -> bytes:
+    """What ``sealed`` was given."""
+    return content[:-_SIZE]
+
+
 def seal(path: Path) -> None:
     """Append the digest of the file to it."""
     mark = sealed(path.read_bytes())[-_SIZE:]

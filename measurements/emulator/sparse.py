@@ -12,6 +12,7 @@ import struct
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from search_spaces.templates.kernel import Kernel
 
 Indices = npt.NDArray[np.int64]
 
+_Page = tuple[int, Array, npt.NDArray[np.uint32]]  # first place, values, the block that wrote each
 _HEADER = struct.Struct("=IQI")  # number of the buffer, first element, elements
 _NOBODY = 2**32 - 1
 _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
@@ -41,7 +43,7 @@ class Written:
 
     places: Indices
     values: Array
-    blocks: Indices
+    blocks: npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +68,15 @@ def generated(dtype: DType, seed: int, places: Indices) -> Array:
         ones = np.uint64(2**dtype.bits - 1)
         bits = (x >> np.uint64(16)) & ones
         return np.where(bits == ones, np.uint64(0), bits).astype(dtype.storage)
-    size = (1 + (x & np.uint64(0xFFFF)) % np.uint64(3)).astype(np.float64)
-    return dtype.store(np.where(x >> np.uint64(63) != 0, -size, size))
+    which = (x & np.uint64(0xFFFF)) | (x >> np.uint64(63) << np.uint64(16))
+    return _signed_integers(dtype)[which.astype(np.int32)]
+
+
+@lru_cache(maxsize=8)
+def _signed_integers(dtype: DType) -> Array:
+    """What 16 bits and a sign above them stand for."""
+    size = (1 + np.arange(2**16) % 3).astype(np.float64)
+    return dtype.store(np.concatenate((size, -size)))
 
 
 def can_generate(kernel: Kernel) -> bool:
@@ -113,7 +122,7 @@ def emulate_blocks(
 
 def _written(kernel: Kernel, data: Path) -> dict[str, Written]:
     content = data.read_bytes()
-    found: dict[int, list[tuple[Indices, Array, Indices]]] = {}
+    found: dict[int, list[_Page]] = {}
     at = 0
     while at < len(content):
         number, first, count = _HEADER.unpack_from(content, at)
@@ -123,17 +132,20 @@ def _written(kernel: Kernel, data: Path) -> dict[str, Written]:
         at += count * dtype.bytes
         writers = np.frombuffer(content, np.uint32, count, at)
         at += 4 * count
-        there = writers != _NOBODY
-        page = (first + np.flatnonzero(there), values[there], writers[there].astype(np.int64))
-        found.setdefault(number, []).append(page)
-    written = {}
-    for number, operand in enumerate(kernel.operands):
-        if operand.role == "output":
-            nothing = np.zeros(0, dtype=np.int64)
-            pages = found.get(number, [(nothing, nothing.astype(operand.dtype.storage), nothing)])
-            places = np.concatenate([page[0] for page in pages])
-            values = np.concatenate([page[1] for page in pages])
-            blocks: Indices = np.concatenate([page[2] for page in pages])
-            ranks = np.argsort(places)
-            written[operand.name] = Written(places[ranks], values[ranks], blocks[ranks])
-    return written
+        found.setdefault(number, []).append((first, values, writers))
+    return {
+        operand.name: _in_order(found.get(number, []), operand.dtype)
+        for number, operand in enumerate(kernel.operands)
+        if operand.role == "output"
+    }
+
+
+def _in_order(pages: list[_Page], dtype: DType) -> Written:
+    """What somebody wrote of these pages, which do not overlap."""
+    places, values, blocks = [np.zeros(0, np.int64)], [np.zeros(0, dtype.storage)], [np.zeros(0, np.uint32)]
+    for first, each, writers in sorted(pages, key=lambda page: page[0]):
+        there = slice(None) if writers.max(initial=0) != _NOBODY else np.flatnonzero(writers != _NOBODY)
+        places.append(np.arange(first, first + each.size, dtype=np.int64)[there])
+        values.append(each[there])
+        blocks.append(writers[there])
+    return Written(np.concatenate(places), np.concatenate(values), np.concatenate(blocks))

@@ -25,6 +25,7 @@ AXES = ("row", "column")
 PASSES = ("one", "two")
 
 _LEAST_EPS = 2.0**-126  # kernels add it in f32
+_PART_ELEMENTS = 2**17
 _UNIT = 2.0**-24  # roundoff of f32, the type of all arithmetic
 _LARGEST_F16_SUM = 2.0**14  # what random inputs of a sum of squares are scaled to where f16 could overflow
 
@@ -138,11 +139,15 @@ class RowProblem(Problem):
             yield cases.ProvokingInputs(names, stored)
 
     def parts(self, places: Indices) -> Iterator[Part]:
-        """The rows that ``places`` are in."""
-        rows, columns = np.unique(places // self.columns), np.arange(self.columns)
-        x = grid(0, (rows, self.columns), (columns, 1))
+        """The rows that ``places`` are in, some at a time: what is computed of them shall fit a cache."""
+        of_place = places // self.columns
+        rows = of_place[np.flatnonzero(np.diff(of_place, prepend=-1))]
+        columns = np.arange(self.columns)
         extra = {o.name: columns for o in self.operands() if o.role == "input" and o.name != "x"}
-        yield Part(replace(self, rows=rows.size), {"x": x, **extra}, {"out": x})
+        together = max(1, _PART_ELEMENTS // self.columns)
+        for some in np.split(rows, range(together, rows.size, together)):
+            x = grid(0, (some, self.columns), (columns, 1))
+            yield Part(replace(self, rows=some.size), {"x": x, **extra}, {"out": x})
 
     def _load(self, inputs: Mapping[str, Array], name: str) -> FloatArray:
         return self.input_dtype.load(inputs[name])

@@ -17,13 +17,17 @@ from measurements.emulator.findings import Emulation
 from measurements.emulator.host import check_nvrtc
 from measurements.emulator.ptx.digest import digest_of
 from measurements.emulator.ptx.parser import PtxError, parse
-from measurements.emulator.ptx.program import NotExecutable, Program, shown_frame, translate
-from measurements.emulator.seal import intact, sealed
+from measurements.emulator.ptx.program import NotExecutable, translate
+from measurements.emulator.seal import intact, sealed, unsealed
 from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, compile_to_ptx, toolchain_version
 from search_spaces.templates.kernel import Kernel
 
+# Leaves out textures and the types of CUDA's runtime, and makes the same PTX a tenth faster. What needs them, and all
+# where NVRTC is too old for it, is compiled without it.
+_MINIMAL = "-minimal"
 _SUFFIX = ".program"
 _DIGEST = "digest "  # the first line of a program; the runner skips it
+_PLACES = b"\nplaces\n"  # where the runner stops to read: a line for each site follows
 _HERE = Path(__file__).parent
 
 
@@ -77,7 +81,9 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     if intact(path):
         os.utime(path)
         return CompiledKernel(path, time.monotonic() - started, True)
-    output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
+    output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, (*options, _MINIMAL))
+    if output.text is None:
+        output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
     if output.text is None:
         from measurements.compile import error_reason  # with worker processes, which nothing else here needs
 
@@ -114,7 +120,8 @@ def _publish(path: Path, text: str, entry: str, started: float) -> CompiledKerne
         raise KernelCompileError("compile_error", str(error), "", time.monotonic() - started) from error
     except NotExecutable as error:
         raise KernelCompileError("unsupported", str(error), "", time.monotonic() - started) from error
-    publish(path, sealed(f"{_DIGEST}{digest_of(text)}\n{program.text}{_places_text(program)}".encode()))
+    places = "\n".join(program.places)
+    publish(path, sealed(f"{_DIGEST}{digest_of(text)}\n{program.text}".encode() + _PLACES + places.encode()))
     prune(path.parent)
     return CompiledKernel(path, time.monotonic() - started, False)
 
@@ -136,21 +143,24 @@ def _translator() -> str:
     return h.hexdigest()
 
 
-def _places_text(program: Program) -> str:
-    """Lines that the runner skips: the PTX of each site, and the lines into which it is inlined."""
-    lines = []
-    for k, i in enumerate(program.sites):
-        shown = shown_frame(i)
-        later = i.frames[i.frames.index(shown) + 1 :] if shown in i.frames else ()
-        lines.append(f"place {k}\t{shown}\t{i.line}: {i.text}\t{' '.join(map(str, later))}\n")
-    return "".join(lines)
+@dataclass(frozen=True)
+class Places:
+    """The places of a program's sites by their numbers, as the report has them; each is made when it is asked for."""
+
+    lines: tuple[str, ...]
+
+    def get(self, site: str) -> Place | None:
+        if not site.isdecimal() or int(site) >= len(self.lines):
+            return None
+        source, text, *callers = self.lines[int(site)].split("\t")
+        return Place(source, f"PTX line {text}", tuple(callers))
+
+    def callers(self, site: str) -> tuple[str, ...]:
+        place = self.get(site)
+        return () if place is None else place.callers
 
 
-def read_places(path: Path) -> dict[str, Place]:
-    """What ``_publish`` wrote of each site, by its number as the report has it."""
-    places: dict[str, Place] = {}
-    for line in path.read_text(errors="replace").splitlines():  # the seal is no text
-        if line.startswith("place "):
-            number, source, text, callers = line[6:].split("\t")
-            places[number] = Place(source, f"PTX line {text}", tuple(callers.split()))
-    return places
+def read_places(path: Path) -> Places:
+    """What ``_publish`` wrote of each site."""
+    _, _, places = unsealed(path.read_bytes()).partition(_PLACES)
+    return Places(tuple(places.decode(errors="replace").split("\n")))

@@ -8,9 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
-from measurements.emulator.ptx.parser import TYPE_BYTES
-from measurements.emulator.ptx.syntax import Address, Group, Instruction, Not, Number, Operand, Pair, Symbol, Vector
+from measurements.emulator.ptx.syntax import (
+    TYPE_BYTES,
+    Address,
+    Group,
+    Instruction,
+    Not,
+    Number,
+    Operand,
+    Pair,
+    Symbol,
+    Vector,
+)
 
 
 class Unsupported(Exception):
@@ -40,15 +52,14 @@ _SPACE_NAMES = {"global": 1, "const": 1, "shared": 2, "shared::cta": 2, "shared:
 _ONE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80}
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """An operand that is read. ``width`` in bytes is for constants, 0 where the row of the instruction says it."""
 
     operand: Operand
     width: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class Form:
     """``key`` is looked up first, then ``reduced``. Immediates that are strings are labels."""
 
@@ -81,13 +92,20 @@ def _all(operands: Sequence[Operand], width: int = 0) -> list[Source]:
 
 
 def _flags(qualifiers: Sequence[str]) -> tuple[int, list[str]]:
+    """The flags among qualifiers, and the others."""
+    flags, rest = _flags_of(tuple(qualifiers))
+    return flags, list(rest)
+
+
+@lru_cache(maxsize=4096)
+def _flags_of(qualifiers: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
     flags, rest = 0, []
     for q in qualifiers:
         bits = FLAGS.get(q, 0) | ROUNDING.get(q, 0) | INTEGRAL.get(q, 0)
         if bits == 0:
             rest.append(q)
         flags |= bits
-    return flags, rest
+    return flags, tuple(rest)
 
 
 def _general(i: Instruction) -> Form:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from measurements.emulator.ptx.async_forms import async_form
 from measurements.emulator.ptx.forms import Form, Source, Unsupported, call_parts, form_of
-from measurements.emulator.ptx.parser import TYPE_BYTES
 from measurements.emulator.ptx.syntax import (
+    TYPE_BYTES,
     Address,
     Frame,
     Function,
@@ -37,27 +37,27 @@ class NotExecutable(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """``text`` is what the runner reads. Sites of its report are indices of ``sites``."""
+    """``text`` is what the runner reads. ``places`` has a line for each site of its report, in their order: the line of
+    the source where a finding is shown, that of the PTX with its text, and those into which it is inlined, with tabs in
+    between."""
 
     text: str
     entry: str
-    sites: tuple[Instruction, ...]
+    places: tuple[str, ...]
     parameters: tuple[Variable, ...]
 
-    def shown(self, site: int) -> Frame:
-        return shown_frame(self.sites[site])
 
-
-def shown_frame(i: Instruction) -> Frame:
-    """Where a finding is shown: the innermost line that is neither in ``ptx/`` nor in a header of CUDA."""
-    for frame in i.frames:
+def shown_frame(frames: tuple[Frame, ...], line: int) -> Frame:
+    """Where a finding is shown: the innermost line that is neither in ``ptx/`` nor in a header of CUDA; that of the PTX
+    where no line of a source is known."""
+    for frame in frames:
         if not frame.file.startswith(
             ("autosched/ptx/", "cuda_", "__nv", "cooperative_groups", "mma", "crt/", "/usr/", "/opt/")
         ):
             if "/include/c" in frame.file and frame.file.startswith("/"):
                 continue
             return frame
-    return i.frames[0] if i.frames else Frame("ptx", i.line)
+    return frames[0] if frames else Frame("ptx", line)
 
 
 def translate(module: Module, entry: str = "") -> Program:
@@ -79,12 +79,14 @@ def _align(n: int, alignment: int) -> int:
 
 @dataclass
 class _Frame:
-    """Where the registers, parameters and local variables of a function lie."""
+    """Where the registers, parameters and local variables of a function lie; ``tokens``: registers as the program's
+    text has them."""
 
     function: Function
     index: int
     slots: dict[str, int] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)  # of parameters: all their bytes
+    tokens: dict[str, str] = field(default_factory=dict)
     locals: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
     entry: int = 0
@@ -99,7 +101,8 @@ class _Translation:
         self.frames: dict[str, _Frame] = {}
         self.lines: list[str] = []
         self.files: dict[str, int] = {}
-        self.sites: list[Instruction] = []
+        self.places: list[str] = []
+        self.shown: dict[int, tuple[str, str, str]] = {}  # by the identity of frames, which the module keeps
         self.code: list[tuple[Form, int, int, int, _Frame, list[str], list[str]]] = []
         self.shared: dict[str, int] = {}
         self.shared_end = _SHARED_WINDOW
@@ -126,7 +129,7 @@ class _Translation:
             *(self.function_line(self.frames[name]) for name in self.pending),
             *(f"file {name}" for name in self.files),
         ]
-        return Program("\n".join((*head, *self.lines, *body, "")), self.entry, tuple(self.sites), parameters)
+        return Program("\n".join((*head, *self.lines, *body, "")), self.entry, tuple(self.places), parameters)
 
     # Places -------------------------------------------------------------------------------------------------------
 
@@ -195,6 +198,12 @@ class _Translation:
         raise Unsupported
 
     def register_token(self, f: _Frame, name: str) -> str:
+        token = f.tokens.get(name)
+        if token is None:
+            token = f.tokens[name] = self.new_register_token(f, name)
+        return token
+
+    def new_register_token(self, f: _Frame, name: str) -> str:
         if name not in f.function.registers and name[0] == "%":
             width = 8 if name in _WIDE_SPECIALS else 4
             if name == "%is_explicit_cluster" or name.startswith("%pm"):
@@ -226,11 +235,18 @@ class _Translation:
     # Code ---------------------------------------------------------------------------------------------------------
 
     def site(self, i: Instruction) -> int:
-        shown = shown_frame(i)
-        file = self.files.setdefault(shown.file, len(self.files))
-        self.lines.append(f"site {file} {shown.line} {len(self.sites)}")
-        self.sites.append(i)
-        return len(self.sites) - 1
+        site = len(self.places)
+        known = self.shown.get(id(i.frames)) if i.frames else None
+        if known is None:
+            shown = shown_frame(i.frames, i.line)
+            file = self.files.setdefault(shown.file, len(self.files))
+            callers = i.frames[i.frames.index(shown) + 1 :] if shown in i.frames else ()
+            known = f"site {file} {shown.line} ", f"{shown}\t", "".join(f"\t{c}" for c in callers)
+            self.shown[id(i.frames)] = known
+        line, shown_text, callers_text = known
+        self.lines.append(f"{line}{site}")
+        self.places.append(f"{shown_text}{i.line}: {i.text}{callers_text}")
+        return site
 
     def emit(
         self, form: Form, site: int, guard: int, negated: int, f: _Frame, to: list[str], sources: list[str]
@@ -250,13 +266,15 @@ class _Translation:
             try:
                 self.instruction(f, i, site, guard)
             except (Unsupported, ValueError, IndexError, KeyError, AssertionError) as error:
-                raise NotExecutable(f"{shown_frame(i)}: not supported: PTX line {i.line}: {i.text}") from error
+                raise NotExecutable(
+                    f"{shown_frame(i.frames, i.line)}: not supported: PTX line {i.line}: {i.text}"
+                ) from error
         for label in places.get(len(f.function.body), ()):
             self.labels[f.index, label] = len(self.code)
         # A body may end without ret.
         last = f.function.body[-1] if f.function.body else None
         if last is not None:
-            self.emit(Form("ret"), len(self.sites) - 1, 0, 0, f, [], [])
+            self.emit(Form("ret"), len(self.places) - 1, 0, 0, f, [], [])
 
     def instruction(self, f: _Frame, i: Instruction, site: int, guard: int) -> None:
         negated = int(i.negated)

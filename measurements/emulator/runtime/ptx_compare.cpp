@@ -63,25 +63,50 @@ void load_half(Warp& w, const Instruction& i, unsigned source, unsigned values, 
   for (unsigned k = 0; k < warp_size; ++k) to[k] = Convert(from[k * values + which]);
 }
 
-Lanes join(Warp& w, const Instruction& i, Lanes result) {
-  if (i.immediate[1] == 0) return result;
-  Lanes other = w.head(i.source(2)).bits;
-  if (i.immediate[2] != 0) other = ~other;
+// The result of a comparison, joined with the predicate if there is one, and the lanes in which it is known. What one of
+// the two decides alone (PTX ISA 9.7.6: the result of BoolOp) does not ask whether the other one was written.
+struct Joined {
+  Lanes value, defined;
+};
+Joined join(Warp& w, const Instruction& i, Lanes result) {
+  const Lanes own = w.head(i.source(0)).defined & w.head(i.source(1)).defined;
+  if (i.immediate[1] == 0) return {result, own};
+  const Register& predicate = w.head(i.source(2));
+  const Lanes other = i.immediate[2] != 0 ? ~predicate.bits : predicate.bits, known = predicate.defined;
   switch (i.immediate[1]) {
-    case 1: return result & other;
-    case 2: return result | other;
-    default: return result ^ other;
+    case 1: return {result & other, (own & known) | (own & ~result) | (known & ~other)};
+    case 2: return {result | other, (own & known) | (own & result) | (known & other)};
+    default: return {result ^ other, own & known};
   }
 }
 
-void set_predicate(Warp& w, const Instruction& i, Lanes active, unsigned which, Lanes value) {
-  Lanes& d = w.head(i.destination(which)).bits;
-  d = (d & ~active) | (value & active);
+void define(Warp& w, const Instruction& i, Lanes active, unsigned which, Lanes defined) {
+  Register& d = w.head(i.destination(which));
+  const Lanes undefined = active & ~defined;
+  if (undefined != 0) {
+    SiteIndex origin = i.site;
+    for (unsigned s = 0; s < i.sources; ++s) {
+      const Register& r = w.head(i.source(s));
+      if ((undefined & ~r.defined) == 0) continue;
+      if (r.origin != 0) origin = r.origin;
+      break;
+    }
+    d.origin = origin;
+  }
+  d.defined = (d.defined | active) & ~undefined;
 }
 
-void finish(Warp& w, const Instruction& i, Lanes active, Lanes result) {
-  set_predicate(w, i, active, 0, join(w, i, result));
-  if (i.destinations > 1) set_predicate(w, i, active, 1, join(w, i, ~result));
+void set_predicate(Warp& w, const Instruction& i, Lanes active, unsigned which, Joined result) {
+  define(w, i, active, which, result.defined);
+  Lanes& d = w.head(i.destination(which)).bits;
+  d = (d & ~active) | (result.value & active);
+}
+
+// All results are known before one is written: a destination may be the predicate that they are joined with.
+void set_predicates(Warp& w, const Instruction& i, Lanes active, Lanes first, Lanes second) {
+  const Joined a = join(w, i, first), b = join(w, i, second);
+  set_predicate(w, i, active, 0, a);
+  if (i.destinations > 1) set_predicate(w, i, active, 1, b);
 }
 
 template <class T>
@@ -90,21 +115,23 @@ void setp(Warp& w, const Instruction& i, Lanes active) {
     T a[warp_size], b[warp_size];
     load(w, i, 0, a);
     load(w, i, 1, b);
-    finish(w, i, active, compare(a, b, active, i.immediate[0]));
+    const Lanes result = compare(a, b, active, i.immediate[0]);
+    set_predicates(w, i, active, result, ~result);
   } else {
-    finish(w, i, active, compare(w.values<T>(i.source(0)), w.values<T>(i.source(1)), active, i.immediate[0]));
+    const Lanes result = compare(w.values<T>(i.source(0)), w.values<T>(i.source(1)), active, i.immediate[0]);
+    set_predicates(w, i, active, result, ~result);
   }
 }
 template <float (*Convert)(unsigned short), unsigned Values>
 void setp_half(Warp& w, const Instruction& i, Lanes active) {
+  Lanes result[2];
   for (unsigned which = 0; which < Values; ++which) {
     float a[warp_size], b[warp_size];
     load_half<Convert>(w, i, 0, Values, which, a);
     load_half<Convert>(w, i, 1, Values, which, b);
-    const Lanes result = compare(a, b, active, i.immediate[0]);
-    if (Values == 1) return finish(w, i, active, result);
-    set_predicate(w, i, active, which, join(w, i, result));
+    result[which] = compare(a, b, active, i.immediate[0]);
   }
+  set_predicates(w, i, active, result[0], Values == 1 ? ~result[0] : result[1]);
 }
 
 // set: all ones or 1.0 where the comparison holds. immediate[3]: 0 for integers, else the bits of 1.0 of the type.
@@ -113,7 +140,9 @@ void set(Warp& w, const Instruction& i, Lanes active) {
   T a[warp_size], b[warp_size];
   load(w, i, 0, a);
   load(w, i, 1, b);
-  const Lanes result = join(w, i, compare(a, b, active, i.immediate[0]));
+  const Joined joined = join(w, i, compare(a, b, active, i.immediate[0]));
+  define(w, i, active, 0, joined.defined);
+  const Lanes result = joined.value;
   const std::uint64_t one = i.immediate[3] == 0 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(i.immediate[3]);
   for_lanes(active, [&](unsigned k) {
     write_bits(w, i.destination(0), i.width_of_destination(0), k, result >> k & 1u ? one : 0);
@@ -122,11 +151,16 @@ void set(Warp& w, const Instruction& i, Lanes active) {
 template <float (*Convert)(unsigned short), unsigned Values>
 void set_half(Warp& w, const Instruction& i, Lanes active) {
   const auto one = static_cast<std::uint16_t>(i.immediate[3] == 0 ? -1 : i.immediate[3]);
+  Joined joined[2];
   for (unsigned which = 0; which < Values; ++which) {
     float a[warp_size], b[warp_size];
     load_half<Convert>(w, i, 0, Values, which, a);
     load_half<Convert>(w, i, 1, Values, which, b);
-    const Lanes result = join(w, i, compare(a, b, active, i.immediate[0]));
+    joined[which] = join(w, i, compare(a, b, active, i.immediate[0]));
+  }
+  define(w, i, active, 0, Values == 1 ? joined[0].defined : joined[0].defined & joined[1].defined);
+  for (unsigned which = 0; which < Values; ++which) {
+    const Lanes result = joined[which].value;
     for_lanes(active, [&](unsigned k) {
       if (Values == 1 && i.width_of_destination(0) != 2) {
         write_bits(w, i.destination(0), i.width_of_destination(0), k,
@@ -178,10 +212,11 @@ using s64 = std::int64_t;
 using u64 = std::uint64_t;
 
 #define COMPARE(NAME, T, WIDTH)                                                    \
-  {"setp." NAME, setp<T>, ftz, "*:" WIDTH WIDTH "*"}, {"set." NAME, set<T>, ftz, "*:" WIDTH WIDTH "*"}
+  {"setp." NAME, setp<T>, ftz, "*:" WIDTH WIDTH "*", Flow::plain, false, true},    \
+  {"set." NAME, set<T>, ftz, "*:" WIDTH WIDTH "*", Flow::plain, false, true}
 #define COMPARE_HALF(NAME, CONVERT, VALUES, WIDTH)                                 \
-  {"setp." NAME, setp_half<CONVERT, VALUES>, ftz, "*:" WIDTH WIDTH "*"},           \
-  {"set." NAME, set_half<CONVERT, VALUES>, ftz, "*:" WIDTH WIDTH "*"}
+  {"setp." NAME, setp_half<CONVERT, VALUES>, ftz, "*:" WIDTH WIDTH "*", Flow::plain, false, true}, \
+  {"set." NAME, set_half<CONVERT, VALUES>, ftz, "*:" WIDTH WIDTH "*", Flow::plain, false, true}
 #define SELECT(NAME, T, WIDTH)                                                     \
   {"selp." NAME, selp<T>, 0, WIDTH ":" WIDTH WIDTH "0", Flow::plain, false, true}, \
   {"slct." NAME ".s32", slct<T, s32>, 0, WIDTH ":" WIDTH WIDTH "4", Flow::plain, false, true}, \

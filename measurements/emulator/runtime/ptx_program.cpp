@@ -4,8 +4,9 @@
 #include <cstdlib>
 #include <deque>
 #include <fstream>
+#include <iterator>
 #include <map>
-#include <sstream>
+#include <string_view>
 #include <unordered_map>
 
 #include "ptx.hpp"
@@ -50,9 +51,9 @@ std::deque<std::vector<std::uint8_t>> widths;
 std::deque<std::vector<std::int64_t>> immediates;
 std::deque<std::string> texts;
 
-const std::unordered_multimap<std::string, const Row*>& rows_by_name() {
+const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
   static const auto* table = [] {
-    auto* t = new std::unordered_multimap<std::string, const Row*>;
+    auto* t = new std::unordered_multimap<std::string_view, const Row*>;
     for (const Rows* rows : {&integer_rows, &float_rows, &half_rows, &compare_rows, &convert_rows, &memory_rows,
                              &atomic_rows, &async_rows, &warp_rows, &matrix_rows, &control_rows, &mbarrier_rows,
                              &bulk_rows, &tensor_rows, &wgmma_rows, &cluster_rows}) {
@@ -63,20 +64,55 @@ const std::unordered_multimap<std::string, const Row*>& rows_by_name() {
   return *table;
 }
 
+// The words and numbers of the program's lines. Streams take longer to read them than many a launch takes to run.
+class Text {
+ public:
+  explicit Text(std::string_view text) : left_(text) {}
+  bool at_end() const { return left_.empty(); }
+  void next_line() { left_.remove_prefix(std::min(left_.find('\n'), left_.size() - 1) + 1); }
+  std::string_view rest_of_line() {
+    skip_blanks();
+    return take(left_.find('\n'));
+  }
+  std::string_view word() {
+    skip_blanks();
+    return take(left_.find_first_of(" \n"));
+  }
+  template <class T>
+  void read(T& value) {
+    value = static_cast<T>(integer(word(), 10));
+  }
+  static std::uint64_t integer(std::string_view digits, unsigned base) {
+    const bool negative = digits.starts_with('-');
+    if (negative) digits.remove_prefix(1);
+    std::uint64_t value = 0;
+    for (const char c : digits) {
+      const unsigned digit = c >= 'a' ? static_cast<unsigned>(c - 'a') + 10 : static_cast<unsigned>(c - '0');
+      if (digit >= base) break;
+      value = value * base + digit;
+    }
+    return negative ? ~value + 1 : value;
+  }
+
+ private:
+  void skip_blanks() { left_.remove_prefix(std::min(left_.find_first_not_of(' '), left_.size())); }
+  std::string_view take(std::size_t count) {
+    const std::string_view taken = left_.substr(0, count);
+    left_.remove_prefix(taken.size());
+    return taken;
+  }
+  std::string_view left_;
+};
+
 struct Token {
   char kind = 'r';
   unsigned width = 0;
-  std::string text;
-  std::uint32_t slot = 0;
+  std::string_view text;
 };
 
-Token parse_token(const std::string& word) {
-  Token t;
-  t.kind = word[0];
+Token parse_token(std::string_view word) {
   const auto colon = word.find(':');
-  t.width = static_cast<unsigned>(std::strtoul(word.c_str() + 1, nullptr, 10));
-  t.text = word.substr(colon + 1);
-  return t;
+  return {word[0], static_cast<unsigned>(Text::integer(word.substr(1, colon - 1), 10)), word.substr(colon + 1)};
 }
 
 std::uint32_t new_slot(unsigned width) {
@@ -87,105 +123,97 @@ std::uint32_t new_slot(unsigned width) {
 
 // The register of an operand, made for a constant at its first use.
 std::uint32_t slot_of(const Token& t, unsigned width) {
-  if (t.kind == 'r') return static_cast<std::uint32_t>(std::strtoul(t.text.c_str(), nullptr, 10));
-  const auto key = std::pair{width, t.kind + t.text};
+  if (t.kind == 'r') return static_cast<std::uint32_t>(Text::integer(t.text, 10));
+  const auto key = std::pair{width, t.kind + std::string(t.text)};
   const auto known = slots.find(key);
   if (known != slots.end()) return known->second;
   const std::uint32_t slot = new_slot(width);
   slots.emplace(key, slot);
   if (t.kind == 's') {
-    specials.push_back({slot, width, t.text});
+    specials.push_back({slot, width, std::string(t.text)});
     return slot;
   }
   Constant c{Constant::Kind::number, slot, width, 0};
-  char* rest = nullptr;
   if (t.kind == 'c') {
-    c.value = std::strtoull(t.text.c_str(), nullptr, 16);
+    c.value = Text::integer(t.text, 16);
   } else {
     // index+addend in hexadecimal
-    c.index = std::strtoul(t.text.c_str(), &rest, 10);
-    c.value = std::strtoull(rest + 1, nullptr, 16);
+    c.index = Text::integer(t.text, 10);
+    c.value = Text::integer(t.text.substr(t.text.find('+') + 1), 16);
     c.kind = t.kind == 'v' ? Constant::Kind::variable : t.kind == 'f' ? Constant::Kind::function : Constant::Kind::dynamic_shared;
   }
   constants.push_back(c);
   return slot;
 }
 
-// Whether the operands of one side have the widths that `pattern` asks for; constants take theirs from it.
-bool fits(const std::string& pattern, std::vector<Token>& tokens) {
+// Whether the operands of one side have the widths that `pattern` asks for, and the widths that open constants take
+// from it.
+bool fits(std::string_view pattern, const std::vector<Token>& tokens, std::vector<unsigned>& widths) {
   for (std::size_t k = 0; k < tokens.size(); ++k) {
     const bool rest = k >= pattern.size();
     if (rest && (pattern.empty() || pattern.back() != '*')) return false;
     const char wanted = rest ? '*' : pattern[k];
-    Token& t = tokens[k];
+    const Token& t = tokens[k];
     const bool open = t.kind == 'c' && t.width == 0;
-    if (wanted == '*') {
-      if (open) t.width = 8;
-      continue;
-    }
-    const auto width = static_cast<unsigned>(wanted - '0');
-    if (open && width != 0) {
-      t.width = width;
-    } else if (t.width != width) {
-      return false;
-    }
+    const unsigned width = wanted != '*' ? static_cast<unsigned>(wanted - '0') : open ? 8u : t.width;
+    if (t.width != width && !open) return false;
+    widths.push_back(width);
   }
   return tokens.size() >= pattern.size() || (tokens.size() + 1 == pattern.size() && pattern.back() == '*');
 }
 
-const Row* find_row(const std::string& name, std::uint32_t flags, std::vector<Token>& to, std::vector<Token>& from) {
+// The row of an instruction; its constants take their widths from it.
+const Row* find_row(std::string_view name, std::uint32_t flags, std::vector<Token>& to, std::vector<Token>& from) {
+  static std::vector<unsigned> widths;
   const auto [begin, end] = rows_by_name().equal_range(name);
   for (auto row = begin; row != end; ++row) {
-    const std::string pattern = row->second->operands;
+    const std::string_view pattern = row->second->operands;
     const auto colon = pattern.find(':');
     if ((flags & ~row->second->flags) != 0) continue;
-    std::vector<Token> a = to, b = from;
-    if (!fits(pattern.substr(0, colon), a) || !fits(pattern.substr(colon + 1), b)) continue;
-    to = std::move(a);
-    from = std::move(b);
+    widths.clear();
+    if (!fits(pattern.substr(0, colon), to, widths) || !fits(pattern.substr(colon + 1), from, widths)) continue;
+    auto width = widths.begin();
+    for (Token& t : to) t.width = *width++;
+    for (Token& t : from) t.width = *width++;
     return row->second;
   }
   return nullptr;
 }
 
-std::vector<Token> read_tokens(std::istream& in) {
+std::vector<Token> read_tokens(Text& in) {
   std::size_t count = 0;
-  in >> count;
+  in.read(count);
   std::vector<Token> tokens(count);
-  for (Token& t : tokens) {
-    std::string word;
-    in >> word;
-    t = parse_token(word);
-  }
+  for (Token& t : tokens) t = parse_token(in.word());
   return tokens;
 }
 
-std::vector<Span> read_spans(std::istream& in) {
+std::vector<Span> read_spans(Text& in) {
   std::size_t count = 0;
-  in >> count;
+  in.read(count);
   std::vector<Span> spans(count);
-  for (Span& s : spans) in >> s.offset >> s.bytes >> s.is_register;
+  for (Span& s : spans) in.read(s.offset), in.read(s.bytes), in.read(s.is_register);
   return spans;
 }
 
-std::vector<unsigned char> bytes_of(const std::string& digits) {
+std::vector<unsigned char> bytes_of(std::string_view digits) {
   std::vector<unsigned char> bytes;
   for (std::size_t k = 0; k + 1 < digits.size(); k += 2) {
-    bytes.push_back(static_cast<unsigned char>(std::strtoul(digits.substr(k, 2).c_str(), nullptr, 16)));
+    bytes.push_back(static_cast<unsigned char>(Text::integer(digits.substr(k, 2), 16)));
   }
   return bytes;
 }
 
-bool read_instruction(std::istream& in, const std::vector<SiteIndex>& sites) {
-  std::string key, reduced;
+bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   Instruction i;
   std::size_t site = 0;
-  in >> key >> reduced >> i.flags >> site >> i.guard >> i.negated;
+  const std::string_view key = in.word(), reduced = in.word();
+  in.read(i.flags), in.read(site), in.read(i.guard), in.read(i.negated);
   std::vector<Token> to = read_tokens(in), from = read_tokens(in);
   std::size_t count = 0;
-  in >> count;
+  in.read(count);
   std::vector<std::int64_t> numbers(count);
-  for (std::int64_t& n : numbers) in >> n;
+  for (std::int64_t& n : numbers) in.read(n);
   i.site = site < sites.size() ? sites[site] : SiteIndex{0};
   i.row = find_row(key, i.flags, to, from);
   if (i.row == nullptr && reduced != "-") i.row = find_row(reduced, i.flags, to, from);
@@ -223,41 +251,38 @@ bool read_instruction(std::istream& in, const std::vector<SiteIndex>& sites) {
 
 bool load_program(const char* path) {
   std::ifstream file(path);
+  const std::string content{std::istreambuf_iterator<char>(file), {}};
   std::vector<SiteIndex> sites;
   std::vector<const char*> files;
-  std::string line, word;
-  while (std::getline(file, line)) {
-    std::istringstream in(line);
-    in >> word;
+  for (Text in(content); !in.at_end(); in.next_line()) {
+    const std::string_view word = in.word();
     if (word == "i") {
       if (!read_instruction(in, sites)) return false;
     } else if (word == "site") {
       std::size_t index = 0;
       unsigned number = 0;
-      std::string text;
-      in >> index >> number;
-      std::getline(in >> std::ws, text);
-      sites.push_back(add_site({files.at(index), texts.emplace_back(text).c_str(), number}));
+      in.read(index), in.read(number);
+      sites.push_back(add_site({files.at(index), texts.emplace_back(in.rest_of_line()).c_str(), number}));
+    } else if (word == "places") {
+      break;  // of sites in PTX, for the report's reader
     } else if (word == "file") {
-      std::string name;
-      std::getline(in >> std::ws, name);
-      files.push_back(texts.emplace_back(name).c_str());
+      files.push_back(texts.emplace_back(in.rest_of_line()).c_str());
     } else if (word == "registers") {
-      in >> program.register_bytes;
+      in.read(program.register_bytes);
     } else if (word == "cluster") {
-      in >> program.cluster.x >> program.cluster.y >> program.cluster.z;
+      in.read(program.cluster.x), in.read(program.cluster.y), in.read(program.cluster.z);
     } else if (word == "blocks_of_sm") {
-      in >> program.blocks_of_sm;
+      in.read(program.blocks_of_sm);
     } else if (word == "static_shared") {
-      in >> program.static_shared_bytes;
+      in.read(program.static_shared_bytes);
     } else if (word == "parameter") {
       Span s{};
-      in >> s.offset >> s.bytes;
+      in.read(s.offset), in.read(s.bytes);
       program.parameter_spans.push_back(s);
       program.parameters.resize(std::max<std::size_t>(program.parameters.size(), s.offset + s.bytes));
     } else if (word == "function") {
       Function f;
-      in >> f.entry >> f.local_bytes;
+      in.read(f.entry), in.read(f.local_bytes);
       f.results = read_spans(in);
       f.parameters = read_spans(in);
       f.registers = read_spans(in);
@@ -265,15 +290,18 @@ bool load_program(const char* path) {
     } else if (word == "variable") {
       Variable v;
       bool constant = false;
-      std::string digits;
-      in >> v.spec.name >> constant >> v.spec.bytes >> v.spec.element_bytes >> digits;
+      v.spec.name = in.word();
+      in.read(constant), in.read(v.spec.bytes), in.read(v.spec.element_bytes);
+      const std::string_view digits = in.word();
       v.spec.role = constant ? BufferSpec::Role::input : BufferSpec::Role::variable;
       v.spec.zeroed = true;
       if (digits != "-") v.bytes = bytes_of(digits);
       variables.push_back(std::move(v));
     } else if (word == "relocation") {
       Relocation r{};
-      in >> r.variable >> r.offset >> r.kind >> r.index >> r.addend;
+      in.read(r.variable), in.read(r.offset);
+      r.kind = in.word()[0];
+      in.read(r.index), in.read(r.addend);
       relocations.push_back(r);
     }
   }

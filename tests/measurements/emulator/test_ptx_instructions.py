@@ -453,6 +453,37 @@ ret; }}
     assert bool(found) != ok
 
 
+# With a predicate that is false, and one that is true; %never is compared with 7, which nobody can know.
+JOINED = (
+    ("setp.gt.and.u32 %r, %never, 7, %no;", True), ("setp.gt.and.u32 %r, %never, 7, !%yes;", True),
+    ("setp.gt.and.u32 %r, %never, 7, %yes;", False), ("setp.gt.or.u32 %r, %never, 7, %yes;", True),
+    ("setp.gt.or.u32 %r, %never, 7, %no;", False), ("setp.gt.xor.u32 %r, %never, 7, %no;", False),
+    ("setp.gt.and.u32 %r, 5, 7, %q;", True), ("setp.gt.and.u32 %r, 9, 7, %q;", False),
+    ("setp.gt.or.u32 %r, 9, 7, !%q;", True), ("setp.gt.or.u32 %r, 5, 7, %q;", False),
+    ("setp.gt.xor.u32 %r, 9, 7, %q;", False), ("setp.gt.and.u32 %q|%r, 9, 7, %q;", True),
+    ("setp.gt.and.u32 %r|%q, 9, 7, %q;", False),
+    ("set.gt.and.u32.u32 %x, %never, 7, %no; setp.eq.u32 %r, %x, 0;", True),
+    ("set.gt.and.u32.u32 %x, %never, 7, %yes; setp.eq.u32 %r, %x, 0;", False),
+)  # fmt: skip
+
+
+def test_comparisons_that_are_joined_with_a_predicate_ask_only_for_what_decides() -> None:
+    """One law with and.pred and or.pred; a destination may be the predicate that is joined."""
+    for text, known in JOINED:
+        kernel = f"""{HEAD}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.reg .b64 %o, %v; .reg .b32 %never, %x; .reg .pred %yes, %no, %q, %r;
+ld.param.u64 %o, [out];
+setp.eq.u64 %yes, %o, %o; setp.ne.u64 %no, %o, %o;
+{text}
+selp.u64 %v, 3, 4, %r;
+st.global.u64 [%o], %v;
+ret; }}
+"""
+        run = run_ptx(kernel, 1, np.zeros(1, np.uint64), block=1)
+        assert {f.kind for f in run.findings} == (set() if known else {"undefined_register"}), text
+
+
 @pytest.mark.parametrize(("last", "kind"), [("st.local.u64 [%a+64], 5;", "out_of_bounds_local"), ("trap;", "trap")])
 def test_what_leaves_a_thread_s_own_memory_or_stops_it_is_found(last: str, kind: str) -> None:
     text = f"""{HEAD}

@@ -1,0 +1,213 @@
+"""The body of a function: instructions, labels, declarations and the lines of the source (PTX ISA, chapter 4)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from measurements.emulator.ptx.cursor import Cursor, PtxError
+from measurements.emulator.ptx.declarations import VARIABLE, type_of, variables
+from measurements.emulator.ptx.operands import OperandReader
+from measurements.emulator.ptx.syntax import TYPE_BYTES, Frame, Function, Instruction, Symbol, Variable
+
+LOC = re.compile(
+    r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
+    r"(?:\s*,?\s*function_name\s+[^\s,]+\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*"
+)
+FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"[^\n]*')
+_LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
+_MNEMONIC = re.compile(r"(?:@(!?)\s*([%$\w]+)\s+)?([a-z]\w*)((?:\.[\w:]+)*)\s*", re.DOTALL)
+# An instruction on a line of its own, as compilers write nearly all of them: the same as _MNEMONIC in one step.
+_LINE = re.compile(r'\s*((?:@(!?)([%$\w]+)[ \t]+)?([a-z]\w*)((?:\.[\w:]+)*)[ \t]*([^;:"/\n]*));')
+
+_Place = tuple[int, int, int]  # file, line, column
+
+
+class Body:
+    """The statements of one function, with the scopes of ``{ }`` flattened. ``files`` are those of ``.file``."""
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        files: dict[int, str],
+        name: str,
+        is_kernel: bool,
+        results: tuple[Variable, ...],
+        parameters: tuple[Variable, ...],
+    ) -> None:
+        self.cursor, self.files = cursor, files
+        self.name, self.is_kernel = name, is_kernel
+        self.results, self.params = results, parameters
+        self.registers: dict[str, int] = {
+            p.name: TYPE_BYTES[p.type] for p in (*results, *parameters) if p.space == "reg"
+        }
+        self.variables: list[Variable] = []
+        self.body: list[Instruction] = []
+        self.labels: dict[str, int] = {}
+        self.tables: dict[str, tuple[str, ...]] = {}
+        self.scopes: list[dict[str, str]] = []  # names that a scope declares again, with what stands for them
+        self.scope_number = 0
+        self.operands = OperandReader(self.registers, self.renamed)
+        self.qualifiers: dict[str, tuple[str, ...]] = {}  # by their text
+        self.lines = _Lines(files)
+
+    def read(self) -> Function:
+        """Raises PtxError."""
+        c = self.cursor
+        text = c.text
+        depth = 0
+        starts: list[int] = []  # of the open scopes
+        pending = ""
+        while True:
+            if found := _LINE.match(text, c.at):
+                c.at = found.end()
+                self.instruction(found[1], found[2], found[3], found[4], found[5], found[6], found.start(1))
+                pending = ""
+            elif found := LOC.match(text, c.at):
+                c.at = found.end()
+                self.lines.enter(found)
+            elif self.moved():
+                continue
+            elif text[c.at] == "{":
+                c.at += 1
+                depth += 1
+                self.scopes.append({})
+                starts.append(len(self.body))
+            elif text[c.at] == "}":
+                c.at += 1
+                depth -= 1
+                self.resolve_forward(self.scopes.pop(), starts.pop())
+                if depth == 0:
+                    return Function(
+                        self.name, self.is_kernel, self.results, self.params, self.registers, tuple(self.variables),
+                        tuple(self.body), self.labels, self.tables,
+                    )  # fmt: skip
+            elif c.take(FILE):
+                continue
+            elif found := c.take(_LABEL):
+                pending = self.declare(found[1])
+                self.labels[pending] = len(self.body)
+            else:
+                self.statement(pending)
+                pending = ""
+
+    def moved(self) -> bool:
+        """Skips blanks and comments; whether there were any. Raises PtxError at the end of the text."""
+        before = self.cursor.at
+        if not self.cursor.skip():
+            raise self.cursor.error(f"the body of {self.name} does not end")
+        return self.cursor.at != before
+
+    def declare(self, name: str) -> str:
+        """A name of this scope: another one where an outer or an earlier scope has it."""
+        inner = len(self.scopes) > 1 and not name.startswith("$L")
+        self.operands.declared(name, in_scope=inner)
+        if not inner:
+            return name
+        self.scope_number += 1
+        mine = f"{name}#{self.scope_number}"
+        self.scopes[-1][name] = mine
+        return mine
+
+    def resolve_forward(self, names: dict[str, str], start: int) -> None:
+        """Branches of a finished scope to labels that it has declared behind them."""
+        for k in range(start, len(self.body) if names else start):
+            i = self.body[k]
+            target = i.operands[0] if i.opcode == "bra" else None
+            if isinstance(target, Symbol) and target.name in names and names[target.name] in self.labels:
+                self.body[k] = replace(i, operands=(Symbol(names[target.name]),))
+
+    def renamed(self, name: str) -> str:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return name
+
+    def statement(self, label: str) -> None:
+        c = self.cursor
+        start = c.at
+        text = c.statement().strip()
+        if text.startswith("."):
+            self.directive(text, label, start)
+            return
+        found = _MNEMONIC.match(text)
+        if found is None:
+            raise c.error(f"not understood: {text[:80]}", start)
+        self.instruction(text, found[1], found[2], found[3], found[4], text[found.end() :], start)
+
+    def instruction(
+        self,
+        text: str,
+        negation: str | None,
+        guard: str | None,
+        opcode: str,
+        qualifiers: str,
+        operands: str,
+        start: int,
+    ) -> None:
+        known = self.qualifiers.get(qualifiers)
+        if known is None:
+            known = self.qualifiers[qualifiers] = tuple(qualifiers.split(".")[1:])
+        try:
+            read = self.operands.read(operands.rstrip())
+        except PtxError as error:
+            raise self.cursor.error(str(error), start) from None
+        self.body.append(
+            Instruction(
+                opcode, known, read, self.renamed(guard) if guard else "", negation == "!", self.cursor.line(start),
+                " ".join(text.split()), self.lines.frames,
+            )
+        )  # fmt: skip
+
+    def directive(self, text: str, label: str, start: int) -> None:
+        if text.startswith(".branchtargets"):
+            self.tables[label] = tuple(self.renamed(n.strip()) for n in text[len(".branchtargets") :].split(","))
+            return
+        if text.startswith((".pragma", ".callprototype", ".calltargets")):
+            return
+        found = VARIABLE.match(text)
+        if found is None:
+            raise self.cursor.error(f"not understood: {text[:80]}", start)
+        if found[1] != "reg":
+            for v in variables(found):
+                self.variables.append(replace(v, name=self.declare(v.name)))
+            return
+        kind = type_of(found[2])
+        width = max(TYPE_BYTES[kind], 2) if kind != "pred" else 0
+        for name in found[3].split(","):
+            ranged = re.fullmatch(r"\s*([%$\w]+?)<(\d+)>\s*", name)
+            if ranged:
+                for k in range(int(ranged[2])):
+                    self.registers[self.declare(f"{ranged[1]}{k}")] = width
+            else:
+                self.registers[self.declare(name.strip())] = width
+
+
+class _Lines:
+    """The line of the source that comes next, and those into which it is inlined."""
+
+    def __init__(self, files: dict[int, str]) -> None:
+        self.frames: tuple[Frame, ...] = ()
+        self._files = files
+        self._outer: dict[_Place, _Place | None] = {}
+        self._known: dict[str, tuple[Frame, ...]] = {}  # by the text of .loc, as long as no place has another outer one
+
+    def enter(self, loc: re.Match[str]) -> None:
+        known = self._known.get(loc[0])
+        if known is not None:
+            self.frames = known
+            return
+        numbers = [int(g) if g is not None else -1 for g in loc.groups()]
+        here, outer = (numbers[0], numbers[1], numbers[2]), (numbers[3], numbers[4], numbers[5])
+        if numbers[1] == 0:  # line 0: the compiler names none; the last one stays
+            return
+        inlined = outer if numbers[3] >= 0 else None
+        if here not in self._outer or self._outer[here] != inlined:
+            self._outer[here] = inlined
+            self._known.clear()
+        frames: list[Frame] = []
+        at: _Place | None = here
+        while at is not None and len(frames) < 64:
+            frames.append(Frame(self._files.get(at[0], f"file {at[0]}"), at[1]))
+            at = self._outer.get(at)
+        self.frames = self._known[loc[0]] = tuple(frames)

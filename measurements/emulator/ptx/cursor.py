@@ -1,0 +1,52 @@
+"""A place in PTX text: blanks, comments, statements, and the number of the line."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+_SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STATEMENT = re.compile(r"(?:[^;\"]|\"[^\"]*\")*?;", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+class PtxError(ValueError):
+    """The text is not PTX, or not what this parser knows. The message is one line that names the PTX line."""
+
+
+class Cursor:
+    """``at`` is where reading goes on."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self._line_starts = [0, *(m.end() for m in re.finditer("\n", text))]
+
+    def line(self, at: int) -> int:
+        return bisect_right(self._line_starts, at)
+
+    def error(self, what: str, at: int | None = None) -> PtxError:
+        return PtxError(f"PTX line {self.line(self.at if at is None else at)}: {what}")
+
+    def skip(self) -> bool:
+        """Skips blanks and comments; whether there is more."""
+        found = _SPACE.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+        return self.at < len(self.text)
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self.text, self.at)
+        if found:
+            self.at = found.end()
+        return found
+
+    def statement(self) -> str:
+        """All up to the next semicolon, without comments."""
+        found = self.take(_STATEMENT)
+        if found is None:
+            raise self.error("a statement without a semicolon")
+        return without_comments(found[0][:-1])
+
+
+def without_comments(text: str) -> str:
+    return _COMMENT.sub(" ", text) if "/" in text else text

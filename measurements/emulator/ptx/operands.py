@@ -1,0 +1,206 @@
+"""The operands of instructions (PTX ISA, 6.4) and literals (4.5)."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Container
+
+from measurements.emulator.ptx.cursor import PtxError
+from measurements.emulator.ptx.syntax import Address, Group, Not, Number, Operand, Pair, Register, Symbol, Vector
+
+_TOKEN = re.compile(
+    r"\s*(0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|[%$A-Za-z_][\w$.%]*|\d[\w.]*(?:[eE][+-]?\d+)?|[\[\]{}(),|!+\-~])"
+)
+# What most operands are, and the commas between them.
+_NAME = re.compile(r"\s*([%$A-Za-z_][\w$.%]*)\s*")
+_DECIMAL = re.compile(r"\s*(-?)(0|[1-9]\d*)\s*")
+_ADDRESS = re.compile(r"\s*\[\s*([%$A-Za-z_][\w$.%]*)\s*(?:\+\s*(-?)(0|[1-9]\d*)\s*)?\]\s*")
+_VECTOR = re.compile(r"\s*\{([^{}\[\]()]*)\}\s*")
+_COMMA = re.compile(r",(?![^{}\[\]()]*[}\])])")
+
+
+class OperandReader:
+    """Reads the operands of one function, whose ``registers`` become known as they are declared. ``renamed`` says what
+    stands for a name where an inner scope declares it again."""
+
+    def __init__(self, registers: Container[str], renamed: Callable[[str], str]) -> None:
+        self._registers, self._renamed = registers, renamed
+        self._known: dict[str, Operand] = {}  # by their text: registers come again and again
+        self._scoped: set[str] = set()  # names whose meaning changes from scope to scope
+        self._tokens: list[str] = []
+        self._next = 0
+
+    def declared(self, name: str, *, in_scope: bool) -> None:
+        """What was read before may not be what the name means now."""
+        if in_scope and name not in self._scoped:
+            self._scoped.add(name)
+            self._known.clear()
+        elif not in_scope and self._known:
+            self._known.clear()
+
+    def read(self, text: str) -> tuple[Operand, ...]:
+        """The operands in ``text``, between commas. Raises PtxError, without a line."""
+        if not text:
+            return ()
+        operands = []
+        for part in _COMMA.split(text) if "{" in text or "(" in text else text.split(","):
+            operand = self._known.get(part) or self._usual(part)
+            if operand is None:
+                return self._parsed(text)
+            operands.append(operand)
+        return tuple(operands)
+
+    # Operands as compilers write nearly all of them: the same as _parsed makes of them, in fewer steps.
+
+    def _usual(self, part: str) -> Operand | None:
+        """None where it takes the grammar."""
+        operand: Operand | None = None
+        if found := _NAME.fullmatch(part):
+            name = found[1]
+            operand = self._named(name)
+            if name not in self._scoped:
+                self._known[part] = operand
+        elif found := _ADDRESS.fullmatch(part):
+            base = self._named(found[1])
+            if isinstance(base, Register | Symbol):
+                operand = Address(base, int(found[2] + found[3]) if found[3] else 0)
+        elif found := _VECTOR.fullmatch(part):
+            items = [self._known.get(item) or self._usual(item) for item in found[1].split(",")]
+            operand = Vector(tuple(item for item in items if item is not None))
+            if len(operand.items) < len(items):
+                return None
+        elif found := _DECIMAL.fullmatch(part):
+            self._known[part] = operand = Number(int(found[1] + found[2]) & 2**64 - 1)
+        return operand
+
+    def _named(self, token: str) -> Register | Symbol | Number:
+        if token == "WARP_SZ":
+            return Number(32)
+        name = self._renamed(token) if token in self._scoped else token
+        return Register(name) if name[0] == "%" or name in self._registers or name == "_" else Symbol(name)
+
+    # The grammar.
+
+    def _parsed(self, text: str) -> tuple[Operand, ...]:
+        tokens: list[str] = []
+        at, end = 0, len(text.rstrip())
+        while at < end:
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise PtxError(f"not understood: {text[at:].strip()[:60]}")
+            tokens.append(found[1])
+            at = found.end()
+        self._tokens, self._next = tokens, 0
+        operands: list[Operand] = []
+        while self._next < len(tokens):
+            operands.append(self._operand())
+            if self._next < len(tokens):
+                if tokens[self._next] != ",":
+                    raise PtxError(f"expected a comma before {tokens[self._next]!r}")
+                self._next += 1
+        return tuple(operands)
+
+    def _peek(self) -> str:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+
+    def _pop(self) -> str:
+        token = self._peek()
+        self._next += 1
+        return token
+
+    def _items(self, close: str) -> tuple[Operand, ...]:
+        items: list[Operand] = []
+        while self._peek() != close:
+            if not self._peek():
+                raise PtxError(f"{close!r} is missing")
+            items.append(self._operand())
+            if self._peek() == ",":
+                self._pop()
+        self._pop()
+        return tuple(items)
+
+    def _operand(self) -> Operand:
+        token = self._pop()
+        if token == "[":
+            return self._address()
+        if token == "{":
+            return Vector(self._items("}"))
+        if token == "(":
+            return Group(self._items(")"))
+        if token == "!":
+            return Not(self._operand())
+        if token in ("-", "+", "~"):
+            value = self._operand()
+            if not isinstance(value, Number):
+                raise PtxError(f"{token} before what is not a number")
+            if token == "-":
+                return negative(value)
+            return value if token == "+" else Number(~value.bits & 2**64 - 1)
+        operand: Operand
+        if token[:1].isdigit():
+            operand = number(token)
+        elif not _NAME.fullmatch(token):
+            raise PtxError(f"an operand is missing before {token!r}" if token else "an operand is missing")
+        else:
+            operand = self._named(token)
+            if isinstance(operand, Symbol) and self._peek() in ("+", "-"):
+                sign = 1 if self._pop() == "+" else -1
+                operand = Symbol(operand.name, sign * _integer(self._pop()))
+        if self._peek() == "|":
+            self._pop()
+            return Pair(operand, self._operand())
+        return operand
+
+    def _address(self) -> Address:
+        base = self._operand()
+        offset = 0
+        if isinstance(base, Symbol):
+            base, offset = Symbol(base.name), base.offset
+        while self._peek() in ("+", "-"):
+            sign = 1 if self._pop() == "+" else -1
+            if self._peek() == "-":
+                self._pop()
+                sign = -sign
+            offset += sign * _integer(self._pop())
+        if self._peek() == ",":  # a tensor map's coordinates
+            self._pop()
+            inside = self._items("]")
+            if len(inside) != 1 or not isinstance(inside[0], Vector) or not isinstance(base, Register | Symbol):
+                raise PtxError("an address that is not understood")
+            return Address(base, offset, inside[0].items)
+        if self._pop() != "]" or not isinstance(base, Register | Symbol | Number):
+            raise PtxError("an address that is not understood")
+        return Address(base, offset)
+
+
+def number(token: str) -> Number:
+    """Raises PtxError."""
+    if token[:2] in ("0f", "0F"):
+        return Number(int(token[2:], 16), "f")
+    if token[:2] in ("0d", "0D"):
+        return Number(int(token[2:], 16), "d")
+    digits = token.rstrip("U")
+    if re.fullmatch(r"0[xX][0-9a-fA-F]+", digits):
+        return Number(int(digits, 16) & 2**64 - 1)
+    if re.fullmatch(r"0[bB][01]+", digits):
+        return Number(int(digits, 2))
+    if re.fullmatch(r"0[0-7]+", digits):
+        return Number(int(digits, 8))
+    if digits.isdigit():
+        return Number(int(digits) & 2**64 - 1)
+    try:
+        return Number(int.from_bytes(struct.pack("<d", float(token)), "little"), "d")
+    except ValueError:
+        raise PtxError(f"not a number: {token}") from None
+
+
+def negative(value: Number) -> Number:
+    if value.kind == "i":
+        return Number(-value.bits & 2**64 - 1)
+    return Number(value.bits ^ (2**31 if value.kind == "f" else 2**63), value.kind)
+
+
+def _integer(token: str) -> int:
+    value = number(token).bits
+    return value - 2**64 if value >= 2**63 else value

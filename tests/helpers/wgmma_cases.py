@@ -25,6 +25,7 @@ SMALL = GOOD.replace(
     **{"store_buffers": 0, "tiles_of_block": 1, "cluster_m": 1, "stream_k": 0},
 )
 BY_THREADS: dict[str, Value] = {"copy_a": "cp.async", "copy_b": "cp.async"}
+FROM_REGISTERS: dict[str, Value] = {"a_from": "registers", "in_flight": 0}
 # What each decision makes of a small schedule: changes of it and of the problem.
 CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "stores of f32 past the edges": (
@@ -67,6 +68,26 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"copy_b": "cp.async", "swizzle_b": 0, "tile_k": 128, "tile_n": 24, "split_k": 2, "cluster_n": 2},
         {"a": "e4m3", "out": "bf16", "n": 96, "k": 656},
     ),
+    "a from registers": (
+        {**FROM_REGISTERS, "tile_m": 128, "tile_n": 48, "swizzle_b": 32, "split_k": 2},
+        {"m": 131, "k": 648, "order_b": "row"},
+    ),
+    "a from registers, along m, in turns": (
+        {**FROM_REGISTERS, "consumers": 2, "tiles_of_block": 3, "ping_pong": 1, "swizzle_a": 64, "cluster_n": 2},
+        {"order_a": "col", "a": "f16"},
+    ),
+    "bytes of a from registers, without a swizzle": (
+        {**FROM_REGISTERS, "tile_k": 128, "swizzle_a": 0, "tile_m": 128, "consumers": 2, "producer_registers": 40},
+        {"a": "i8", "m": 131},
+    ),
+    "words of a along m": (
+        {**FROM_REGISTERS, "tile_k": 32, "tile_m": 128, "consumers": 2, "producer_registers": 40, "cluster_m": 2},
+        {"a": "f32", "order_a": "col", "m": 512},
+    ),
+    "words of a along m, copied by threads": (
+        {**FROM_REGISTERS, "tile_k": 32, "swizzle_a": 32},
+        {"a": "f32", "order_a": "col", "m": 129},
+    ),
     "shifted": (
         {"tile_m": 128, "tile_n": 48, "consumers": 2, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
         {"m": 131, "n": 101, "k": 323, "order_a": "row", "order_b": "row"},
@@ -103,6 +124,10 @@ TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "copied by threads": (
         {"tile_n": 8, "swizzle_b": 0, "stages": 3, **BY_THREADS},
         {"m": 8, "n": 136, "order_a": "col"},
+    ),
+    "words of b along n": (
+        {**FROM_REGISTERS, "tile_n": 16, "tile_k": 32},
+        {"a": "f32", "m": 16, "n": 132, "order_b": "row", "epilogue": "bias"},
     ),
     "by rows, in turns": (
         {"tiles_of_block": 3, "tile_n": 16, "ping_pong": 1, "consumers": 2, "cluster_m": 2},

@@ -48,6 +48,8 @@ ALONG_M, ALONG_N, ALL = "cluster along m", "cluster along n", "all of it"
 LOST = (K.ASYNC_READ_BEFORE_WAIT, K.BARRIER_NOT_REACHED, K.SHARED_RACE, WRONG, K.MBARRIER_MISUSE, K.WGMMA_IN_FLIGHT)
 BY_WARP, MIXED, SHIFTED = "copied by a warp", "copied, beside multicast", "shifted"
 THREADS = "copied by threads where TMA could"
+FRAGMENTS = "a from registers"
+_FRAGMENT, _BOXES = "autosched/intrinsics/wgmma_fragment.cuh", "autosched/intrinsics/wgmma.cuh"
 _COPY = "autosched/intrinsics/wgmma_copy.cuh"
 _ARRIVE = "ptx::mbarrier_arrive(arrived"
 _FENCE = "ptx::fence_async_proxy();\n    " + _ARRIVE
@@ -149,6 +151,22 @@ FAULTS = (
     WgmmaFault("copies of 16 bytes read past the last line", THREADS,
                "Height % Operand::lines == 0 || pass * lines_of_pass < lines_left", "true",
                (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
+    # A from registers.
+    WgmmaFault("loads of other lanes are not waited for", FRAGMENTS, "if constexpr (a_in_registers) ptx::warp_sync();",
+               "", (K.SHARED_RACE,)),
+    WgmmaFault("registers of A are not fenced", FRAGMENTS, "ptx::wgmma_fence();  // of A's registers, too", "",
+               (K.MISSING_WGMMA_FENCE,)),
+    WgmmaFault("registers of A are loaded while they are multiplied", FRAGMENTS,
+               "ptx::wgmma_wait_group<C::in_flight>();", "ptx::wgmma_wait_group<1>();", (K.WGMMA_IN_FLIGHT,)),
+    WgmmaFault("halves of k exchanged", FRAGMENTS, "lane / 16 * 16));", "(1 - lane / 16) * 16));", (WRONG,), _FRAGMENT),
+    WgmmaFault("rows of A along m exchanged", "a from registers, along m, in turns", "lane / 8 % 2 * 8) * 2",
+               "(1 - lane / 8 % 2) * 8) * 2", (WRONG,), _FRAGMENT),
+    WgmmaFault("words of A exchanged", "words of a along m", "r / 2 * 4 + lane % 4, m = row + r % 2 * 8",
+               "r % 2 * 4 + lane % 4, m = row + r / 2 * 8", (WRONG,), _FRAGMENT),
+    WgmmaFault("A is not swizzled for its loads", FRAGMENTS, "linear ^ ((linear >> 7 & (line / 16 - 1)) << 4)",
+               "linear", (WRONG,), _BOXES),
+    WgmmaFault("all consumers load the first rows", "words of a along m",
+               "group * fragments * 64 + int(threadIdx.x) / 32 % 4", "int(threadIdx.x) / 32 % 4", (WRONG,)),
     # Boxes of out.
     WgmmaFault("waits for all boxes but one too many", STORES, "<C::store_buffers - 1>", "<C::store_buffers>",
                (K.BULK_COPY_IN_FLIGHT,)),

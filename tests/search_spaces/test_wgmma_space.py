@@ -240,6 +240,23 @@ def test_the_model_prefers_what_the_rules_leave() -> None:
     assert compared > 10
 
 
+def test_a_through_registers_costs_more_where_wgmma_reads_it_itself() -> None:
+    """So a search leaves it out there; words that lie along m have no other way."""
+    problem, compared = Matmul(2048, 2048, 2048, a="bf16", order_b="col"), 0
+    for schedule in space(problem, H200).sample(60, seed=7):
+        assert schedule.values["a_from"] == "shared"
+        changed = schedule.replace(a_from="registers")
+        broken = {violation.rule for violation in space(problem, H200).explain(changed)}
+        assert broken >= {"a_from_shared"} | ({"a_from"} if schedule.integer("in_flight") else set())
+        if broken == {"a_from_shared"}:
+            compared += 1
+            assert predict(_counted(problem, changed), H200) >= predict(_counted(problem, schedule), H200)
+    assert compared > 5
+    words = Matmul(2048, 2048, 2048, a="f32", order_a="col", order_b="col")
+    for schedule in space(words, H200).sample(20, seed=7):
+        assert (schedule.values["a_from"], schedule.values["in_flight"]) == ("registers", 0)
+
+
 def _counted(problem: Matmul, schedule: Schedule) -> CostCounts:
     assert WGMMA_MATMUL.counts is not None
     return WGMMA_MATMUL.counts(problem, WGMMA_MATMUL.config(problem, schedule, H200), H200)

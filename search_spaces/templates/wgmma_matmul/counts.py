@@ -12,6 +12,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.matmul_traffic import dram_bytes
 from search_spaces.templates.common.raster import HILBERT, hilbert_rounds
+from search_spaces.templates.wgmma_matmul.fragments import loading
 from search_spaces.templates.wgmma_matmul.lowering import box
 from search_spaces.templates.wgmma_matmul.movement import copying
 from search_spaces.templates.wgmma_matmul.problem import SIDES
@@ -46,6 +47,12 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     if problem.scale == "block":  # each k-tile's sums are scaled and added up
         issued += tile_m * tile_n / device.warp_size
     issued += sum(counted.issued for counted in copied.values())
+    read_bytes_of_a = multiplications * element * row.k * ROWS
+    of_loads, wavefronts_of_loads = loading(
+        problem, config, multiplications, read_bytes_of_a / device.shared_bytes_per_cycle
+    )
+    issued += of_loads
+    wavefronts += wavefronts_of_loads
     requested = stage_a / config.integer("cluster_n") + stage_b / config.integer("cluster_m")
     sectors = requested + sum(
         (counted.sector_share - 1) * (stage_a if side == "a" else stage_b) for side, counted in copied.items()

@@ -16,6 +16,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Argument, Kernel
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.wgmma_matmul.fragments import HEADER, REGISTERS
 from search_spaces.templates.wgmma_matmul.movement import access
 from search_spaces.templates.wgmma_matmul.problem import SIDES, along_k
 from search_spaces.templates.wgmma_matmul.space import box_of
@@ -123,5 +124,7 @@ def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, 
         cooperating=(config.integer("launched_blocks"), 1)
         if config.integer("stream_k")
         else (config.integer("split_k"), tiles),
-        includes=(row.header,) if row.header else (),
+        includes=tuple(
+            header for header in (row.header, HEADER if config.text("a_from") == REGISTERS else "") if header
+        ),
     )

@@ -9,6 +9,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.tiling import Tiling
 
 SIDES: tuple[OperandSide, ...] = ("a", "b")
+WORD_BYTES = 4  # of a register of A: such elements lie along k there, however they lie in shared memory
 STRIDE_BYTES = 16  # of which TMA's strides are multiples (CUDA Driver API, cuTensorMapEncodeTiled)
 
 
@@ -31,6 +32,8 @@ def supports(problem: Matmul, device: Device) -> str | None:
         return reason
     element_bytes = problem.input_dtype.bytes
     for side in SIDES:
+        if side == "a" and element_bytes == WORD_BYTES:
+            continue  # through registers
         if not along_k(problem, side) and element_bytes != TRANSPOSED_BYTES:
             order = "row" if side == "a" else "col"
             return f"wgmma reads {problem.multiplied_as} along k only: store {side} with order_{side} = {order}"

@@ -33,6 +33,13 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules, register_limit
 from search_spaces.templates.common.raster import raster, raster_rule
+from search_spaces.templates.wgmma_matmul.fragments import (
+    a_from,
+    descriptors_take,
+    fragment_pruning,
+    fragment_registers,
+    fragment_rules,
+)
 from search_spaces.templates.wgmma_matmul.movement import (
     copies,
     copy_pruning,
@@ -89,6 +96,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             (0,) if in_blocks else (0, 1),
             "k-tiles whose multiplications may be unfinished when the next one's begin",
         ),
+        a_from(problem),
         *copies(problem),
         producer_registers(problem),
         ordinal("min_blocks", (1, 2), "blocks per SM that registers are limited for"),
@@ -184,7 +192,11 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "needed_registers",
-            lambda accumulators: (2 if problem.scale == "block" else 1) * accumulators + overhead,
+            lambda accumulators, tile_m, tile_k, consumers, ping_pong, a_from: (
+                (2 if problem.scale == "block" else 1) * accumulators
+                + overhead
+                + fragment_registers(problem, tile_m, tile_k, _sharing(consumers, ping_pong), a_from)
+            ),
             "registers of a consumer's thread, a lower estimate",
         ),
         Attribute(
@@ -216,6 +228,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *(_layout_rule(problem, side) for side in SIDES),
         *_cluster_rules(problem),
         *movement_rules(problem),
+        *fragment_rules(),
         _store_rule(problem),
         *persistent_rules(problem, device),
         *_register_rules(device),
@@ -310,6 +323,8 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
         box = box_of(problem, side, extent, tile_k, swizzle)
         if isinstance(box, str):
             return box
+        if side == "a" and not descriptors_take(problem):
+            return None  # threads read it
         answer = row.requirement(side, box, problem.input_dtype.bytes)
         return answer.reason if isinstance(answer, Refusal) else None
 
@@ -391,6 +406,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *persistent_pruning(problem, device),
         _kept_rule(problem, device),
         *copy_pruning(problem, device),
+        *fragment_pruning(problem),
         _narrow_rule(problem, device),
         _few_stages_rule(problem, device),
         Rule(

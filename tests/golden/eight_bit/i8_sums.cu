@@ -25,6 +25,7 @@ struct Config {
   static constexpr int swizzle_b = 128;
   static constexpr int stages = 4;
   static constexpr int in_flight = 1;
+  static constexpr autosched::Choice a_from = "shared";
   static constexpr autosched::Choice copy_a = "tma";
   static constexpr autosched::Choice copy_b = "tma";
   static constexpr int producer_registers = 40;

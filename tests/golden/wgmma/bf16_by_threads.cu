@@ -24,6 +24,9 @@ struct Config {
   static constexpr int swizzle_b = 128;
   static constexpr int stages = 4;
   static constexpr int in_flight = 1;
+  static constexpr autosched::Choice a_from = "shared";
+  static constexpr autosched::Choice copy_a = "cp.async";
+  static constexpr autosched::Choice copy_b = "cp.async";
   static constexpr int producer_registers = 48;
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
@@ -36,8 +39,6 @@ struct Config {
   static constexpr int cluster_n = 1;
   static constexpr int l2_promotion = 128;
   static constexpr autosched::Choice kept = "neither";
-  static constexpr autosched::Choice copy_a = "cp.async";
-  static constexpr autosched::Choice copy_b = "cp.async";
   static constexpr int tiles_m = 5;
   static constexpr int tiles_n = 5;
   static constexpr int tiles_k = 17;

@@ -35,6 +35,12 @@ struct WgmmaOperand {
            static_cast<unsigned long long>(stride >> 4) << 32 | mode << 62;
   }
 
+  // Bytes from the start of a tile to byte `byte` of line `of`, lines of several boxes being one (PTX ISA 5.5.6).
+  __device__ static __forceinline__ unsigned at(int of, int byte) {
+    const unsigned linear = unsigned(of * line + byte % line);
+    return (linear ^ ((linear >> 7 & (line / 16 - 1)) << 4)) + unsigned(byte / line * box_bytes);
+  }
+
   // What to add to the descriptor for multiplication `step` along k and row or column `at`, a multiple of 64.
   __host__ __device__ static constexpr int advance(int step, int at) {
     const int byte = step * k_bytes;  // along k, of a line

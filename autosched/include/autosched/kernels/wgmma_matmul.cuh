@@ -19,6 +19,7 @@
 #include <autosched/common/raster.cuh>
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/intrinsics/wgmma_copy.cuh>
+#include <autosched/intrinsics/wgmma_fragment.cuh>
 #include <autosched/intrinsics/wgmma_out.cuh>
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/mbarrier.cuh>
@@ -35,6 +36,7 @@ struct WgmmaMatmul {
   using A = WgmmaOperand<T, C::tile_m, C::tile_k, C::order_a == "row", C::swizzle_a>;
   using B = WgmmaOperand<T, C::tile_n, C::tile_k, C::order_b == "col", C::swizzle_b>;
   using Multiply = ptx::Wgmma<T, C::tile_n>;
+  static constexpr bool a_in_registers = C::a_from == "registers";
   using Sum = typename Element<T>::Sum;
   using End = Ends<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
 
@@ -95,6 +97,8 @@ struct WgmmaMatmul {
                 "rule copied: what threads copy is for their own block");
   static_assert(!threads_copy || !gives_registers || C::producer_registers >= (C::ends_bytes ? 64 : 48),
                 "rule copying_registers: what threads that copy need");
+  static_assert(!a_in_registers || C::in_flight == 0,
+                "rule a_from: registers of A are loaded anew when the multiplications that read them have been waited for");
   static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
   static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,
                 "rule store_buffers: each tile begins with the first box in shared memory");
@@ -317,8 +321,17 @@ struct WgmmaMatmul {
   }
 
   __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int group, bool first) {
-    const unsigned long long a = A::descriptor(tile + unsigned(16 * A::advance(0, 64 * fragments) * group));
     const unsigned long long b = B::descriptor(tile + A::bytes);
+    if constexpr (a_in_registers) {
+      multiply_registers(acc, tile, b, group, first);
+    } else {
+      multiply_shared(acc, A::descriptor(tile + unsigned(16 * A::advance(0, 64 * fragments) * group)), b, first);
+    }
+    ptx::wgmma_commit_group();
+  }
+
+  __device__ static __forceinline__ void multiply_shared(Accumulators& acc, unsigned long long a, unsigned long long b,
+                                                         bool first) {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < steps_of_tile; ++step) {
@@ -328,7 +341,24 @@ struct WgmmaMatmul {
                                                         step > 0 || !first);
       }
     }
-    ptx::wgmma_commit_group();
+  }
+
+  // With A from registers: those of a step are loaded while the steps before it are multiplied.
+  __device__ static __forceinline__ void multiply_registers(Accumulators& acc, unsigned tile, unsigned long long b,
+                                                            int group, bool first) {
+    const int row = group * fragments * 64 + int(threadIdx.x) / 32 % 4 * 16;
+#pragma unroll
+    for (int step = 0; step < steps_of_tile; ++step) {
+      unsigned a[fragments][4];
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) load_fragment<T, A>(a[i], tile, row + 64 * i, step);
+      ptx::wgmma_fence();  // of A's registers, too
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) {
+        ptx::WgmmaOfRegisters<T, C::tile_n>::template multiply<B::major>(acc[i], a[i], b + B::advance(step, 0),
+                                                                         step > 0 || !first);
+      }
+    }
   }
 
   // The rank of the block that lane `i` of a warp tells that a stage is read: those along n, then the others along m.
@@ -340,7 +370,9 @@ struct WgmmaMatmul {
 
   // A stage is read once each warp has waited for its multiplications. In a cluster all blocks whose copies it was
   // filled by must know; `elsewhere` is this lane's one of them, less the address of this block's own shared memory.
+  // Loads of A by all lanes come before the arrival of one, too.
   __device__ static __forceinline__ void release(unsigned empty, unsigned elsewhere) {
+    if constexpr (a_in_registers) ptx::warp_sync();
     if constexpr (cluster == 1) {
       if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);
     } else {

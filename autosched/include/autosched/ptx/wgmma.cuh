@@ -27,6 +27,10 @@ __device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x
 template <class T, int N>
 struct Wgmma;
 
+// The same with A from registers: ptx/wgmma_of_registers.cuh.
+template <class T, int N>
+struct WgmmaOfRegisters;
+
 // clang-format off
 #define AUTOSCHED_WGMMA(N, TYPE, NAME, OPERANDS, ACCUMULATE, MAJORS)                                                   \
   template <>                                                                                                          \

@@ -1,0 +1,78 @@
+"""Where wgmma takes A from: shared memory, or registers that the consumers load from there.
+
+Registers take what descriptors cannot say: elements of 4 bytes that lie along m. Where both can, they only cost: the
+bytes that are read from shared memory are the same, loads take instructions, and no multiplication is in flight while
+its registers are loaded anew. So a search takes shared memory then; the other one stays legal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.wgmma import K_BYTES, ROWS, TRANSPOSED_BYTES
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import TextColumn
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.parameters import Parameter, categorical
+from search_spaces.spaces.rules import Rule
+from search_spaces.templates.wgmma_matmul.problem import along_k
+
+SHARED, REGISTERS = "shared", "registers"  # values of a_from
+FRAGMENT_REGISTERS = 4  # of a thread, of A in one wgmma
+HEADER = "autosched/ptx/wgmma_of_registers.cuh"
+# A load of four registers and its address; where each is a load of its own, four times as many.
+ISSUED_PER_FRAGMENT, ISSUED_PER_WORDS = 3, 12
+WORDS_CONFLICT = 2  # lanes that read a bank: four lines under a swizzle, 32 bytes of each
+
+
+def descriptors_take(problem: Matmul) -> bool:
+    """Whether wgmma can read A from shared memory."""
+    return along_k(problem, "a") or problem.input_dtype.bytes == TRANSPOSED_BYTES
+
+
+def a_from(problem: Matmul) -> Parameter:
+    """``a_from``: where wgmma takes A from."""
+    values = (SHARED, REGISTERS) if descriptors_take(problem) else (REGISTERS,)
+    return categorical("a_from", values, "where wgmma takes a from", before=values[0])
+
+
+def fragment_registers(
+    problem: Matmul, tile_m: IntArray, tile_k: IntArray, sharing: IntArray, a_from: TextColumn
+) -> IntArray:
+    """Registers of A that a consumer's thread holds until the multiplications of a k-tile have been waited for."""
+    steps = tile_k * problem.input_dtype.bytes // K_BYTES
+    held: IntArray = np.where(a_from == REGISTERS, FRAGMENT_REGISTERS * steps * tile_m // (ROWS * sharing), 0)
+    return held
+
+
+def fragment_rules() -> tuple[Rule, ...]:
+    """Rules without which registers of A do not hold what is multiplied."""
+    return (
+        Rule(
+            "a_from",
+            lambda a_from, in_flight: (a_from == SHARED) | (in_flight == 0),
+            "{in_flight} k-tiles in flight read registers of A while those of the next one are loaded into them",
+        ),
+    )
+
+
+def fragment_pruning(problem: Matmul) -> tuple[Rule, ...]:
+    if not descriptors_take(problem):
+        return ()
+    return (
+        Rule(
+            "a_from_shared",
+            lambda a_from: a_from == SHARED,
+            "wgmma can read a from shared memory, which takes no instructions to load it into registers",
+        ),
+    )
+
+
+def loading(problem: Matmul, config: Config, multiplications: float, wavefronts_of_a: float) -> tuple[float, float]:
+    """Warp instructions that load A for a k-tile, and the wavefronts of shared memory besides those of wgmma."""
+    if config.text("a_from") == SHARED:
+        return 0.0, 0.0
+    if descriptors_take(problem):
+        return ISSUED_PER_FRAGMENT * 4.0 * multiplications, 0.0
+    return ISSUED_PER_WORDS * 4.0 * multiplications, (WORDS_CONFLICT - 1) * wavefronts_of_a

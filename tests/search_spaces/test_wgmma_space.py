@@ -18,6 +18,7 @@ from search_spaces.templates.tensor_map import TensorMap
 from search_spaces.templates.wgmma_matmul.movement import access, aligned_bytes
 from search_spaces.templates.wgmma_matmul.space import space
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
+from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
 
 H200 = device("h200")
 PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
@@ -154,6 +155,15 @@ def test_problems_and_devices_that_it_does_not_take(problem: Matmul, name: str, 
     found = WGMMA_MATMUL.why_not(problem, device(name))
     assert found is not None and reason in found
     assert WGMMA_MATMUL.why_not(Matmul(63, 63, 61, order_b="col"), H200) is None
+
+
+def test_words_of_the_operand_in_registers_lie_in_any_order() -> None:
+    """Which is b where sides are exchanged."""
+    for order in ("row", "col"):
+        assert WGMMA_MATMUL.why_not(Matmul(64, 64, 64, a="f32", order_a=order, order_b="col"), H200) is None
+        assert WGMMA_MATMUL_TRANSPOSED.why_not(Matmul(64, 64, 64, a="f32", order_b=order), H200) is None
+    refused = WGMMA_MATMUL_TRANSPOSED.why_not(Matmul(64, 64, 64, a="f32", order_a="col"), H200)
+    assert refused is not None and "store a with order_a = row" in refused
 
 
 @pytest.mark.parametrize(

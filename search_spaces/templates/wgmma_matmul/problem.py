@@ -23,8 +23,9 @@ def line_extent(problem: Matmul, side: OperandSide) -> int:
     return problem.k if along_k(problem, side) else problem.m if side == "a" else problem.n
 
 
-def supports(problem: Matmul, device: Device) -> str | None:
-    """None, or in one sentence why the wgmma kernel cannot compute ``problem`` on ``device``."""
+def supports(problem: Matmul, device: Device, *, through_registers: OperandSide = "a") -> str | None:
+    """None, or in one sentence why the wgmma kernel cannot compute ``problem`` on ``device``. Words of the operand
+    ``through_registers`` may lie in either order."""
     if problem.a == "f32" and problem.precision == "ieee":
         return "wgmma multiplies f32 as tf32, but the problem asks for ieee precision"
     reason = wgmma_row(problem.multiplied_as, 256).why_not(device)
@@ -32,8 +33,8 @@ def supports(problem: Matmul, device: Device) -> str | None:
         return reason
     element_bytes = problem.input_dtype.bytes
     for side in SIDES:
-        if side == "a" and element_bytes == WORD_BYTES:
-            continue  # through registers
+        if side == through_registers and element_bytes == WORD_BYTES:
+            continue
         if not along_k(problem, side) and element_bytes != TRANSPOSED_BYTES:
             order = "row" if side == "a" else "col"
             return f"wgmma reads {problem.multiplied_as} along k only: store {side} with order_{side} = {order}"

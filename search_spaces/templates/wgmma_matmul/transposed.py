@@ -36,7 +36,7 @@ def exchanged(problem: Matmul) -> Matmul:
 
 def supports(problem: Matmul, device: Device) -> str | None:
     """None, or in one sentence why this kernel cannot compute ``problem`` on ``device``."""
-    reason = straight_supports(problem, device)
+    reason = straight_supports(problem, device, through_registers="b")
     if reason is None and problem.scale == "block":
         return (
             "scales of blocks are those of rows of a, which are columns with sides exchanged: wgmma_matmul takes them"

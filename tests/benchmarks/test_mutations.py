@@ -14,6 +14,7 @@ from benchmarks.mutants import Mutant, mutants_of
 from benchmarks.mutation_cases import all_cases
 from benchmarks.mutations import (
     OF_CASE,
+    WGMMA,
     Outcome,
     all_mutants,
     ptx_of,
@@ -21,6 +22,7 @@ from benchmarks.mutations import (
     report,
     run,
     sample,
+    sample_of_all,
     sampled_ptx_mutants,
 )
 from benchmarks.ptx_mutants import asm_of, edits_of, mutants_of_asm, mutants_of_ptx
@@ -117,6 +119,7 @@ CHOSEN = (
     ("common/reduce.cuh", " += ", " = "),
     ("kernels/copy.cuh", " < ", " <= "),
     ("kernels/row_reduction.cuh", "ptx::barrier_sync();", ";"),
+    ("kernels/wgmma_matmul.cuh", "ptx::fence_async_proxy();", ";"),
 )
 
 
@@ -228,10 +231,27 @@ def test_a_mutant_is_reported(header: str, old: str, new: str) -> None:
 
 
 @needs_nvrtc
+def test_a_sample_of_all_has_mutants_of_each_kind_in_turn() -> None:
+    cases = [case for case in all_cases() if case.name in ("copy_u8_tail", "transpose_u64_odd")]
+    few, more = sample_of_all(cases, 8, 0), sample_of_all(cases, 16, 0)
+    assert more[:8] == few
+    for i, mutant in enumerate(more):
+        kinds = (mutant.header in WGMMA, mutant.header.startswith("ptx/"), mutant.header.startswith(OF_CASE))
+        assert kinds == ((True, False, False), (False, True, False), (False,) * 3, (False, False, True))[i % 4]
+
+
+@needs_nvrtc
+def test_a_line_of_one_n_is_proven_with_a_tile_of_so_many_columns() -> None:
+    mutant = next(m for m in all_mutants("ptx/wgmma_registers") if m.old == '"%23, %24"')
+    outcome = run(mutant, [])
+    assert (outcome.result, outcome.case) == ("reported", "wgmma_columns_40"), outcome
+
+
+@needs_nvrtc
 @pytest.mark.nightly
 def test_nearly_all_of_a_sample_are_reported() -> None:
     cases = all_cases()
-    counts = Counter(run(mutant, cases).result for mutant in sample(all_mutants(), 60, 7))
+    counts = Counter(run(mutant, cases).result for mutant in sample_of_all(cases, 60, 7))
     assert counts["reported"] >= 9 * counts["survived"], counts
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from autosched.kernel_provenance import KernelProvenance
 from autosched.runtime import LoadedKernel
-from measurements.runners.cublas import CublasError, library_version, multiplier
-from measurements.runners.cuda_library import Unable, library_product
+from measurements.runners.cublas import CublasError, library_version
+from measurements.runners.cuda_library import Unable, library_multiplier, library_product
 from search_spaces.operators.problem import Problem
 
 
@@ -20,16 +20,15 @@ class LibraryKernel(LoadedKernel):
         """Raises Unable where the library does not compute ``problem``."""
         super().__init__(cp, problem.operands(), provenance)
         self._gemm, self._names = library_product(problem)
-        self._multipliers: dict[int, Callable[[int, int, int], None]] = {}  # by stream
+        self._multipliers: dict[int, Callable[..., None]] = {}  # by stream
 
     def _launch(self, at: Mapping[str, int]) -> None:
         stream = self._cupy.cuda.get_current_stream()
         address = int(stream.ptr)
         multiply = self._multipliers.get(address)
         if multiply is None:
-            multiply = self._multipliers[address] = multiplier(self._cupy, stream, self._gemm)
-        a, b, out = self._names
-        multiply(at[a], at[b], at[out])
+            multiply = self._multipliers[address] = library_multiplier(self._cupy, stream, self._gemm)
+        multiply(*(at[name] for name in self._names))
 
     def _bound(self, at: Mapping[str, int]) -> Callable[[], None]:
         return partial(self._launch, at)

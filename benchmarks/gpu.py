@@ -87,7 +87,7 @@ RESERVE = 0.03  # for writing the last results
 LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
 REPORT_SECONDS = 5.0  # for tests that are stopped to say what has failed so far
 FINAL_SHARE = 0.25  # of a shape's time, for the remeasured and the comparison
-MATMUL_ENTRANTS = ("torch", "triton")  # beside the library, which bounds more than a copy does
+MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")  # beside the library, which bounds more than a copy does
 OTHER_ENTRANTS = OTHERS
 
 # Small enough to emulate, with remainders in every direction.

@@ -16,7 +16,7 @@ from typing import Any
 
 _SONAMES = ("libcublas.so.13", "libcublas.so.12")
 _INSTALL = "pip install nvidia-cublas (nvidia-cublas-cu12 for CUDA 12)"
-_WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper; its own would be allocated inside graphs
+WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper; its own would be allocated inside graphs
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
 ELEMENTS = frozenset(_TYPES)  # types of factors and of results
 _COMPUTE_F32, _COMPUTE_TF32 = 68, 77  # cublasComputeType_t
@@ -34,7 +34,8 @@ class Gemm:
     """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; sums in f32.
 
     ``a_turned``: a is stored as k x m, not m x k; ``b_turned``: b as n x k, not k x n. ``element`` is the type of a and
-    b, ``out`` that of the result. ``tf32`` lets f32 be multiplied on tensor cores.
+    b, ``out`` that of the result. ``tf32`` lets f32 be multiplied on tensor cores. ``scale`` says what f32 scales
+    8-bit floats have, as ``Matmul`` does.
     """
 
     m: int
@@ -46,6 +47,7 @@ class Gemm:
     a_turned: bool = False
     b_turned: bool = False
     tf32: bool = False
+    scale: str = "none"
 
 
 def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], None]:
@@ -114,10 +116,10 @@ def _handle(cp: Any, stream: Any) -> ctypes.c_void_p:
     address = int(stream.ptr)
     place = int(cp.cuda.runtime.getDevice()), address
     if place not in _handles:
-        library, handle, workspace = _library(), ctypes.c_void_p(), cp.cuda.alloc(_WORKSPACE)
+        library, handle, workspace = _library(), ctypes.c_void_p(), cp.cuda.alloc(WORKSPACE)
         _check(library.cublasCreate_v2(ctypes.byref(handle)))
         _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(address)))
-        _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(int(workspace.ptr)), ctypes.c_size_t(_WORKSPACE)))
+        _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(int(workspace.ptr)), ctypes.c_size_t(WORKSPACE)))
         _handles[place] = handle, workspace
     return _handles[place][0]
 

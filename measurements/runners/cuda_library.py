@@ -15,6 +15,7 @@ import numpy as np
 
 from measurements.foreign_text import first_line
 from measurements.runners.cublas import ELEMENTS, Gemm, multiplier
+from measurements.runners.cublas_lt import BEST_OF, EIGHT_BIT, SCALES, Multiply, lt_multiplier
 from search_spaces.hardware.dtypes import NAMES
 from search_spaces.operators.problem import Problem
 
@@ -22,7 +23,9 @@ Arrays = Mapping[str, Any]
 Entry = Callable[[Any, Any, Arrays], Any]  # (module, problem, arrays)
 Call = Callable[[int], None]
 
-OTHERS = ("torch", "triton", "cupy", "copy")  # besides the library; torch and Triton need not be installed
+# Besides the library; torch and Triton need not be installed. cublaslt is the fastest of what the library offers, where
+# "library" is what it chooses itself.
+OTHERS = ("cublaslt", "torch", "triton", "cupy", "copy")
 TOLERANCES = 100.0  # how far a library's results may be off: it rounds where candidates must not, but no more
 
 _COPY_ALIGNMENT = 256  # bytes
@@ -50,12 +53,26 @@ def baseline_call(
         return f"{name} cannot be called: {type(error).__name__}: {first_line(error)}"
 
 
-# ---- the vendor's library: cuBLAS ----
+# ---- the vendor's library: cuBLAS, and the best of what cuBLASLt offers ----
 
 
 def _library_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays]) -> Call:
     gemm, names = library_product(problem)
-    multiply = multiplier(cp, stream, gemm)
+    return _product_call(library_multiplier(cp, stream, gemm), names, copies)
+
+
+def _cublaslt_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays]) -> Call:
+    gemm, names = library_product(problem)
+    return _product_call(lt_multiplier(cp, stream, gemm, best_of=BEST_OF), names, copies)
+
+
+def library_multiplier(cp: Any, stream: Any, gemm: Gemm) -> Multiply:
+    """A function of device addresses, as ``library_product`` names them, that queues the product by cuBLAS, or by
+    cuBLASLt where that alone multiplies the type. Raises CublasError."""
+    return lt_multiplier(cp, stream, gemm) if gemm.element in EIGHT_BIT else multiplier(cp, stream, gemm)
+
+
+def _product_call(multiply: Multiply, names: Sequence[str], copies: Sequence[Arrays]) -> Call:
     addresses = [tuple(int(arrays[name].data.ptr) for name in names) for arrays in copies]
 
     def call(copy: int) -> None:
@@ -65,15 +82,18 @@ def _library_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Array
     return call
 
 
-def library_product(problem: Any) -> tuple[Gemm, tuple[str, str, str]]:
-    """``problem`` as the library's product, and the names of its two factors and its result. Raises Unable."""
+def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
+    """``problem`` as the library's product, and the names of its two factors, its result, and their scales if there
+    are any. Raises Unable."""
+    names: tuple[str, ...]
     if problem.operator == "matmul":
-        names = ("a", "b", "out")
+        names = ("a", "b", "out") if problem.scale == "none" else ("a", "b", "out", "scale_a", "scale_b")
         gemm = Gemm(
             *(problem.m, problem.n, problem.k, problem.batch, problem.a, problem.out),
             a_turned=problem.order_a == "col",
             b_turned=problem.order_b == "col",
             tf32=problem.a == "f32" and problem.precision == "tf32",
+            scale=problem.scale,
         )
     elif problem.operator == "matvec":
         names = ("x", "w", "out")
@@ -81,8 +101,10 @@ def library_product(problem: Any) -> tuple[Gemm, tuple[str, str, str]]:
     else:
         raise Unable(f"no library computes {problem.operator}")
     _plain_product("the library", problem)
-    if gemm.element not in ELEMENTS:
+    if gemm.element not in ELEMENTS | EIGHT_BIT:
         raise Unable(f"the library call that is compared with does not multiply {gemm.element}")
+    if gemm.scale not in SCALES or (gemm.element == "i8" and gemm.out != "i32"):
+        raise Unable(f"the library does not scale {gemm.element} by {gemm.scale} to {gemm.out}")
     return gemm, names
 
 
@@ -239,6 +261,7 @@ _CUPY: dict[str, Entry] = {"reduce": _cupy_reduce, "softmax": _cupy_softmax, "tr
 
 _MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
     "library": _library_call,
+    "cublaslt": _cublaslt_call,
     "torch": _torch_call,
     "triton": _triton_call,
     "cupy": _cupy_call,

@@ -235,7 +235,7 @@ class TestKernel:
             return lambda *addresses: calls.append((stream.ptr, gemm, *addresses))
 
         monkeypatch.setattr(library_kernel, "library_version", lambda: "cublas 13.2.0")
-        monkeypatch.setattr(library_kernel, "multiplier", multiplier)
+        monkeypatch.setattr(library_kernel, "library_multiplier", multiplier)
         problem = Matmul(m=8, n=16, k=32, order_b="col")
         won = dataclasses.replace(
             record(1e-6), problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain=""

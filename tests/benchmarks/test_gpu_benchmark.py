@@ -106,8 +106,8 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
         assert row["trials"] == 24
         assert row["best"]["provenance"] == "measured" and row["best"]["rank"] == 1
         assert row["remeasured"]["entrants"] >= 2
-    assert set(results["shapes"][0]["compared"]) == {"library", "torch", "triton"}
-    assert set(results["shapes"][2]["compared"]) == {"library", "torch", "triton", "cupy", "copy"}
+    assert set(results["shapes"][0]["compared"]) == {"library", "cublaslt", "torch", "triton"}
+    assert set(results["shapes"][2]["compared"]) == {"library", "cublaslt", "torch", "triton", "cupy", "copy"}
     library = results["shapes"][0]["compared"]["library"]
     best = results["shapes"][0]["best"]["timing"]["median"]
     assert library["ratio"]["median"] == pytest.approx(best / 3e-6)

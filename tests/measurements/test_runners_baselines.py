@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from library_arrays import Stream, assert_right, operands
 from needs import cpp_compiler
 
 from measurements.runners import cublas
@@ -18,38 +19,6 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 
-
-class Stream:
-    ptr = 7
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-
-class OnDevice(np.ndarray):
-    """A numpy array with the address where cupy's have it."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
-def operands(problem, copies=2):
-    inputs = problem.random_inputs(3)
-    arrays = []
-    for _ in range(copies):
-        of = {name: np.ascontiguousarray(array).view(OnDevice) for name, array in inputs.items()}
-        for out in (o for o in problem.operands() if o.role == "output"):
-            small = out.dtype.bytes == 1
-            empty = np.full(out.shape, 0xFF, np.uint8) if small else np.zeros(out.shape, out.dtype.storage)
-            of[out.name] = empty.view(OnDevice)
-        arrays.append(of)
-    return inputs, arrays
-
-
 CUPY = SimpleNamespace(
     cuda=SimpleNamespace(alloc=lambda size: SimpleNamespace(ptr=4096), runtime=SimpleNamespace(getDevice=lambda: 0)),
     **{name: getattr(np, name) for name in ("sum", "mean", "amax", "subtract", "exp", "divide", "copyto")},
@@ -59,13 +28,6 @@ CUPY = SimpleNamespace(
 def call(name, problem):
     inputs, arrays = operands(problem)
     return inputs, arrays, baseline_call(name, CUPY, Stream(), problem, arrays, 0)
-
-
-def assert_right(problem, inputs, array, tolerances=1.0):
-    (out,) = (o for o in problem.operands() if o.role == "output")
-    error = np.abs(out.dtype.load(np.asarray(array)) - problem.reference(inputs)["out"])
-    allowed = tolerances * problem.tolerance(inputs)["out"]
-    assert (error <= allowed).all(), float((error - allowed).max())
 
 
 # ---- cuBLAS: a host library with its interface, which multiplies as the documentation says ----

@@ -18,7 +18,7 @@ SAMPLED_FLOPS = 2.0**28  # of all blocks that are run
 SAMPLED_BYTES = 2.0**26  # that they move
 _MOST = 80  # groups of blocks
 _FEWEST = 3
-_MOST_TOGETHER = 32  # blocks that finish results together, and therefore run together
+_MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class SampledRun:
 
 def can_sample(problem: Problem, kernel: Kernel) -> bool:
     """Whether some blocks can be proven without the rest: one output, of elements that the runner can make. Those of a
-    stream-K launch share a tile with the next one, all of them in a row."""
-    if kernel.cooperating[0] > _MOST_TOGETHER:
+    stream-K launch share a tile with the next one, all of them in a row: there is no rest."""
+    together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
+    if together and problem.flops > _FEWEST * SAMPLED_FLOPS:
         return False
     one = sum(o.role == "output" for o in problem.operands()) == 1
     first = next(problem.parts(np.zeros(1, dtype=np.int64)), None) if one else None

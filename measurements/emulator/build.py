@@ -33,6 +33,9 @@ COMPILE_SECONDS = 300.0
 CACHE_BYTES = 512 * 2**20
 CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: another process may be about to load them
 
+CACHE_NOTE_SECONDS = 600.0  # between two notes that a file is in use
+
+_RUNNER = "runner-"
 RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off")
 
 
@@ -69,8 +72,9 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     compiler = host_compiler()
     flags = (*RUNTIME_FLAGS, *extra_flags)
     digest = _digest(compiler, flags, Headers.from_folder(RUNTIME).digest)
-    path = cache_folder() / f"runner-{digest}"
+    path = cache_folder() / f"{_RUNNER}{digest}"
     if intact(path):
+        used(path)
         return path
     with _lock(path.parent / "runner.lock"):
         if intact(path):
@@ -144,18 +148,24 @@ def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:
     return h.hexdigest()
 
 
+def used(path: Path) -> None:
+    """A file of the cache is in use: it is not among those that go first."""
+    if time.time() - path.stat().st_mtime > CACHE_NOTE_SECONDS:
+        os.utime(path)
+
+
 def prune(folder: Path) -> None:
-    """Delete the objects used longest ago while there are more than CACHE_BYTES."""
+    """Delete the programs, objects and runners used longest ago while all together have more than CACHE_BYTES."""
     entries = []
     with os.scandir(folder) as files:
         for file in files:
-            if file.name.endswith((".program", ".o")):
+            if file.name.endswith((".program", ".o")) or file.name.startswith(_RUNNER):
                 with suppress(FileNotFoundError):  # another process prunes too
                     status = file.stat()
                     entries.append((status.st_mtime, status.st_size, Path(file.path)))
     total = sum(size for _, size, _ in entries)
-    for used, size, path in sorted(entries):
-        if total <= CACHE_BYTES or time.time() - used < CACHE_KEEP_SECONDS:
+    for last_use, size, path in sorted(entries):
+        if total <= CACHE_BYTES or time.time() - last_use < CACHE_KEEP_SECONDS:
             return
         path.unlink(missing_ok=True)
         total -= size

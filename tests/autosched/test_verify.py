@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from autosched.proofs import summary as proof_line
+from autosched.sampled_blocks import can_sample
 from autosched.verify import EMULATED_FLOPS, emulated_problem, verify, verify_one
+from search_spaces.catalogue import template
 from search_spaces.hardware.bank_conflicts import fragment_traffic
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.lowering import SIDES, copy
 from search_spaces.templates.matmul.space import space
@@ -148,3 +151,14 @@ def test_as_many_are_emulated_at_a_time_as_this_process_has_cores(monkeypatch: p
     finally:
         os.sched_setaffinity(0, everywhere)
     assert most == 1
+
+
+def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
+    """All blocks of a stream-K launch depend on each other; those of a row do not depend on another row's."""
+    rows = template("row_reduction")
+    problem = Softmax(64, 1_000_000, "f16")
+    split = next(s for s in rows.space(problem, H200).sample(2000, 0) if s.integer("split") >= 64)
+    kernel = rows.kernel(problem, split, H200)
+    assert kernel.cooperating[0] >= 64 and can_sample(problem, kernel)
+    one = Softmax(1, 2**29, "f16")
+    assert not can_sample(one, rows.kernel(one, split, H200)), "there is no rest that would not be run"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +11,7 @@ from typing import Literal
 
 from measurements.cache_folder import publish
 from measurements.emulator.architecture import ptx_arch
-from measurements.emulator.build import cache_folder, prune
+from measurements.emulator.build import cache_folder, prune, used
 from measurements.emulator.findings import Emulation
 from measurements.emulator.host import check_nvrtc
 from measurements.emulator.ptx.digest import digest_of
@@ -79,7 +78,7 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     arch, options = ptx_arch(kernel), (*PTX_OPTIONS, *kernel.compile_options)
     path = _place(toolchain, arch, *options, kernel.entry, kernel.source, kernel.headers.digest)
     if intact(path):
-        os.utime(path)
+        used(path)
         return CompiledKernel(path, time.monotonic() - started, True)
     output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, (*options, _MINIMAL))
     if output.text is None:
@@ -108,7 +107,7 @@ def ptx_to_program(text: str, entry: str = "") -> CompiledKernel:
     started = time.monotonic()
     path = _place("text", entry, text)
     if intact(path):
-        os.utime(path)
+        used(path)
         return CompiledKernel(path, time.monotonic() - started, True)
     return _publish(path, text, entry, started)
 

@@ -129,13 +129,20 @@ def test_many_threads_compile_one_kernel(empty_cache: Path, kernel_of: Callable[
 def test_cache_is_pruned_oldest_first(
     empty_cache: Path, kernel_of: Callable[..., Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, age in (("old", 30000), ("older", 40000), ("new", 10)):
-        path = empty_cache / f"{name}.program"
-        path.write_bytes(bytes(1000))
+    here = build.runner()
+    names = {"old.program": 30000, "older.o": 40000, "runner-old": 50000, "new.program": 10, here.name: 60000}
+    for name, age in names.items():
+        path = empty_cache / name
+        if path != here:
+            path.write_bytes(bytes(1000))
         os.utime(path, (time.time() - age, time.time() - age))
+    assert build.runner() == here  # which is in use from now on
     monkeypatch.setattr(build, "CACHE_BYTES", 1)
     compiled = compile_to_program(kernel_of(source(7.0), ARGUMENTS))
-    assert {p.name for p in empty_cache.glob("*.program")} == {"new.program", compiled.path.name}
+    kept = {"new.program", compiled.path.name, here.name}
+    assert {
+        p.name for p in empty_cache.iterdir() if p.suffix in (".program", ".o") or p.name.startswith("runner-")
+    } == kept
     monkeypatch.setattr(build, "CACHE_BYTES", 10**9)
 
 

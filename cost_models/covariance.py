@@ -26,11 +26,18 @@ _BLOCK = 16  # rows of a covariance at a time, for the same reason
 @dataclass(frozen=True)
 class Hyperparameters:
     """``lengths`` [d] per parameter; ``variance`` of the function and of the ``noise``, for values scaled to mean 0 and
-    variance 1."""
+    variance 1. ``offset``: the variance of a constant that all values have in common; with 0 their mean counts as
+    known."""
 
     lengths: tuple[float, ...]
     variance: float
     noise: float
+    offset: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The variance of a value before anything is known."""
+        return self.variance + self.offset
 
 
 def coordinates(X: npt.ArrayLike) -> Columns:
@@ -56,7 +63,7 @@ def squared_distances(a: Columns, b: Columns) -> Iterator[Columns]:
 
 def covariance(a: Columns, b: Columns, given: Hyperparameters) -> Columns:
     """Between the values at every column of ``a`` [d, n] and of ``b`` [d, m], without noise: [n, m]."""
-    return _matern(_scaled_squares(a, b, given.lengths), given.variance)
+    return _matern(_scaled_squares(a, b, given.lengths), given.variance, given.offset)
 
 
 class Grid:
@@ -91,7 +98,7 @@ class Grid:
         for start in range(0, len(found), _BLOCK):
             rows = slice(start, start + _BLOCK)
             squares = sum(table[rows].take(codes, axis=1) for table, codes in tables)
-            found[rows] = _matern(np.asarray(squares), given.variance)
+            found[rows] = _matern(np.asarray(squares), given.variance, given.offset)
         return found
 
 
@@ -104,8 +111,8 @@ def _scaled_squares(a: Columns, b: Columns, lengths: tuple[float, ...] | list[fl
     return squares
 
 
-def _matern(squares: Columns, variance: float) -> Columns:
-    """Matern 5/2 of 5 times the squared distance, in place."""
+def _matern(squares: Columns, variance: float, offset: float) -> Columns:
+    """Matern 5/2 of 5 times the squared distance, in place, and a constant."""
     r = np.sqrt(squares)
     squares /= 3
     squares += r
@@ -113,4 +120,6 @@ def _matern(squares: Columns, variance: float) -> Columns:
     np.negative(r, out=r)
     squares *= np.exp(r, out=r)
     squares *= np.float32(variance)
+    if offset:
+        squares += np.float32(offset)
     return squares

@@ -28,11 +28,13 @@ _BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)
 class Settings:
     """Priors are normal distributions of logarithms: (mean, deviation). ``starts`` searches for the most probable
     hyper-parameters begin at the prior's mode and at random places; the best one counts. Each takes at most
-    ``iterations``. They look at no more than ``most_rows``: the best half, and others evenly from the rest."""
+    ``iterations``. They look at no more than ``most_rows``: the best half, and others evenly from the rest. ``offset``
+    is not fitted: it is for rows that were not chosen at random, whose mean says little about the others."""
 
     length: tuple[float, float] = (math.log(0.7), 1.0)
     variance: tuple[float, float] = (0.0, 1.0)
     noise: tuple[float, float] = (math.log(1e-3), 1.5)
+    offset: float = 0.0
     starts: int = 2
     iterations: int = 25
     most_rows: int = 192
@@ -45,7 +47,8 @@ class Settings:
 
     def mode(self, d: int) -> Hyperparameters:
         """The most probable hyper-parameters of ``d`` coordinates before anything is known."""
-        return Hyperparameters((math.exp(self.length[0]),) * d, math.exp(self.variance[0]), math.exp(self.noise[0]))
+        lengths = (math.exp(self.length[0]),) * d
+        return Hyperparameters(lengths, math.exp(self.variance[0]), math.exp(self.noise[0]), self.offset)
 
 
 class GaussianProcess:
@@ -103,7 +106,7 @@ class GaussianPosterior:
         between = covariance(self._columns, rows, self.hyperparameters).astype(np.float64)
         explained = (scipy.linalg.solve_triangular(self._factor, between, lower=True) ** 2).sum(axis=0)
         mean = between.T @ self._weights * self._scale.deviation + self._scale.mean
-        variance = np.maximum(self.hyperparameters.variance - explained, 0.0)
+        variance = np.maximum(self.hyperparameters.total - explained, 0.0)
         return Prediction(mean, np.sqrt(variance) * self._scale.deviation)
 
 
@@ -179,7 +182,7 @@ class GrowingPosterior:
     def predict(self, values: FloatArray, trend: Trend | None = None) -> Prediction:
         """At every place, given the ``values`` [count] of the observations; NaN where one is not known yet."""
         n, factor = self._n, self._factor[: self._n, : self._n]
-        variance = self.hyperparameters.variance - self._explained.astype(np.float64)
+        variance = self.hyperparameters.total - self._explained.astype(np.float64)
         if trend is None:
             weights = scipy.linalg.solve_triangular(factor, self.believed(values), lower=True).astype(np.float32)
             mean = (weights @ self._solved[:n]).astype(np.float64)
@@ -292,7 +295,8 @@ def hyperparameters(
         )
         if found.fun < least:
             best, least = found.x, float(found.fun)
-    return Hyperparameters(tuple(np.exp(best[:d]).tolist()), math.exp(best[d]), math.exp(best[d + 1]))
+    lengths = tuple(np.exp(best[:d]).tolist())
+    return Hyperparameters(lengths, math.exp(best[d]), math.exp(best[d + 1]), settings.offset)
 
 
 class _Likelihood:
@@ -301,7 +305,7 @@ class _Likelihood:
     def __init__(self, columns: npt.NDArray[np.float32], values: FloatArray, settings: Settings) -> None:
         d, n = columns.shape
         self._squares = np.stack([s.ravel() for s in squared_distances(columns, columns)]).astype(np.float64)
-        self._values, self._n, self._d = values, n, d
+        self._values, self._n, self._d, self._offset = values, n, d, settings.offset
         self._mean = np.array([settings.length[0]] * d + [settings.variance[0], settings.noise[0]])
         self._deviation = np.array([settings.length[1]] * d + [settings.variance[1], settings.noise[1]])
 
@@ -311,7 +315,7 @@ class _Likelihood:
         r = np.sqrt(5.0 * (weights @ self._squares)).reshape(n, n)
         decay = np.exp(-r)
         shape = (1 + r + r * r / 3) * decay
-        factor, info = scipy.linalg.lapack.dpotrf(_with_noise(variance * shape, noise), lower=1, clean=1)
+        factor, info = scipy.linalg.lapack.dpotrf(_with_noise(variance * shape + self._offset, noise), lower=1, clean=1)
         if info:
             return 1e10, np.zeros_like(theta)
         alpha = scipy.linalg.lapack.dpotrs(factor, self._values, lower=1)[0]

@@ -37,7 +37,8 @@ class Advised:
         return self._adviser if schedule in self._given else self.name
 
     def ask(self, n: int) -> list[Schedule]:
-        proposals = self._sampler.ask(n if n < 0 or not self._waiting else min(n, 0 if self._seen else 1))
+        own = self._sampler.ask(n if n < 0 or not self._waiting else min(n, 0 if self._seen else 1))
+        proposals = [schedule for schedule in own if schedule not in self._given]
         self._seen = self._seen or n > 0
         self._waiting = [schedule for schedule in self._waiting if schedule not in proposals]
         while len(proposals) < n and self._waiting:

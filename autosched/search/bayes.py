@@ -9,10 +9,12 @@ proposed and not yet told counts as observed with the value that the model expec
 differ. So does one that failed, and an improvement counts as far as it is probable that the schedule works
 (``cost_models/feasibility.py``).
 
-Where a prior guesses times, a second Gaussian process models what the guess leaves over; how far the guess is followed
-is learned with every trial (``Trend``). A guess may be right about nearly all schedules and wrong about the fastest,
-which the likelihood of the trials hardly shows. So it is judged by what it finds: once ``patience`` trials have brought
-nothing, three of four proposals come from the model that knows no guess, until one of the two finds something better.
+Where a prior guesses times, the guess is one more coordinate (``Guesses``). A second Gaussian process models what a
+line along the guess leaves over; how far the line is followed is learned with every trial (``Trend``). A guess may be
+right about nearly all schedules and wrong about the fastest, which the likelihood of the trials hardly shows. So the
+line is judged by what it finds: once ``patience`` trials have brought nothing, three of four proposals come from the
+model without it, until one of the two finds something better. Trials that follow a guess are no random ones, and their
+mean is not that of the space: so it counts as unknown (``Hyperparameters.offset``).
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ from autosched.search.acquisition import expected_improvement
 from autosched.search.base import Prior, Unseen
 from autosched.search.coordinates import Coordinates
 from autosched.search.descent import descended
+from autosched.search.guesses import Guesses
 from autosched.search.pool import Pool
 from cost_models import feasibility, gaussian_process
-from cost_models.covariance import Hyperparameters, coordinates
+from cost_models.covariance import Columns, Hyperparameters, coordinates
 from cost_models.gaussian_process import GrowingPosterior, Scale, Trend
 from cost_models.surrogate import Prediction
 from measurements.measurement import Measurement
@@ -41,20 +44,22 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 _MODEL = gaussian_process.Settings(starts=1)
+_GUIDED = gaussian_process.Settings(starts=1, offset=1.0)
 
 
 @dataclass(frozen=True)
 class Settings:
     """``first`` trials are random; of a prior that guesses, every other one has the best guess that descents from
-    ``guessed`` random ones find. It is doubted after ``patience`` trials that did not shorten the best time by the part
-    ``progress``.
+    ``guessed`` random ones find. It is followed less after ``patience`` trials that did not shorten the best time by
+    the part ``progress``.
 
     An improvement counts beyond ``margin`` standard deviations of the values so far. Hyper-parameters are fitted again
     with ``growth`` times the results of the last time, and with ``later`` times once there are ``many``: then a fit
     costs more and changes less. The model holds at most ``most`` observations: the fastest half of them, and the newest
     others. A space of up to ``whole`` schedules is looked at as a whole, else a living pool of ``living``. There each
     proposal replaces the worst by ``moves`` neighbours of one of the best ``elite`` schedules, as many mutants of
-    these, and as many random ones; and then by the neighbours of its own maximum, in ``rounds`` steps.
+    these, and as many random ones; and then by the neighbours of its own maximum, in ``rounds`` steps. ``model`` is
+    that of a search without a prior that guesses, ``guided`` of one with it.
     """
 
     first: int = 5
@@ -72,6 +77,7 @@ class Settings:
     moves: int = 24
     rounds: int = 2
     model: gaussian_process.Settings = _MODEL
+    guided: gaussian_process.Settings = _GUIDED
 
 
 @dataclass(frozen=True)
@@ -112,13 +118,13 @@ class BayesSampler:
         self._told: list[Schedule] = []
         self._pool: Pool | None = None
         self._by_guess: list[Schedule] | None = None  # random ones and where descents end, the best guess last
-        self._guesses = np.zeros(0)  # of the pool
-        self._level = 0.0  # a guess counts relative to this logarithm of a time
+        self._guesses: Guesses | None = None
+        self._of_pool = np.zeros(0)  # the guessed values of the pool
         self._goal = math.inf  # a time below it is progress
         self._idle = 0  # trials told since the last progress
-        self._guided = True  # whether the guess decides, or did so for what was best so far
+        self._guided = True  # whether the line decides, or did so for what was best so far
         self._guided_to: dict[Schedule, bool] = {}  # whether it did so for each proposal that is out
-        self._models: dict[str, GrowingPosterior] = {}  # "plain", "guided" by the prior, what "works"
+        self._models: dict[str, GrowingPosterior] = {}  # "plain", "guided" by a line, what "works"
         self._observed: list[Schedule] = []  # by each of them
         self._count = 0  # how many of the schedules seen it was offered
         self._fitted = 0
@@ -190,7 +196,7 @@ class BayesSampler:
         return pool.schedules[best]
 
     def _follows_guess(self) -> bool:
-        """Whether the next proposal is of the model that knows the guess."""
+        """Whether the next proposal is of the model with a line along the guess."""
         if self._idle < self._settings.patience:
             return self._guided
         return self._unseen.seen % (4 if self._guided else 2) == 0
@@ -199,16 +205,19 @@ class BayesSampler:
 
     def _made_pool(self) -> Pool:
         if self._pool is None:
-            self._pool = pool = Pool(
-                self._space, self._columns, self._seed, self._settings.whole, self._settings.living
-            )
-            pool.see(self._times)
+            whole = self._space.count() <= self._settings.whole
+            schedules = self._space.sample(self._settings.whole if whole else self._settings.living, self._seed)
             if self._prior is not None:
-                guesses = self._prior.log_seconds(pool.schedules)
-                assert guesses is not None
-                self._level = float(guesses.min()) if np.isfinite(guesses).any() else 0.0
-                self._guesses = np.exp(self._level - guesses)
+                self._guesses = Guesses(self._prior, schedules)
+                self._of_pool = self._guesses.values(schedules)
+            self._pool = Pool(schedules, whole, self._places)
+            self._pool.see(self._times)
         return self._pool
+
+    def _places(self, schedules: Sequence[Schedule]) -> Columns:
+        """Where schedules are for the model, [d, n]."""
+        columns = coordinates(self._columns.of(schedules))
+        return columns if self._guesses is None else np.concatenate([columns, self._guesses.coordinate(schedules)])
 
     def _update(self, pool: Pool) -> None:
         """Fit hyper-parameters where enough has been told since the last time, and observe what is new."""
@@ -229,7 +238,7 @@ class BayesSampler:
         self._count = len(self._times)
         self._observed += new
         if new:
-            columns = coordinates(self._columns.of(new))
+            columns = self._places(new)
             for model in self._models.values():
                 model.observe(columns)
 
@@ -247,22 +256,23 @@ class BayesSampler:
         return [schedule for schedule in self._times if schedule in kept]
 
     def _hyperparameters(self, told: Sequence[Schedule]) -> dict[str, Hyperparameters]:
-        columns, values, works = coordinates(self._columns.of(told)), self._values(told), self._works(told)
+        columns, values, works = self._places(told), self._values(told), self._works(told)
+        settings = self._settings.model if self._guesses is None else self._settings.guided
         found = {}
         if (works == 0).any():
             found["works"] = feasibility.hyperparameters(columns, works)
         known = ~np.isnan(values)
         if not known.any():  # these failed; what was told since then counts from the next time on
-            return {"plain": self._settings.model.mode(len(columns)), **found}
+            return {"plain": settings.mode(len(columns)), **found}
         columns, values = columns[:, known], values[known]
         scaled = Scale.of(values).down(values)
-        found["plain"] = gaussian_process.hyperparameters(columns, scaled, self._settings.model)
-        if self._prior is not None:
-            guesses = self._guessed_values([s for s, k in zip(told, known, strict=True) if k])
+        found["plain"] = gaussian_process.hyperparameters(columns, scaled, settings)
+        if self._guesses is not None:
+            guesses = self._guesses.values([s for s, k in zip(told, known, strict=True) if k])
             guesses = Scale.of(guesses).down(guesses)
             slope = float(guesses @ scaled + 2.0) / (float(guesses @ guesses) + 4.0)
             rest = scaled - max(slope, 0.0) * guesses
-            found["guided"] = gaussian_process.hyperparameters(columns, rest, self._settings.model)
+            found["guided"] = gaussian_process.hyperparameters(columns, rest, settings)
         return found
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
@@ -282,8 +292,8 @@ class BayesSampler:
         scale = Scale.of(values[~np.isnan(values)])
         values = scale.down(values)
         model, trend = self._models["plain"], None
-        if guided and "guided" in self._models:
-            trend = self._trend()
+        if guided and "guided" in self._models and self._guesses is not None:
+            trend = self._trend(self._guesses)
             if self._models["guided"].evidence(values, trend) < 0:
                 trend = None
             else:
@@ -317,18 +327,11 @@ class BayesSampler:
                 return best
         return None
 
-    def _trend(self) -> Trend:
+    def _trend(self, guesses: Guesses) -> Trend:
         """The guesses of what was observed, and of the pool."""
-        observed = self._guessed_values(self._observed)
+        observed = guesses.values(self._observed)
         scale = Scale.of(observed)
-        return Trend(scale.down(observed), scale.down(self._guesses))
-
-    def _guessed_values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        assert self._prior is not None
-        guesses = self._prior.log_seconds(schedules)
-        assert guesses is not None
-        found: FloatArray = np.exp(self._level - guesses)
-        return found
+        return Trend(scale.down(observed), scale.down(self._of_pool))
 
     # -- a living pool -------------------------------------------------------------------------------------------
 
@@ -349,5 +352,5 @@ class BayesSampler:
         places = pool.put(positions, new)
         for model in self._models.values():
             model.replace(positions, places)
-        if self._prior is not None:
-            self._guesses[positions] = self._guessed_values(new)
+        if self._guesses is not None:
+            self._of_pool[positions] = self._guesses.values(new)

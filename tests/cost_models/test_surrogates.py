@@ -1,6 +1,7 @@
 """The contract of ``Surrogate``, as one class of tests that every surrogate passes, and the Gaussian process itself."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,10 +71,11 @@ class TestContract:
             make().fit(X, values(X)).predict(X[:, :2])
 
 
-def test_gradient_of_the_likelihood() -> None:
+@pytest.mark.parametrize("offset", (0.0, 1.5))
+def test_gradient_of_the_likelihood(offset: float) -> None:
     X = rows(20)
     y = values(X) - values(X).mean()
-    likelihood = _Likelihood(coordinates(X), y / y.std(), Settings())
+    likelihood = _Likelihood(coordinates(X), y / y.std(), Settings(offset=offset))
     for theta in (np.zeros(6), np.array([0.3, -0.5, 1.0, -1.0, 0.4, -3.0])):
         error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
         assert error < 1e-3 * np.linalg.norm(likelihood(theta)[1])
@@ -141,6 +143,34 @@ class TestGrowing:
         grown.replace(np.array([3, 1, 7, 20, 29]), coordinates(new))
         assert grown.predict(y).mean[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).mean, abs=1e-3)
         assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).deviation, abs=1e-3)
+
+    def test_with_an_offset_the_mean_far_away_is_not_that_of_the_values(self) -> None:
+        """Of the constant a cluster of observations says as much as a single one far from it."""
+        X = np.zeros((30, 4))
+        X[:20, 1:] = 0.01 * np.random.default_rng(0).random((20, 3))
+        X[20:, 0] = np.arange(1, 11)  # every category of the first once
+        y = np.where(np.arange(30) < 20, 1.0, -2.0)
+        far = np.array([[20.0, 0.0, 0.0, 0.0]])
+        given = Hyperparameters((0.05, 10.0, 10.0, 10.0), 1.0, 0.01)
+        means, deviations = [], []
+        for offset in (0.0, 100.0):
+            grown = GrowingPosterior(coordinates(far), replace(given, offset=offset))
+            grown.observe(coordinates(X))
+            predicted = grown.predict(y)
+            means.append(float(predicted.mean[0]))
+            deviations.append(float(predicted.deviation[0]))
+            whole = GaussianProcess(given=replace(given, offset=offset)).fit(X, y).predict(far)
+            assert whole.deviation[0] == pytest.approx(deviations[-1] * y.std(), rel=0.01)
+        assert abs(means[0]) < 0.01  # of the values
+        assert means[1] == pytest.approx((1 - 10 * 2) / 11, abs=0.1)  # the cluster counts once
+        assert deviations[0] == pytest.approx(1.0, abs=0.01) and 1.0 < deviations[1] < 1.1
+
+    def test_hyperparameters_keep_the_offset_that_was_given(self) -> None:
+        X = rows(20)
+        y = (values(X) - values(X).mean()) / values(X).std()
+        found, fixed = (hyperparameters(coordinates(X), y, Settings(starts=1, offset=o)) for o in (0.0, 2.0))
+        assert (found.offset, fixed.offset, Settings(offset=2.0).mode(4).offset) == (0.0, 2.0, 2.0)
+        assert found.lengths != fixed.lengths
 
     def test_a_trend_is_followed_as_far_as_the_values_do(self) -> None:
         X, new = rows(30), rows(40, seed=3)

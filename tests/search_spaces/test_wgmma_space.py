@@ -238,7 +238,7 @@ def test_the_model_prefers_what_the_rules_leave() -> None:
     problem = Matmul(2048, 2048, 2048, a="f16", order_b="col")
     legal = space(problem, H200).valid
     compared = 0
-    for schedule in space(problem, H200).sample(60, seed=6):
+    for schedule in space(problem, H200).sample(24, seed=6):
         for side in ("a", "b"):
             if schedule.integer("producer_registers") or schedule.values[f"copy_{side}"] != "tma":
                 continue
@@ -247,13 +247,13 @@ def test_the_model_prefers_what_the_rules_leave() -> None:
                 continue
             compared += 1
             assert predict(_counted(problem, changed), H200) >= predict(_counted(problem, schedule), H200)
-    assert compared > 10
+    assert compared > 4
 
 
 def test_a_through_registers_costs_more_where_wgmma_reads_it_itself() -> None:
     """So a search leaves it out there; words that lie along m have no other way."""
     problem, compared = Matmul(2048, 2048, 2048, a="bf16", order_b="col"), 0
-    for schedule in space(problem, H200).sample(60, seed=7):
+    for schedule in space(problem, H200).sample(24, seed=7):
         assert schedule.values["a_from"] == "shared"
         changed = schedule.replace(a_from="registers")
         broken = {violation.rule for violation in space(problem, H200).explain(changed)}
@@ -261,9 +261,9 @@ def test_a_through_registers_costs_more_where_wgmma_reads_it_itself() -> None:
         if broken == {"a_from_shared"}:
             compared += 1
             assert predict(_counted(problem, changed), H200) >= predict(_counted(problem, schedule), H200)
-    assert compared > 5
+    assert compared > 2
     words = Matmul(2048, 2048, 2048, a="f32", order_a="col", order_b="col")
-    for schedule in space(words, H200).sample(20, seed=7):
+    for schedule in space(words, H200).sample(8, seed=7):
         assert (schedule.values["a_from"], schedule.values["in_flight"]) == ("registers", 0)
 
 

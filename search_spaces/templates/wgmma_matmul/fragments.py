@@ -21,9 +21,10 @@ from search_spaces.templates.wgmma_matmul.problem import along_k
 SHARED, REGISTERS = "shared", "registers"  # values of a_from
 FRAGMENT_REGISTERS = 4  # of a thread, of A in one wgmma
 HEADER = "autosched/ptx/wgmma_of_registers.cuh"
-# A load of four registers and its address; where each is a load of its own, four times as many.
-ISSUED_PER_FRAGMENT, ISSUED_PER_WORDS = 3, 12
-WORDS_CONFLICT = 2  # lanes that read a bank: four lines under a swizzle, 32 bytes of each
+# Instructions of a warp in SASS: a load of four registers, its address and the fence; where each is a load of its own,
+# addresses are the same for all steps.
+ISSUED_PER_FRAGMENT, ISSUED_PER_WORDS = 4, 6
+WORDS_CONFLICT = 2  # lanes that read a bank: of four lines under a swizzle of 128 bytes, 32 bytes each
 
 
 def descriptors_take(problem: Matmul) -> bool:

@@ -8,19 +8,21 @@ namespace autosched {
 
 // Of a tile of Operand (a WgmmaOperand) of A at `tile`: the 16 rows from `row` on, a warp's, and the 32 bytes along k of
 // multiplication `step`. Registers 0 and 1 are of rows 0-7 and 8-15 and the first 16 bytes along k, 2 and 3 of the others.
+// Where lines lie along m, those of a step are whole groups of 8, after which the swizzle repeats.
 template <class T, class Operand>
 __device__ __forceinline__ void load_fragment(unsigned (&a)[4], unsigned tile, int row, int step) {
   const int lane = int(threadIdx.x) % 32;
   if constexpr (Operand::major == 0) {
     ptx::ldmatrix_x4(a, tile + Operand::at(row + lane % 16, step * 32 + lane / 16 * 16));
   } else if constexpr (sizeof(T) == 2) {
-    ptx::ldmatrix_x4_trans(a, tile + Operand::at(step * 16 + lane / 16 * 8 + lane % 8, (row + lane / 8 % 2 * 8) * 2));
+    ptx::ldmatrix_x4_trans(a, tile + unsigned(step * 16 * Operand::line) +
+                                  Operand::at(lane / 16 * 8 + lane % 8, (row + lane / 8 % 2 * 8) * 2));
   } else {
     static_assert(sizeof(T) == 4, "rule layout: bytes of A lie along k, as no instruction transposes them");
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
-      const int k = step * 8 + r / 2 * 4 + lane % 4, m = row + r % 2 * 8 + lane / 4;
-      a[r] = ptx::ld_shared<4>(tile + Operand::at(k, m * 4)).word[0];
+      const int k = r / 2 * 4 + lane % 4, m = row + r % 2 * 8 + lane / 4;
+      a[r] = ptx::ld_shared<4>(tile + Operand::at(k, m * 4) + unsigned(step * 8 * Operand::line)).word[0];
     }
   }
 }

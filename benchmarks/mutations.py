@@ -312,14 +312,16 @@ def read(log: Path) -> list[Outcome]:
 
 
 def reasons() -> list[Mapping[str, Any]]:
-    """What is known of survivors: ``header``, ``text`` (a part of the line), ``old``, ``new`` (where only some edits of
-    it are meant) and ``reason``."""
+    """What is known of survivors: how ``header`` begins, ``text`` (a part of the line), ``old``, ``new`` or ``has``, a
+    part of that (where only some edits are meant), and ``reason``."""
     return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
 
 
 def why_equivalent(outcome: Outcome, line: str, known: Sequence[Mapping[str, Any]]) -> str | None:
     for entry in known:
-        if entry["header"] != outcome.header or entry["text"] not in line:
+        if not outcome.header.startswith(entry["header"]) or entry["text"] not in line:
+            continue
+        if entry.get("has", "") not in outcome.new:
             continue
         if entry.get("old", outcome.old) == outcome.old and entry.get("new", outcome.new) == outcome.new:
             return str(entry["reason"])

@@ -24,6 +24,7 @@ from benchmarks.mutations import (
     sample,
     sample_of_all,
     sampled_ptx_mutants,
+    why_equivalent,
 )
 from benchmarks.ptx_mutants import asm_of, edits_of, mutants_of_asm, mutants_of_ptx
 from search_spaces.hardware.devices import device
@@ -101,6 +102,13 @@ def test_the_report_says_how_many_and_which() -> None:
     assert "Of the 2 others 1 are reported: 50.0 %" in text
     assert "zero is zero" in text.split("The same program")[1]
     assert f"`common/activation.cuh:{relu}` | `<` -> `>` |" in text.split("## Survivors")[1]
+
+
+def test_a_reason_may_be_of_all_cases_and_of_a_part_of_what_is_new() -> None:
+    old = "fma.rm.f32 %f1, %f2, %f3, %f4;"
+    edits = (old.replace("fma.rm", "fma.rp"), "")
+    up, left_out = (Outcome(f"{OF_CASE}x", 1, "", 0, old, new, "survived", "x", "", 0.1) for new in edits)
+    assert why_equivalent(up, old, reasons()) and why_equivalent(left_out, old, reasons()) is None
 
 
 def test_reasons_are_of_lines_that_are_there() -> None:

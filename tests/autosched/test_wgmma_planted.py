@@ -25,6 +25,7 @@ def reported(planted: Planted, kernel: Kernel) -> set[str]:
     return set()
 
 
+@pytest.mark.nightly
 def test_every_fault_is_one_of_a_valid_schedule() -> None:
     for planted in PLANTED:
         template("wgmma_matmul").config(planted.problem(), planted.schedule(), H200)

@@ -187,7 +187,7 @@ PLANTED = (
             {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
              "    for_each_work([&](const Work& work, int turn, bool more)":
              "    Accumulators acc{};\n    for_each_work([&](const Work& work, int turn, bool more)",
-             "step > 0 || !first": "true"}),
+             "multiply_tile(acc, place.tile(), group, t == 0)": "multiply_tile(acc, place.tile(), group, false)"}),
     Planted("splits of all matrices share their sums", "splits of a batch", K.GLOBAL_RACE,
             {"output_tile = (batch * C::tiles_m + tile_m)": "output_tile = (0 * C::tiles_m + tile_m)"}),
     Planted("the first split is added twice, the last never", "splits of a batch", WRONG,

@@ -37,19 +37,21 @@ class Advised:
         return self._adviser if schedule in self._given else self.name
 
     def ask(self, n: int) -> list[Schedule]:
-        own = self._sampler.ask(n if n < 0 or not self._waiting else min(n, 0 if self._seen else 1))
-        proposals = [schedule for schedule in own if schedule not in self._given]
+        proposals = self._own(n if n < 0 or not self._waiting else min(n, 0 if self._seen else 1))
         self._seen = self._seen or n > 0
         self._waiting = [schedule for schedule in self._waiting if schedule not in proposals]
         while len(proposals) < n and self._waiting:
             self._given.add(self._waiting[0])
             proposals.append(self._waiting.pop(0))
-        while len(proposals) < n:
-            more = self._sampler.ask(n - len(proposals))
-            if not more:
-                break
-            proposals += [schedule for schedule in more if schedule not in self._given]
-        return proposals
+        return [*proposals, *self._own(n - len(proposals))] if len(proposals) < n else proposals
+
+    def _own(self, n: int) -> list[Schedule]:
+        """Proposals of the sampler, which does not know of what is out that it did not propose."""
+        own = self._sampler.ask(n)
+        while any(schedule in self._given for schedule in own):
+            own = [schedule for schedule in own if schedule not in self._given]
+            own += self._sampler.ask(n - len(own))
+        return own
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
         self._seen = True

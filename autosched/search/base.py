@@ -25,6 +25,18 @@ def differences(a: Schedule, b: Schedule) -> int:
     return sum(x != y for x, y in zip(a.items, b.items, strict=True))
 
 
+def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedule]:
+    """The first ``n`` that differ from each other in ``distance`` parameters; then the first of the others."""
+    chosen: list[Schedule] = []
+    others: list[Schedule] = []
+    for schedule in ranked:
+        if len(chosen) == n:
+            break
+        near = any(differences(schedule, c) < distance for c in chosen)
+        (others if near else chosen).append(schedule)
+    return [*chosen, *others][:n]
+
+
 class Sampler(Protocol):
     """Proposes schedules of one space and learns from what came of them. The contract, which one test class checks:
 

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from autosched.search.base import EncodingPrior, Matrix, Prior, Unseen, differences
+from autosched.search.base import EncodingPrior, Matrix, Prior, Unseen, spread_out
 from measurements.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
@@ -157,7 +157,7 @@ class EvolutionSampler:
             living = sorted(scores, key=lambda s: scores[s])[: settings.population]
             self._score(self._children(living, rng), scores)
         new = (s for s in sorted(scores, key=lambda s: scores[s]) if s in self._unseen and math.isfinite(scores[s]))
-        return _spread_out(list(new), n, settings.distance)
+        return spread_out(list(new), n, settings.distance)
 
     def _score(self, schedules: Sequence[Schedule], scores: dict[Schedule, float]) -> None:
         unknown = [s for s in dict.fromkeys(schedules) if s not in scores]
@@ -177,18 +177,6 @@ class EvolutionSampler:
     def _fastest(self) -> list[Schedule]:
         medians = {s: statistics.median(times) for s, times in self._told.items() if times}
         return sorted(medians, key=lambda s: medians[s])
-
-
-def _spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedule]:
-    """The first ``n`` that differ from each other in ``distance`` parameters; then the first of the others."""
-    chosen: list[Schedule] = []
-    others: list[Schedule] = []
-    for schedule in ranked:
-        if len(chosen) == n:
-            break
-        near = any(differences(schedule, c) < distance for c in chosen)
-        (others if near else chosen).append(schedule)
-    return [*chosen, *others][:n]
 
 
 def boosted_trees(seed: int, threads: int) -> Fit:

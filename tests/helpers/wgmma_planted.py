@@ -203,13 +203,15 @@ PLANTED = (
             {"ready for the next launch\n    }\n    ptx::barrier_sync(barrier, 128);":
              "ready for the next launch\n    }"}),
     Planted("asked for without an acquire", STREAM, K.GLOBAL_RACE,
-            {"ptx::ld_acquire(counter)": "ptx::ld_global_cg<4>(counter).word[0]"}),
+            {"ptx::ld_acquire(stored)": "ptx::ld_global_cg<4>(stored).word[0]"}),
+    Planted("waits for the other's ticket alone", STREAM, K.GLOBAL_RACE,
+            {"ptx::ld_acquire(stored)": "ptx::ld_acquire(tickets)"}),
     Planted("all tiles that are cut share their sums", STREAM, K.UNWRITTEN_OUTPUT,
             {"(work.cut * cluster + rank())": "(0 * work.cut * cluster + rank())"}),
     Planted("both consumers of a block have one flag", STREAM, K.SHARED_RACE, {"flags + unsigned(4 * group)": "flags"}),
     Planted("both workers finish the tile", STREAM, K.GLOBAL_RACE,
-            {"ptx::atomic_add(counter, sums_are_stored);\n      }\n      return false;":
-             "ptx::atomic_add(counter, sums_are_stored);\n      }\n      return true;"}),
+            {"ptx::atomic_add(stored, 1u);\n      }\n      return false;":
+             "ptx::atomic_add(stored, 1u);\n      }\n      return true;"}),
     Planted("a k-tile between two workers is left out", STREAM, K.UNWRITTEN_OUTPUT,
             {"left = first_dealt(id + 1) - dealt;": "left = first_dealt(id + 1) - dealt - 1;"}),
     # The end.

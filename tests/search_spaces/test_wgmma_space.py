@@ -324,7 +324,7 @@ def test_counts_of_clusters_persistent_blocks_and_turns() -> None:
 
 def test_stream_k_deals_out_a_partial_wave_behind_whole_ones() -> None:
     """Of whatever is sampled: at most two share a tile, as each of the clusters that run at a time gets the k-tiles of
-    one at least; each two neighbours have a place for the sums of a tile, and a counter for every warpgroup of it."""
+    one at least; each two neighbours have a place for the sums of a tile, two counters for every warpgroup of it."""
     problem, seen = Matmul(2056, 5000, 1000, a="bf16", batch=2), 0
     for schedule in space(problem, H200).sample(150, seed=6):
         if not schedule.integer("stream_k"):
@@ -340,7 +340,7 @@ def test_stream_k_deals_out_a_partial_wave_behind_whole_ones() -> None:
         tile = config.integer("tile_m") * config.integer("tile_n")
         assert partials.size == (workers - 1) * cluster * tile and counters.zeroed
         sharing = 1 if config.integer("ping_pong") else config.integer("consumers")
-        assert counters.size == (workers - 1) * cluster * sharing
+        assert counters.size == (workers - 1) * cluster * sharing * 2
     assert seen > 20
 
 

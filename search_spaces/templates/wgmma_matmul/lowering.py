@@ -64,15 +64,15 @@ def out_map(config: Config, out: Operand) -> TensorMap:
 
 def workspaces(config: Config) -> tuple[Operand, ...]:
     """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out. Of
-    stream-K the same for every two neighbours that share a tile: sums of one of them, and a counter for each warpgroup
-    of them."""
+    stream-K the same for every two neighbours that share a tile: sums of one of them, and for each warpgroup of them
+    two counters, of tickets and of stored sums."""
     split_k, blocks, accumulators, consumers = config.integers("split_k", "blocks", "accumulators", "consumers")
     if config.integer("stream_k"):
         cluster = config.integer("cluster_m") * config.integer("cluster_n")
         groups = (config.integer("launched_blocks") - cluster) * (1 if config.integer("ping_pong") else consumers)
         return (
             Operand("partials", "workspace", F32, (groups, accumulators, WARPGROUP)),
-            Operand("counters", "workspace", U32, (groups,), zeroed=True),
+            Operand("counters", "workspace", U32, (groups, 2), zeroed=True),
         )
     if split_k == 1:
         return ()

@@ -493,17 +493,14 @@ struct WgmmaMatmul {
   // multiplying. Returns whether this one finishes the tile.
   __device__ static __forceinline__ bool combine_two(Accumulators& acc, unsigned flags, float* partials,
                                                      unsigned* counters, const Work& work) {
-    constexpr unsigned one_is_done = 1, sums_are_stored = 2;  // are added to the counter; the second adds 1, too
     constexpr int part = C::accumulators * 128;
     const int group = int(threadIdx.x) / 128, thread = int(threadIdx.x) % 128, barrier = of_boxes + group;
     const int place = (work.cut * cluster + rank()) * sharing + (C::ping_pong ? 0 : group);
     const unsigned flag = flags + unsigned(4 * group);
-    unsigned* counter = counters + place;
+    unsigned *tickets = counters + 2 * place, *stored = tickets + 1;
     Sum* registers = &acc[0][0];
     float* sums = partials + static_cast<long long>(place) * part + thread * 4;
-    if (thread == 0) {
-      ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(counter, one_is_done)}});
-    }
+    if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(tickets, 1u)}});
     ptx::barrier_sync(barrier, 128);
     if (ptx::ld_shared<4>(flag).word[0] == 0) {
 #pragma unroll
@@ -513,14 +510,15 @@ struct WgmmaMatmul {
       ptx::barrier_sync(barrier, 128);  // all threads' sums are stored
       if (thread == 0) {
         ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)
-        ptx::atomic_add(counter, sums_are_stored);
+        ptx::atomic_add(stored, 1u);
       }
       return false;
     }
     if (thread == 0) {
-      while (ptx::ld_acquire(counter) < 2 * one_is_done + sums_are_stored) {
+      while (ptx::ld_acquire(stored) == 0) {
       }
-      ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch
+      ptx::atomic_add(tickets, -2u);
+      ptx::atomic_add(stored, -1u);  // ready for the next launch
     }
     ptx::barrier_sync(barrier, 128);
 #pragma unroll

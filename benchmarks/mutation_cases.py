@@ -97,6 +97,14 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "tile_n": 40, "tiles_of_block": 2, "stream_k": 1},
     ),
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
+    "fragments": (
+        Matmul(131, 104, 264, a="bf16", order_b="row", epilogue="relu"),
+        {**_BOTH, "tile_n": 48, "swizzle_b": 32, "a_from": "registers", "in_flight": 0},
+    ),
+    "fragments_of_columns": (
+        Matmul(136, 72, 200, a="f16", order_a="col", order_b="col"),
+        {**_IN_TURN, "swizzle_a": 64, "a_from": "registers", "in_flight": 0},
+    ),
     "scaled_rows": (
         Matmul(131, 72, 400, a="e4m3", scale="row_column", epilogue="bias+relu"),
         {**_BOTH, "tile_k": 128, "store_buffers": 1},

@@ -52,7 +52,7 @@ FOLDERS = ("kernels", "common", "intrinsics", "ptx")
 INLINE_PTX = "ptx/"  # headers of one instruction a function
 WGMMA = (
     *("kernels/wgmma_matmul.cuh", "intrinsics/wgmma.cuh", "intrinsics/wgmma_copy.cuh", "intrinsics/wgmma_out.cuh"),
-    *("common/finish.cuh", "common/realign.cuh"),
+    *("intrinsics/wgmma_fragment.cuh", "common/finish.cuh", "common/realign.cuh"),
 )  # that wgmma_matmul is made of, some of it shared
 OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
 TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times what the right one takes now, where that is more

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from measurements.compile import error_reason
 from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite, emulate_ptx
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Variable
-from measurements.nvrtc import PTX_OPTIONS, compile_to_ptx, cuda_include_folders
+from measurements.nvrtc import PTX_OPTIONS, cuda_include_folders
+from measurements.ptx_compiler import CompilerStopped, compile_to_ptx
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.headers import Headers
@@ -149,10 +151,11 @@ def _ptx_of(
         return program, kernel, None
     folders = tuple(f"-I{folder}" for folder in cuda_include_folders())
     found = Headers.of(headers)
-    output = compile_to_ptx(program, kernel, source_arch(program, found), found, (*PTX_OPTIONS, *folders, *options))
+    try:
+        output = compile_to_ptx(program, kernel, source_arch(program, found), found, (*PTX_OPTIONS, *folders, *options))
+    except CompilerStopped as stopped:
+        return "", "", Emulation(stopped.status, {}, (), (), (), reason=str(stopped))
     if output.text is None:
-        from measurements.compile import error_reason
-
         failed = Emulation("compile_error", {}, (), (), (), reason=error_reason(output.log), log=output.log)
         return "", "", failed
     return output.text, output.entry, None

@@ -36,8 +36,8 @@ __all__ = [
     "toolchain_version",
 ]
 
-_WORKER_MODULE = "measurements.compile_worker"
-_MEMORY_LIMIT = 8 << 30  # bytes of address space of one compiler process
+COMPILER_MODULE = "measurements.compile_worker"
+MEMORY_LIMIT = 8 << 30  # bytes of address space of one compiler process
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class CompilePool:
         workers: int | None = None,
         time_limit: float = 60.0,
         options: Sequence[str] = OPTIONS,
-        worker_module: str = _WORKER_MODULE,
+        worker_module: str = COMPILER_MODULE,
         python_path: Sequence[str] = (),
     ) -> None:
         if workers is not None and workers < 1:
@@ -145,7 +145,7 @@ class CompilePool:
         self.close()
 
     def _own_worker(self) -> None:
-        worker = Worker(self._worker_module, python_path=self._python_path, memory_limit=_MEMORY_LIMIT)
+        worker = Worker(self._worker_module, python_path=self._python_path, memory_limit=MEMORY_LIMIT)
         with self._lock:
             if self._closed:
                 worker.close()

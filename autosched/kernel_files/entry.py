@@ -13,7 +13,8 @@ from measurements.compile import error_reason
 from measurements.emulator.architecture import HOPPER_ARCH, ptx_arch
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Variable
-from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, PtxOutput, compile_to_ptx
+from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, PtxOutput
+from measurements.ptx_compiler import CompilerStopped, compile_to_ptx
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
@@ -41,6 +42,9 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
             output = _compiled(kernel)
         except NvrtcMissing:
             return
+        except CompilerStopped as stopped:
+            refused = refused or str(stopped)
+            continue
         if output.text is not None:
             return _check_arguments(file, output.text, output.entry)
         refused = refused or error_reason(output.log)

@@ -114,7 +114,7 @@ class GlobalSite:
         return self.sectors / self.requests
 
 
-EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error", "unsupported"]
+EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error", "compile_timeout", "unsupported"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +122,10 @@ class Emulation:
     """What came of one emulated launch.
 
     ``status`` is ok where the launch ended without a finding, unsupported where the emulator lacks something that the
-    kernel needs. ``outputs`` are there for ok and findings, in the operands' storage types and shapes; elements never
-    written hold bytes of 0xFF. ``reason`` is one sentence for every status but ok, ``log`` the compiler's output where
-    that failed. Seconds are host wall-clock time; ``from_cache`` says that the compiled object was there already.
+    kernel needs, compile_timeout where NVRTC was ended at its time limit. ``outputs`` are there for ok and findings, in
+    the operands' storage types and shapes; elements never written hold bytes of 0xFF. ``reason`` is one sentence for
+    every status but ok, ``log`` the compiler's output where that failed. Seconds are host wall-clock time;
+    ``from_cache`` says that the compiled object was there already.
     """
 
     status: EmulationStatus

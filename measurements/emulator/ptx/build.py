@@ -7,18 +7,19 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from measurements.cache_folder import publish
+from measurements.compile import error_reason
 from measurements.emulator.architecture import ptx_arch
 from measurements.emulator.build import cache_folder, prune, used
-from measurements.emulator.findings import Emulation
+from measurements.emulator.findings import Emulation, EmulationStatus
 from measurements.emulator.host import check_nvrtc
 from measurements.emulator.ptx.digest import digest_of
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import NotExecutable, translate
 from measurements.emulator.seal import intact, sealed, unsealed
-from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, compile_to_ptx, toolchain_version
+from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, toolchain_version
+from measurements.ptx_compiler import CompilerStopped, compile_to_ptx
 from search_spaces.templates.kernel import Kernel
 
 # Leaves out textures and the types of CUDA's runtime, and makes the same PTX a tenth faster. What needs them, and all
@@ -31,14 +32,15 @@ _HERE = Path(__file__).parent
 
 
 class KernelCompileError(Exception):
-    """NVRTC rejected a kernel (status compile_error), or the emulator lacks what it needs (unsupported).
+    """NVRTC rejected a kernel (status compile_error) or took too long (compile_timeout), or the emulator lacks what it
+    needs (unsupported).
 
     ``reason`` is one line with the failing line, ``log`` all that the compiler printed.
     """
 
-    def __init__(self, status: Literal["compile_error", "unsupported"], reason: str, log: str, seconds: float) -> None:
+    def __init__(self, status: EmulationStatus, reason: str, log: str, seconds: float) -> None:
         super().__init__(reason)
-        self.status: Literal["compile_error", "unsupported"] = status
+        self.status = status
         self.reason = reason
         self.log = log
         self.seconds = seconds
@@ -80,12 +82,13 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     if intact(path):
         used(path)
         return CompiledKernel(path, time.monotonic() - started, True)
-    output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, (*options, _MINIMAL))
+    try:
+        output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, (*options, _MINIMAL))
+        if output.text is None:
+            output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
+    except CompilerStopped as stopped:
+        raise KernelCompileError(stopped.status, str(stopped), "", time.monotonic() - started) from stopped
     if output.text is None:
-        output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
-    if output.text is None:
-        from measurements.compile import error_reason  # with worker processes, which nothing else here needs
-
         raise KernelCompileError("compile_error", error_reason(output.log), output.log, time.monotonic() - started)
     return _publish(path, output.text, output.entry, started)
 

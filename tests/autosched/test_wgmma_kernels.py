@@ -70,6 +70,22 @@ def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
 
 
 @needs_nvrtc
+@pytest.mark.parametrize("store_buffers", [0, 1])
+def test_a_long_activation_is_in_the_code_for_a_part_of_the_columns(store_buffers: int) -> None:
+    plain = Matmul(1024, 1024, 256, a="bf16", order_b="col")
+    long = dataclasses.replace(plain, epilogue="bias+gelu")
+    its = space(long, H200)
+    schedule = next(
+        s
+        for s in its.sample(2000, 0)
+        if s["tile_n"] == 256 and s["store_buffers"] == store_buffers and s["tile_m"] == 128
+    )
+    short, whole = compiled([WGMMA_MATMUL.kernel(problem, schedule, H200) for problem in (plain, long)])
+    assert isinstance(short, Compiled) and isinstance(whole, Compiled)
+    assert len(whole.cubin) < 1.5 * len(short.cubin)  # 3 times as much with 128 of them
+
+
+@needs_nvrtc
 def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
     """For sm_90a, where the compile pool also refuses wgmma that ptxas serialises. Nine, or 350 nightly."""
     kernels = [generate(PROBLEM, GOOD, H200), generate(PROBLEM, GOOD.replace(tile_m=256, tile_n=192, stages=3), H200)]

@@ -549,12 +549,15 @@ struct WgmmaMatmul {
       }
     }
     // Columns first: what they are scaled by and what is added to them is then needed for all rows at once, and not
-    // kept in registers from one row to the next.
+    // kept in registers from one row to the next. An activation of many instructions is in the code for a part of the
+    // columns, and the sums of the others move to their registers: a half and more of the time to compile such a kernel,
+    // and code that the instruction cache holds, for one move or two of a sum.
+    constexpr int part = part_of_columns();
+#pragma unroll 1
+    for (int from = 0; from < C::tile_n; from += part) {
 #pragma unroll
-    for (int j = 0; j < C::tile_n / 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; e += vector) {
-        const int col = j * 8 + e;
+      for (int j = 0; j < part / 8 * (2 / vector); ++j) {
+        const int e = j % (2 / vector), r0 = j / (2 / vector) * 4 + e, col = from + j / (2 / vector) * 8 + e;
         if (partial_n && col0 + col >= C::n) continue;
 #pragma unroll
         for (int i = 0; i < fragments; ++i) {
@@ -562,7 +565,7 @@ struct WgmmaMatmul {
           for (int half = 0; half < 2; ++half) {
             const int row = i * 64 + half * 8;
             if (partial_m && row0 + row >= C::m) continue;
-            const Sum* sums = &acc[i][j * 4 + half * 2 + e];
+            const Sum* sums = &acc[i][r0 + half * 2];
             if constexpr (C::transposed) {
               finish<C, 1>(sums, ends, ends.of_row(col), first + static_cast<long long>(col) * C::m, row);
             } else {
@@ -571,7 +574,23 @@ struct WgmmaMatmul {
           }
         }
       }
+      move_down<part / 2>(acc);
     }
+  }
+
+  // To the registers of the first columns, which have been stored, the sums of those behind them.
+  template <int Stored>
+  __device__ static __forceinline__ void move_down(Accumulators& acc) {
+#pragma unroll
+    for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+      for (int r = 0; r + Stored < C::tile_n / 2; ++r) acc[i][r] = acc[i][r + Stored];
+    }
+  }
+
+  __host__ __device__ static constexpr int part_of_columns() {
+    if (activation(C::activation) != Activation::gelu) return C::tile_n;
+    return C::tile_n % 32 == 0 ? 32 : C::tile_n % 16 == 0 ? 16 : C::tile_n;
   }
 
   // Through shared memory, a box at a time: TMA stores it while the next ones are written.
@@ -592,15 +611,17 @@ struct WgmmaMatmul {
         of_rows[i][half] = ends.of_row(row < C::m ? row : C::m - 1);
       }
     }
+    constexpr int together = part_of_columns() < C::tile_n ? 1 : boxes_n;  // columns first and in parts, as in store
+#pragma unroll 1
+    for (int from = 0; from < boxes_n; from += together) {
 #pragma unroll
-    for (int b = 0; b < boxes_n; ++b) {  // columns first, as in store
-#pragma unroll
-      for (int i = 0; i < fragments; ++i) {
-        const unsigned box = boxes + unsigned((b * fragments + i) % C::store_buffers * Box::bytes);
+      for (int next = 0; next < together * fragments; ++next) {
+        const int i = next % fragments, b = next / fragments, column = (from + b) * Box::width;
+        const unsigned box = boxes + unsigned((from * fragments + next) % C::store_buffers * Box::bytes);
         Finished<C> x[Box::registers];
 #pragma unroll
         for (int r = 0; r < Box::registers; r += 2) {
-          const int col = b * Box::width + r / 4 * 8;
+          const int col = column + r / 4 * 8;
           x[r] = static_cast<Finished<C>>(acc[i][b * Box::registers + r]);
           x[r + 1] = static_cast<Finished<C>>(acc[i][b * Box::registers + r + 1]);
           if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], ends, of_rows[i][r / 2 % 2], col);
@@ -611,10 +632,11 @@ struct WgmmaMatmul {
         ptx::fence_async_proxy();
         ptx::barrier_sync(barrier, 128);  // every thread has written its part
         if (threadIdx.x % 128 == 0) {
-          ptx::store_box(*out, work.n0 + b * Box::width, row0 + i * 64, work.batch, box);
+          ptx::store_box(*out, work.n0 + column, row0 + i * 64, work.batch, box);
           ptx::commit_stores();
         }
       }
+      move_down<together * Box::registers>(acc);
     }
   }
 

@@ -10,15 +10,17 @@ The model, in SM cycles. One block runs ``iterations`` steps; a step has four co
 
 Pipes overlap the better, the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
-an asynchronous unit runs beside everything else however few the warps are.
+an asynchronous unit runs beside everything else however few or many the warps are, as if they were ASYNC_WARPS. Cycles
+are those of ``clock_hz``, at which all but tensor cores reach their peak.
 
 ``r`` blocks live on an SM together (``devices.occupancy``), each in turn waiting and using the pipes:
 
 - busy: ``b = mix(math, issue, shared, load)`` cycles of the pipes for a step of one block;
 - waiting: ``z`` = barriers, behind each of which the pipes of shared memory and arithmetic fill anew (REFILL) where
   no operands are held from before it, plus with one stage all of ``latency + load``, as nothing overlaps inside the
-  block; with s stages, s - 1 loads are in
-  flight (Little's law) and only ``(latency + load) / (s - 1) - mix(math, issue, shared)`` is waited for, if positive.
+  block; with s stages, s - 1 loads are in flight (Little's law) and only
+  ``(latency + load) / (s - 1) - mix(math, issue, shared)`` is waited for, if positive; where a load is issued behind
+  the arithmetic of its step (``copies_behind``), it has that much less time.
 
 A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job
 bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
@@ -37,7 +39,7 @@ time of the SMs and that of DRAM overlap, the less the closer they are: ``(sm^2 
 costs a constant. All terms grow with the counts, so more conflicts, bytes, instructions or spills are never predicted
 faster.
 
-REFILL, OVERLAP, SINGLE_LAUNCH_SECONDS and the way SM and DRAM time add up were fitted on recorded Triton matmuls
+DRAM_LATENCY, REFILL, OVERLAP, BLOCK_START and the way SM and DRAM time add up were fitted on recorded Triton matmuls
 (AutoHeuristic, A100 and H100, the files ``a100_mm`` and ``h100_mm``) and judged on the others:
 ``benchmarks/model_against_measured.py``.
 """
@@ -56,20 +58,17 @@ from search_spaces.hardware.units import unit
 
 SM_PORT_BYTES = 64.0  # per cycle, L2 to one SM (A100 white paper: 64 bytes/clk/SM)
 L2_LATENCY = 270.0  # cycles, about what published pointer chases on Ampere to Hopper find (arXiv 2402.13499)
-DRAM_LATENCY = 700.0  # cycles; pointer chases find about 500, a loaded memory system is slower: an assumption
+DRAM_LATENCY = 0.37e-6  # seconds until DRAM answers; pointer chases find 0.3 us (arXiv 2402.13499)
 MISSED_BYTES = 1024.0  # of a step, at which half the steps wait for DRAM: a step waits for its slowest sector
 DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
 DRAM_SECONDS = 0.42e-6  # latency of an unloaded DRAM: 13 KiB in flight on each SM of an H200 for 4.3 TB/s
 RUN_BYTES = 8.0  # of DRAM time lost with every contiguous run: an assumption
 BARRIER = 20.0  # cycles that a block-wide barrier stalls, plus one per warp of the block
-REFILL = 150.0  # cycles behind a barrier until loads from shared memory have arrived and the arithmetic is busy again
-OVERLAP = 4.0  # instructions that a warp keeps in flight
-ASYNC_WARPS = 8  # as many warps overlap with the arithmetic of an asynchronous unit at least
-BLOCK_START = 700.0  # cycles to launch a block and set up its addresses, and to retire it
-LAUNCH_SECONDS = 2e-6  # an empty kernel among others in a stream or graph: an assumption, as is the constant above
-SINGLE_LAUNCH_SECONDS = (
-    6e-6  # an empty kernel between two events: 6.2 us on H100, 7.8 us on A100 are the least recorded
-)
+REFILL = 45.0  # cycles behind a barrier until loads from shared memory have arrived and the arithmetic is busy again
+OVERLAP = 16.0  # instructions that a warp keeps in flight
+ASYNC_WARPS = 8  # as many warps of an SM overlap as well as an asynchronous unit does with one block
+BLOCK_START = 620.0  # cycles to launch a block and set up its addresses, and to retire it
+LAUNCH_SECONDS = 2e-6  # an empty kernel among others in a stream or graph: an assumption
 SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
 
 
@@ -111,13 +110,12 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     Raises ValueError as ``predict`` does.
     """
     a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
-    row = unit(work.unit)
     seconds = float(a.seconds[0])
-    blocks = -(-work.blocks // device.sms_of_clusters(work.cluster)) / row.clock_hz(
-        device
+    blocks = (
+        -(-work.blocks // device.sms_of_clusters(work.cluster)) / device.clock_hz
     )  # of one SM; its cycles in seconds
     return {
-        "tensor cores" if row.tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
+        "tensor cores" if unit(work.unit).tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
         "instruction issue": float(a.issue[0]) * blocks / seconds,
         "shared memory and L1": float(a.shared[0]) * blocks / seconds,
         "L2": float(a.load[0]) * blocks / seconds,
@@ -154,30 +152,31 @@ def analyse(
             f"memory does not fit on {device.name}: choose a smaller tile or fewer stages"
         )
 
-    clock = np.where(w.tensor, device.tensor_clock_hz, device.clock_hz)
+    clock = device.clock_hz
     sms = np.array([device.sms_of_clusters(work.cluster) for work in works], dtype=np.int64)
     active = np.minimum(w.blocks, sms)
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / clock / active)  # bytes per cycle for one SM
     spill_words = spilled / 4.0 * warps * w.iterations  # warp accesses of one block
-    math = w.flops / _rates(works, device)
+    math = w.flops / _rates(works, device)  # per cycle of ``clock``
     issue = (w.instructions + spill_words) / device.schedulers_per_sm
     shared = w.shared_wavefronts + SPILL_WAVEFRONTS * spill_words
     load = np.maximum(w.load_bytes / port, (w.load_bytes + w.multicast_bytes) / SM_PORT_BYTES)
     store = w.store_bytes / port
     drain = w.drains * REFILL + w.drain_instructions / device.schedulers_per_sm
     missed = w.dram_bytes / w.blocks / w.iterations
-    latency = L2_LATENCY + (DRAM_LATENCY - L2_LATENCY) * missed / (missed + MISSED_BYTES)
+    latency = L2_LATENCY + (DRAM_LATENCY * clock - L2_LATENCY) * missed / (missed + MISSED_BYTES)
     barriers = w.barriers * (BARRIER + warps + np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0))
-    overlapping = np.where(w.asynchronous, np.maximum(warps, ASYNC_WARPS), warps) / device.schedulers_per_sm
+    overlapping = np.where(w.asynchronous, ASYNC_WARPS, warps) / device.schedulers_per_sm
 
     def step(together: IntArray) -> FloatArray:
         """Cycles in which ``together`` blocks on an SM each make one step."""
         n = w.iterations
         pipes = np.stack([math / n, issue / n, shared / n, load / n])
-        busy = _mix(pipes, together * overlapping)
+        busy = _mix(pipes, np.where(w.asynchronous, 1, together) * overlapping)
         alone = _mix(pipes[:3], overlapping)
         arrival = latency + load / n
-        late = np.maximum(arrival / np.maximum(w.stages - 1, 1) - alone, 0.0)
+        issued = np.where(w.copies_behind, alone, 0.0)
+        late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
         wait = np.where(w.stages == 1, arrival, late) + barriers
         # below the minimum of the balanced-job bound more waiting would seem to help, so it starts there
         wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))
@@ -236,12 +235,17 @@ class _Counts:
         self.multicast_bytes, self.drains, self.drain_instructions = table[:, 16:].T
         self.tensor = np.array([unit(w.unit).tensor for w in works], dtype=np.bool_)
         self.refills = np.array([w.refills for w in works], dtype=np.bool_)
+        self.copies_behind = np.array([w.copies_behind for w in works], dtype=np.bool_)
         self.asynchronous = np.array([unit(w.unit).asynchronous for w in works], dtype=np.bool_)
 
 
 def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
+    """Flops of an SM per cycle of ``clock_hz``: tensor cores reach their peak at a clock of their own."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
-    rates = {(name, operand): unit(name).flops_per_cycle(device, operand) for name, operand in kinds}
+    rates = {
+        (name, operand): unit(name).flops_per_cycle(device, operand) * unit(name).clock_hz(device) / device.clock_hz
+        for name, operand in kinds
+    }
     return np.array([rates[w.unit, w.operand_dtype] for w in works], dtype=np.float64)
 
 

@@ -168,9 +168,9 @@ _MIB = 2**20
 
 # l2_bandwidth is an estimate of what reads from L2 sustain: the vendor gives no figure. A100: 4.2 TB/s (Nsight, 40 GB
 # model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5.5 TB/s, 36 bytes per cycle and SM, suits recorded
-# matmuls best (AutoHeuristic, a100_mm). H100 SXM: at least 10 TB/s, which a Triton matmul with 128x128 tiles moves at
-# the 633 TFLOP/s recorded for it (64 flops per byte; AutoHeuristic, h100_mm); 12 TB/s, 50 bytes per cycle and SM, suits
-# those recordings best, and is assumed for the PCIe card's share too. The smaller chips have half as wide a path to
+# matmuls best (AutoHeuristic, a100_mm). H100 SXM: at least 12.1 TB/s, which the Triton matmul of 1152x2048x10112 with
+# tiles of 64x128 moves (AutoHeuristic, h100_mm, 98 us); those recordings show no limit but the port of an SM, 64 bytes
+# per cycle, and the same is assumed for the PCIe card. The smaller chips have half as wide a path to
 # each SM as A100 was thought to have: 16 bytes per cycle and SM.
 
 
@@ -218,21 +218,21 @@ DEVICES: tuple[Device, ...] = (
     # white paper for the SM and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
     _hopper(
         name="h200", sm_count=132, l2_bytes=60 * _MIB, memory_bytes=143771 * _MIB,
-        dram_bandwidth=4.8e12, l2_bandwidth=12e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
+        dram_bandwidth=4.8e12, l2_bandwidth=16.5e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
         driver_names=("NVIDIA H200",),
     ),
     # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 1978.9
     # of fp8 and i8, 66.9 TFLOP/s f32.
     _hopper(
         name="h100", sm_count=132, l2_bytes=50 * _MIB, memory_bytes=81559 * _MIB,
-        dram_bandwidth=3.35e12, l2_bandwidth=12e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
+        dram_bandwidth=3.35e12, l2_bandwidth=16.5e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
         driver_names=("NVIDIA H100 80GB HBM3",),
     ),
     # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
     # dense, 1513 of fp8 and i8.
     _hopper(
         name="h100_pcie", sm_count=114, l2_bytes=50 * _MIB, memory_bytes=81559 * _MIB,
-        dram_bandwidth=2.039e12, l2_bandwidth=9.2e12, clock_hz=1.755e9, tensor_clock_hz=1.62e9,
+        dram_bandwidth=2.039e12, l2_bandwidth=12.7e12, clock_hz=1.755e9, tensor_clock_hz=1.62e9,
         driver_names=("NVIDIA H100 PCIe",),
     ),
     # A100 80GB data sheet (SXM4): 2039 GB/s, 312 TFLOP/s f16, 624 TOP/s i8, 19.5 TFLOP/s f32; A100 white paper: 108 SMs

@@ -65,7 +65,7 @@ def test_turns_of_the_inner_loop_cost_instructions() -> None:
 def test_fragments_held_over_the_barrier_save_its_refill() -> None:
     one_block: dict[str, int | str] = {"tile_m": 256, "sg_layout_m": 4, "stages": 4}
     once, twice = (matmul_seconds(fragment_buffers=buffers, **one_block) for buffers in (1, 2))
-    assert once > 1.05 * twice
+    assert once > 1.03 * twice
 
 
 def test_a_column_sum_is_not_led_by_blocks_narrower_than_a_sector() -> None:

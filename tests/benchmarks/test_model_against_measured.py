@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 from triton_recording import recording
 
-from benchmarks.autoheuristic import counts, read
+from benchmarks import model_against_measured
+from benchmarks.autoheuristic import TritonConfig, counts, read
 from benchmarks.model_against_measured import comparable, judge, main, predicted
 from cost_models.analytic import predict
+from search_spaces.operators.matmul import Matmul
 
 
 def test_a_recording_is_read_and_the_order_of_tiles_is_right(tmp_path: Path) -> None:
@@ -27,6 +30,37 @@ def test_a_recording_is_read_and_the_order_of_tiles_is_right(tmp_path: Path) -> 
 def test_a_flag_of_hopper_means_wgmma(tmp_path: Path) -> None:
     (large, _) = read(recording(tmp_path, capability=(9, 0)))
     assert [counts(large, c).unit for c in large.configs] == ["mma", "wgmma", "wgmma", "wgmma"]
+
+
+def test_what_a_loop_of_triton_demands(tmp_path: Path) -> None:
+    """mma.sync: a load is issued behind the arithmetic that frees its place; wgmma reads shared memory itself."""
+    (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
+    config = next(c for c in ampere.configs if c.stages > 1 and c.block_m >= 64)
+    mma, wgmma = counts(ampere, config), counts(hopper, config)
+    assert mma.copies_behind and mma.refills
+    assert not wgmma.copies_behind and not wgmma.refills
+    early = dataclasses.replace(mma, copies_behind=False)
+    assert predict(mma, ampere.device) >= predict(early, ampere.device)
+
+
+def test_blocks_that_share_sms_drift_apart(tmp_path: Path) -> None:
+    """Two small blocks read panels again that L2 has no room for; one that fills its SM stays in step."""
+    (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
+    large = dataclasses.replace(hopper, problem=Matmul(16384, 16384, 16384, a="f16"))
+    alone, shared = (counts(large, TritonConfig(128, 128, 64, stages, 4)) for stages in (5, 3))
+    assert shared.dram_bytes > 1.2 * alone.dram_bytes
+    small = dataclasses.replace(hopper, problem=Matmul(1024, 1024, 1024, a="f16"))
+    assert counts(small, TritonConfig(128, 128, 64, 3, 4)).dram_bytes == small.problem.min_bytes
+
+
+def test_the_power_limit_binds_long_launches_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (large, small) = read(recording(tmp_path))
+    small = dataclasses.replace(small, problem=Matmul(256, 256, 256, a="f16"))
+    limited = [predicted(r).min() for r in (large, small)]
+    monkeypatch.setattr(model_against_measured, "SUSTAINED_FLOPS", {"a100": 1e18})
+    free = [predicted(r).min() for r in (large, small)]
+    assert limited[0] > 1.02 * free[0]
+    assert limited[1] == pytest.approx(free[1], rel=1e-3)
 
 
 def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from measurements.compile import error_reason
-from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite, emulate_ptx
+from measurements.emulator import ASCENDING, Emulation, Finding, GlobalSite, Order, SharedSite, emulate_ptx
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Variable
@@ -87,6 +87,8 @@ def emulate(
     options: Sequence[str] = (),
     time_limit: float = 60.0,
     perturb: bool = False,
+    order: Order = ASCENDING,
+    launches: int = 1,
 ) -> EmulatedLaunch:
     """Run one launch of a kernel on the CPU, instruction by instruction of its PTX, and say what is wrong with it.
 
@@ -101,6 +103,9 @@ def emulate(
     - ``outputs``: positions of arrays that the kernel fills: what is read or left before it is written is a finding.
     - ``headers``, ``options``: texts by include name, and options of NVRTC. CUDA's own headers are found by themselves
       where a toolkit, or the wheel nvidia-cuda-runtime, is installed.
+    - ``order``: of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and
+      is right by the luck of an order, is wrong in another one (``measurements.emulator.Order``).
+    - ``launches``: how often the kernel runs, one after another: what a launch does not leave as it found it shows.
     - ``perturb``: approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
 
     Raises ValueError for arguments that do not fit the kernel, NvrtcMissing for CUDA source without NVRTC, and
@@ -119,9 +124,14 @@ def emulate(
         raise ValueError(f"the program has no kernel {entry!r}; it has {', '.join(module.kernels) or 'none'}")
     passed, inputs = _arguments(module.functions[entry].parameters, arguments, outputs)
     launch = Launch(
-        entry=entry, arguments=passed, grid=_three(grid), block=_three(block), dynamic_shared_bytes=shared_bytes
+        entry=entry,
+        arguments=passed,
+        grid=_three(grid),
+        block=_three(block),
+        dynamic_shared_bytes=shared_bytes,
+        launches=launches,
     )
-    run = emulate_ptx(text, launch, inputs, time_limit=time_limit, perturb=perturb)
+    run = emulate_ptx(text, launch, inputs, time_limit=time_limit, perturb=perturb, order=order)
     arrays = tuple(
         run.outputs[name].reshape(-1).view(a.dtype).reshape(a.shape)
         if isinstance(a, np.ndarray) and (name := f"argument_{k}") in run.outputs

@@ -47,7 +47,7 @@ CONVERTED = (
     "e4m3x2", "e5m2x2",
 )  # fmt: skip
 SPACES = ("generic", "global", "shared", "local", "param")
-MULTIPLIED = ("f16", "bf16", "tf32", "f64", "s8", "u8", "f32", "s32", "e4m3", "e5m2")
+MULTIPLIED = ("f16", "bf16", "tf32", "f64", "s8", "u8", "f32", "s32", "e4m3", "e5m2", "s4", "u4", "b1")
 _SPACE_NAMES = {"global": 1, "const": 1, "shared": 2, "shared::cta": 2, "shared::cluster": 2, "local": 3, "param": 4}
 _ONE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80}
 
@@ -405,6 +405,10 @@ def _match(i: Instruction) -> Form:
 
 def _redux(i: Instruction) -> Form:
     operations = ("add", "min", "max", "and", "or", "xor")
+    if i.qualifiers[0] == "sync" and i.qualifiers[1] in ("min", "max") and i.qualifiers[-1] == "f32":
+        immediates = [0, ("min", "max").index(i.qualifiers[1]), int("abs" in i.qualifiers)]
+        flags = FLAGS["NaN"] if "NaN" in i.qualifiers else 0
+        return Form("redux.f32", flags, [i.operands[0]], _all((i.operands[2], i.operands[1])), immediates)
     if i.qualifiers[0] != "sync" or i.qualifiers[-1] not in ("u32", "s32", "b32"):
         raise Unsupported
     immediates = [0, operations.index(i.qualifiers[1]), int(i.qualifiers[-1] == "s32")]
@@ -446,6 +450,8 @@ _MMA = {
     "f64": ((8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)),
     "e4m3": ((16, 8, 32),), "e5m2": ((16, 8, 32),),
     "s8": ((8, 8, 16), (16, 8, 16), (16, 8, 32)), "u8": ((8, 8, 16), (16, 8, 16), (16, 8, 32)),
+    "s4": ((8, 8, 32), (16, 8, 32), (16, 8, 64)), "u4": ((8, 8, 32), (16, 8, 32), (16, 8, 64)),
+    "b1": ((8, 8, 128), (16, 8, 128), (16, 8, 256)),
 }  # fmt: skip
 
 
@@ -458,13 +464,22 @@ def _mma(i: Instruction) -> Form:
         q.startswith(("sp", "kind", "block_scale")) for q in i.qualifiers
     ):
         raise Unsupported
-    if "row" not in i.qualifiers or "col" not in i.qualifiers or "xor" in i.qualifiers or "and" in i.qualifiers:
+    if "row" not in i.qualifiers or "col" not in i.qualifiers:
         raise Unsupported
     d, a, b, c = (_items(o) for o in i.operands)
     width = TYPE_BYTES["f64"] if types[1] == "f64" else 4
     flags = FLAGS["satfinite"] if "satfinite" in i.qualifiers else 0
-    immediates = [1, *shape, *map(MULTIPLIED.index, types), len(d), len(a), len(b), len(c)]
+    differ = int("xor" in i.qualifiers)
+    immediates = [1, *shape, *map(MULTIPLIED.index, types), len(d), len(a), len(b), len(c), differ]
     return Form("mma", flags, d, _all((*a, *b, *c), width), immediates)
+
+
+# Types of d and a of wmma (PTX ISA, warp-level matrix instructions).
+_WMMA = {
+    ("f32", "f16"), ("f16", "f16"), ("f32", "bf16"), ("f32", "tf32"), ("f64", "f64"),
+    *(("s32", t) for t in ("s8", "u8", "s4", "u4", "b1")),
+}  # fmt: skip
+_WMMA_LIKE = {"s8": ("s8", "u8"), "u8": ("s8", "u8"), "s4": ("s4", "u4"), "u4": ("s4", "u4")}
 
 
 def _wmma(i: Instruction) -> Form:
@@ -475,17 +490,19 @@ def _wmma(i: Instruction) -> Form:
         # f16 multiplicands are not named: wmma.mma...dtype.ctype
         types = [x for x in q if x in MULTIPLIED]
         d_type, a_type, b_type, c_type = types if len(types) == 4 else (types[0], "f16", "f16", types[1])
-        if d_type not in ("f32", "f16") or a_type not in ("f16", "bf16", "tf32"):
+        if (d_type, a_type) not in _WMMA or a_type not in _WMMA_LIKE.get(b_type, (b_type,)):
             raise Unsupported
         d, a, b, c = (_items(o) for o in i.operands)
         codes = [MULTIPLIED.index(t) for t in (d_type, a_type, b_type, c_type)]
-        immediates = [1, *shape, *codes, *(int(x == "row") for x in layouts), len(a), len(b), len(c)]
-        return Form("wmma.mma", 0, d, _all((*a, *b, *c), 4), immediates)
+        differ = int("xor" in q)
+        immediates = [1, *shape, *codes, *(int(x == "row") for x in layouts), len(a), len(b), len(c), differ]
+        flags = FLAGS["satfinite"] if "satfinite" in q else 0
+        return Form("wmma.mma", flags, d, _all((*a, *b, *c), TYPE_BYTES["f64"] if a_type == "f64" else 4), immediates)
     load = what == "load"
     operand = ("a", "b", "c", "d").index(q[0])
     row = "row" in q
     kind = i.qualifiers[-1]
-    if kind not in ("f16", "bf16", "tf32", "f32"):
+    if kind not in MULTIPLIED:
         raise Unsupported
     address, registers = (i.operands[1], i.operands[0]) if load else (i.operands[0], i.operands[1])
     assert isinstance(address, Address)
@@ -494,7 +511,8 @@ def _wmma(i: Instruction) -> Form:
     stride: Operand = i.operands[2] if len(i.operands) > 2 else Number(leading)
     immediates = [1, min(operand, 2), *shape, MULTIPLIED.index(kind), int(row), address.offset, _space(i.qualifiers)]
     values = _items(registers)
-    sources = [Source(address.base, 8), Source(stride, 4), *(() if load else _all(values, 4))]
+    width = TYPE_BYTES["f64"] if kind == "f64" else 4
+    sources = [Source(address.base, 8), Source(stride, 4), *(() if load else _all(values, width))]
     return Form("wmma.load" if load else "wmma.store", 0, values if load else (), sources, immediates)
 
 

@@ -116,6 +116,8 @@ class _Translation:
         while done < len(self.pending):
             self.body(self.frames[self.pending[done]])
             done += 1
+            if done == len(self.pending):
+                self.variable_lines()  # tables of functions name more of them
         body = self.assembled()
         kernel = self.frames[self.entry]
         parameters = kernel.function.parameters
@@ -123,6 +125,8 @@ class _Translation:
             f"registers {self.slots}",
             f"static_shared {self.shared_end - _SHARED_WINDOW}",
             f"blocks_of_sm {kernel.function.blocks_of_sm}",
+            # Triton gives tf32 operands as f32: their low bits are dropped, which its users ask for.
+            *(["truncates_tf32"] if self.module.by_llvm else []),
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
             *(f"parameter {kernel.parameter_offsets[p.name]} {p.bytes}" for p in parameters),
             *self.variable_lines(),

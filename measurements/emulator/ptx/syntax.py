@@ -139,6 +139,7 @@ class Module:
     target: str
     variables: tuple[Variable, ...]
     functions: dict[str, Function]
+    by_llvm: bool = False  # made by LLVM: Triton, clang, numba
 
     @property
     def kernels(self) -> tuple[str, ...]:

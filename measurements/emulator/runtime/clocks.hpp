@@ -7,6 +7,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@ using Epoch = std::uint32_t;
 // actor * 64 + lane; a collective access of a whole warp, and all that an actor without lanes does, has lane 32.
 using Who = std::uint16_t;
 constexpr unsigned whole_warp = 32;
+constexpr std::uint64_t event_of_flag = std::uint64_t{3} << 62;  // of events: a flag was read (block_order.cpp)
 constexpr Who who_of(unsigned actor, unsigned lane) { return static_cast<Who>(actor * 64 + lane); }
 constexpr unsigned warp_of(Who who) { return who / 64; }
 constexpr unsigned lane_of(Who who) { return who % 64; }
@@ -34,34 +36,48 @@ struct Grant {
 // What is known to have happened: of each actor all up to an epoch, and grants.
 struct View {
   std::vector<Epoch> up_to;
-  std::vector<Grant> grants;
+  std::vector<Grant> grants;  // in the order of their threads
 
   void clear() {
     up_to.clear();
     grants.clear();
   }
   void grant(Grant g) {
-    for (Grant& mine : grants) {
-      if (mine.who == g.who) {
-        mine.epoch = std::max(mine.epoch, g.epoch);
-        return;
-      }
+    const auto at = std::lower_bound(grants.begin(), grants.end(), g, before);
+    if (at != grants.end() && at->who == g.who) {
+      at->epoch = std::max(at->epoch, g.epoch);
+    } else {
+      grants.insert(at, g);
     }
-    grants.push_back(g);
   }
   void join(const View& other) {
     if (up_to.size() < other.up_to.size()) up_to.resize(other.up_to.size(), 0);
     for (std::size_t a = 0; a < other.up_to.size(); ++a) up_to[a] = std::max(up_to[a], other.up_to[a]);
-    for (const Grant& g : other.grants) grant(g);
+    if (other.grants.size() < 4) {
+      for (const Grant& g : other.grants) grant(g);
+      return;
+    }
+    std::vector<Grant> all;
+    all.reserve(grants.size() + other.grants.size());
+    std::merge(grants.begin(), grants.end(), other.grants.begin(), other.grants.end(), std::back_inserter(all), before);
+    grants.clear();
+    for (const Grant& g : all) {
+      if (!grants.empty() && grants.back().who == g.who) {
+        grants.back().epoch = std::max(grants.back().epoch, g.epoch);
+      } else {
+        grants.push_back(g);
+      }
+    }
   }
   bool holds(Who who, Epoch epoch) const {
     const unsigned actor = warp_of(who);
     if (actor < up_to.size() && epoch <= up_to[actor]) return true;
-    for (const Grant& g : grants) {
-      if (g.who == who && epoch <= g.epoch) return true;
-    }
-    return false;
+    const auto at = std::lower_bound(grants.begin(), grants.end(), Grant{who, 0}, before);
+    return at != grants.end() && at->who == who && epoch <= at->epoch;
   }
+
+ private:
+  static bool before(const Grant& a, const Grant& b) { return a.who < b.who; }
 };
 
 // Both views of the world: what happened before, and what of it a proxy fence has made visible to the async proxy.
@@ -179,6 +195,27 @@ struct Clocks {
   void share(unsigned w, std::uint32_t lanes) {
     for (Alone& a : alone[w]) {
       if ((a.lanes & lanes) != 0) a.lanes |= lanes, a.event = 0;
+    }
+  }
+  // Lanes exchange values: what one of them has learnt from a flag is known to them all. Cooperative groups rely on it:
+  // one lane acquires, and a shuffle tells the others. What lanes have done stays unordered.
+  void share_flags(unsigned w, std::uint32_t lanes) {
+    auto& mine = alone[w];
+    for (std::size_t k = 0; k < mine.size();) {
+      if ((mine[k].event & event_of_flag) == event_of_flag && (mine[k].lanes & lanes) != 0) mine[k].lanes |= lanes;
+      if ((mine[k].lanes & live[w]) == live[w]) {
+        known[w].join(mine[k].what);
+        mine.erase(mine.begin() + static_cast<std::ptrdiff_t>(k));
+      } else {
+        ++k;
+      }
+    }
+  }
+  // What a block begins with was done in its first epoch, before all that its threads do.
+  void begin() {
+    for (unsigned w = 0; w < warps; ++w) {
+      known[w].seen.up_to.assign(warps, first);
+      ++now[w];
     }
   }
   // Lanes of a warp publish to `to` what they know and have done; `whole`: they are all that the warp has.

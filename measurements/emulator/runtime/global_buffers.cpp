@@ -87,7 +87,7 @@ std::string element(const Buffer& b, const void* address) {
   return "element " + std::to_string(index) + " of " + b.spec.name;
 }
 std::string element(const Buffer& b, const Cell& cell) {
-  return "element " + std::to_string(&cell - b.cells) + " of " + b.spec.name;
+  return element(b, b.begin + (&cell - b.cells) * b.cell_bytes);
 }
 
 Buffer* check_access(const void* address, int bytes, const char* instruction) {
@@ -135,9 +135,10 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
       std::perror("emulator: cannot allot a buffer");
       std::exit(1);
     }
-    Buffer b{spec, begin, nullptr, nullptr};
+    Buffer b{spec, begin, nullptr, spec.element_bytes, nullptr};
     if (launch.sparse) b.touched = static_cast<unsigned char*>(reserve_zeroed(body / page_bytes + 1));
-    if (b.writable()) b.cells = static_cast<Cell*>(reserve_zeroed(b.elements() * sizeof(Cell)));
+    if (!launch.sparse) b.cell_bytes = std::min(spec.element_bytes, launch.narrowest_store);
+    if (b.writable()) b.cells = static_cast<Cell*>(reserve_zeroed(b.elements() * (spec.element_bytes / b.cell_bytes) * sizeof(Cell)));
     buffers.push_back(b);
     addresses.push_back(begin);
   }
@@ -213,13 +214,17 @@ void check_after_launch() {
   for (const Buffer& b : buffers) {
     if (is_zeroed_workspace(b)) check_zero(b, b.begin, b.begin + b.spec.bytes);
     if (b.spec.role != BufferSpec::Role::output || !launch.check) continue;
-    const Cell *const begin = b.cells, *const end = begin + b.elements();
-    const auto unwritten = [](const Cell& cell) { return cell.write.epoch == 0; };
-    const auto missing = std::count_if(begin, end, unwritten);
+    const std::size_t each = b.spec.element_bytes / b.cell_bytes;
+    std::size_t missing = 0, first = 0;
+    for (std::size_t e = b.elements(); e-- > 0;) {
+      const Cell* const cells = b.cells + e * each;
+      if (std::all_of(cells, cells + each, [](const Cell& cell) { return cell.write.epoch != 0; })) continue;
+      ++missing;
+      first = e;
+    }
     if (missing == 0) continue;
-    FINDING(unwritten_output, 0, "%zu of %zu elements of %s were never written, the first is element %zu",
-            static_cast<std::size_t>(missing), b.elements(), b.spec.name.c_str(),
-            static_cast<std::size_t>(std::find_if(begin, end, unwritten) - begin));
+    FINDING(unwritten_output, 0, "%zu of %zu elements of %s were never written, the first is element %zu", missing,
+            b.elements(), b.spec.name.c_str(), first);
   }
 }
 

@@ -35,8 +35,8 @@ struct Cells {
 };
 Cells cells_of(Buffer& b, const void* address, int bytes) {
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
-  const std::size_t first = offset / b.spec.element_bytes;
-  const std::size_t last = (offset + static_cast<std::size_t>(bytes) - 1) / b.spec.element_bytes;
+  const std::size_t first = offset / b.cell_bytes;
+  const std::size_t last = (offset + static_cast<std::size_t>(bytes) - 1) / b.cell_bytes;
   return {b.cells + first, b.cells + last + 1};
 }
 

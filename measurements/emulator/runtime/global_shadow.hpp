@@ -26,7 +26,8 @@ struct Cell {
 struct Buffer {
   BufferSpec spec;
   char* begin;
-  Cell* cells;  // one an element, of outputs and workspaces
+  Cell* cells;  // of outputs and workspaces: one an element, or several where the kernel stores parts of elements
+  unsigned cell_bytes;
   unsigned char* touched;  // of a sparse launch: one a page, whether it has its content
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }

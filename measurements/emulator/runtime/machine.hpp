@@ -1,6 +1,7 @@
 // The state of the emulated machine: one launch, one resident block, its warps and threads.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ struct Launch {
   unsigned threads = 0;  // of a block
   Index3 cluster{1, 1, 1};  // blocks that run together
   unsigned dynamic_shared_bytes = 0;
+  bool uses_reserved_shared = false;  // the kernel asks where the reserved kilobyte of shared memory lies
+  unsigned narrowest_store = 16;  // of the kernel, to global memory: the bytes of what two threads may own side by side
   bool check = true;  // shadow memory: races and initialisation
   bool sparse = false;  // buffers are backed, and inputs made, where they are touched
   std::vector<unsigned> blocks;  // that run, in this order; none: all of the grid, ascending
@@ -105,11 +108,16 @@ bool run_grid();
 // Zeros, of which only what is touched takes memory.
 void* reserve_zeroed(std::size_t bytes);
 
+constexpr unsigned reserved_shared_bytes = 1024;  // of the window, in front of the kernel's variables
+
 // Shared memory (shared_memory.cpp). Addresses are those of the running thread's block; with the rank of a block of its
 // cluster plus 1 in the top byte, of that block.
 constexpr unsigned rank_shift = 24;
 std::uint32_t cluster_address(std::uint32_t address);  // the latter, of either
 inline unsigned rank_of_address(std::uint32_t in_cluster) { return (in_cluster >> rank_shift) - 1; }
+// Where a load read shared memory that nobody had written, in words; nullptr where none did.
+const char* uninitialized_at(SiteIndex site);
+void note_uninitialized(SiteIndex site, const std::function<std::string()>& text);
 // Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
 void touch_block(unsigned rank, Who who, Epoch epoch);
 void check_exits();
@@ -118,7 +126,8 @@ void start_block_shared();
 void end_block_shared();
 unsigned dynamic_shared_address();
 // Accesses of one thread, at self->site, that are not counted. What is out of bounds reads as 0xFF.
-void read_shared(void* to, unsigned address, int bytes, const char* instruction);
+// ``lazily``: false where bytes were never written, which is noted (note_uninitialized), and no fault before they are used.
+bool read_shared(void* to, unsigned address, int bytes, const char* instruction, bool lazily = false);
 void write_shared(unsigned address, const void* from, int bytes, const char* instruction);
 // Checks an atomic update and returns its bytes, or nullptr where they are out of bounds.
 unsigned char* update_shared(unsigned address, int bytes, const char* instruction);
@@ -130,9 +139,9 @@ void start_copy(unsigned shared, const void* global, int bytes, int source_bytes
 void commit_copies();
 void wait_copies(int in_flight);
 enum class Access { read, write };
-// Checks a warp-wide access and returns its bytes, or nullptr where they are out of bounds.
+// Checks a warp-wide access and returns its bytes, or nullptr where they are out of bounds. ``value``: what is written.
 unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
-                                        const char* instruction);
+                                        const char* instruction, const void* value = nullptr);
 
 // What the async proxy does, on behalf of the running thread: bulk copies and wgmma.
 bool check_shared(unsigned address, int bytes, int alignment, const char* instruction);
@@ -177,6 +186,17 @@ void read_global(void* to, const void* address, int bytes, const char* instructi
 void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed);
 unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow = false);
 void fence_device();
+
+// Happens-before between threads that run together, by flags (block_order.cpp): a fence and a strong write that another
+// thread's strong read observes, and the fence behind that (PTX ISA, memory consistency model: release and acquire
+// patterns). ``narrow``: of the scope of the block. A place is that of a flag in shared or global memory.
+void start_block_order();
+void fence_block(bool narrow);
+std::uint64_t flag_in_shared(unsigned address);
+inline std::uint64_t flag_in_global(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+void read_flag(std::uint64_t place);
+// ``update``: the write is an atomic's, which keeps what earlier writers have released (a release sequence).
+void write_flag(std::uint64_t place, bool update, bool narrow);
 // Checks a read of global memory for cp.async; false where it is out of bounds.
 bool check_global_read(const void* address, int bytes);
 // What a bulk copy reads or writes, of any length and alignment. Out of bounds reads as 0xFF.

@@ -121,6 +121,10 @@ void update(Warp& w, const Instruction& i, Lanes active) {
               space_name(places[k].space));
     }
     if (at != nullptr) {
+      const std::uint64_t flag = places[k].space == Space::shared ? flag_in_shared(static_cast<unsigned>(places[k].offset))
+                                                                  : flag_in_global(at);
+      read_flag(flag);
+      write_flag(flag, true, (i.flags & block_scope) != 0);
       std::memcpy(&old, at, sizeof old);
       const T result = F(old, b, c);
       std::memcpy(at, &result, sizeof result);

@@ -445,7 +445,27 @@ void mov_pred(Warp& w, const Instruction& i, Lanes l) { on_predicates(w, i, l, [
   {NAME ".s16x2", map2<pairwise<F<s16>, s16>, u32, u32>, 0, "4:44"},          \
   {NAME ".u16x2", map2<pairwise<F<u16>, u16>, u32, u32>, 0, "4:44"}
 
+// SIMD video instructions (PTX ISA, video instructions): absolute differences of parts; with .add their sum and c.
+template <class T, unsigned Bits, bool Add>
+constexpr u32 part_differences(u32 a, u32 b, u32 c) {
+  u32 result = Add ? c : 0;
+  for (unsigned shift = 0; shift < 32; shift += Bits) {
+    const auto x = static_cast<s32>(static_cast<T>(a >> shift)), y = static_cast<s32>(static_cast<T>(b >> shift));
+    const u32 difference = static_cast<u32>(x < y ? y - x : x - y);
+    result = Add ? result + difference : result | (difference & ((1u << Bits) - 1)) << shift;
+  }
+  return result;
+}
+#define VIDEO(NAME, SIGNED, UNSIGNED, BITS)                                                                           \
+  {NAME ".u32.u32.u32", map3<part_differences<UNSIGNED, BITS, false>, u32, u32>, 0, "4:444"},                         \
+  {NAME ".u32.s32.s32", map3<part_differences<SIGNED, BITS, false>, u32, u32>, 0, "4:444"},                           \
+  {NAME ".u32.u32.u32.add", map3<part_differences<UNSIGNED, BITS, true>, u32, u32>, 0, "4:444"},                      \
+  {NAME ".u32.s32.s32.add", map3<part_differences<SIGNED, BITS, true>, u32, u32>, 0, "4:444"},                        \
+  {NAME ".s32.s32.s32", map3<part_differences<SIGNED, BITS, false>, u32, u32>, 0, "4:444"},                           \
+  {NAME ".s32.s32.s32.add", map3<part_differences<SIGNED, BITS, true>, u32, u32>, 0, "4:444"}
+
 constexpr Row rows[] = {
+    VIDEO("vabsdiff4", std::int8_t, std::uint8_t, 8), VIDEO("vabsdiff2", s16, u16, 16),
     WRAPPING_2("add", add),
     {"add.s32", with_saturation<add<s32>, add_saturating, s32>, sat, "4:44"},
     WRAPPING_2("sub", sub),

@@ -79,8 +79,12 @@ void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
   if (i.strict) {
     run_as(w, static_cast<unsigned>(__builtin_ctz(undefined)));
     self->site = i.site;
-    FINDING(undefined_register, origin, "%s reads a register that was never written on the path taken, for %s",
-            describe_self().c_str(), i.row->name);
+    if (const char* read = uninitialized_at(origin)) {
+      FINDING(uninitialized_shared_read, origin, "%s", read);
+    } else {
+      FINDING(undefined_register, origin, "%s reads a register that was never written on the path taken, for %s",
+              describe_self().c_str(), i.row->name);
+    }
     return;
   }
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).origin = origin;
@@ -90,6 +94,10 @@ void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
   const Register& r = w.head(i.guard);
   run_as(w, static_cast<unsigned>(__builtin_ctz(undefined)));
   self->site = i.site;
+  if (const char* read = uninitialized_at(r.origin)) {
+    FINDING(uninitialized_shared_read, r.origin, "%s", read);
+    return;
+  }
   FINDING(undefined_register, r.origin != 0 ? r.origin : i.site,
           "%s takes a decision on a predicate that was never written on the path taken", describe_self().c_str());
 }

@@ -11,10 +11,12 @@ namespace autosched::emulator::ptx {
 namespace {
 
 // The order is that of MULTIPLIED in measurements/emulator/ptx/forms.py.
-enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32, e4m3, e5m2 };
+enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32, e4m3, e5m2, s4, u4, b1 };
 constexpr unsigned bits_of(std::int64_t t) {
-  return t == f16 || t == bf16 ? 16 : t == f64 ? 64 : t == s8 || t == u8 || t == e4m3 || t == e5m2 ? 8 : 32;
+  constexpr unsigned bits[] = {16, 16, 32, 64, 8, 8, 32, 32, 8, 8, 4, 4, 1};
+  return bits[t];
 }
+constexpr bool is_integer(std::int64_t t) { return t == s8 || t == u8 || t == s4 || t == u4 || t == b1; }
 
 double value_of(std::int64_t type, std::uint64_t bits) {
   switch (type) {
@@ -23,6 +25,10 @@ double value_of(std::int64_t type, std::uint64_t bits) {
     case f64: return __builtin_bit_cast(double, bits);
     case s8: return static_cast<signed char>(bits);
     case u8: return static_cast<unsigned char>(bits);
+    case s4: return static_cast<int>((bits & 15u) ^ 8u) - 8;
+    case u4: return static_cast<double>(bits & 15u);
+    case b1: return static_cast<double>(bits & 1u);
+    case s32: return static_cast<std::int32_t>(bits);
     case e4m3: return decode(e4m3_format, static_cast<unsigned>(bits));
     case e5m2: return decode(e5m2_format, static_cast<unsigned>(bits));
     default: return from_bits(static_cast<unsigned>(bits) & 0xffffe000u);
@@ -38,7 +44,7 @@ std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsigned wid
 }
 
 void check_tf32(const Instruction& i, std::uint64_t bits) {
-  if ((bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
+  if (!program.truncates_tf32 && (bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
     FINDING(unrounded_tf32, i.site,
             "an operand holds %08llx, which is not a tf32 value: the tensor core drops its low 13 bits",
             static_cast<unsigned long long>(bits));
@@ -54,6 +60,22 @@ void multiply(unsigned m, unsigned n, unsigned k, const T* a, const T* b, T* d) 
     for (unsigned l = 0; l < k; ++l) {
       const T x = a[i * k + l];
       for (unsigned j = 0; j < n; ++j) d[i * n + j] += x * b[l * n + j];
+    }
+  }
+}
+
+// The same of integers. `differ`: bits are joined by xor instead of and.
+void multiply_integers(unsigned m, unsigned n, unsigned k, const std::int32_t* a, const std::int32_t* b, std::int32_t* d,
+                       bool differ, bool saturates) {
+  for (unsigned r = 0; r < m; ++r) {
+    for (unsigned j = 0; j < n; ++j) {
+      std::int64_t sum = d[r * n + j];
+      for (unsigned l = 0; l < k; ++l) {
+        const std::int64_t x = a[r * k + l], y = b[l * n + j];
+        sum += differ ? x ^ y : x * y;
+      }
+      if (saturates) sum = std::clamp<std::int64_t>(sum, INT32_MIN, INT32_MAX);
+      d[r * n + j] = static_cast<std::int32_t>(sum);
     }
   }
 }
@@ -123,7 +145,7 @@ void mma_16_bit(Warp& w, const Instruction& i, unsigned k, const std::uint32_t* 
   }
 }
 
-// Immediates: 1 whole warp, m, n, k, types of d, a, b, c; registers of d, a, b, c.
+// Immediates: 1 whole warp, m, n, k, types of d, a, b, c; registers of d, a, b, c; whether bits are joined by xor.
 void mma(Warp& w, const Instruction& i, Lanes) {
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
              k = static_cast<unsigned>(i.immediate[3]);
@@ -168,8 +190,8 @@ void mma(Warp& w, const Instruction& i, Lanes) {
     }
     return;
   }
-  if (a_type == s8 || a_type == u8) {
-    std::int32_t a[16 * 32], b[32 * 8], d[16 * 8];
+  if (is_integer(a_type)) {
+    static std::int32_t a[16 * 256], b[256 * 8], d[16 * 8];
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < a_values; ++v) {
         const Position p = position_a(m, k, run, v, lane);
@@ -184,14 +206,7 @@ void mma(Warp& w, const Instruction& i, Lanes) {
         d[p.row * n + p.col] = w.values<std::int32_t>(rc[v])[lane];
       }
     }
-    for (unsigned r = 0; r < m; ++r) {
-      for (unsigned j = 0; j < n; ++j) {
-        std::int64_t sum = d[r * n + j];
-        for (unsigned l = 0; l < k; ++l) sum += static_cast<std::int64_t>(a[r * k + l]) * b[l * n + j];
-        if (i.flags & satfinite) sum = std::clamp<std::int64_t>(sum, INT32_MIN, INT32_MAX);
-        d[r * n + j] = static_cast<std::int32_t>(sum);
-      }
-    }
+    multiply_integers(m, n, k, a, b, d, i.immediate[12] != 0, (i.flags & satfinite) != 0);
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < c_values; ++v) {
         const Position p = position_c(v, lane);
@@ -276,8 +291,11 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
       const unsigned k = which * 8 + row;
       run_as(w, k);
       self->site = i.site;
-      unsigned char* p = good[k] ? collective_shared_access(Store ? Access::write : Access::read, addresses[k], 16, 16, name)
-                                 : nullptr;
+      unsigned char* p = nullptr;
+      if (good[k]) {
+        p = collective_shared_access(Store ? Access::write : Access::read, addresses[k], 16, 16, name,
+                                     Store ? element[row] : nullptr);
+      }
       if (p == nullptr) {
         if (!Store) std::memset(element[row], 0xff, 16);
       } else if (Store) {
@@ -305,16 +323,17 @@ enum Operand { operand_a, operand_b, operand_c };
 struct Fragment {
   unsigned rows, cols;
   std::int64_t type;
-  unsigned element_bytes, words, registers, turn;
+  unsigned element_bits, word_bytes, words, registers, turn;
   bool row_major, copied;
+  std::uint64_t bytes_of(std::uint64_t elements) const { return elements * element_bits / 8; }
   unsigned slot(unsigned word) const { return (word + turn) % words; }
 };
 Fragment fragment(Operand which, unsigned m, unsigned n, unsigned k, std::int64_t type, bool row_major, unsigned registers) {
   const unsigned rows = which == operand_b ? k : m, cols = which == operand_a ? k : n;
-  const unsigned bytes = bits_of(type) / 8, word_bytes = type == f64 ? 8 : 4;
-  const unsigned words = rows * cols * bytes / word_bytes;
+  const unsigned bits = bits_of(type), word_bytes = type == f64 ? 8 : 4;
+  const unsigned words = rows * cols * bits / (8 * word_bytes);
   const unsigned turn = which == operand_c ? 0u : (which == operand_a ? 21u : 74u) + (row_major ? 0u : 37u);
-  return {rows, cols, type, bytes, words, registers, turn, row_major, registers * 32 == 2 * words};
+  return {rows, cols, type, bits, word_bytes, words, registers, turn, row_major, registers * 32 == 2 * words};
 }
 
 // Reads or writes one line of a tile for the warp.
@@ -344,7 +363,20 @@ bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t addre
 // What a wmma access asks of the banks is not specified; counted is what nvcc 13 makes of it for sm_80 to sm_90.
 void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool store, const char* name, std::uint64_t address,
                 unsigned stride) {
-  if (f.element_bytes == 2 && !store) {  // one ldmatrix.x4: phases of 8 lines by 16 bytes
+  if (f.type != f32 && f.type != f16 && f.type != bf16 && f.type != tf32) {  // each register by itself
+    const unsigned line_words = f.words / (f.row_major ? f.rows : f.cols);
+    for (unsigned first = 0; first < f.words; first += warp_size) {
+      std::uint64_t addresses[warp_size];
+      for (unsigned lane = 0; lane < warp_size; ++lane) {
+        const unsigned word = first + lane;
+        addresses[lane] = address + f.bytes_of(std::uint64_t{word / line_words} * stride) + word % line_words * f.word_bytes;
+      }
+      count_shared_request(i.site, name, static_cast<int>(f.word_bytes), all_lanes, addresses);
+    }
+    return;
+  }
+  const unsigned element_bytes = f.element_bits / 8;
+  if (element_bytes == 2 && !store) {  // one ldmatrix.x4: phases of 8 lines by 16 bytes
     unsigned rows[32];
     for (unsigned k = 0; k < 32; ++k) {
       rows[k] = static_cast<unsigned>(address) + (k / 16 * 8 + k % 8) * stride * 2 + k / 8 % 2 * 16;
@@ -357,23 +389,23 @@ void count_wmma(const Instruction& i, const Fragment& f, Operand which, bool sto
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       const unsigned group = lane / 4, t = lane % 4;
       if (which == operand_c && !f.row_major) {  // each element by itself
-        addresses[lane] = address + f.element_bytes * ((t * 2 + 8 * (part / 2)) * stride + group + 8 * (part % 2));
+        addresses[lane] = address + element_bytes * ((t * 2 + 8 * (part / 2)) * stride + group + 8 * (part % 2));
       } else if (which == operand_c) {  // 8-byte accesses in the accumulator pattern of mma
-        addresses[lane] = address + f.element_bytes * ((group + 8 * (part % 2)) * stride + t * 2 + 8 * (part / 2));
+        addresses[lane] = address + element_bytes * ((group + 8 * (part % 2)) * stride + t * 2 + 8 * (part / 2));
       } else {  // four 4-byte loads in the pattern of mma.m16n8k8
         const unsigned row = which == operand_a ? group + 8 * (part % 2) : t + 4 * (part % 2);
         const unsigned col = which == operand_a ? t + 4 * (part / 2) : group + 8 * (part / 2);
         addresses[lane] = address + 4 * (f.row_major ? row * stride + col : col * stride + row);
       }
     }
-    const auto element = static_cast<int>(f.element_bytes);
+    const auto element = static_cast<int>(element_bytes);
     if (which != operand_c) {
       count_shared_request(i.site, name, 4, all_lanes, addresses);
     } else if (f.row_major) {
       count_shared_request(i.site, name, 2 * element, all_lanes, addresses);
     } else {
       count_shared_request(i.site, name, element, all_lanes, addresses);
-      for (std::uint64_t& a : addresses) a += f.element_bytes * stride;
+      for (std::uint64_t& a : addresses) a += element_bytes * stride;
       count_shared_request(i.site, name, element, all_lanes, addresses);
     }
   }
@@ -399,7 +431,7 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
       break;
     }
   }
-  if (stride * f.element_bytes % 16 != 0) {
+  if (f.bytes_of(stride) % 16 != 0) {
     FINDING(invalid_argument, i.site, "%s: the stride of %u elements is not a multiple of 16 bytes", name, stride);
   }
   if (address % 32 != 0) FINDING(misaligned_access, i.site, "%s: the address is not aligned to 32 bytes", name);
@@ -408,27 +440,28 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   if (which == operand_c && !f.row_major) {
     // Accumulators lie in their registers in the order of rows: a column is gathered element by element.
     for (unsigned col = 0; col < f.cols; ++col) {
-      unsigned char data[32 * 4];
-      const auto bytes = static_cast<int>(f.rows * f.element_bytes);
-      const std::uint64_t at = address + std::uint64_t{col} * stride * f.element_bytes;
+      unsigned char data[32 * 4];  // accumulators have whole bytes
+      const unsigned element_bytes = f.element_bits / 8;
+      const auto bytes = static_cast<int>(f.rows * element_bytes);
+      const std::uint64_t at = address + f.bytes_of(std::uint64_t{col} * stride);
       if (!Store && !line_access(w, i, space, at, data, bytes, false, name)) std::memset(data, 0xff, sizeof data);
       for (unsigned row = 0; row < f.rows; ++row) {
-        const unsigned byte = (row * f.cols + col) * f.element_bytes, slot = f.slot(byte / 4);
+        const unsigned byte = (row * f.cols + col) * element_bytes, slot = f.slot(byte / f.word_bytes);
         const std::uint32_t reg = Store ? i.source(2 + slot / 32) : i.destination(slot / 32);
-        unsigned char* element = value_bytes(w, reg, 4, slot % 32) + byte % 4;
-        unsigned char* there = data + row * f.element_bytes;
-        std::memcpy(Store ? there : element, Store ? element : there, f.element_bytes);
+        unsigned char* element = value_bytes(w, reg, f.word_bytes, slot % 32) + byte % f.word_bytes;
+        unsigned char* there = data + row * element_bytes;
+        std::memcpy(Store ? there : element, Store ? element : there, element_bytes);
       }
       if (Store) line_access(w, i, space, at, data, bytes, true, name);
     }
     return;
   }
   const unsigned lines = f.row_major ? f.rows : f.cols;
-  const unsigned word_bytes = f.type == f64 ? 8 : 4, line_words = f.words / lines;
+  const unsigned word_bytes = f.word_bytes, line_words = f.words / lines;
   for (unsigned line = 0; line < lines; ++line) {
     unsigned char data[16 * 8];
     const auto bytes = static_cast<int>(line_words * word_bytes);
-    const std::uint64_t at = address + std::uint64_t{line} * stride * f.element_bytes;
+    const std::uint64_t at = address + f.bytes_of(std::uint64_t{line} * stride);
     const auto place = [&](unsigned word, unsigned copy) {
       const unsigned slot = f.slot(line * line_words + word);
       const std::uint32_t reg = Store ? i.source(2 + slot / 32 + copy) : i.destination(slot / 32 + copy);
@@ -448,23 +481,25 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
 }
 
 // A fragment's tile, row-major.
-void collect(Warp& w, const Instruction& i, const Fragment& f, const std::uint32_t* registers, float* to) {
-  const unsigned per = 4 / f.element_bytes;
+template <class T>
+void collect(Warp& w, const Instruction& i, const Fragment& f, const std::uint32_t* registers, T* to) {
+  const unsigned per = 8 * f.word_bytes / f.element_bits;
   for (unsigned word = 0; word < f.words; ++word) {
     const unsigned slot = f.slot(word);
     const unsigned copy = f.copied && word % 2 == 1 ? f.registers / 2 : 0;
-    const std::uint32_t bits = w.values<std::uint32_t>(registers[slot / 32 + copy])[slot % 32];
+    const std::uint64_t bits = read_bits(w, registers[slot / 32 + copy], f.word_bytes, slot % 32);
     if (f.type == tf32) check_tf32(i, bits);
     for (unsigned e = 0; e < per; ++e) {
       const unsigned at = word * per + e;
       const unsigned row = f.row_major ? at / f.cols : at % f.rows, col = f.row_major ? at % f.cols : at / f.rows;
-      const std::uint64_t one = f.element_bytes == 4 ? bits : bits >> (8 * f.element_bytes * e) & ((1u << 8 * f.element_bytes) - 1);
-      to[row * f.cols + col] = f.type == f32 ? from_bits(bits) : static_cast<float>(value_of(f.type, one));
+      const std::uint64_t one = per == 1 ? bits : bits >> (f.element_bits * e) & ((1u << f.element_bits) - 1);
+      to[row * f.cols + col] = f.type == f32 ? static_cast<T>(from_bits(static_cast<unsigned>(bits))) : static_cast<T>(value_of(f.type, one));
     }
   }
 }
 
-// Immediates: 1 whole warp, m, n, k, types of d, a, b, c, a and b row-major, registers of a, b and c.
+// Immediates: 1 whole warp, m, n, k, types of d, a, b, c, a and b row-major, registers of a, b and c, whether bits are
+// joined by xor.
 void wmma_mma(Warp& w, const Instruction& i, Lanes) {
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
              k = static_cast<unsigned>(i.immediate[3]);
@@ -475,13 +510,37 @@ void wmma_mma(Warp& w, const Instruction& i, Lanes) {
   // Accumulators: in the order of rows, whatever order they are loaded and stored in.
   const Fragment c = fragment(operand_c, m, n, k, i.immediate[7], true, c_registers);
   const std::uint32_t* ra = i.operand + i.destinations;
+  if (is_integer(a.type)) {
+    static std::int32_t ia[32 * 128], ib[32 * 128], id[32 * 32];
+    collect(w, i, a, ra, ia);
+    collect(w, i, b, ra + a_registers, ib);
+    collect(w, i, c, ra + a_registers + b_registers, id);
+    multiply_integers(m, n, k, ia, ib, id, i.immediate[13] != 0, (i.flags & satfinite) != 0);
+    for (unsigned e = 0; e < m * n; ++e) {
+      const unsigned slot = c.slot(e);
+      w.values<std::int32_t>(i.destination(slot / 32))[slot % 32] = id[e];
+    }
+    return;
+  }
+  if (a.type == f64) {
+    double da[8 * 4], db[4 * 8], dd[8 * 8];
+    collect(w, i, a, ra, da);
+    collect(w, i, b, ra + a_registers, db);
+    collect(w, i, c, ra + a_registers + b_registers, dd);
+    for (unsigned e = 0; e < m * n; ++e) {
+      for (unsigned l = 0; l < k; ++l) dd[e] = std::fma(da[e / n * k + l], db[l * n + e % n], dd[e]);
+      const unsigned slot = c.slot(e);
+      w.values<double>(i.destination(slot / 32))[slot % 32] = dd[e];
+    }
+    return;
+  }
   static float ta[32 * 16], tb[32 * 16], td[32 * 32];
   collect(w, i, a, ra, ta);
   collect(w, i, b, ra + a_registers, tb);
   collect(w, i, c, ra + a_registers + b_registers, td);
   multiply(m, n, k, ta, tb, td);
   const Fragment d = fragment(operand_c, m, n, k, i.immediate[4], true, i.destinations);
-  const unsigned per = 4 / d.element_bytes;
+  const unsigned per = 32 / d.element_bits;
   for (unsigned e = 0; e < m * n; ++e) {
     const unsigned slot = d.slot(e / per);
     if (d.type == f32) {

@@ -174,8 +174,11 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     } else if (p.space == Space::global) {
       read_global(value, reinterpret_cast<const void*>(p.offset), r.bytes(), load_name(i, Space::global),
                   (i.flags & read_only) != 0, (i.flags & by_l2) != 0);
+      if (i.flags & by_l2) read_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)));
     } else if (p.space == Space::shared) {
-      read_shared(value, static_cast<unsigned>(p.offset), r.bytes(), "ld.shared");
+      const auto address = static_cast<unsigned>(p.offset);
+      if (!read_shared(value, address, r.bytes(), "ld.shared", true)) undefined |= 1u << k;
+      if (i.flags & by_l2) read_flag(flag_in_shared(address));
     } else if (p.space == Space::local) {
       if (!read_local(w, k, value, p.offset, r.bytes(), "ld.local")) undefined |= 1u << k;
     } else if (p.offset + static_cast<unsigned>(r.bytes()) <= program.parameters.size()) {
@@ -212,8 +215,10 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     before_access(i);
     if (p.space == Space::global) {
       write_global(reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0);
+      if (i.flags & by_l2) write_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::shared) {
       write_shared(static_cast<unsigned>(p.offset), value, r.bytes(), "st.shared");
+      if (i.flags & by_l2) write_flag(flag_in_shared(static_cast<unsigned>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::local) {
       write_local(w, k, value, p.offset, r.bytes(), "st.local");
     } else {
@@ -304,13 +309,13 @@ void local_address(Warp& w, const Instruction& i, Lanes active) {
 }
 
 void fence(Warp& w, const Instruction& i, Lanes active) {
-  if (i.flags & block_scope) return;
+  const bool narrow = (i.flags & block_scope) != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     self->site = i.site;
-    fence_device();
+    fence_thread(narrow);
   });
-  note_fence(w, active);
+  if (!narrow) note_fence(w, active);
 }
 
 void nothing(Warp&, const Instruction&, Lanes) {}

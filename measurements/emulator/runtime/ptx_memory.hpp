@@ -28,11 +28,15 @@ inline std::uint64_t address_of(Warp& w, const Instruction& i, unsigned source, 
 }
 
 // `.release` before and `.acquire` after what an instruction does.
+inline void fence_thread(bool narrow) {
+  fence_block(narrow);
+  if (!narrow) fence_device();
+}
 inline void before_access(const Instruction& i) {
-  if ((i.flags & release) && !(i.flags & block_scope)) fence_device();
+  if (i.flags & release) fence_thread((i.flags & block_scope) != 0);
 }
 inline void after_access(const Instruction& i) {
-  if ((i.flags & acquire) && !(i.flags & block_scope)) fence_device();
+  if (i.flags & acquire) fence_thread((i.flags & block_scope) != 0);
 }
 
 }  // namespace autosched::emulator::ptx

@@ -130,6 +130,7 @@ std::uint32_t slot_of(const Token& t, unsigned width) {
   const std::uint32_t slot = new_slot(width);
   slots.emplace(key, slot);
   if (t.kind == 's') {
+    if (t.text.starts_with("reserved_smem")) launch.uses_reserved_shared = true;
     specials.push_back({slot, width, std::string(t.text)});
     return slot;
   }
@@ -239,6 +240,9 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   i.operand = at.data();
   i.width = width.data();
   const std::string_view name = i.row->name;
+  if (name == "st" && numbers[3] < 2) {  // generic or global
+    launch.narrowest_store = std::min(launch.narrowest_store, static_cast<unsigned>(numbers[1]) * (i.sources - 1));
+  }
   i.copies = name == "mov" || name.starts_with("mov.b");
   if (name == "wgmma.mma_async") program.uses_wgmma = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
@@ -273,6 +277,8 @@ bool load_program(const char* path) {
       in.read(program.cluster.x), in.read(program.cluster.y), in.read(program.cluster.z);
     } else if (word == "blocks_of_sm") {
       in.read(program.blocks_of_sm);
+    } else if (word == "truncates_tf32") {
+      program.truncates_tf32 = true;
     } else if (word == "static_shared") {
       in.read(program.static_shared_bytes);
     } else if (word == "parameter") {
@@ -393,6 +399,7 @@ void fill_special(Warp& warp) {
       else if (is("lanemask_le")) value = (2u << lane) - 1;
       else if (is("lanemask_ge")) value = ~((1u << lane) - 1);
       else if (is("lanemask_gt")) value = ~((2u << lane) - 1);
+      else if (is("reserved_smem_offset_end") || is("reserved_smem_offset_cap")) value = reserved_shared_bytes;
       else if (is("dynamic_smem_size")) value = launch.dynamic_shared_bytes;
       else if (is("total_smem_size")) value = launch.dynamic_shared_bytes + program.static_shared_bytes;
       write_bits(warp, s.slot, s.width, lane, value & (s.width == 4 ? 0xffffffffu : ~std::uint64_t{0}));

@@ -1,6 +1,7 @@
 // What lanes of a warp do together: shuffles, votes, match, redux, elect: PTX ISA 9.7.9 and 9.7.13. Source 0 is the
 // mask; a handler runs once all lanes of it are there, each perhaps at an instruction of its own.
 #include <algorithm>
+#include <cmath>
 
 #include "mbarrier.hpp"
 
@@ -22,6 +23,7 @@ void define(Warp& w, const Instruction& i, unsigned lane) {
 
 // Sources: mask, value, lane or distance, clamp and segments. immediate 1: up, down, bfly, idx.
 void shuffle(Warp& w, const Instruction&, Lanes lanes) {
+  if (!clocks.alone[w.index].empty()) clocks.share_flags(w.index, lanes);
   u32 values[warp_size] = {};
   Lanes defined = 0;
   for_lanes(lanes, [&](unsigned k) {
@@ -122,6 +124,29 @@ void reduce(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
+// redux of f32 (sm_100a). immediates: 1: 0 min, 1 max; 2: of absolute values. With .NaN a NaN wins, else a number does.
+void reduce_f32(Warp& w, const Instruction&, Lanes lanes) {
+  float result = 0;
+  bool first = true, any_nan = false;
+  for_lanes(lanes, [&](unsigned k) {
+    const Instruction& i = of(w, k);
+    float x = w.values<float>(i.source(1))[k];
+    if (i.immediate[2] != 0) x = std::fabs(x);
+    if (x != x) {
+      any_nan = true;
+    } else if (first || (i.immediate[1] != 0 ? x > result || (x == result && !std::signbit(x))
+                                             : x < result || (x == result && std::signbit(x)))) {
+      result = x;
+      first = false;
+    }
+  });
+  for_lanes(lanes, [&](unsigned k) {
+    const bool nan = first || (any_nan && (of(w, k).flags & nan_wins) != 0);
+    w.values<u32>(of(w, k).destination(0))[k] = nan ? 0x7fffffffu : __builtin_bit_cast(u32, result);
+    define(w, of(w, k), k);
+  });
+}
+
 void elect(Warp& w, const Instruction&, Lanes lanes) {
   const auto leader = static_cast<unsigned>(__builtin_ctz(lanes));
   for_lanes(lanes, [&](unsigned k) {
@@ -152,6 +177,7 @@ constexpr Row rows[] = {
     {"vote", vote, 0, "*:40", Flow::collective, true, true},
     {"match", match, 0, "*:4*", Flow::collective, true, true},
     {"redux", reduce, 0, "4:44", Flow::collective, true, true},
+    {"redux.f32", reduce_f32, nan_wins, "4:44", Flow::collective, true, true},
     {"elect", elect, 0, "*:4", Flow::collective, true, true},
     {"bar.warp.sync", synchronize, 0, ":4", Flow::collective, true},
     {"activemask", active_mask, 0, "4:"},

@@ -127,6 +127,7 @@ void start_block() {
   block_starts.push_back(clocks.first);
   start_block_shared();
   start_block_global();
+  start_block_order();
   barriers.assign(std::size_t{barriers_per_block} * cluster_blocks(), Barrier{});
   for (unsigned place = 0; place < launch.threads * cluster_blocks(); ++place) {
     const unsigned i = place % launch.threads, rank = place / launch.threads;

@@ -12,13 +12,14 @@ using namespace shared_shadow;
 namespace {
 
 // The window begins with a reserved kilobyte, as on sm_90; then the kernel's static variables, then dynamic memory.
-constexpr unsigned window_begin = 1024;
+constexpr unsigned window_begin = reserved_shared_bytes;
 constexpr unsigned dynamic_alignment = 1024;
 
 unsigned char* static_memory = nullptr;
 unsigned static_bytes = 0;
 unsigned dynamic_begin = 0;
 unsigned char* dynamic_memory = nullptr;
+unsigned char* reserved_memory = nullptr;  // for those who ask where it is, as cooperative groups do
 
 std::string describe_offset(unsigned address) {
   char text[128];
@@ -60,7 +61,8 @@ unsigned find(std::uint32_t address, int bytes, bool touches) {
   if (rank >= cluster_blocks()) return nowhere;
   const bool dynamic = offset >= dynamic_begin && end <= std::uint64_t{dynamic_begin} + launch.dynamic_shared_bytes;
   const bool fixed = offset >= window_begin && end <= std::uint64_t{window_begin} + static_bytes;
-  if (!dynamic && !fixed) return nowhere;
+  const bool reserved = launch.uses_reserved_shared && end <= window_begin;
+  if (!dynamic && !fixed && !reserved) return nowhere;
   if (touches && self != nullptr && rank != self->rank) touch_block(rank, self->who, clocks.now[self->warp]);
   return static_cast<unsigned>(rank * window_bytes) + offset;
 }
@@ -68,6 +70,7 @@ unsigned find(std::uint32_t address, int bytes, bool touches) {
 unsigned char* bytes_at(unsigned place) {
   const auto rank = place < window_bytes ? 0u : static_cast<unsigned>(place / window_bytes);
   const auto offset = static_cast<unsigned>(place - rank * window_bytes);
+  if (offset < window_begin) return reserved_memory + std::size_t{rank} * window_begin + offset;
   if (offset >= dynamic_begin) return dynamic_memory + std::size_t{rank} * launch.dynamic_shared_bytes + (offset - dynamic_begin);
   return static_memory + std::size_t{rank} * static_bytes + (offset - window_begin);
 }
@@ -95,6 +98,7 @@ void reserve_shared(std::size_t bytes) {
   dynamic_begin = (window_begin + static_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
   window_bytes = std::size_t{dynamic_begin} + launch.dynamic_shared_bytes;
   static_memory = zeroed_array<unsigned char>(bytes * cluster_blocks());
+  reserved_memory = zeroed_array<unsigned char>(std::size_t{window_begin} * cluster_blocks());
   dynamic_memory = zeroed_array<unsigned char>(std::size_t{launch.dynamic_shared_bytes} * cluster_blocks());
   reserve_shadow();
 }
@@ -102,6 +106,14 @@ void reserve_shared(std::size_t bytes) {
 void start_block_shared() {
   std::memset(dynamic_memory, 0xff, std::size_t{launch.dynamic_shared_bytes} * cluster_blocks());
   std::memset(static_memory, 0xff, std::size_t{static_bytes} * cluster_blocks());
+  if (launch.uses_reserved_shared) {
+    // Zero when a block begins: the barriers that cooperative groups keep there are never initialized.
+    std::memset(reserved_memory, 0, std::size_t{window_begin} * cluster_blocks());
+    for (unsigned rank = 0; rank < cluster_blocks(); ++rank) {
+      std::fill_n(last_write + rank * window_bytes, window_begin, Stamp{clocks.first, who_of(0, whole_warp), 0});
+    }
+    clocks.begin();
+  }
   forget_remote_uses();
 }
 
@@ -116,16 +128,16 @@ void end_block_shared() {
 
 unsigned dynamic_shared_address() { return dynamic_begin; }
 
-void read_shared(void* to, unsigned address, int bytes, const char* instruction) {
+bool read_shared(void* to, unsigned address, int bytes, const char* instruction, bool lazily) {
   const unsigned place = find(address, bytes);
   if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
     std::memset(to, 0xff, static_cast<std::size_t>(bytes));
-    return;
+    return true;
   }
   check_alignment(address, bytes, instruction);
   std::memcpy(to, bytes_at(place), static_cast<std::size_t>(bytes));
-  if (launch.check) shadow_read(place, bytes, self->who);
+  return !launch.check || shadow_read(place, bytes, self->who, lazily);
 }
 
 void write_shared(unsigned address, const void* from, int bytes, const char* instruction) {
@@ -208,7 +220,7 @@ void wait_copies(int in_flight) {
 }
 
 unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
-                                        const char* instruction) {
+                                        const char* instruction, const void* value) {
   const unsigned place = find(address, bytes);
   if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
@@ -220,7 +232,8 @@ unsigned char* collective_shared_access(Access access, unsigned address, int byt
     if (access == Access::read) {
       shadow_read(place, bytes, warp);
     } else {
-      shadow_write(place, bytes, warp);
+      shadow_write(place, bytes, warp,
+                   value != nullptr && std::memcmp(bytes_at(place), value, static_cast<std::size_t>(bytes)) == 0);
     }
   }
   return bytes_at(place);

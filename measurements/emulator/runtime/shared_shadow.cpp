@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 #include <vector>
 
 namespace autosched::emulator {
@@ -10,6 +11,7 @@ namespace shared_shadow {
 Stamp* last_write = nullptr;
 Pending* pending = nullptr;
 std::uint32_t* readers = nullptr;
+std::uint32_t* together = nullptr;
 bool has_engines = false;
 
 namespace {
@@ -30,13 +32,15 @@ bool nothing_pending(unsigned a, int bytes) {
   return std::all_of(pending + a, pending + a + bytes, [](const Pending& p) { return p.what == Under::nothing; });
 }
 
-// The newest read of a byte that did not happen before what `me` does, or nullptr.
-const Stamp* unordered_read(unsigned a, Who me) {
+// The newest read of a byte that did not happen before what `me` does, or nullptr. `same_value`: of others than those
+// who write the same with the same instruction, whose stamps stand among the reads.
+const Stamp* unordered_read(unsigned a, Who me, bool same_value) {
   for (std::uint32_t left = readers[a]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
       if (last_read[actor] == nullptr) continue;
       const Stamp& read = last_read[actor][a];
-      if (read.epoch >= clocks.first && !clocks.ordered(read.who, read.epoch, me) && !both_strong(read)) return &read;
+      if (read.epoch < clocks.first || clocks.ordered(read.who, read.epoch, me) || both_strong(read)) continue;
+      if (!same_value || read.site != self->site) return &read;
     }
   }
   return nullptr;
@@ -75,6 +79,7 @@ void reserve_shadow() {
   last_write = zeroed_array<Stamp>(all);
   pending = zeroed_array<Pending>(all);
   readers = zeroed_array<std::uint32_t>(all);
+  together = zeroed_array<std::uint32_t>(all);
 }
 
 void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
@@ -123,7 +128,7 @@ void report_pending(unsigned address, Who me, const char* doing, bool writing) {
   }
 }
 
-void shadow_read(unsigned address, int bytes, Who me) {
+bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
   const unsigned warp = warp_of(me);
   const Stamp mine{clocks.now[warp], me, self->site};
   Stamp* const reads = reads_of(warp);
@@ -134,23 +139,29 @@ void shadow_read(unsigned address, int bytes, Who me) {
       const Who who = others_too ? who_of(warp, whole_warp) : me;
       std::fill_n(reads + address, bytes, Stamp{mine.epoch, who, mine.site});
       for (int k = 0; k < bytes; ++k) readers[address + static_cast<unsigned>(k)] |= 1u << warp % 32;
-      return;
+      return true;
     }
   }
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     const Stamp& write = last_write[a];
     if (pending[a].what != Under::nothing) {
       report_pending(a, me, "reads", false);
-      return;
+      return true;
     }
     if (write.epoch < clocks.first) {
+      if (lazily) {
+        note_uninitialized(self->site, [&] {
+          return describe_here(me) + " reads " + describe_place(a) + ", which nobody has written yet";
+        });
+        return false;
+      }
       FINDING(uninitialized_shared_read, self->site, "%s reads %s, which nobody has written yet",
               describe_here(me).c_str(), describe_place(a).c_str());
-      return;
+      return true;
     }
-    if (!clocks.ordered(write.who, write.epoch, me) && !both_strong(write)) {
+    if (!clocks.ordered(write.who, write.epoch, me) && !both_strong(write) && (together[a] >> warp % 32 & 1u) == 0) {
       report_race(a, me, "reads", write, "wrote");
-      return;
+      return true;
     }
     Stamp& read = reads[a];
     const bool others_too = read.epoch == mine.epoch && read.who != me;
@@ -158,6 +169,7 @@ void shadow_read(unsigned address, int bytes, Who me) {
     if (others_too) read.who = who_of(warp, whole_warp);
     readers[a] |= 1u << warp % 32;
   }
+  return true;
 }
 
 bool check_write(unsigned address, int bytes, Who me, bool same_value) {
@@ -168,13 +180,13 @@ bool check_write(unsigned address, int bytes, Who me, bool same_value) {
       return false;
     }
     const Stamp& write = last_write[a];
-    const bool together = same_value && write.site == self->site && warp_of(write.who) == warp_of(me);
-    if (write.epoch >= clocks.first && !together && !clocks.ordered(write.who, write.epoch, me) &&
+    const bool same_write = same_value && write.site == self->site;
+    if (write.epoch >= clocks.first && !same_write && !clocks.ordered(write.who, write.epoch, me) &&
         !both_strong(write)) {
       report_race(a, me, "writes", write, "wrote");
       return false;
     }
-    if (const Stamp* read = unordered_read(a, me)) {
+    if (const Stamp* read = unordered_read(a, me, same_value)) {
       report_race(a, me, "writes", *read, "read");
       return false;
     }
@@ -186,14 +198,42 @@ void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
   const Stamp mine{clocks.now[warp_of(me)], me, site};
   std::fill_n(last_write + address, bytes, mine);
   std::fill_n(readers + address, bytes, 0u);
+  std::fill_n(together + address, bytes, 0u);
 }
 
 void shadow_write(unsigned address, int bytes, Who me, bool same_value) {
   check_write(address, bytes, me, same_value);
-  mark_written(address, bytes, me, self->site);
+  if (!same_value) return mark_written(address, bytes, me, self->site);
+  const unsigned warp = warp_of(me);
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    const Stamp& write = last_write[a];
+    const bool joins = write.epoch >= clocks.first && write.site == self->site && warp_of(write.who) != warp &&
+                       !clocks.ordered(write.who, write.epoch, me);
+    if (!joins) {
+      mark_written(a, 1, me, self->site);
+      continue;
+    }
+    // The first writer's stamp stays. This one's is kept as a read's: who changes the byte must come after both.
+    together[a] |= 1u << warp % 32;
+    readers[a] |= 1u << warp % 32;
+    reads_of(warp)[a] = {clocks.now[warp], me, self->site};
+  }
 }
 
 }  // namespace shared_shadow
+
+namespace {
+std::unordered_map<SiteIndex, std::string> uninitialized;  // the first read of each site
+}
+
+const char* uninitialized_at(SiteIndex site) {
+  const auto found = uninitialized.find(site);
+  return found == uninitialized.end() ? nullptr : found->second.c_str();
+}
+
+void note_uninitialized(SiteIndex site, const std::function<std::string()>& text) {
+  if (uninitialized_at(site) == nullptr) uninitialized.emplace(site, text());
+}
 
 void mark_strong(SiteIndex site) {
   if (site >= shared_shadow::strong_sites.size()) shared_shadow::strong_sites.resize(site + std::size_t{64});

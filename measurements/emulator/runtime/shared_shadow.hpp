@@ -27,6 +27,8 @@ extern Stamp* last_write;
 extern Pending* pending;
 // Since the last write, of actors modulo 32; may name some whose stamp is of an earlier block.
 extern std::uint32_t* readers;
+// Warps, modulo 32, that have written the same value with the same instruction as the last writer, unordered with it.
+extern std::uint32_t* together;
 extern std::size_t window_bytes;  // of one block
 extern bool has_engines;          // bulk copies or mbarriers were used
 Stamp* reads_of(unsigned actor);  // the newest of that actor, by place; lane 32: several lanes in that epoch
@@ -49,9 +51,11 @@ inline std::string describe_here(Who who) { return describe(who, block_index); }
 inline bool by_engine(Who who) { return warp_of(who) >= clocks.warps; }
 
 // What is wrong with an access of `me` at self->site is reported, at most once; a read or a write is noted.
-void shadow_read(unsigned place, int bytes, Who me);
-// Whether nothing is wrong. Lanes of a warp may write one value with one instruction: "only one thread performs a
-// write, and which thread does it is undefined" (CUDA Programming Guide, SIMT architecture).
+// ``lazily``: what was never written is no fault yet; it is noted, and false returned.
+bool shadow_read(unsigned place, int bytes, Who me, bool lazily = false);
+// Whether nothing is wrong. Threads may write one value with one instruction: lanes of a warp, of which "only one thread
+// performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT architecture), and warps that
+// hold copies of one value, as those of Triton's layouts do.
 bool check_write(unsigned place, int bytes, Who me, bool same_value = false);
 void mark_written(unsigned place, int bytes, Who me, SiteIndex site);
 void shadow_write(unsigned place, int bytes, Who me, bool same_value = false);

@@ -291,7 +291,8 @@ ret; }}
     run = run_ptx(text, 1, given)
     got = run.outputs["out"].view(np.uint8)[:size].view(unit)
     assert got.tolist() == (2 * values.astype(np.float64).sum(0)).tolist(), run.reason
-    assert {str(f.kind) for f in run.findings} <= {"global_race", "lost_write"}, "all lanes set it to zero"
+    # All lanes set it to zero, and the word of 8 bytes has a rest that nobody writes.
+    assert {str(f.kind) for f in run.findings} <= {"global_race", "lost_write", "unwritten_output"}
 
 
 VARIANTS = [

@@ -386,3 +386,140 @@ def test_accumulators_of_wmma_by_columns(kind: str) -> None:
     o, _ = run(source, np.zeros((2, 16, 16), dtype), x, block=32)
     np.testing.assert_array_equal(o[0], x[:, :16].T)
     np.testing.assert_array_equal(o[1], x[:, :16])
+
+
+def test_functions_that_only_a_table_names() -> None:
+    source = """
+    typedef int (*Function)(int);
+    __device__ int more(int x) { return x + 1; }
+    __device__ int twice(int x) { return x * 2; }
+    __device__ Function table[2] = {more, twice};
+    struct Shape { __device__ virtual int area(int n) = 0; };
+    struct Square : Shape { __device__ int area(int n) override { return n * n; } };
+    struct Row : Shape { int w; __device__ Row(int w) : w(w) {} __device__ int area(int n) override { return n * w; } };
+    extern "C" __global__ void kernel(int* o, int* p, int n) {
+      const int i = threadIdx.x;
+      o[i] = table[i & 1](i);
+      Square square; Row row(i);
+      Shape* shape = i % 3 ? (Shape*)&square : (Shape*)&row;
+      p[i] = shape->area(n);
+    }"""
+    i = np.arange(N)
+    o, p, _ = run(source, np.zeros(N, np.int32), np.zeros(N, np.int32), 5, outputs=(0, 1))
+    np.testing.assert_array_equal(o, np.where(i % 2, i * 2, i + 1))
+    np.testing.assert_array_equal(p, np.where(i % 3, 25, 5 * i))
+
+
+SAME_VALUE = """
+extern "C" __global__ void kernel(int* o, const int* x) {
+  __shared__ int any;
+  if (threadIdx.x == 0) any = 0;
+  __syncthreads();
+  if (x[threadIdx.x] > 0) any = 1;
+  __syncthreads();
+  if (threadIdx.x == 0) o[0] = any;
+}"""
+
+
+def test_warps_may_write_one_value_together() -> None:
+    x = RNG.integers(-9, 9, N).astype(np.int32)
+    o, _ = run(SAME_VALUE, np.zeros(1, np.int32), x, outputs=(0,))
+    assert o[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("any = 1", "any = threadIdx.x / 32"),  # several values
+        ("any = 1;\n  __syncthreads();", "any = 1;"),  # read with nothing in between
+        ("any = 0;\n  __syncthreads();", "any = 0;"),
+        ("if (threadIdx.x == 0) o[0] = any;", "if (threadIdx.x == 0) o[0] = any; if (threadIdx.x == 64) any = 7;"),
+    ],
+)
+def test_other_values_and_missing_barriers_are_races(old: str, new: str) -> None:
+    assert old in SAME_VALUE
+    arguments = (np.zeros(1, np.int32), np.sign(np.arange(N, dtype=np.int32)))
+    done = autosched.emulate(SAME_VALUE.replace(old, new), arguments=arguments, grid=1, block=N)
+    assert "shared_race" in {str(f.kind) for f in done.findings}, done.reason
+
+
+PEEKS = """
+extern "C" __global__ void kernel(int* o, const int* x, int n) {
+  __shared__ int s[97];
+  s[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  const int next = s[threadIdx.x + 1];  // here
+  o[threadIdx.x] = threadIdx.x + 1 < n ? next : -1;
+}"""
+
+
+def test_shared_memory_that_is_read_ahead_and_not_used_is_no_fault() -> None:
+    x = RNG.integers(0, 99, N).astype(np.int32)
+    o, _, _ = run(PEEKS, np.zeros(N, np.int32), x, N, outputs=(0,))
+    np.testing.assert_array_equal(o, [*x[1:], -1])
+    done = autosched.emulate(PEEKS, arguments=(np.zeros(N, np.int32), x, N + 1), grid=1, block=N)
+    assert [(str(f.kind), f.line) for f in done.findings] == [("uninitialized_shared_read", 6)]
+
+
+def test_threads_may_own_parts_of_one_element() -> None:
+    source = """
+    extern "C" __global__ void kernel(unsigned char* o, int n) { if (threadIdx.x < n) o[threadIdx.x] = threadIdx.x; }"""
+    o, _ = run(source, np.zeros(N // 4, np.int32), N, outputs=(0,))
+    np.testing.assert_array_equal(o.view(np.uint8), np.arange(N))
+    done = autosched.emulate(source, arguments=(np.zeros(N // 4, np.int32), N - 1), grid=1, block=N, outputs=(0,))
+    assert "1 of 24 elements" in done.reason, done.reason
+
+
+def test_absolute_differences_of_bytes() -> None:
+    source = """
+    extern "C" __global__ void kernel(unsigned* o, const unsigned* x) {
+      const int i = threadIdx.x;
+      o[i] = __vsadu4(x[i], x[i + 1]); o[96 + i] = __vsads2(x[i], x[i + 1]); o[192 + i] = __vabsdiffu2(x[i], x[i + 1]);
+    }"""
+    x = RNG.integers(0, 2**32, N + 1, dtype=np.uint64).astype(np.uint32)
+    o, _ = run(source, np.zeros(3 * N, np.uint32), x, outputs=(0,))
+
+    def parts(kind: str) -> np.ndarray:
+        lanes = x.view(kind).reshape(N + 1, -1).astype(np.int64)
+        return np.abs(lanes[:-1] - lanes[1:])
+
+    np.testing.assert_array_equal(o[:N], parts("u1").sum(1))
+    np.testing.assert_array_equal(o[N : 2 * N], parts("i2").sum(1))
+    np.testing.assert_array_equal(o[2 * N :], parts("u2") @ [1, 1 << 16])
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 16), (32, 8, 16), (8, 32, 16), (8, 8, 4), (8, 8, 32), (8, 8, 128)], ids=str)
+@needs_headers
+def test_wmma_of_integers_bits_and_doubles(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    name = {4: "double", 16: "signed char", 32: "experimental::precision::s4", 128: "experimental::precision::b1"}[k]
+    element = {4: "double", 16: "signed char"}.get(k, "int")
+    sums = "double" if k == 4 else "int"
+    multiply = "bmma_sync(c, a, b, c, wmma::experimental::bmmaBitOpXOR)" if k == 128 else "mma_sync(c, a, b, c)"
+    source = f"""
+    #include <mma.h>
+    using namespace nvcuda;
+    extern "C" __global__ void kernel({sums}* o, const {element}* x, const {element}* y, const {sums}* z) {{
+      wmma::fragment<wmma::matrix_a, {m}, {n}, {k}, {"wmma::" if k > 16 else ""}{name}, wmma::row_major> a;
+      wmma::fragment<wmma::matrix_b, {m}, {n}, {k}, {"wmma::" if k > 16 else ""}{name}, wmma::col_major> b;
+      wmma::fragment<wmma::accumulator, {m}, {n}, {k}, {sums}> c;
+      wmma::load_matrix_sync(a, x, {k}); wmma::load_matrix_sync(b, y, {k});
+      wmma::load_matrix_sync(c, z, {n}, wmma::mem_row_major);
+      wmma::{multiply};
+      wmma::store_matrix_sync(o, c, {m}, wmma::mem_col_major);
+    }}"""
+    kind = {4: np.float64, 16: np.int8}.get(k, np.uint8)
+    z = RNG.integers(-99, 99, (m, n)).astype(np.float64 if k == 4 else np.int32)
+    if k <= 16:
+        x, y = (RNG.integers(-128, 128, (rows, k)).astype(kind) for rows in (m, n))
+        a, b = x.astype(np.int64), y.astype(np.int64)
+    else:
+        x, y = (RNG.integers(0, 256, (rows, k // (2 if k == 32 else 8))).astype(np.uint8) for rows in (m, n))
+        if k == 32:
+            a, b = (np.stack([p & 15, p >> 4], -1).reshape(len(p), k).astype(np.int64) for p in (x, y))
+            a, b = (np.where(p > 7, p - 16, p) for p in (a, b))
+        else:
+            a, b = (np.unpackbits(p, axis=1, bitorder="little").astype(np.int64) for p in (x, y))
+    wanted = (a[:, None] ^ b[None]).sum(-1) if k == 128 else a @ b.T
+    o, *_ = run(source, np.zeros((n, m), z.dtype), x, y, z, block=32, outputs=(0,))
+    np.testing.assert_array_equal(o.T, wanted + z)

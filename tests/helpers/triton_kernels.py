@@ -55,11 +55,11 @@ def matmul_by_descriptors(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl
 
 
 def compiled(
-    name: str, signature: dict[str, str], constants: dict[str, int], aligned: int = 0, sm: int = 80, **options: Any
+    kernel: Any, signature: dict[str, str], constants: dict[str, Any], aligned: int = 0, sm: int = 80, **options: Any
 ) -> Any:
-    """The kernel for ``sm``; the first ``aligned`` arguments are multiples of 16."""
+    """``kernel``, or the one of this name here, for ``sm``; its first ``aligned`` arguments are multiples of 16."""
     source = ASTSource(
-        fn=globals()[name],
+        fn=globals()[kernel] if isinstance(kernel, str) else kernel,
         signature={**signature, **dict.fromkeys(constants, "constexpr")},
         constexprs=constants,
         attrs={(i,): [["tt.divisibility", 16]] for i in range(aligned)},

@@ -84,8 +84,8 @@ class Run:
 class Verification:
     """``problem`` is the one that was emulated, perhaps a cut of the one asked for.
 
-    ``status`` is "ok", "wrong_result", "findings", "timeout", "crashed" or "compile_error": that of the run that failed
-    and ended the proof, if one did. ``worst`` is the largest error over its tolerance (at most 1 passes),
+    ``status`` is "ok", "wrong_result", or as of an ``Emulation``: that of the run that failed and ended the proof, if
+    one did. ``worst`` is the largest error over its tolerance (at most 1 passes),
     ``max_abs_error`` the largest absolute error on random inputs; both None where the kernel did not finish.
     ``emulation`` is that of the run that failed, else of the first. ``kernel`` is that of the problem asked for;
     ``whole``: nothing of the proof of this ``depth`` was left out for want of time.

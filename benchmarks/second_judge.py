@@ -69,7 +69,9 @@ def judge(name: str) -> list[Judged]:
         fit = [i for i, size in enumerate(shared) if size <= chip.shared_per_block]
         if len(fit) < LEAST:
             continue
-        works = [dataclasses.replace(counts(recorded, configs[i]), shared_bytes=shared[i]) for i in fit]
+        works = [
+            dataclasses.replace(counts(recorded, configs[i]), shared_bytes=shared[i], copies_behind=False) for i in fit
+        ]
         guess: FloatArray = analyse(works, chip).seconds
         seconds, kept = seconds[fit], [configs[i] for i in fit]
         judged.append(
@@ -86,7 +88,8 @@ def judge(name: str) -> list[Judged]:
 
 
 def _shared(problem: Matmul, config: TritonConfig) -> int:
-    """Bytes of all stages: unlike Triton's, each of CUTLASS's has a buffer of its own."""
+    """Bytes of all stages: unlike Triton's, each of CUTLASS's has a buffer of its own, so that loads need not wait for
+    the arithmetic of their step."""
     return prod((problem.input_dtype.bytes, config.block_k, config.block_m + config.block_n, config.stages))
 
 

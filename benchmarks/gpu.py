@@ -44,9 +44,8 @@ import numpy as np
 
 from autosched.final_measurement import simplicity
 from autosched.kernel_files.user_kernel import Kernel
-from autosched.pace import FixedPace
-from autosched.search import Sampler
-from autosched.search.evolution import EvolutionSampler, boosted_trees
+from autosched.pace import Pace
+from autosched.search import DEFAULT, sampler
 from autosched.search.prior import prior_of
 from autosched.trial_book import Generate
 from autosched.trial_loop import Tuner
@@ -143,7 +142,6 @@ class Benchmark:
         self._generate = generate
         self._began = time.monotonic()
         self._end = self._began + plan.seconds * (1.0 - RESERVE)
-        self._learned = importlib.util.find_spec("xgboost") is not None
         self._file = 0
         self.failed = False
         plan.out.mkdir(parents=True, exist_ok=True)
@@ -161,8 +159,6 @@ class Benchmark:
             "stopped": "",
             "finished": None,
         }
-        if not self._learned:
-            self._leave_out("the learned model of the search (xgboost is not installed): the analytic one leads alone")
 
     def run(self) -> int:
         """All parts of the plan; the exit status."""
@@ -321,20 +317,18 @@ class Benchmark:
         templates = templates_for(problem, self.device)
         space = templates.space(problem, self.device)
         prior = prior_of(templates, problem, self.device, space)
-        fit = boosted_trees(self.plan.seed, 1) if self._learned else None
-        sampler: Sampler = EvolutionSampler(space, self.plan.seed, fit=fit, prior=prior)
         tuner = Tuner(
             problem,
             self.device,
             self.runner,
             journal,
-            sampler,
+            sampler(DEFAULT, space, seed=self.plan.seed, prior=prior),
             seed=self.plan.seed,
             space_versions={name: member.fingerprint for name, member in space.members.items()},
             generate=self._generate,
             versions={t.name: t.version for t in templates},
             complexity=simplicity(space),
-            pace=FixedPace(max(16, 2 * (os.cpu_count() or 1))),
+            pace=Pace(compilers=os.cpu_count() or 1),
         )
         return tuner.run(self.plan.trials, seconds * (1.0 - FINAL_SHARE), seconds * FINAL_SHARE / 2)
 

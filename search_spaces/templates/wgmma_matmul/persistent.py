@@ -7,12 +7,12 @@ evenly, in the order of the tiles ("data-parallel + two-tile Stream-K", Osama, M
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 
-from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Attribute, Rule
 
@@ -20,33 +20,31 @@ TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 LEAST_IDLE = 0.01  # of the time of all blocks, which stream-K must save: exchanging sums takes as long
 
 
-def _workers(resident: IntArray, tiles: IntArray, of_block: IntArray) -> IntArray:
+def _workers(resident: int, tiles: int, of_block: int) -> int:
     """Clusters that stream-K deals ``tiles`` out to: as many as run at a time, unless a small problem has no tiles for
     so many. There is a partial wave then, and behind it a whole one where blocks have three tiles or more."""
-    found: IntArray = np.minimum(resident, (tiles - 1) // np.clip(of_block - 1, 1, 2))
-    return np.maximum(found, 1)
+    return max(min(resident, (tiles - 1) // (1 if of_block < 3 else 2)), 1)
 
 
 def streams(tiles: int, of_block: int) -> bool:
     """Whether stream-K can deal out ``tiles``, fewer than run at a time, of clusters that compute ``of_block`` each."""
-    workers = int(_workers(np.asarray(tiles), np.asarray(tiles), np.asarray(of_block)))
+    workers = _workers(tiles, tiles, of_block)
     return workers > 1 and tiles % workers != 0
 
 
 def launched_blocks(device: Device) -> Attribute:
     """Blocks of the launch: the fewest for ``tiles_of_block`` of each, or all that run at a time with stream-K."""
-    clusters_at_a_time = each(lambda cluster: device.sms_of_clusters(cluster) // cluster)
 
     def blocks_of_launch(
-        blocks: IntArray, tiles_of_block: IntArray, cluster_m: IntArray, cluster_n: IntArray, min_blocks: IntArray,
-        stream_k: IntArray,
-    ) -> IntArray:  # fmt: skip
+        blocks: int, tiles_of_block: int, cluster_m: int, cluster_n: int, min_blocks: int, stream_k: int
+    ) -> int:
         cluster = cluster_m * cluster_n
-        workers = _workers(clusters_at_a_time(cluster) * min_blocks, blocks // cluster, tiles_of_block)
-        found: IntArray = np.where(stream_k > 0, workers, ceil_div(blocks // cluster, tiles_of_block)) * cluster
-        return found
+        tiles = blocks // cluster
+        if not stream_k:
+            return -(-tiles // tiles_of_block) * cluster
+        return _workers(device.sms_of_clusters(cluster) // cluster * min_blocks, tiles, tiles_of_block) * cluster
 
-    return Attribute("launched_blocks", blocks_of_launch, "blocks of the launch")
+    return Attribute("launched_blocks", each(blocks_of_launch), "blocks of the launch")
 
 
 def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
@@ -62,7 +60,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         cluster = cluster_m * cluster_n
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n) // cluster
         resident = device.sms_of_clusters(cluster) // cluster * min_blocks
-        launched = int(_workers(*map(np.asarray, (resident, tiles, tiles_of_block))))
+        launched = _workers(resident, tiles, tiles_of_block)
         named = f"{launched} blocks" if cluster == 1 else f"{launched} clusters of {cluster} blocks"
         if tiles < launched or tiles % launched == 0:
             return f"{tiles} tiles for {named} leave no partial wave behind whole ones, whose k stream-K would deal out"
@@ -105,7 +103,7 @@ def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
         resident = device.sms_of_clusters(cluster) * min_blocks
         needed = -(-tiles // resident)
-        if tiles_of_block != next((t for t in TILES_OF_BLOCK if t >= needed), TILES_OF_BLOCK[-1]):
+        if tiles_of_block != TILES_OF_BLOCK[min(bisect_left(TILES_OF_BLOCK, needed), len(TILES_OF_BLOCK) - 1)]:
             return (
                 f"a block computes {tiles_of_block} tiles, but {needed} from each of {resident} blocks, which run at a "
                 f"time on {device.name}, are all {tiles}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from measurements.emulator import ASCENDING, Emulation, Order, emulate_blocks
+from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emulate_blocks
 from measurements.emulator.sparse import Written, can_generate, generated, seeds_of
 from measurements.verification import compare
 from search_spaces.arrays import IntArray
@@ -33,8 +33,8 @@ class SampledRun:
 
 
 def can_sample(problem: Problem, kernel: Kernel) -> bool:
-    """Whether some blocks can be proven without the rest: one output, of elements that the runner can make. Those of a
-    stream-K launch share a tile with the next one, all of them in a row: there is no rest."""
+    """Whether some blocks can be proven without the rest: one output, of elements that the runner can make, and a rest,
+    where all blocks finish a result together."""
     together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
     if together and problem.flops > _FEWEST * SAMPLED_FLOPS:
         return False
@@ -45,7 +45,8 @@ def can_sample(problem: Problem, kernel: Kernel) -> bool:
 
 def sampled_blocks(problem: Problem, kernel: Kernel, seed: int) -> tuple[int, ...]:
     """Blocks of the first and the last results, of some that are powers of two away from these, and of random ones, as
-    far as there is time; with each block those that finish its result with it.
+    far as there is time; with each block those that finish its result with it, and of a chain the next ones, which
+    share a result with it.
 
     An index that overflows, or an order of tiles that repeats itself, takes two blocks that are a power of two apart to
     the same place.
@@ -58,6 +59,8 @@ def sampled_blocks(problem: Problem, kernel: Kernel, seed: int) -> tuple[int, ..
     powers = [2**i for i in range(groups.bit_length() - 1, -1, -1)]
     drawn = np.random.default_rng((seed, 2)).integers(0, groups, 4).tolist()
     wanted = [0, groups - 1, *drawn[:1], *(p for power in powers for p in (power, groups - 1 - power)), *drawn]
+    if kernel.chained:
+        wanted = [0, 1, groups - 1, *(neighbour for g in wanted for neighbour in (g, g + 1))]
     chosen = list(dict.fromkeys(g for g in wanted if 0 <= g < groups))[:most]
     return tuple(_block(group, part, count, stride) for part in range(count) for group in chosen)
 
@@ -68,7 +71,8 @@ def prove_blocks(
     """Run ``sampled_blocks`` and compare every element that they wrote; raises as ``emulate_blocks`` does."""
     blocks = sampled_blocks(problem, kernel, seed)
     done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
-    emulation = done.emulation
+    open_chain = kernel.chained and len(blocks) < math.prod(kernel.grid)
+    emulation = _without_ends(done.emulation) if open_chain else done.emulation
     if emulation.status not in ("ok", "findings"):
         return SampledRun(blocks, emulation.status, emulation.reason, None, emulation)
     output = next(o for o in problem.operands() if o.role == "output")
@@ -84,6 +88,14 @@ def prove_blocks(
     status = "wrong_result" if wrong else emulation.status
     reason = "; ".join(text for text in (wrong, emulation.reason) if text)
     return SampledRun(blocks, status, reason, worst, replace(emulation, outputs={}))
+
+
+def _without_ends(emulation: Emulation) -> Emulation:
+    """Without the findings that the ends of a chain make, whose neighbours are not run: what these would have reset."""
+    left = tuple(f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO)
+    if emulation.status != "findings":
+        return emulation
+    return replace(emulation, findings=left, status="findings" if left else "ok", reason="; ".join(map(str, left)))
 
 
 def _block(group: int, part: int, count: int, stride: int) -> int:
@@ -102,7 +114,8 @@ def _missing(problem: Problem, kernel: Kernel, written: Written) -> str:
     groups, of_group = np.unique(of_run // (stride * count) * stride + of_run % stride, return_inverse=True)
     most = int(np.bincount(of_group, sizes, groups.size).max(initial=0))
     of_grid = math.prod(kernel.grid) // count
-    if most * of_grid >= output.size:
+    left_to_next = 2 if kernel.chained else 1  # no more than it has finished itself: the first one begins with a result
+    if left_to_next * most * of_grid >= output.size:
         return ""
     return (
         f"no block writes more than {most} elements of {output.name}, so that the {of_grid} blocks cannot write all of "

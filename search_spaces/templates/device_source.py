@@ -54,6 +54,7 @@ class DeviceSource:
         cluster: Size3 = (1, 1, 1),
         launches: int = 1,
         cooperating: tuple[int, int] = (1, 1),
+        chained: bool = False,
         includes: Sequence[str] = (),
     ) -> Kernel:
         """The kernel whose ``Config`` has every parameter and attribute of ``config`` as a constant of its own name.
@@ -96,6 +97,7 @@ class DeviceSource:
             dynamic_shared_bytes=shared_bytes,
             launches=launches,
             cooperating=cooperating,
+            chained=chained,
         )
 
 

@@ -117,14 +117,16 @@ class Kernel(Launch):
     ``entry`` is the name of a ``__global__`` function of ``source``, or a name expression: "scale<float, 4>" is that
     instantiation of a template. ``compile_options`` are NVRTC's, each one string ("-DTILE=16"), added to those that
     every kernel is compiled with. With ``cooperating`` (count, stride), ``count`` blocks that are ``stride`` apart
-    finish a result together: those whose b // stride % count differs alone. Raises ValueError for a malformed entry,
-    and for options with paths: headers are given by content.
+    finish a result together: those whose b // stride % count differs alone. Where they are ``chained``, they may also
+    share a result with those before them, and one with those behind. Raises ValueError for a malformed entry, and for
+    options with paths: headers are given by content.
     """
 
     source: str
     headers: Headers = field(default_factory=Headers)
     compile_options: tuple[str, ...] = ()
     cooperating: tuple[int, int] = (1, 1)
+    chained: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

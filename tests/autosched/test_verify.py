@@ -10,9 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kernels import generate
+from needs import needs_compiler, needs_nvrtc
+from wgmma_cases import SMALL
 
 from autosched.proofs import summary as proof_line
-from autosched.sampled_blocks import can_sample
+from autosched.sampled_blocks import can_sample, prove_blocks, sampled_blocks
 from autosched.verify import EMULATED_FLOPS, emulated_problem, verify, verify_one
 from search_spaces.catalogue import template
 from search_spaces.hardware.bank_conflicts import fragment_traffic
@@ -21,6 +24,8 @@ from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.lowering import SIDES, copy
 from search_spaces.templates.matmul.space import space
 from search_spaces.templates.matmul.template import MATMUL
@@ -154,7 +159,7 @@ def test_as_many_are_emulated_at_a_time_as_this_process_has_cores(monkeypatch: p
 
 
 def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
-    """All blocks of a stream-K launch depend on each other; those of a row do not depend on another row's."""
+    """Those of a row do not depend on another row's."""
     rows = template("row_reduction")
     problem = Softmax(64, 1_000_000, "f16")
     split = next(s for s in rows.space(problem, H200).sample(2000, 0) if s.integer("split") >= 64)
@@ -162,3 +167,44 @@ def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
     assert kernel.cooperating[0] >= 64 and can_sample(problem, kernel)
     one = Softmax(1, 2**29, "f16")
     assert not can_sample(one, rows.kernel(one, split, H200)), "there is no rest that would not be run"
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("cluster_m", [1, 2])
+def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m: int) -> None:
+    """Tiles that two of them share are right, those that they share with others stay open; a fault that only more than
+    64 blocks show is found."""
+    problem = Matmul(2048, 1024, 192, a="bf16", order_b="col")
+    schedule = SMALL.replace(tiles_of_block=8, stream_k=1, cluster_m=cluster_m)
+    kernel = generate(problem, schedule, H200)
+    blocks = sampled_blocks(problem, kernel, 0)
+    units = {block // cluster_m for block in blocks}
+    assert {0, 1, 132 // cluster_m - 1} <= units and len(blocks) < 132 / 2
+    assert any({unit, unit + 1} <= units for unit in range(1, 131))
+    done = prove_blocks(problem, kernel, 0)
+    assert done.status == "ok" and done.reason == "", done.reason
+    for right, wrong in (
+        ()
+        if cluster_m > 1
+        else (
+            ("registers[r + i] += Element<Sum>", "registers[r + i] -= Element<Sum>"),
+            ("work.cut = first > 0 ? id - 1 : id;", "work.cut = first > 0 ? id - 1 : id & 63;"),
+        )
+    ):
+        assert prove_blocks(problem, edited(kernel, right, wrong), 0).status == "wrong_result", wrong
+
+
+def test_a_large_stream_k_problem_is_sampled() -> None:
+    problem = Matmul(4096, 4096, 4096, a="bf16")
+    wgmma = template("wgmma_matmul")
+    streaming = next(s for s in wgmma.space(problem, H200).sample(100, 1) if s.integer("stream_k"))
+    kernel = wgmma.kernel(problem, streaming, H200)
+    assert can_sample(problem, kernel) and len(sampled_blocks(problem, kernel, 0)) >= 3
+
+
+def edited(kernel: Kernel, right: str, wrong: str) -> Kernel:
+    header = "autosched/kernels/wgmma_matmul.cuh"
+    text = dict(kernel.headers.files)[header]
+    assert right in text
+    return replace(kernel, headers=kernel.headers | Headers.of({header: text.replace(right, wrong)}))

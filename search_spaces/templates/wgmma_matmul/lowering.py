@@ -105,6 +105,8 @@ def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, 
     names = {argument.name for argument in arguments}
     row = wgmma_row(problem.multiplied_as, config.integer("tile_n"))
     tiles = math.prod(config.integers("tiles_m", "tiles_n"))
+    cluster = math.prod(config.integers("cluster_m", "cluster_n"))
+    stream_k = config.integer("stream_k") > 0
     return SOURCE.kernel(
         config,
         constants={
@@ -120,10 +122,9 @@ def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, 
             *(name if name.removeprefix("&") in names else "nullptr" for name in _CALL),
         ),
         blocks=config.integer("launched_blocks"),
-        cluster=(config.integer("cluster_m") * config.integer("cluster_n"), 1, 1),
-        cooperating=(config.integer("launched_blocks"), 1)
-        if config.integer("stream_k")
-        else (config.integer("split_k"), tiles),
+        cluster=(cluster, 1, 1),
+        cooperating=(cluster, 1) if stream_k else (config.integer("split_k"), tiles),
+        chained=stream_k,
         includes=tuple(
             header for header in (row.header, HEADER if config.text("a_from") == REGISTERS else "") if header
         ),

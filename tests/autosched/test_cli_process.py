@@ -157,6 +157,13 @@ def test_a_narrow_terminal_cuts_nothing(
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 
+PYTHONS = {
+    signal.SIGINT: "signal.default_int_handler",
+    signal.SIGTERM: "signal.SIG_DFL",
+    signal.SIGHUP: "signal.SIG_DFL",
+}
+
+
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("delay", "times", "number"),
@@ -171,6 +178,8 @@ def test_ctrl_c_is_130_and_one_line_at_any_moment(
 ) -> None:
     # before the first line of ours runs, Ctrl-C is Python's: the delay counts from there
     code = "import os, autosched.cli as c; c.interrupts.take(); os.write(2, b'ready\\n'); raise SystemExit(c.main())"
+    # where the tests themselves run under nohup, children would inherit that SIGHUP is ignored
+    code = f"import signal; signal.signal({int(number)}, {PYTHONS[number]}); {code}"
     child = subprocess.Popen(
         [sys.executable, "-c", code, *TUNE, "--trials", "1000000", "--json"],
         cwd=tmp_path,

@@ -327,8 +327,8 @@ def _run(
     done = execute(kernel, given.inputs, time_limit=time_limit, order=order)
     if done.status not in ("ok", "findings"):
         return Run(problem, given.cases, seed, order, None, done.status, done.reason, None, None, done)
-    reference = problem.reference(given.inputs)
-    outcome = check(problem, given.inputs, done.outputs, reference=reference)
+    reference, tolerance = problem.expected(given.inputs)
+    outcome = check(problem, given.inputs, done.outputs, reference=reference, tolerance=tolerance)
     status = "wrong_result" if not outcome.ok else done.status
     plain = given.cases == (RANDOM,)
     provoked = "" if plain or status == "ok" else f"on inputs {', '.join(given.cases)}"

@@ -457,7 +457,7 @@ class Benchmark:
 
 def _agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[str, Any]:
     """Whether both are within the tolerance of the reference, and how far apart they are in units of it."""
-    reference, tolerance = problem.reference(inputs), problem.tolerance(inputs)
+    reference, tolerance = problem.expected(inputs)
     apart, worst, same = 0.0, 0.0, True
     for operand in problem.operands():
         if operand.role == "output" and operand.name in ran:

@@ -41,6 +41,8 @@ def check(
     Both are computed unless given. Arrays are named and shaped as the problem's operands. Raises ValueError for an
     output that is missing or has another shape or storage type.
     """
+    if reference is None and tolerance is None:
+        reference, tolerance = problem.expected(inputs)
     reference = problem.reference(inputs) if reference is None else reference
     tolerance = problem.tolerance(inputs) if tolerance is None else tolerance
     worst = 0.0

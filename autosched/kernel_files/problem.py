@@ -107,11 +107,20 @@ class KernelProblem(Problem):
         f64), which is what a sum of some thousand terms gathers, and atol the same of the output's root mean square;
         integers must be equal.
         """
-        outputs = [a for a in self.file.arrays if a.kind in ("output", "inout")]
-        asked = any(a.atol is None or a.rtol != 0.0 for a in outputs)
-        reference = self.reference(inputs) if asked else {}
+        asked = any(a.atol is None or a.rtol != 0.0 for a in self._outputs)
+        return self._allowed(self.reference(inputs) if asked else {})
+
+    def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        reference = self.reference(inputs)
+        return reference, self._allowed(reference)
+
+    @property
+    def _outputs(self) -> list[Argument]:
+        return [a for a in self.file.arrays if a.kind in ("output", "inout")]
+
+    def _allowed(self, reference: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         found = {}
-        for a in outputs:
+        for a in self._outputs:
             wanted = np.abs(reference[a.name]) if a.atol is None or a.rtol != 0.0 else None
             share = _roundoff(a.dtype)
             values = np.zeros(self.operand(a).shape) if wanted is None else wanted

@@ -95,6 +95,10 @@ class Problem(ABC):
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Largest absolute error allowed for each element of each output (a rounding-error bound)."""
 
+    def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """``reference`` and ``tolerance``. Where the second follows from the first, this computes the first once."""
+        return self.reference(inputs), self.tolerance(inputs)
+
     def _take_defaults(self, **values: str) -> None:
         """Set these fields where they were left empty."""
         for name, value in values.items():

@@ -149,6 +149,17 @@ class RowProblem(Problem):
             x = grid(0, (some, self.columns), (columns, 1))
             yield Part(replace(self, rows=some.size), {"x": x, **extra}, {"out": x})
 
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        return self.expected(inputs)[1]
+
+    def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        reference = self.reference(inputs)
+        return reference, {"out": self._allowed(inputs, reference["out"])}
+
+    @abstractmethod
+    def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
+        """The tolerance of out, given the reference of out."""
+
     def _load(self, inputs: Mapping[str, Array], name: str) -> FloatArray:
         return self.input_dtype.load(inputs[name])
 
@@ -294,7 +305,7 @@ class Reduce(RowProblem):
             }[self.kind]()
         return {"out": result.reshape(self._out_shape)}
 
-    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+    def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Rounding-error bound per element of out.
 
         Maxima are exact but for rounding to the output type, argmax is exact. With s = sqrt(sum x^2), no partial sum of
@@ -302,9 +313,9 @@ class Reduce(RowProblem):
         sum of squares, whose partial sums never exceed it). Sums of integers up to 2^24 are exact.
         """
         if self.kind == "argmax":
-            return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self._out_shape)}
+            return np.zeros_like(inputs["x"], dtype=np.float64, shape=self._out_shape)
         x = self._view(inputs)
-        result = self.reference(inputs)["out"].reshape(x.shape[:-1])
+        result = reference.reshape(x.shape[:-1])
         growth = sum_growth(self.length) * _UNIT
         with np.errstate(invalid="ignore"):
             squares = np.square(x).sum(-1)
@@ -320,7 +331,7 @@ class Reduce(RowProblem):
                 least = _UNIT * np.abs(x.sum(-1)) if self.kind == "mean" else 0.0  # the division rounds
                 bound = np.where(exact, least, growth * (4.0 * np.sqrt(squares) + np.abs(x.sum(-1))))
                 allowed = self._rounded(bound / (self.length if self.kind == "mean" else 1.0), result)
-        return {"out": allowed.reshape(self._out_shape)}
+        return allowed.reshape(self._out_shape)
 
 
 @dataclass(frozen=True)
@@ -352,7 +363,7 @@ class Softmax(RowProblem):
             e = np.exp(x - x.max(-1, keepdims=True))
             return {"out": e / e.sum(-1, keepdims=True)}
 
-    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+    def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Rounding-error bound per element of out.
 
         Each exponential is off by 2^-22 relative and, as the exponent is rounded twice, 2^-23 for each unit of
@@ -360,13 +371,12 @@ class Softmax(RowProblem):
         ``sum_growth`` roundings. Subnormal exponentials are zero: 2^-125 absolute.
         """
         x = self._load(inputs, "x")
-        result = self.reference(inputs)["out"]
         with np.errstate(invalid="ignore"):
             below = x.max(-1, keepdims=True) - x
             far = np.where(np.isfinite(below), below, 0.0)
-            mean_far = (result * far).sum(-1, keepdims=True)
+            mean_far = (reference * far).sum(-1, keepdims=True)
             relative = 2.0**-17 + 2.0**-22 * (far + mean_far) + sum_growth(self.columns) * _UNIT
-            return {"out": self._rounded(result * relative + 2.0**-125, result)}
+            return self._rounded(reference * relative + 2.0**-125, reference)
 
 
 @dataclass(frozen=True)
@@ -418,13 +428,12 @@ class RmsNorm(_Norm):
             scale = 1.0 / np.sqrt(np.square(x).mean(-1, keepdims=True) + self.eps)
             return {"out": x * scale * self._load(inputs, "weight")}
 
-    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+    def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Half of the ``sum_growth`` roundings of the sum of squares (the square root halves them) and 16 more for the
         reciprocal square root and the products, relative to the result; then rounding to the output type."""
-        result = self.reference(inputs)["out"]
         relative = (sum_growth(self.columns) / 2 + 16.0) * _UNIT
         with np.errstate(invalid="ignore"):
-            return {"out": self._rounded(relative * np.abs(result), result)}
+            return self._rounded(relative * np.abs(reference), reference)
 
 
 @dataclass(frozen=True)
@@ -461,7 +470,7 @@ class LayerNorm(_Norm):
             scale = 1.0 / np.sqrt(np.square(centered).mean(-1, keepdims=True) + self.eps)
             return {"out": centered * scale * self._load(inputs, "weight") + self._load(inputs, "bias")}
 
-    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+    def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Rounding-error bound per element of out.
 
         The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns with s = sqrt(sum x^2), and by a rounding
@@ -470,7 +479,6 @@ class LayerNorm(_Norm):
         half; 16 roundings more for the rest.
         """
         x, weight, bias = (self._load(inputs, name) for name in ("x", "weight", "bias"))
-        result = self.reference(inputs)["out"]
         growth = sum_growth(self.columns) * _UNIT
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = x.mean(-1, keepdims=True)
@@ -479,5 +487,5 @@ class LayerNorm(_Norm):
             off = growth * size + _UNIT * np.abs(mean)
             scale = 1.0 / np.sqrt(variance + self.eps)
             relative = growth + 16.0 * _UNIT + 0.5 * np.square(off * scale)
-            bound = np.abs(weight) * scale * off + relative * np.abs(result - bias) + 4.0 * _UNIT * np.abs(bias)
-            return {"out": self._rounded(bound, result)}
+            bound = np.abs(weight) * scale * off + relative * np.abs(reference - bias) + 4.0 * _UNIT * np.abs(bias)
+            return self._rounded(bound, reference)

@@ -48,6 +48,27 @@ def test_what_is_no_size_is_refused_in_one_line(problem: Problem, value: object)
 
 
 @PROBLEMS
+def test_what_is_expected_is_reference_and_tolerance_with_one_reference_computed(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = problem.random_inputs(0)
+    computed = []
+    reference = type(problem).reference
+
+    def counted(self: Problem, inputs: Mapping[str, Any]) -> Any:
+        computed.append(reference(self, inputs))
+        return computed[-1]
+
+    monkeypatch.setattr(type(problem), "reference", counted)
+    expected, allowed = problem.expected(inputs)
+    assert len(computed) == 1 and expected is computed[0]
+    tolerance = problem.tolerance(inputs)
+    assert allowed.keys() == tolerance.keys() == expected.keys()
+    for name in expected:
+        assert np.array_equal(allowed[name], tolerance[name]) and (tolerance[name] >= 0).all()
+
+
+@PROBLEMS
 def test_json_with_other_fields_is_refused(problem: Problem) -> None:
     data = problem.to_json()
     with pytest.raises(ValueError, match=f"not the JSON of a {problem.operator} problem: .*sparsity"):

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -161,12 +161,19 @@ def loops(instructions: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
 
 
 def main_loop(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """The shortest loop with at least half of the work of any loop: arithmetic, or memory accesses where a kernel has
-    none; all instructions where it has no loop."""
+    """The shortest loop with at least half of the most work of its own, outside of the loops in it: arithmetic, or
+    memory accesses where a kernel has none; all instructions where it has no loop."""
     bodies = loops(instructions)
 
-    def amount(body: Iterable[Instruction], kinds: Sequence[str]) -> int:
-        return sum(i.kind in kinds for i in body)
+    def amount(body: Sequence[Instruction], kinds: Sequence[str]) -> int:
+        first, last = body[0].address, body[-1].address
+        inner = {
+            i.address
+            for other in bodies
+            if len(other) < len(body) and first <= other[0].address and other[-1].address <= last
+            for i in other
+        }
+        return sum(i.kind in kinds and i.address not in inner for i in body)
 
     for kinds in (("tensor",), ("float",), ("load", "store", "shared")):
         most = max((amount(body, kinds) for body in bodies), default=0)

@@ -50,7 +50,7 @@ MUTATIONS = (
         "C::n - 1 - (C::n - 1 - n % C::row_classes) % C::row_classes",
         "C::n - 1",
     ),
-    Mutation("the ends of torn rows in the loop", MMA_ODD, KERNEL, "if (step == 0) {", "if (step == -1) {"),
+    Mutation("the starts of torn rows in the loop", MMA_ODD, KERNEL, "torn && step == 0 ?", "step < 0 ?"),
     Mutation(
         "x's last aligned vector in the loop",
         MMA_ODD,
@@ -139,13 +139,11 @@ MUTATIONS = (
         "steps that the unroll leaves over",
         SPLIT,
         KERNEL,
-        "for (; step < whole; ++step)",
-        "for (; step <= whole; ++step)",
+        "for (; step < until; ++step)",
+        "for (; step <= until; ++step)",
     ),
-    Mutation("unrolled loop one round too far", SPLIT, KERNEL, "step + C::k_unroll <= whole", "step < whole"),
-    Mutation(
-        "partial last step left out", SPLIT, KERNEL, "for (; step < last; ++step)", "for (; step < whole; ++step)"
-    ),
+    Mutation("unrolled loop one round too far", SPLIT, KERNEL, "step + C::k_unroll <= until", "step < until"),
+    Mutation("partial last step left out", SPLIT, KERNEL, "|| step >= last) break;", "|| step >= whole) break;"),
     Mutation(
         "lanes along k not added",
         SHARED,

@@ -456,27 +456,22 @@ struct Matvec {
     int step = first;
     // In step `s` this thread is at element `k_of_step(s)`.
     const auto k_of_step = [&](int s) { return s * C::partial_reduction - shift + thread_k; };
-    if constexpr (torn) {
-      if (step == 0) {  // begins before the row
-        multiply<1, true>(sums, x_rows, w_rows, k_of_step(0));
-        step = 1;
-      }
-    }
+    // Guarded steps, at the start of torn rows and at the end of all, are one piece of code between turns of the others.
+    int until = torn && step == 0 ? 0 : whole;
 #pragma unroll 1
-    for (; step + C::k_unroll <= whole; step += C::k_unroll) {
-      multiply<C::k_unroll, false>(sums, x_rows, w_rows, k_of_step(step));
-    }
-    if constexpr (C::k_unroll > 1) {
+    while (true) {
 #pragma unroll 1
-      for (; step < whole; ++step) {
-        multiply<1, false>(sums, x_rows, w_rows, k_of_step(step));
+      for (; step + C::k_unroll <= until; step += C::k_unroll) {
+        multiply<C::k_unroll, false>(sums, x_rows, w_rows, k_of_step(step));
       }
-    }
-    if constexpr (C::k % C::partial_reduction != 0) {
+      if constexpr (C::k_unroll > 1) {
 #pragma unroll 1
-      for (; step < last; ++step) {
-        multiply<1, true>(sums, x_rows, w_rows, k_of_step(step));
+        for (; step < until; ++step) multiply<1, false>(sums, x_rows, w_rows, k_of_step(step));
       }
+      if (C::k % C::partial_reduction == 0 || step >= last) break;
+      multiply<1, true>(sums, x_rows, w_rows, k_of_step(step));
+      ++step;
+      until = whole;
     }
 
     const unsigned shared_sums = ptx::shared_memory() + unsigned(C::slab_bytes);

@@ -47,12 +47,29 @@ def provoking_sizes(small: Problem, schedule: Schedule) -> Iterator[ProvokingSiz
             break
 
 
+def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
+    """``problem`` with about ``share`` of its k, two steps at least, and the same remainder: tiles, their order and
+    their places in out stay. ``problem`` itself where it has no k, or no more."""
+    if not isinstance(problem, Matmul):
+        return problem
+    of_split = _of_split(schedule)
+    steps = problem.k // of_split
+    kept = max(2, int(share * steps))
+    return replace(problem, k=problem.k - (steps - kept) * of_split) if kept < steps else problem
+
+
+def _of_split(schedule: Schedule) -> int:
+    """Elements along k of one tile of each split."""
+    chosen = dict(schedule.items)
+    return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1))
+
+
 def _growths(small: Problem, schedule: Schedule) -> Iterator[tuple[str, bool, dict[str, int]]]:
     """Names, whether all blocks are run, and how much longer each field becomes; k is given as it shall be."""
     match small:
         case Matmul():
             chosen = dict(schedule.items)
-            of_split = int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1))
+            of_split = _of_split(schedule)
             rows, columns = (MANY_TILES * int(chosen[t]) if t in chosen else MANY for t in ("tile_m", "tile_n"))
             short = min(small.k, small.k % of_split + of_split)
             smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)

@@ -65,6 +65,13 @@ def sampled_blocks(problem: Problem, kernel: Kernel, seed: int) -> tuple[int, ..
     return tuple(_block(group, part, count, stride) for part in range(count) for group in chosen)
 
 
+def sampled_flops(problem: Problem, kernel: Kernel, seed: int) -> float:
+    """Of all blocks that are run for ``sampled_blocks``: those of their clusters are, too."""
+    cluster = math.prod(kernel.cluster)
+    clusters = {block // cluster for block in sampled_blocks(problem, kernel, seed)}
+    return problem.flops * len(clusters) * cluster / math.prod(kernel.grid)
+
+
 def prove_blocks(
     problem: Problem, kernel: Kernel, seed: int, order: Order = ASCENDING, limit: float = 60.0
 ) -> SampledRun:

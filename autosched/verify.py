@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -18,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 
 from autosched import proofs
-from autosched.provoking_sizes import provoking_sizes
-from autosched.sampled_blocks import can_sample, prove_blocks
+from autosched.provoking_sizes import provoking_sizes, with_short_k
+from autosched.sampled_blocks import can_sample, prove_blocks, sampled_flops
 from measurements.compile import usable_cores
 from measurements.emulator import (
     ASCENDING,
@@ -54,6 +55,7 @@ RANDOM = "random"  # the inputs of a first run
 GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)
 Depth = Literal["quick", "full"]
 Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and order: ``emulate``, or another engine
+_LARGE_FLOPS = 2.0**34  # of some blocks at the true size: a third of ``TIME_LIMIT`` or less
 _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a provoking size that is run whole
 
 
@@ -228,11 +230,25 @@ def _jobs(
     if depth == "quick":
         return
     if small != problem:
-        whole = template.kernel(problem, schedule, device)
-        if can_sample(problem, whole):
-            yield partial(_sampled, problem, whole, seed, time_limit)
+        large, whole = at_true_size(template, problem, schedule, device, seed)
+        if can_sample(large, whole):
+            yield partial(_sampled, large, whole, seed, time_limit)
     for _, job in provoking_jobs(template, small, schedule, device, seed=seed, time_limit=time_limit):
         yield job
+
+
+def at_true_size(
+    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, seed: int
+) -> tuple[Problem, Kernel]:
+    """``problem``, with a shorter k where already the fewest blocks that are sampled would take too long: those of a
+    persistent launch compute many tiles each."""
+    whole = template.kernel(problem, schedule, device)
+    share = _LARGE_FLOPS / sampled_flops(problem, whole, seed)
+    if share < 1.0:
+        shorter = with_short_k(problem, schedule, share)
+        with suppress(ValueError):  # the schedule is none for that k
+            return shorter, template.kernel(shorter, schedule, device)
+    return problem, whole
 
 
 def provoking_jobs(

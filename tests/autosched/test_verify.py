@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
-from wgmma_cases import SMALL
+from wgmma_cases import GOOD, SMALL
 
 from autosched.proofs import summary as proof_line
-from autosched.sampled_blocks import can_sample, prove_blocks, sampled_blocks
-from autosched.verify import EMULATED_FLOPS, emulated_problem, verify, verify_one
+from autosched.sampled_blocks import can_sample, prove_blocks, sampled_blocks, sampled_flops
+from autosched.verify import EMULATED_FLOPS, at_true_size, emulated_problem, verify, verify_one
 from search_spaces.catalogue import template
 from search_spaces.hardware.bank_conflicts import fragment_traffic
 from search_spaces.hardware.devices import device
@@ -201,6 +201,17 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
     streaming = next(s for s in wgmma.space(problem, H200).sample(100, 1) if s.integer("stream_k"))
     kernel = wgmma.kernel(problem, streaming, H200)
     assert can_sample(problem, kernel) and len(sampled_blocks(problem, kernel, 0)) >= 3
+
+
+@pytest.mark.parametrize(("size", "k"), [(4096, 4096), (16384, 640)])
+def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int, k: int) -> None:
+    """A cluster of 16384^3 alone would take minutes. Tiles, and so the schedule and all places in out, stay."""
+    problem = Matmul(size, size, size, a="bf16")
+    wgmma = template("wgmma_matmul")
+    schedule = GOOD.replace(tiles_of_block=4 if size == 4096 else 32, cluster_m=4, stream_k=0, split_k=1)
+    sampled, kernel = at_true_size(wgmma, problem, schedule, H200, seed=0)
+    assert sampled == replace(problem, k=k) and sampled_flops(sampled, kernel, 0) <= 2**34
+    assert kernel.grid == wgmma.kernel(problem, schedule, H200).grid
 
 
 def edited(kernel: Kernel, right: str, wrong: str) -> Kernel:

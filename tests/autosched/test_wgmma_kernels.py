@@ -139,11 +139,11 @@ def test_a_proxy_keeps_what_its_schedule_decides() -> None:
 @needs_nvrtc
 @needs_compiler
 @pytest.mark.nightly
-def test_sampled_schedules_compute_what_they_should() -> None:
-    for problem in problems():
-        for schedule in space(problem, H200).sample(25, seed=4):
-            small = proxy(problem, schedule)
-            inputs = small.random_inputs(0)
-            run = emulate(generate(small, schedule, H200), inputs)
-            assert run.ok, (schedule, run.reason, run.findings)
-            assert check(small, inputs, run.outputs).ok, schedule
+@pytest.mark.parametrize("problem", problems(), ids=lambda p: f"{p.m}x{p.n}x{p.k} {p.a} {p.order_a} {p.order_b}")
+def test_sampled_schedules_compute_what_they_should(problem: Matmul) -> None:
+    for schedule in space(problem, H200).sample(25, seed=4):
+        small = proxy(problem, schedule)
+        inputs = small.random_inputs(0)
+        run = emulate(generate(small, schedule, H200), inputs)
+        assert run.ok, (schedule, run.reason, run.findings)
+        assert check(small, inputs, run.outputs).ok, schedule

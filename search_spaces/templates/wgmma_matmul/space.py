@@ -340,8 +340,8 @@ def _launched(device: Device, consumers: npt.ArrayLike, min_blocks: npt.ArrayLik
     """Registers that each thread is launched with, as setmaxnreg counts. A warp that copies alone takes the room of
     four: each of the SM's four parts has registers of its own, and takes every fourth warp."""
     threads = WARPGROUP * (np.asarray(consumers) + 1)
-    each: IntArray = register_limit(device, threads, min_blocks) // REGISTER_STEP
-    return each * REGISTER_STEP
+    limit: IntArray = register_limit(device, threads, min_blocks)
+    return limit // REGISTER_STEP * REGISTER_STEP
 
 
 def _register_rules(device: Device) -> tuple[Rule, ...]:

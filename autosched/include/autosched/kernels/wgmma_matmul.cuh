@@ -1,10 +1,13 @@
 // C = epilogue(A * B) on Hopper: one warp, alone or of a warpgroup that gives its registers away, has TMA copy tiles of
 // A and B into a ring of stages, and `consumers` warpgroups multiply them by wgmma. Two mbarriers for each stage say that
-// it is full, and that every consumer is done with it. A block may compute several tiles of C one after another, while the
-// copies go on: its consumers share the rows of each, or take turns (ping_pong). With stream_k the k-tiles of the last
-// tiles are dealt out evenly to all blocks, which begin with them. The blocks of a cluster compute
-// neighbouring tiles; each copies a share of what they have in common, for all that need it. `transposed`: A, B and C are
-// the transposes of the problem's b, a and out, so C lies in memory by columns, and the bias belongs to its rows.
+// it is full, and that every consumer is done with it. In the order of this file: the ring and the work of a block, the
+// copies, the multiplications, the sums of blocks that share a tile, the stores.
+//
+// A block may compute several tiles of C one after another, while the copies go on: its consumers share the rows of each,
+// or take turns (ping_pong). With stream_k the k-tiles of the last tiles are dealt out evenly to all blocks, which begin
+// with them. The blocks of a cluster compute neighbouring tiles; each copies a share of what they have in common, for all
+// that need it. `transposed`: A, B and C are the transposes of the problem's b, a and out, so C lies in memory by columns,
+// and the bias belongs to its rows.
 //
 // An operand that TMA does not copy (it cannot where lines are not a multiple of 16 bytes apart) is moved by all threads
 // that copy (access_a, access_b: the bytes that its lines are aligned to, 0 for TMA), and each arrives at the mbarrier of
@@ -71,7 +74,7 @@ struct WgmmaMatmul {
   enum NamedBarrier { of_last_block = 1, of_turns = 2, of_boxes = 4 };  // the first of one for each consumer
 
   static_assert(C::tile_m % (64 * sharing) == 0, "rule consumers: each consumer has whole multiples of 64 rows");
-  static_assert(C::threads == consumer_threads + (gives_registers ? 128 : 32),
+  static_assert(C::threads == consumer_threads + copying_threads,
                 "rule threads: the consumers, and a warp that copies, of a whole warpgroup where it gives registers");
   static_assert(!gives_registers || (C::producer_registers + C::consumers * C::consumer_registers) * 128 *
                                             C::min_blocks <= 65536,
@@ -531,7 +534,7 @@ struct WgmmaMatmul {
   }
 
   __device__ static __forceinline__ void store(Accumulators& acc, End ends, Out* out, const Work& work,
-                                               int group) {
+                                              int group) {
     const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
     constexpr int vector = C::n % 2 == 0 && !C::transposed ? 2 : 1;
     constexpr bool partial_m = C::m % C::tile_m != 0, partial_n = C::n % C::tile_n != 0;

@@ -170,15 +170,18 @@ def uses_wgmma(chip: Device, config: TritonConfig) -> bool:
     return chip.sm == 90 and config.block_m >= _WGMMA_ROWS and config.warps % _WARPGROUP == 0
 
 
-def counts(recorded: Recorded, config: TritonConfig) -> CostCounts:
+def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = False) -> CostCounts:
     """What torch's template demands of the machine: tiles of a and b go to shared memory by cp.async, ``stages`` of
-    them in flight, and from there to ldmatrix and mma.sync, or to wgmma; blocks walk in bands of 8 rows of tiles."""
+    them in flight, and from there to ldmatrix and mma.sync, or to wgmma; blocks walk in bands of 8 rows of tiles.
+
+    With ``own_buffers`` each stage has a buffer of its own and loads need not wait for the arithmetic of their step,
+    as in CUTLASS's kernels; Triton's loop of mma.sync has a buffer less."""
     problem, chip = recorded.problem, recorded.device
     element, ieee = problem.input_dtype.bytes, problem.a == "f32" and problem.precision == "ieee"
     m, n, k, warps = config.block_m, config.block_n, config.block_k, config.warps
     threads, tile, wgmma = 32 * warps, m * n, uses_wgmma(chip, config)
     tiles_m, tiles_n, steps = -(-problem.m // m), -(-problem.n // n), -(-problem.k // k)
-    buffers = max(1, config.stages - (0 if wgmma else 1))
+    buffers = max(1, config.stages - (0 if wgmma or own_buffers else 1))
     copied = element * k * (m + n)
     requests = sum(element * k * side / width / 32 for side, width in zip((m, n), recorded.alignment, strict=True))
     # On Ampere a line of 128 bytes is a cycle of L1, however little of it a copy of 16 bytes a lane takes; the shorter
@@ -210,7 +213,7 @@ def counts(recorded: Recorded, config: TritonConfig) -> CostCounts:
         # wgmma: one multiplication stays in flight over the barrier, and there is a buffer more. mma.sync: the next
         # load takes the place of the tile that was multiplied last.
         refills=not wgmma,
-        copies_behind=not wgmma and config.stages > 1,
+        copies_behind=not (wgmma or own_buffers) and config.stages > 1,
     )
     return dataclasses.replace(work, dram_bytes=_dram_bytes(problem, chip, config, work))
 

@@ -69,9 +69,7 @@ def judge(name: str) -> list[Judged]:
         fit = [i for i, size in enumerate(shared) if size <= chip.shared_per_block]
         if len(fit) < LEAST:
             continue
-        works = [
-            dataclasses.replace(counts(recorded, configs[i]), shared_bytes=shared[i], copies_behind=False) for i in fit
-        ]
+        works = [counts(recorded, configs[i], own_buffers=True) for i in fit]
         guess: FloatArray = analyse(works, chip).seconds
         seconds, kept = seconds[fit], [configs[i] for i in fit]
         judged.append(

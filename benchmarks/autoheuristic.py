@@ -29,7 +29,10 @@ _CONFIG = re.compile(r"type=triton_BLOCK-M=(\d+)_BLOCK-K=(\d+)_BLOCK-N=(\d+)_num
 _DTYPES = {"torch.float16": "f16", "torch.bfloat16": "bf16", "torch.float32": "f32"}
 _BAND = 8  # GROUP_M of torch's template
 _L2_SHARE = 0.4  # of L2 that operands can count on: fitted to the *_mm files
-_DRIFT = 1.6  # times that blocks which share SMs read a panel again that L2 does not hold: fitted to the *_mm files
+# Times that blocks which share SMs read a panel again, for a flop/s of the chip's tensor cores to a byte of L2: the
+# same delay is more of a panel where blocks walk faster, and L2 holds less of it where it is smaller. Fitted to the
+# *_mm files.
+_DRIFT = 1.35e-7
 # No matmul of h100_mm moves more than 2.40 TB/s, those of a100_mm up to 1.73 TB/s, 85% of the data sheet: the
 # H100 was not one of 3.35 TB/s. 2.5 TB/s suits its recordings best.
 _DRAM_BANDWIDTH = {"h100": 2.5e12}
@@ -254,7 +257,7 @@ def _wgmma_bytes(config: TritonConfig, element: int) -> float:
 def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostCounts) -> float:
     """A wave of blocks reads the panels of its band once. L2 keeps a's band for the next wave, and b for the next band,
     as far as it has room. Blocks that share an SM drift apart after the first wave and read panels again that L2 has no
-    room for, each as often as blocks share it at most."""
+    room for: once for each that shares it at most, and never more often than tiles need the panel."""
     element, tiles_m, tiles_n = (
         problem.input_dtype.bytes,
         -(-problem.m // config.block_m),
@@ -269,7 +272,9 @@ def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostC
     room = _L2_SHARE * chip.l2_bytes
     kept = min(1.0, room / (rows * panel_a + columns * panel_b))
     kept_b = min(1.0, room / (rows * panel_a + tiles_n * panel_b))
-    again = _DRIFT * (resident - 1) / resident * (1 - kept) * (1 - min(1.0, resident * chip.sm_count / work.blocks))
+    pace = chip.sm_count * chip.tensor_clock_hz * chip.tensor_rate("f16") / chip.l2_bytes  # flop/s for a byte of L2
+    drift = min(_DRIFT * pace * (resident - 1) / resident, resident - 1.0)
+    again = drift * (1 - kept) * (1 - min(1.0, resident * chip.sm_count / work.blocks))
     a = element * problem.m * problem.k * (1 + (max(1.0, tiles_n / columns) - 1) * (1 - kept))
     b = element * problem.n * problem.k * (1 + (max(1.0, tiles_m / rows) - 1) * (1 - kept_b))
     a *= min(1 + again, max(1.0, columns))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from autosched import nvidia_heuristics
 from benchmarks import second_judge
 from benchmarks.autoheuristic import TritonConfig
+from cost_models.analytic import Analysis, analyse
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 
 TILES = ((256, 128), (128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (32, 16), (16, 16))
@@ -26,6 +31,26 @@ def test_large_tiles_first_is_the_order_of_a_large_matmul(monkeypatch: pytest.Mo
         assert judged.configs == len(TILES)
         assert sign * judged.rank > 0.9
         assert judged.theirs != TOO_LARGE and (judged.first < 0.01) == (sign > 0)
+
+
+def test_counts_are_those_of_a_buffer_for_each_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Occupancy, and the traffic that depends on it, as CUTLASS's shared memory allows it; tensor cores at twice
+    the rate take less time."""
+    seen: list[tuple[CostCounts, float]] = []
+
+    def analysed(works: Sequence[CostCounts], chip: Device) -> Analysis:
+        found = analyse(works, chip)
+        seen.extend(zip(works, found.seconds, strict=True))
+        return found
+
+    monkeypatch.setattr(second_judge, "analyse", analysed)
+    monkeypatch.setattr(second_judge, "proposals", lambda gpu, problem: proposed(1.0))
+    second_judge.judge("rtx3090")
+    slow = list(seen)
+    assert slow[0][0].shared_bytes == 3 * 2 * 32 * (256 + 128) and not slow[0][0].copies_behind
+    seen.clear()
+    second_judge.judge("rtx3090", 2)
+    assert seen[-8][1] < 0.8 * slow[-8][1]
 
 
 def test_problems_with_few_proposals_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

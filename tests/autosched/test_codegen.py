@@ -44,11 +44,13 @@ GOOD = Schedule.from_json(
         "epilogue": "registers",
         "min_blocks": 1,
         "split_k": 1,
+        "stream_k": 0,
         "raster": "row",
         "batch_mapping": "outer",
     },
 )
 
+STREAMS = (("stream_k = 0", "stream_k = 1"), ("launched_blocks = 16", "launched_blocks = 7"))
 # (decision, a value that breaks a constraint, the constraint, how the C++ says the same)
 BROKEN = [
     ({"sg_data_m": 48}, "wg_map_m", [("sg_data_m = 64", "sg_data_m = 48")]),
@@ -71,6 +73,18 @@ BROKEN = [
          ("sg_data_m = 64", "sg_data_m = 16"), ("sg_data_n = 64", "sg_data_n = 16")],
     ),
     (
+        {"stream_k": 1, "split_k": 2},
+        "stream_k_split",
+        [("split_k = 1", "split_k = 2"), ("tiles_of_split = 16", "tiles_of_split = 8"), *STREAMS],
+    ),
+    ({"stream_k": 1, "tile_m": 256, "tile_n": 256, "sg_layout_m": 4, "sg_layout_n": 4}, "stream_k_waves",
+     [("stream_k = 0", "stream_k = 1"), ("launched_blocks = 16", "launched_blocks = 8")]),
+    ({"stream_k": 1, "intrinsic": "wmma_m16n16k16_f16", "epilogue": "shared"}, "stream_k_intrinsic",
+     [('intrinsic = "mma_m16n8k16_f16"', 'intrinsic = "wmma_m16n16k16_f16"'), *STREAMS]),
+    ({"stream_k": 1, "stages": 1}, "stream_k_tiles",
+     [("tiles_k = 16", "tiles_k = 1"), ("tiles_of_split = 16", "tiles_of_split = 1"), ("int k = 512", "int k = 32"),
+      *STREAMS]),
+    (
         {"intrinsic": "wmma_m16n16k16_f16", "layout_a": "pad(8,1)", "layout_b": "pad(8,1)"},
         "epilogue",
         [("autosched::MmaSync<", "autosched::Wmma<")],
@@ -82,7 +96,7 @@ BROKEN = [
 def test_the_rule_and_the_static_assert_say_the_same(
     changes: dict[str, int | str], rule: str, edits: list[tuple[str, str]]
 ) -> None:
-    problem = Matmul(512, 512, 96) if rule == "split_k" else PROBLEM
+    problem = {"split_k": Matmul(512, 512, 96), "stream_k_tiles": Matmul(512, 512, 32)}.get(rule, PROBLEM)
     broken = GOOD.replace(**changes)
     violations = {v.rule: v.reason for v in space(problem, H200).explain(broken) if v.rule in _constraints()}
     assert rule in violations

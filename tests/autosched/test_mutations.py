@@ -60,9 +60,7 @@ MUTATIONS = (
         "if (more) loader.store(fill);",
         "if (more) loader.store(stage);",
     ),
-    Mutation(
-        "warps share a column", PIPELINED, MATMUL, "warp_n = warp % C::sg_layout_n", "warp_n = warp / C::sg_layout_n"
-    ),
+    Mutation("warps share a column", PIPELINED, MATMUL, "thread / 32 % C::sg_layout_n", "thread / 32 / C::sg_layout_n"),
     Mutation("fragment rows with the wrong stride", PIPELINED, MATMUL, "i % each * size;", "i % each * size / 2;"),
     Mutation("B is read from A's stage", PIPELINED, MATMUL, "tile + A::stage_bytes, step", "tile, step"),
     Mutation(
@@ -154,11 +152,9 @@ MUTATIONS = (
         "",
     ),
     Mutation("first split finishes the tile", SPLIT, LAST_BLOCK, "!= Blocks - 1) return", "!= 0) return"),
-    Mutation(
-        "splits begin at the wrong k", SPLIT, MATMUL, "split * C::tiles_of_split * C::tile_k;", "split * C::tile_k;"
-    ),
+    Mutation("splits begin at the wrong k", SPLIT, MATMUL, "first = split * C::tiles_of_split;", "first = split;"),
     Mutation("a split's sums left out", SPLIT, MATMUL, "s < C::split_k; ++s", "s < C::split_k - 1; ++s"),
-    Mutation("batch stride of A", SPLIT, MATMUL, "(batch) * C::m * C::k;", "(batch) * C::n * C::k;"),
+    Mutation("batch stride of A", SPLIT, MATMUL, "(work.batch) * C::m * C::k;", "(work.batch) * C::n * C::k;"),
     Mutation("batch and tile mixed up", SPLIT, MATMUL, "batch_inner ? id / C::batch", "batch_inner ? id % C::batch"),
     Mutation(
         "tile reduced before it is finished",
@@ -231,8 +227,8 @@ MUTATIONS = (
         "copy threads in one line",
         PIPELINED,
         COPY,
-        "major(int(threadIdx.x) / Columns)",
-        "major(int(threadIdx.x) % Columns)",
+        "major(thread / Columns)",
+        "major(thread % Columns)",
     ),
     Mutation("copy does not advance", PIPELINED, COPY, "    source += TileMinor;\n", ""),
     Mutation(

@@ -47,6 +47,7 @@ struct Config {
   static constexpr autosched::Choice epilogue = "shared";
   static constexpr int min_blocks = 4;
   static constexpr int split_k = 2;
+  static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "row";
   static constexpr autosched::Choice batch_mapping = "inner";
   static constexpr int tiles_m = 1;
@@ -54,6 +55,7 @@ struct Config {
   static constexpr int tiles_k = 2;
   static constexpr int tiles_of_split = 1;
   static constexpr int blocks = 4;
+  static constexpr int launched_blocks = 4;
   static constexpr int threads = 64;
   static constexpr int stage_bytes_a = 1024;
   static constexpr int stage_bytes_b = 12288;

@@ -47,6 +47,7 @@ struct Config {
   static constexpr autosched::Choice epilogue = "shared";
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
+  static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "row";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int tiles_m = 2;
@@ -54,6 +55,7 @@ struct Config {
   static constexpr int tiles_k = 3;
   static constexpr int tiles_of_split = 3;
   static constexpr int blocks = 6;
+  static constexpr int launched_blocks = 6;
   static constexpr int threads = 128;
   static constexpr int stage_bytes_a = 2048;
   static constexpr int stage_bytes_b = 2048;

@@ -47,6 +47,7 @@ struct Config {
   static constexpr autosched::Choice epilogue = "shared";
   static constexpr int min_blocks = 2;
   static constexpr int split_k = 4;
+  static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "row";
   static constexpr autosched::Choice batch_mapping = "inner";
   static constexpr int tiles_m = 2;
@@ -54,6 +55,7 @@ struct Config {
   static constexpr int tiles_k = 17;
   static constexpr int tiles_of_split = 5;
   static constexpr int blocks = 32;
+  static constexpr int launched_blocks = 32;
   static constexpr int threads = 128;
   static constexpr int stage_bytes_a = 5120;
   static constexpr int stage_bytes_b = 4096;

@@ -21,6 +21,7 @@ from search_spaces.templates.tensor_map import TensorMap
 K = FindingKind
 WRONG = "wrong_result"
 _KERNEL = "autosched/kernels/wgmma_matmul.cuh"
+_STREAM_K = "autosched/common/stream_k.cuh"
 _OPERAND = "autosched/intrinsics/wgmma.cuh"
 _OUT = "autosched/intrinsics/wgmma_out.cuh"
 _FINISH = "autosched/common/finish.cuh"
@@ -196,24 +197,25 @@ PLANTED = (
             {"first = split * C::tiles_of_split;": "first = split * C::tiles_of_split - (split > 0);"}),
     # Tiles that two workers share.
     Planted("sums are told of before a fence", STREAM, K.GLOBAL_RACE,
-            {"ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)": ""}),
+            {"ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)": ""},
+            _STREAM_K),
     Planted("told of before all have stored them", STREAM, K.GLOBAL_RACE,
-            {"ptx::barrier_sync(barrier, 128);  // all threads' sums are stored": ""}),
+            {"ptx::barrier_sync(barrier, Threads);  // all threads' sums are stored": ""}, _STREAM_K),
     Planted("read by threads that did not wait", STREAM, K.GLOBAL_RACE,
-            {"ready for the next launch\n    }\n    ptx::barrier_sync(barrier, 128);":
-             "ready for the next launch\n    }"}),
+            {"ready for the next launch\n  }\n  ptx::barrier_sync(barrier, Threads);":
+             "ready for the next launch\n  }"}, _STREAM_K),
     Planted("asked for without an acquire", STREAM, K.GLOBAL_RACE,
-            {"ptx::ld_acquire(stored)": "ptx::ld_global_cg<4>(stored).word[0]"}),
+            {"ptx::ld_acquire(stored)": "ptx::ld_global_cg<4>(stored).word[0]"}, _STREAM_K),
     Planted("waits for the other's ticket alone", STREAM, K.GLOBAL_RACE,
-            {"ptx::ld_acquire(stored)": "ptx::ld_acquire(tickets)"}),
+            {"ptx::ld_acquire(stored)": "ptx::ld_acquire(tickets)"}, _STREAM_K),
     Planted("all tiles that are cut share their sums", STREAM, K.UNWRITTEN_OUTPUT,
             {"(work.cut * cluster + rank())": "(0 * work.cut * cluster + rank())"}),
     Planted("both consumers of a block have one flag", STREAM, K.SHARED_RACE, {"flags + unsigned(4 * group)": "flags"}),
     Planted("both workers finish the tile", STREAM, K.GLOBAL_RACE,
-            {"ptx::atomic_add(stored, 1u);\n      }\n      return false;":
-             "ptx::atomic_add(stored, 1u);\n      }\n      return true;"}),
+            {"ptx::atomic_add(stored, 1u);\n    }\n    return false;":
+             "ptx::atomic_add(stored, 1u);\n    }\n    return true;"}, _STREAM_K),
     Planted("a k-tile between two workers is left out", STREAM, K.UNWRITTEN_OUTPUT,
-            {"left = first_dealt(id + 1) - dealt;": "left = first_dealt(id + 1) - dealt - 1;"}),
+            {"first_dealt(worker + 1) - dealt,": "first_dealt(worker + 1) - dealt - 1,"}, _STREAM_K),
     # The end.
     Planted("rows of stmatrix exchanged", STORES, WRONG,
             {"box + at(warp * 16 + lane % 16, r / 4": "box + at(warp * 16 + (lane % 16 ^ 8), r / 4"}, _OUT),

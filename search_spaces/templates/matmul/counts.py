@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+import math
 
 from search_spaces.hardware.bank_conflicts import WIDEST_BYTES, fragment_traffic
 from search_spaces.hardware.cost_counts import CostCounts
@@ -13,6 +13,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import dram_bytes
+from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE, dealt_share, exchanged_bytes
 from search_spaces.templates.matmul.decisions import whole_tile
 from search_spaces.templates.matmul.lowering import SIDES, copy, reduction_parts, tile, wg_maps
 
@@ -25,6 +26,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     """The cost counts of a valid config."""
     tile_m, tile_n, tile_k = tile(config)
     threads, stages, split_k, steps = config.integers("threads", "stages", "split_k", "tiles_of_split")
+    blocks, launched, stream_k = config.integers("blocks", "launched_blocks", "stream_k")
+    tiles = blocks / launched  # of a block
     fragments_m, fragments_n = config.integers("fragments_m", "fragments_n")
     row = intrinsic(config.text("intrinsic"))
     warps = threads // device.warp_size
@@ -34,7 +37,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         fragment_traffic(row, side, c.layout, c.region.element_bytes) for side, c in zip(SIDES, copies, strict=True)
     ]
     # Subgroups that own the same part of an operand each read its fragments.
-    sharers = [prod(m.sharers(c.region.shape)) for m, c in zip(wg_maps(config)[:2], copies, strict=True)]
+    sharers = [math.prod(m.sharers(c.region.shape)) for m, c in zip(wg_maps(config)[:2], copies, strict=True)]
     loop_wavefronts = sum(r.wavefronts * s for r, s in zip(reads, sharers, strict=True)) + sum(map(_copied, copies))
     multiplies = fragments_m * fragments_n * tile_k // row.k * warps * row.instructions
     loads = sum(r.instructions * s for r, s in zip(reads, sharers, strict=True))
@@ -59,25 +62,31 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     across, _ = reduction_parts(problem, config)
     part_bytes = 4.0 * (tile_m if problem.reduced_axis == -1 else tile_n) if across > 1 else 0.0
+    finishing = (4.0 if problem.reduced_axis is None else 7.0) * results / device.warp_size
+    # With stream-K nothing else of a block runs beside the end of a tile, and the exchange of sums.
+    exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
+    ends = math.ceil(tiles) if stream_k else 0
+    dealt = dealt_share(blocks, launched) if stream_k else 0.0
     return CostCounts(
-        blocks=config.integer("blocks"),
+        blocks=launched,
         threads=threads,
         shared_bytes=config.integer("shared_bytes"),
         registers=compiled_registers(config, device, more=MORE_REGISTERS),
         unit=row.unit,
         operand_dtype="i8" if problem.a == "i8" else row.type_a,  # CUDA cores multiply floats as f32
-        flops=2.0 * tile_m * tile_n * tile_k * steps,
-        instructions=loop_instructions * steps
-        + (4.0 if problem.reduced_axis is None else 7.0) * results / device.warp_size,
-        shared_wavefronts=loop_wavefronts * steps + epilogue_wavefronts,
-        load_bytes=sum(c.sectors for c in copies) * SECTOR_BYTES * steps + partial_bytes + part_bytes,
-        store_bytes=stored_bytes / split_k + partial_bytes + part_bytes,
-        dram_bytes=dram_bytes(problem, config, device),
-        iterations=steps,
+        flops=2.0 * tile_m * tile_n * tile_k * steps * tiles,
+        instructions=(loop_instructions * steps + finishing) * tiles + ADDITIONS * exchanged,
+        shared_wavefronts=(loop_wavefronts * steps + epilogue_wavefronts) * tiles,
+        load_bytes=(sum(c.sectors for c in copies) * SECTOR_BYTES * steps + partial_bytes + part_bytes) * tiles,
+        store_bytes=(stored_bytes / split_k + partial_bytes + part_bytes) * tiles + 2 * exchanged,
+        dram_bytes=dram_bytes(problem, config, device, out_of_step=dealt) + exchanged * launched,
+        iterations=math.ceil(steps * tiles),
         stages=stages,
         barriers_per_iteration=1 if stages > 1 else 2,
         refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(c.region.line * c.region.element_bytes for c in copies)),
+        drains=ends + STOPS_TO_EXCHANGE * stream_k,
+        drain_instructions=finishing * ends + ADDITIONS * exchanged,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from search_spaces.arrays import IntArray
 from search_spaces.hardware import intrinsics
+from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide
 from search_spaces.layouts.shared_layout import sampled_layouts
@@ -20,6 +21,7 @@ from search_spaces.spaces.rules import Attribute
 from search_spaces.templates.common.raster import raster
 from search_spaces.templates.common.shared_tiles import stage_bytes
 from search_spaces.templates.common.tiling import Tiling
+from search_spaces.templates.matmul.stream_k import KEPT_BYTES, launched_blocks, stream_k
 
 EPILOGUE_PAD = 8  # elements after each row of the epilogue's tile: of f32 32 bytes, the step of wmma.store; of out 16
 COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)  # threads of a copy along contiguous memory
@@ -65,6 +67,7 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
         categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
+        stream_k(problem),
         raster(),
         categorical(
             "batch_mapping",
@@ -113,7 +116,7 @@ def whole_tile(problem: Matmul, row: intrinsics.TensorIntrinsic) -> bool:
     return problem.reduced_axis is not None or row.c.layout is None
 
 
-def attributes(problem: Matmul) -> tuple[Attribute, ...]:
+def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
     names = {operand: operand_names(problem, operand) for operand in "ab"}
@@ -142,6 +145,7 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
 
     return (
         *tiling(problem).attributes(),
+        launched_blocks(device),
         Attribute("threads", lambda sg_layout_m, sg_layout_n: sg_layout_m * sg_layout_n * WARP, "threads of a block"),
         *(
             Attribute(
@@ -179,8 +183,8 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "shared_bytes",
-            lambda stage_bytes, stages, epilogue, epilogue_bytes: np.maximum(
-                stage_bytes * stages, epilogue_bytes * (epilogue == "shared")
+            lambda stage_bytes, stages, epilogue, epilogue_bytes, stream_k: (
+                np.maximum(stage_bytes * stages, epilogue_bytes * (epilogue == "shared")) + KEPT_BYTES * stream_k
             ),
             "dynamic shared memory of a block",
         ),

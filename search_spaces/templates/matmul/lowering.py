@@ -90,9 +90,17 @@ def reduction_parts(problem: Matmul, config: Config) -> tuple[int, int]:
 
 def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
     """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out. Of a
-    reduction across tiles: their parts, and one arrival counter for every band of tiles that share results."""
+    reduction across tiles: their parts, and one arrival counter for every band of tiles that share results. Of
+    stream-K: for every two neighbours among the blocks, which share a tile, the sums of one, and two counters, of
+    tickets and of stored sums."""
     split_k, blocks, accumulators, threads = config.integers("split_k", "blocks", "accumulators", "threads")
     found: tuple[Operand, ...] = ()
+    if config.integer("stream_k"):
+        neighbours = config.integer("launched_blocks") - 1
+        found += (
+            Operand("partials", "workspace", F32, (neighbours, accumulators, threads)),
+            Operand("counters", "workspace", U32, (neighbours, 2), zeroed=True),
+        )
     if split_k > 1:
         found += (
             Operand("partials", "workspace", F32, (blocks // split_k, split_k, accumulators, threads)),
@@ -138,8 +146,10 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         types=types,
         arguments=arguments,
         call=tuple(name if name in names else "nullptr" for name in _CALL),
-        blocks=config.integer("blocks"),
-        cooperating=(
+        blocks=config.integer("launched_blocks"),
+        cooperating=(config.integer("launched_blocks"), 1)
+        if config.integer("stream_k")
+        else (
             config.integer("split_k"),
             math.prod(config.integers("tiles_m", "tiles_n")) * (problem.batch if inner else 1),
         ),

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import product
 
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.decisions import tiling
+from search_spaces.templates.matmul.stream_k import streams
+
+LEAST_TILES = 5  # for two blocks: three whose k is dealt out, and two whole ones
+MOST_TILES = 8  # along m or n, or matrices
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``).
 
     What is kept: enough k-tiles of a split to reuse each pipeline stage, two tiles along the axis that a reduction
-    removes, and two matrices of the batch.
+    removes, two matrices of the batch, and a partial wave behind whole ones where stream-K deals out tiles.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     if problem.reduced_axis == -1 and n == schedule["tile_n"]:
         n = min(problem.n, 2 * n)
     if problem.reduced_axis == -2 and m == schedule["tile_m"]:
         m = min(problem.m, 2 * m)
-    return replace(problem, m=m, n=n, k=k, batch=min(problem.batch, 2))
+    small = replace(problem, m=m, n=n, k=k, batch=min(problem.batch, 2))
+    streams_k = schedule.values.get("stream_k")  # schedules from before it was a decision have none
+    return _with_partial_wave(problem, schedule, small) if streams_k else small
+
+
+def _with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Matmul:
+    """The fewest tiles of ``problem``, at least those of ``small``, that stream-K can deal out, with whole tiles
+    besides."""
+    tile = {"m": schedule.integer("tile_m"), "n": schedule.integer("tile_n"), "batch": 1}
+    ranges = (
+        range(-(-getattr(small, axis) // size), min(-(-getattr(problem, axis) // size), MOST_TILES) + 1)
+        for axis, size in tile.items()
+    )
+    dealt_out = (found for found in product(*ranges) if math.prod(found) >= LEAST_TILES and streams(math.prod(found)))
+    tiles_m, tiles_n, batch = min(dealt_out, key=math.prod)
+
+    def cut(extent: int, tiles: int, size: int) -> int:
+        return min(extent, (tiles - 1) * size + (extent % size or size))
+
+    return replace(small, m=cut(problem.m, tiles_m, tile["m"]), n=cut(problem.n, tiles_n, tile["n"]), batch=batch)

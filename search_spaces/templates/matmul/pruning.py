@@ -27,6 +27,7 @@ from search_spaces.templates.matmul.decisions import (
     row_major,
     tiling,
 )
+from search_spaces.templates.matmul.stream_k import stream_k_pruning
 
 BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
 NARROW = 16  # rows or columns of out under which fragments of tensor cores, at least 16 x 8, are mostly padding
@@ -50,6 +51,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_whole_copies(problem, device, "a"),
         *_whole_copies(problem, device, "b"),
         _split_pruning(problem, device),
+        stream_k_pruning(problem, device),
     )
 
 

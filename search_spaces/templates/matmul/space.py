@@ -33,6 +33,7 @@ from search_spaces.templates.matmul.decisions import (
     tiling,
 )
 from search_spaces.templates.matmul.pruning import pruning_rules
+from search_spaces.templates.matmul.stream_k import stream_k_rules
 
 
 @lru_cache(maxsize=64)
@@ -41,7 +42,7 @@ def space(problem: Matmul, device: Device) -> Space:
     return Space(
         "matmul",
         parameters(problem),
-        attributes(problem),
+        attributes(problem, device),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
         stratified_by="intrinsic",
@@ -57,6 +58,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         tiling(problem).split_rule(),
+        *stream_k_rules(problem, device),
         *tiling(problem).grid_rules(parameters(problem)),
         *device_rules(device),
     )

@@ -12,6 +12,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.matmul_traffic import dram_bytes
 from search_spaces.templates.common.raster import HILBERT, hilbert_rounds
+from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE, dealt_share, exchanged_bytes
 from search_spaces.templates.wgmma_matmul.fragments import loading
 from search_spaces.templates.wgmma_matmul.lowering import box
 from search_spaces.templates.wgmma_matmul.movement import copying
@@ -19,8 +20,6 @@ from search_spaces.templates.wgmma_matmul.problem import SIDES
 
 HILBERT_CYCLES = 100.0  # of a round that finds a tile: 25 instructions that wait for each other
 RUN_OF_STORE = 8  # neighbours of a row of out that four lanes store at a time
-# Stops of a block that shares two tiles with its neighbours: for each a ticket and a flag, each a way to L2 and back.
-STOPS_TO_EXCHANGE = 8
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
@@ -71,12 +70,9 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     beside = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
     ends = 1 if ping_pong else math.ceil(tiles)
     cluster = config.integer("cluster_m"), config.integer("cluster_n")
-    # With stream-K a block has the end of one tile and the start of another: on average it stores the sums of one, and
-    # reads those of the other. In turns, the other consumer multiplies meanwhile.
-    exchanged = 4.0 * results if stream_k else 0.0
-    exposed = 0.0 if ping_pong else exchanged
-    dealt = (launched + blocks % launched) / blocks if stream_k else 0.0  # the share of the tiles
-    added = 1.5 / 4 / device.warp_size  # instructions for a byte: a quarter of a store and of a load, and an addition
+    exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
+    exposed = 0.0 if ping_pong else exchanged  # in turns, the other consumer multiplies meanwhile
+    dealt = dealt_share(blocks, launched) if stream_k else 0.0
     return CostCounts(
         blocks=launched,
         threads=config.integer("threads"),
@@ -85,7 +81,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         unit=row.unit,
         operand_dtype=row.type_a,
         flops=2.0 * tile_m * tile_n * tile_k * steps * tiles,
-        instructions=(issued * steps + finishing) * tiles + added * exchanged,
+        instructions=(issued * steps + finishing) * tiles + ADDITIONS * exchanged,
         shared_wavefronts=(
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
@@ -101,7 +97,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         drains=ends + (STOPS_TO_EXCHANGE if exposed else 0),
-        drain_instructions=(finishing + device.schedulers_per_sm * _seeking(config, cluster)) * ends + added * exposed,
+        drain_instructions=(finishing + device.schedulers_per_sm * _seeking(config, cluster)) * ends
+        + ADDITIONS * exposed,
     )
 
 

@@ -15,9 +15,9 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.templates.common.stream_k import too_little_idle
 
 TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
-LEAST_IDLE = 0.01  # of the time of all blocks, which stream-K must save: exchanging sums takes as long
 
 
 def _workers(resident: int, tiles: int, of_block: int) -> int:
@@ -108,12 +108,6 @@ def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 f"a block computes {tiles_of_block} tiles, but {needed} from each of {resident} blocks, which run at a "
                 f"time on {device.name}, are all {tiles}"
             )
-        idle = 1 - tiles / (needed * resident)
-        if stream_k and idle < LEAST_IDLE:
-            return (
-                f"{tiles} tiles leave {resident} blocks idle for {idle:.1%} of their time, which stream-K would not "
-                "save: exchanging sums takes as long"
-            )
-        return None
+        return too_little_idle(tiles, resident) if stream_k else None
 
     return (Rule.refusing("tiles_of_block_waves", why_not),)

@@ -48,6 +48,7 @@ struct Config {
   static constexpr autosched::Choice epilogue = "registers";
   static constexpr int min_blocks = 2;
   static constexpr int split_k = 1;
+  static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "grouped_2";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int tiles_m = 3;
@@ -55,6 +56,7 @@ struct Config {
   static constexpr int tiles_k = 5;
   static constexpr int tiles_of_split = 5;
   static constexpr int blocks = 12;
+  static constexpr int launched_blocks = 12;
   static constexpr int threads = 128;
   static constexpr int stage_bytes_a = 4096;
   static constexpr int stage_bytes_b = 4096;

@@ -36,9 +36,9 @@ struct TileCopy {
   int major_origin, minor_origin;  // where the current tile starts in the array
   AlignedVector<bytes> staged[Async ? 1 : major_passes * minor_passes];
 
-  __device__ __forceinline__ TileCopy(const T* array, int major_origin_, int minor_origin_)
-      : major(int(threadIdx.x) / Columns),
-        minor(int(threadIdx.x) % Columns * Vector),
+  __device__ __forceinline__ TileCopy(const T* array, int major_origin_, int minor_origin_, int thread)
+      : major(thread / Columns),
+        minor(thread % Columns * Vector),
         major_origin(major_origin_),
         minor_origin(minor_origin_) {
     source = array + static_cast<long long>(major_origin + major) * ArrayMinor + minor_origin + minor;

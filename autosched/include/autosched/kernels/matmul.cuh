@@ -1,6 +1,6 @@
 // C = epilogue(A * B): one block computes a tile_m x tile_n tile of C (of one split of K), staged through shared
 // memory, with the loop of the XeTile RFC's appendix 2.4: cooperative loads of a later k-tile overlap the
-// arithmetic of this one.
+// arithmetic of this one. With stream_k a block computes several tiles, and parts of the last ones.
 //
 // Config: the parameters and attributes of search_spaces/templates/matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction,
@@ -17,6 +17,7 @@
 #include <autosched/common/raster.cuh>
 #include <autosched/common/reduce.cuh>
 #include <autosched/common/shared_layout.cuh>
+#include <autosched/common/stream_k.cuh>
 #include <autosched/common/tile_copy.cuh>
 #include <autosched/intrinsics/fma.cuh>
 #include <autosched/intrinsics/mma_sync.cuh>
@@ -168,6 +169,13 @@ struct Matmul {
                 "rule shared_memory: the stages must fit into the block's shared memory");
   static_assert(!epilogue_shared || C::epilogue_bytes <= C::shared_bytes,
                 "rule shared_memory: the tile of C must fit into the block's shared memory");
+
+  static_assert(!C::stream_k || (C::intrinsic.starts_with("mma_") && reduced_axis == ReducedAxis::none),
+                "rule stream_k_intrinsic: the accumulators of mma.sync are exchanged, and no result is reduced");
+  static_assert(!C::stream_k || C::split_k == 1, "rule stream_k_split: k is split, or dealt out");
+  static_assert(!C::stream_k || (C::blocks > C::launched_blocks && C::blocks % C::launched_blocks != 0),
+                "rule stream_k_waves: a partial wave behind whole ones");
+  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: k-tiles are dealt out");
 
   static constexpr bool any_async = A::copy_async || B::copy_async;
 
@@ -641,42 +649,103 @@ struct Matmul {
     }
   }
 
-  __device__ static __forceinline__ void run(const T* a, const T* b, Ends<C> ends, Out* out, float* partials,
+  using Deal = StreamK<C::blocks, C::launched_blocks, C::tiles_k>;
+  // With stream_k the part of a tile that the block computes is kept at the end of its shared memory, and behind it what
+  // is left for it: registers have no room for them beside the main loop.
+  static constexpr int part_at = C::shared_bytes - 32, walk_at = C::shared_bytes - 16;
+
+  // What a block computes of one tile of C: `count` k-tiles, from `first` on. `thread` is that of the caller.
+  struct Work {
+    int batch, split, first, count, thread;
+    TileIndex tile;
+
+    // `id` counts tiles of C, and of each the splits of k.
+    __device__ __forceinline__ Work(int id, int thread_) : thread(thread_) {
+      constexpr int tiles = C::tiles_m * C::tiles_n;
+      constexpr bool batch_inner = C::batch_mapping == "inner";
+      batch = batch_inner ? id % C::batch : id / (tiles * C::split_k);
+      const int rest = batch_inner ? id / C::batch : id % (tiles * C::split_k);
+      split = rest / tiles;
+      tile = raster<raster_order(C::raster), raster_group(C::raster), C::tiles_m, C::tiles_n>(rest % tiles);
+      first = split * C::tiles_of_split;
+      count = C::tiles_k - first < C::tiles_of_split ? C::tiles_k - first : C::tiles_of_split;
+    }
+    // With stream_k all is read anew where it is needed, the 0 in the index of the thread, too: of what the compiler knows
+    // to be the same for every tile, it keeps addresses in registers over all of them, and others are spilled for it.
+    __device__ static __forceinline__ Work now(unsigned shared) {
+      if constexpr (C::stream_k) {
+        const auto kept = ptx::ld_shared<16>(shared + unsigned(part_at));
+        Work work(int(kept.word[0]), int(threadIdx.x) + int(kept.word[3]));
+        work.first = int(kept.word[1]);
+        work.count = int(kept.word[2]);
+        return work;
+      } else {
+        return Work(int(blockIdx.x), int(threadIdx.x));
+      }
+    }
+    __device__ __forceinline__ int m0() const { return tile.m * C::tile_m; }
+    __device__ __forceinline__ int n0() const { return tile.n * C::tile_n; }
+    __device__ __forceinline__ int warp_m() const { return thread / 32 / C::sg_layout_n; }  // subgroups are row-major
+    __device__ __forceinline__ int warp_n() const { return thread / 32 % C::sg_layout_n; }
+    __device__ __forceinline__ int lane() const { return thread % 32; }
+  };
+
+  __device__ static __forceinline__ void run(const T* a, const T* b, const Ends<C>& ends, Out* out, float* partials,
                                              unsigned* counters, float* reduced, float* parts,
                                              unsigned* band_counters) {
-    constexpr int tiles = C::tiles_m * C::tiles_n;
-    const int id = int(blockIdx.x);
-    constexpr bool batch_inner = C::batch_mapping == "inner";
-    const int batch = batch_inner ? id % C::batch : id / (tiles * C::split_k);
-    const int rest = batch_inner ? id / C::batch : id % (tiles * C::split_k);
-    const int split = rest / tiles;
-    const TileIndex tile =
-        raster<raster_order(C::raster), raster_group(C::raster), C::tiles_m, C::tiles_n>(rest % tiles);
-    const int m0 = tile.m * C::tile_m, n0 = tile.n * C::tile_n, k0 = split * C::tiles_of_split * C::tile_k;
-
-    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-    const int warp_m = warp / C::sg_layout_n, warp_n = warp % C::sg_layout_n;  // subgroup ids are row-major
-
     const unsigned shared = ptx::shared_memory();
-    a += static_cast<long long>(batch) * C::m * C::k;
-    b += static_cast<long long>(batch) * C::k * C::n;
+    if constexpr (C::stream_k) {
+      if (threadIdx.x == 0) keep(shared + unsigned(walk_at), Deal::Walk::of(int(blockIdx.x)));
+#pragma unroll 1
+      while (true) {
+        if (threadIdx.x == 0) {
+          const auto kept = ptx::ld_shared<16>(shared + unsigned(walk_at));
+          typename Deal::Walk walk{int(kept.word[0]), int(kept.word[1]), int(kept.word[2]), int(kept.word[3])};
+          const typename Deal::Part part = walk.next();
+          ptx::st_shared(shared + unsigned(part_at),
+                         AlignedVector<16>{{unsigned(part.tile), unsigned(part.first), unsigned(part.count), 0u}});
+          keep(shared + unsigned(walk_at), walk);
+        }
+        ptx::barrier_sync();  // the part is kept
+        if (ptx::ld_shared<16>(shared + unsigned(part_at)).word[2] == 0) break;
+        compute(shared, a, b, ends, out, partials, counters, reduced, parts, band_counters);
+        ptx::barrier_sync();  // everybody has read what the next tile overwrites
+      }
+    } else {
+      compute(shared, a, b, ends, out, partials, counters, reduced, parts, band_counters);
+    }
+  }
+  __device__ static __forceinline__ void keep(unsigned address, const typename Deal::Walk& walk) {
+    ptx::st_shared(address, AlignedVector<16>{{unsigned(walk.tile), unsigned(walk.first), unsigned(walk.left),
+                                               unsigned(walk.whole)}});
+  }
+
+  __device__ static __forceinline__ void compute(unsigned shared, const T* a, const T* b, Ends<C> ends, Out* out,
+                                                 float* partials, unsigned* counters, float* reduced, float* parts,
+                                                 unsigned* band_counters) {
+    Accumulators acc = {};
+    multiply(acc, Work::now(shared), shared, a, b);
+    const Work work = Work::now(shared);
+    const TileIndex tile = work.tile;
+    const int batch = work.batch, m0 = work.m0(), n0 = work.n0();
+    const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     out += static_cast<long long>(batch) * C::m * C::n;
     ends = ends.of_matrix(batch);
-    Loader loader{A::row_major ? typename A::Copy(a, m0, k0) : typename A::Copy(a, k0, m0),
-                  B::row_major ? typename B::Copy(b, k0, n0) : typename B::Copy(b, n0, k0), shared};
-
-    Accumulators acc = {};
-    const int tiles_left = C::tiles_k - split * C::tiles_of_split;
-    const int steps = tiles_left < C::tiles_of_split ? tiles_left : C::tiles_of_split;
-    if constexpr (C::fragment_buffers == 2) {
-      pipelined_loop(acc, loader, steps, warp_m, warp_n, lane);
-    } else {
-      main_loop(acc, loader, steps, warp_m, warp_n, lane);
-    }
-
     if constexpr (C::split_k > 1) {
       const int output_tile = (batch * C::tiles_m + tile.m) * C::tiles_n + tile.n;
-      if (!combine_splits(acc, shared, partials, counters + output_tile, output_tile, split)) return;
+      if (!combine_splits(acc, shared, partials, counters + output_tile, output_tile, work.split)) return;
+    }
+    if constexpr (C::stream_k) {
+      if (work.count < C::tiles_k) {
+        ptx::barrier_sync();  // everybody has read the last k-tile
+        const typename Deal::Part part{0, work.first, work.count};
+        const int cut = part.cut(int(blockIdx.x));
+        if (!add_other_part<C::accumulators, C::threads>(
+                &acc[0][0].x[0], partials + static_cast<long long>(cut) * C::accumulators * C::threads,
+                counters + 2 * cut, shared, work.thread, 0)) {
+          return;
+        }
+      }
     }
     if constexpr (epilogue_shared && !whole_tile) {
       store_turned(acc, shared, ends, out, m0, n0, warp_m, warp_n, lane);
@@ -686,6 +755,21 @@ struct Matmul {
       store_from_registers(acc, ends, out, m0, n0, warp_m, warp_n, lane);
     }
     if constexpr (reduced_axis != ReducedAxis::none) reduce(shared, reduced, parts, band_counters, batch, tile);
+  }
+
+  // The products of all k-tiles of a part, copies included.
+  __device__ static __forceinline__ void multiply(Accumulators& acc, const Work& work, unsigned shared, const T* a,
+                                                  const T* b) {
+    const int m0 = work.m0(), n0 = work.n0(), k0 = work.first * C::tile_k, thread = work.thread;
+    a += static_cast<long long>(work.batch) * C::m * C::k;
+    b += static_cast<long long>(work.batch) * C::k * C::n;
+    Loader loader{A::row_major ? typename A::Copy(a, m0, k0, thread) : typename A::Copy(a, k0, m0, thread),
+                  B::row_major ? typename B::Copy(b, k0, n0, thread) : typename B::Copy(b, n0, k0, thread), shared};
+    if constexpr (C::fragment_buffers == 2) {
+      pipelined_loop(acc, loader, work.count, work.warp_m(), work.warp_n(), work.lane());
+    } else {
+      main_loop(acc, loader, work.count, work.warp_m(), work.warp_n(), work.lane());
+    }
   }
 };
 

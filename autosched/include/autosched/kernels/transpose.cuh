@@ -177,7 +177,7 @@ struct Transpose {
     if constexpr (async) {
       using Copy = TileCopy<Element, Layout, C::tile_rows, C::tile_columns, C::rows, C::columns, true, threads,
                             C::load_columns, C::load_vector, C::load_piece, true>;
-      Copy(tile.x, tile.m, tile.n).start(shared);
+      Copy(tile.x, tile.m, tile.n, int(threadIdx.x)).start(shared);
     } else {
       Blocks blocks;
       blocks.load(tile);

@@ -20,6 +20,7 @@
 #include <autosched/common/finish.cuh>
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/raster.cuh>
+#include <autosched/common/stream_k.cuh>
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/intrinsics/wgmma_fragment.cuh>
@@ -55,9 +56,7 @@ struct WgmmaMatmul {
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;  // blocks that read what one copies, itself among them
   static constexpr int works = C::blocks / cluster;  // of a cluster: tiles of C, and of each the splits of k
   static constexpr int workers = C::launched_blocks / cluster;
-  // Tiles whose k is dealt out: those of the last whole wave, and of the partial one behind it. A worker gets the k-tiles
-  // of at least one tile, so that at most two share a tile, and of less than two.
-  static constexpr int dealt_tiles = C::stream_k ? workers + works % workers : 0;
+  using Deal = StreamK<works, workers, C::tiles_k>;
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + C::consumers * C::store_buffers * Box::bytes;
   static constexpr int flag_at = barriers_at + 16 * C::stages;
@@ -172,24 +171,15 @@ struct WgmmaMatmul {
     if constexpr (C::tiles_of_block == 1) {
       body(Work(id), 0, false);
     } else if constexpr (C::stream_k) {
-      const int dealt = first_dealt(id);
-      int tile = dealt / C::tiles_k, first = dealt % C::tiles_k, left = first_dealt(id + 1) - dealt;
-      int whole = dealt_tiles + id;  // the next of those that are not dealt out
+      auto walk = Deal::Walk::of(id);
 #pragma unroll 1
-      for (int turn = 0; left > 0; ++turn) {
-        Work work(tile);
-        work.first = first;
-        work.tiles = left < C::tiles_k - first ? left : C::tiles_k - first;
-        work.cut = first > 0 ? id - 1 : id;
-        left -= work.tiles;
-        first = 0;
-        ++tile;
-        if (left == 0 && whole < works) {
-          tile = whole;
-          whole += workers;
-          left = C::tiles_k;
-        }
-        body(work, turn, left > 0);
+      for (int turn = 0; walk.left > 0; ++turn) {
+        const typename Deal::Part part = walk.next();
+        Work work(part.tile);
+        work.first = part.first;
+        work.tiles = part.count;
+        work.cut = part.cut(id);
+        body(work, turn, walk.left > 0);
       }
     } else {
 #pragma unroll 1
@@ -197,11 +187,6 @@ struct WgmmaMatmul {
         body(Work(next), turn, next + workers < works);
       }
     }
-  }
-
-  // The first k-tile of those that are dealt to a worker, counted through all tiles whose k is dealt out.
-  __device__ static __forceinline__ int first_dealt(int worker) {
-    return int(static_cast<long long>(worker) * (dealt_tiles * C::tiles_k) / workers);
   }
 
   // One thread: fills every stage as soon as it is empty.
@@ -490,47 +475,14 @@ struct WgmmaMatmul {
     return true;
   }
 
-  // Adds what two workers have multiplied of one tile, each warpgroup its rows: the first of the two to be done leaves its
-  // sums in memory, and the other one adds them to its own. Which is which does not show in the result, as a sum of two
-  // is the same either way. Nobody waits for a block that may not have begun: who waits has seen that the other is done
-  // multiplying. Returns whether this one finishes the tile.
+  // Adds what two workers have multiplied of one tile, each warpgroup its rows. Returns whether this one finishes it.
   __device__ static __forceinline__ bool combine_two(Accumulators& acc, unsigned flags, float* partials,
                                                      unsigned* counters, const Work& work) {
-    constexpr int part = C::accumulators * 128;
-    const int group = int(threadIdx.x) / 128, thread = int(threadIdx.x) % 128, barrier = of_boxes + group;
+    const int group = int(threadIdx.x) / 128;
     const int place = (work.cut * cluster + rank()) * sharing + (C::ping_pong ? 0 : group);
-    const unsigned flag = flags + unsigned(4 * group);
-    unsigned *tickets = counters + 2 * place, *stored = tickets + 1;
-    Sum* registers = &acc[0][0];
-    float* sums = partials + static_cast<long long>(place) * part + thread * 4;
-    if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(tickets, 1u)}});
-    ptx::barrier_sync(barrier, 128);
-    if (ptx::ld_shared<4>(flag).word[0] == 0) {
-#pragma unroll
-      for (int r = 0; r < C::accumulators; r += 4) {
-        ptx::st_global(sums + r * 128, pack<Sum, 4>(registers + r));
-      }
-      ptx::barrier_sync(barrier, 128);  // all threads' sums are stored
-      if (thread == 0) {
-        ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)
-        ptx::atomic_add(stored, 1u);
-      }
-      return false;
-    }
-    if (thread == 0) {
-      while (ptx::ld_acquire(stored) == 0) {
-      }
-      ptx::atomic_add(tickets, -2u);
-      ptx::atomic_add(stored, -1u);  // ready for the next launch
-    }
-    ptx::barrier_sync(barrier, 128);
-#pragma unroll
-    for (int r = 0; r < C::accumulators; r += 4) {
-      const auto other = ptx::ld_global_cg<16>(sums + r * 128);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) registers[r + i] += Element<Sum>::of(other.word[i]);
-    }
-    return true;
+    return add_other_part<C::accumulators, 128>(
+        &acc[0][0], partials + static_cast<long long>(place) * C::accumulators * 128, counters + 2 * place,
+        flags + unsigned(4 * group), int(threadIdx.x) % 128, of_boxes + group);
   }
 
   __device__ static __forceinline__ void store(Accumulators& acc, End ends, Out* out, const Work& work,

@@ -1,0 +1,97 @@
+// Stream-K: the k-tiles of the last tiles of C are dealt out evenly to all workers, so that they end together.
+// "Data-parallel + two-tile Stream-K": Osama, Merrill, Cecka, Garland and Owens, PPoPP 2023, section 5.2.
+#pragma once
+#include <autosched/common/numeric.cuh>
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+
+namespace autosched {
+
+// How Tiles tiles of KTiles k-tiles each go to Workers that run at a time: blocks, or clusters of them.
+template <int Tiles, int Workers, int KTiles>
+struct StreamK {
+  // Tiles whose k is dealt out: those of the last whole wave, and of the partial one behind it. A worker gets the k-tiles
+  // of at least one tile, so that at most two share a tile, and of less than two.
+  static constexpr int dealt_tiles = Workers + Tiles % Workers;
+
+  // The first k-tile of those that are dealt to a worker, counted through all tiles whose k is dealt out.
+  __device__ static __forceinline__ int first_dealt(int worker) {
+    return int(static_cast<long long>(worker) * (dealt_tiles * KTiles) / Workers);
+  }
+
+  // `count` k-tiles of a tile, from `first` on.
+  struct Part {
+    int tile, first, count;
+
+    // Of a tile that two share: the worker that the k before the cut is dealt to.
+    __device__ __forceinline__ int cut(int worker) const { return first > 0 ? worker - 1 : worker; }
+  };
+
+  // What is left of everything that a worker computes: first what is dealt out to it, then whole tiles.
+  struct Walk {
+    int tile, first, left;  // of the next part: its tile and first k-tile; and how many k-tiles come before a whole tile
+    int whole;              // the next of those tiles that are not dealt out
+
+    __device__ static __forceinline__ Walk of(int worker) {
+      const int dealt = first_dealt(worker);
+      return {dealt / KTiles, dealt % KTiles, first_dealt(worker + 1) - dealt, dealt_tiles + worker};
+    }
+    // The next part; one of no k-tiles behind the last.
+    __device__ __forceinline__ Part next() {
+      const Part part{tile, first, left < KTiles - first ? left : KTiles - first};
+      left -= part.count;
+      first = 0;
+      ++tile;
+      if (left == 0 && whole < Tiles) {
+        tile = whole;
+        whole += Workers;
+        left = KTiles;
+      }
+      return part;
+    }
+  };
+};
+
+// Adds what two have multiplied of one tile, Threads threads each, which call this together: the first of the two to be
+// done leaves its sums in memory, and the other one adds them to its own. Which is which does not show in the result, as
+// a sum of two is the same either way. Nobody waits for a block that may not have begun: who waits has seen that the
+// other is done multiplying. Returns whether these threads finish the tile.
+//
+// `sums` (Sums * Threads of them) and `counters` (two: tickets, and stored sums) are the pair's own; counters are zero
+// before the launch and after it. `flag` are 4 bytes of shared memory, and `barrier` is a named barrier, of these threads.
+template <int Sums, int Threads, class Sum>
+__device__ __forceinline__ bool add_other_part(Sum* registers, float* sums, unsigned* counters, unsigned flag,
+                                               int thread, int barrier) {
+  static_assert(Sums % 4 == 0, "sums leave in vectors of four");
+  unsigned *tickets = counters, *stored = counters + 1;
+  sums += thread * 4;
+  if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(tickets, 1u)}});
+  ptx::barrier_sync(barrier, Threads);
+  if (ptx::ld_shared<4>(flag).word[0] == 0) {
+#pragma unroll
+    for (int r = 0; r < Sums; r += 4) ptx::st_global(sums + r * Threads, pack<Sum, 4>(registers + r));
+    ptx::barrier_sync(barrier, Threads);  // all threads' sums are stored
+    if (thread == 0) {
+      ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)
+      ptx::atomic_add(stored, 1u);
+    }
+    return false;
+  }
+  if (thread == 0) {
+    while (ptx::ld_acquire(stored) == 0) {
+    }
+    ptx::atomic_add(tickets, -2u);
+    ptx::atomic_add(stored, -1u);  // ready for the next launch
+  }
+  ptx::barrier_sync(barrier, Threads);
+#pragma unroll
+  for (int r = 0; r < Sums; r += 4) {
+    const auto other = ptx::ld_global_cg<16>(sums + r * Threads);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) registers[r + i] += Element<Sum>::of(other.word[i]);
+  }
+  return true;
+}
+
+}  // namespace autosched

@@ -1,0 +1,30 @@
+"""Stream-K, as ``autosched/common/stream_k.cuh`` deals out k-tiles: what the exchange of sums costs, when it pays."""
+
+from __future__ import annotations
+
+LEAST_IDLE = 0.01  # of the time of all blocks, which stream-K must save: exchanging sums takes as long
+# Stops of a block that shares two tiles with its neighbours: for each a ticket and a flag, each a way to L2 and back.
+STOPS_TO_EXCHANGE = 8
+ADDITIONS = 1.5 / 4 / 32  # instructions for a byte: a quarter of a store and of a load, and an addition, of a warp
+
+
+def exchanged_bytes(tile_m: int, tile_n: int) -> float:
+    """What a block stores, and reads, of sums in f32: it has the end of one tile and the start of another, and on
+    average stores those of one and reads those of the other."""
+    return 4.0 * tile_m * tile_n
+
+
+def dealt_share(tiles: int, workers: int) -> float:
+    """The share of the tiles whose k is dealt out: of the last whole wave, and of the partial one behind it."""
+    return (workers + tiles % workers) / tiles
+
+
+def too_little_idle(tiles: int, workers: int) -> str | None:
+    """Why dealing out the k of ``tiles`` to ``workers`` saves too little."""
+    idle = 1 - tiles / (-(-tiles // workers) * workers)
+    if idle >= LEAST_IDLE:
+        return None
+    return (
+        f"{tiles} tiles leave {workers} blocks idle for {idle:.1%} of their time, which stream-K would not save: "
+        "exchanging sums takes as long"
+    )

@@ -1,0 +1,102 @@
+"""Stream-K of mma.sync matmuls: how many blocks are launched, and when that is legal and worth it.
+
+Blocks are as many as run at a time. Each computes whole tiles and, of the last whole wave and the partial one behind
+it, an even share of the k-tiles (``autosched/common/stream_k.cuh``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware import intrinsics
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.each import each
+from search_spaces.spaces.parameters import Parameter, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.templates.common.stream_k import too_little_idle
+
+KEPT_BYTES = 32  # of shared memory: the part that a block computes, and what is left for it
+
+
+def stream_k(problem: Matmul) -> Parameter:
+    return ordinal(
+        "stream_k",
+        (0, 1) if problem.reduced_axis is None else (0,),
+        "whether the k of the last tiles is dealt out to all blocks, so that they end together",
+        before=0,
+    )
+
+
+def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
+    """Blocks that stream-K deals ``tiles`` out to: the ``resident`` ones that run at a time, or half as many as there
+    are tiles where those do not fill a wave. A small problem (a proxy) so has whole waves and a partial one, too."""
+    few = np.maximum((np.asarray(tiles) - 1) // 2, 1)
+    found: IntArray = np.where(np.asarray(tiles) > resident, resident, few)
+    return found
+
+
+def streams(tiles: int) -> bool:
+    """Whether stream-K can deal out ``tiles``, fewer than run at a time."""
+    return tiles > 1 and tiles % int(workers(tiles, tiles)) != 0
+
+
+def launched_blocks(device: Device) -> Attribute:
+    """Blocks of the launch: all that run at a time with stream-K, else one for every tile and split."""
+
+    def blocks_of_launch(blocks: IntArray, min_blocks: IntArray, stream_k: IntArray) -> IntArray:
+        found: IntArray = np.where(stream_k > 0, workers(device.sm_count * min_blocks, blocks), blocks)
+        return found
+
+    return Attribute("launched_blocks", blocks_of_launch, "blocks of the launch")
+
+
+def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Rules without which k-tiles cannot be dealt out."""
+
+    def why_not(tile_m: int, tile_n: int, min_blocks: int, stream_k: int) -> str | None:
+        if stream_k == 0:
+            return None
+        tiles = _tiles(problem, tile_m, tile_n)
+        launched = int(workers(device.sm_count * min_blocks, tiles))
+        if tiles > launched and tiles % launched:
+            return None
+        return f"{tiles} tiles for {launched} blocks leave no partial wave behind whole ones, whose k it would deal out"
+
+    return (
+        Rule(
+            "stream_k_intrinsic",
+            each(lambda intrinsic, stream_k: stream_k == 0 or intrinsics.intrinsic(intrinsic).unit == "mma"),
+            "stream-K exchanges accumulators of mma.sync, not those of {intrinsic}",
+        ),
+        Rule(
+            "stream_k_split",
+            lambda split_k, stream_k: np.equal(stream_k, 0) | np.equal(split_k, 1),
+            "{split_k} blocks share the k of each tile, and stream-K deals it out: only one of the two is possible",
+        ),
+        Rule.refusing("stream_k_waves", why_not, "stream-K deals out the k of the last tiles"),
+        Rule(
+            "stream_k_tiles",
+            lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.k),
+            f"stream-K deals out k-tiles, but k = {problem.k} is one of {{tile_k}}",
+        ),
+    )
+
+
+def stream_k_pruning(problem: Matmul, device: Device) -> Rule:
+    """Stream-K pays behind a whole wave; with less, ``split_k`` has the same effect without a loop over tiles."""
+
+    def why_not(tile_m: int, tile_n: int, min_blocks: int, stream_k: int) -> str | None:
+        if stream_k == 0:
+            return None
+        tiles, resident = _tiles(problem, tile_m, tile_n), device.sm_count * min_blocks
+        if tiles <= resident:
+            return f"{tiles} tiles do not fill the {resident} blocks that run at a time: split_k shares their k"
+        return too_little_idle(tiles, resident)
+
+    return Rule.refusing("stream_k_idle", why_not, "stream-K saves more than it costs")
+
+
+def _tiles(problem: Matmul, tile_m: int, tile_n: int) -> int:
+    return problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)

@@ -1,0 +1,81 @@
+"""Stream-K of mma.sync matmuls: who gets what, when it is legal and tried, and what it is counted to cost."""
+
+from __future__ import annotations
+
+import math
+
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.common.stream_k import LEAST_IDLE
+from search_spaces.templates.matmul.counts import counts
+from search_spaces.templates.matmul.lowering import lower
+from search_spaces.templates.matmul.proxy import LEAST_TILES, proxy
+from search_spaces.templates.matmul.space import space
+from search_spaces.templates.matmul.stream_k import KEPT_BYTES, streams, workers
+
+A100 = device("a100")
+PROBLEM = Matmul(2048, 2048, 2048)
+SAMPLES = [s for s in space(PROBLEM, A100).sample(60, seed=1) if s["stream_k"]]
+
+
+def test_what_is_tried_has_a_partial_wave_behind_whole_ones() -> None:
+    assert SAMPLES
+    for schedule in SAMPLES:
+        config = space(PROBLEM, A100).config(schedule)
+        tiles, launched = config.integers("blocks", "launched_blocks")
+        assert launched == A100.sm_count * schedule.integer("min_blocks") < tiles
+        assert tiles / (math.ceil(tiles / launched) * launched) <= 1 - LEAST_IDLE
+        assert schedule["split_k"] == 1
+
+
+def test_a_small_problem_has_whole_waves_and_a_partial_one() -> None:
+    for tiles in range(2, 40):
+        few = int(workers(108, tiles))
+        assert few < tiles
+        assert streams(tiles) == (tiles % few != 0)
+        if streams(tiles):
+            assert tiles >= 2 * few + 1 >= LEAST_TILES
+    old = {name: value for name, value in SAMPLES[0].to_json().items() if name != "stream_k"}
+    assert proxy(PROBLEM, Schedule.from_json("matmul", old)).m < 2 * SAMPLES[0].integer("tile_m")
+    for schedule in SAMPLES[:8]:
+        small = proxy(PROBLEM, schedule)
+        tiles, launched = space(small, A100).valid.config(schedule).integers("blocks", "launched_blocks")
+        assert 1 < launched < tiles and tiles % launched
+
+
+def test_few_matrices_of_many_are_enough() -> None:
+    many = Matmul(32, 32, 256, batch=500)
+    schedule = next(s for s in space(many, A100).sample(200, seed=0) if s["stream_k"])
+    small = proxy(many, schedule)
+    assert small.batch < 10
+    assert not space(small, A100).valid.explain(schedule)
+
+
+def test_neighbours_have_a_place_for_their_sums() -> None:
+    schedule = SAMPLES[0]
+    config = space(PROBLEM, A100).config(schedule)
+    kernel = lower(PROBLEM, config, A100)
+    launched, accumulators, threads = config.integers("launched_blocks", "accumulators", "threads")
+    shapes = {operand.name: operand.shape for operand in kernel.operands}
+    assert kernel.grid == (launched, 1, 1) and kernel.cooperating == (launched, 1)
+    assert shapes["partials"] == (launched - 1, accumulators, threads)
+    assert shapes["counters"] == (launched - 1, 2)
+    whole = space(PROBLEM, A100).valid.config(schedule.replace(stream_k=0))
+    assert config.integer("shared_bytes") == whole.integer("shared_bytes") + KEPT_BYTES
+
+
+def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
+    for schedule in SAMPLES[:8]:
+        valid = space(PROBLEM, A100).valid
+        dealt, whole = (counts(PROBLEM, valid.config(s), A100) for s in (schedule, schedule.replace(stream_k=0)))
+        assert math.isclose(dealt.blocks * dealt.flops, whole.blocks * whole.flops)
+        assert dealt.blocks * dealt.store_bytes > whole.blocks * whole.store_bytes
+        assert dealt.instructions * dealt.blocks > whole.instructions * whole.blocks
+        assert dealt.dram_bytes > whole.dram_bytes
+        assert dealt.drains > 0 == whole.drains
+
+
+def test_a_reduction_has_no_stream_k() -> None:
+    sums = Matmul(2048, 2048, 2048, reduction="row_sum")
+    assert {p.name: p.values for p in space(sums, A100).parameters}["stream_k"] == (0,)

@@ -189,7 +189,7 @@ def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m
         if cluster_m > 1
         else (
             ("registers[r + i] += Element<Sum>", "registers[r + i] -= Element<Sum>"),
-            ("work.cut = first > 0 ? id - 1 : id;", "work.cut = first > 0 ? id - 1 : id & 63;"),
+            ("return first > 0 ? worker - 1 : worker;", "return first > 0 ? worker - 1 : worker & 63;"),
         )
     ):
         assert prove_blocks(problem, edited(kernel, right, wrong), 0).status == "wrong_result", wrong
@@ -215,7 +215,5 @@ def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int, k: int)
 
 
 def edited(kernel: Kernel, right: str, wrong: str) -> Kernel:
-    header = "autosched/kernels/wgmma_matmul.cuh"
-    text = dict(kernel.headers.files)[header]
-    assert right in text
+    header, text = next((name, text) for name, text in kernel.headers.files if right in text)
     return replace(kernel, headers=kernel.headers | Headers.of({header: text.replace(right, wrong)}))

@@ -40,8 +40,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autosched.final_measurement import simplicity
 from autosched.kernel_files.user_kernel import Kernel
 from autosched.pace import Pace
@@ -52,7 +50,9 @@ from autosched.trial_loop import Tuner
 from autosched.tune_result import TuneResult
 from autosched.version import VERSION
 from benchmarks import gpu_tests
+from benchmarks.gpu_agreement import AGREEMENT_PROBLEMS, agreement
 from benchmarks.gpu_problems import in_turns, matmuls, others
+from benchmarks.gpu_table import line, named, table
 from benchmarks.journal import Journal, read
 from measurements import recording
 from measurements.compile import CompilePool, NvrtcMissing
@@ -66,13 +66,9 @@ from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, c
 from measurements.runners.cuda_library import OTHERS
 from measurements.timing import Ratio, verdict
 from measurements.worker import Worker, WorkerDied, WorkerTimeout
-from search_spaces.catalogue import problem_from_json, template, templates_for
+from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
-from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
-from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel as Compilable
 
@@ -88,17 +84,6 @@ REPORT_SECONDS = 5.0  # for tests that are stopped to say what has failed so far
 FINAL_SHARE = 0.25  # of a shape's time, for the remeasured and the comparison
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")  # beside the library, which bounds more than a copy does
 OTHER_ENTRANTS = OTHERS
-
-# Small enough to emulate, with remainders in every direction.
-AGREEMENT_PROBLEMS = (
-    Matmul(m=96, n=80, k=72),
-    Matmul(m=70, n=131, k=99, a="bf16", b="bf16", out="f32", order_a="col"),
-    Matvec(m=3, n=70, k=264),
-    Softmax(9, 700),
-    RmsNorm(9, 520, dtype="bf16", out="bf16"),
-    Reduce(70, 99, axis="column"),
-    Transpose(70, 131, dtype="u16"),
-)
 
 _PYTEST_INI = """[pytest]
 markers = gpu: needs a CUDA GPU that answers
@@ -181,7 +166,7 @@ class Benchmark:
             self.results["stopped"] = "interrupted"
         self.results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._write()
-        print(self._table(), flush=True)
+        print(table(self.results, self.device), flush=True)
         if self.results["stopped"]:
             print(f"benchmarks.gpu: stopped: {self.results['stopped']}", file=sys.stderr)
         elif self.failed:
@@ -275,7 +260,7 @@ class Benchmark:
         emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
         if emulated.status not in ("ok", "findings"):
             return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
-        return row | _agreement(problem, inputs, ran, emulated.outputs)
+        return row | agreement(problem, inputs, ran, emulated.outputs)
 
     def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, entrants: tuple[str, ...]) -> None:
         """Tune each shape in an equal part of what time is left, and compare it with the library and ``entrants``."""
@@ -284,15 +269,15 @@ class Benchmark:
             left = until - time.monotonic()
             seconds = max(left / (len(shapes) - i), least)
             if left < least:
-                self._leave_out(f"{_named(purpose, problem)}: no time was left")
+                self._leave_out(f"{named(purpose, problem)}: no time was left")
                 continue
-            self._say(f"{_named(purpose, problem)}, for {seconds:.0f} s")
+            self._say(f"{named(purpose, problem)}, for {seconds:.0f} s")
             row = self._shape(purpose, problem, seconds, entrants)
             for why in self.runner.cpu_references:
                 self._leave_out(f"references on the GPU (the CPU computes them): {why}")
             self.results["shapes"].append(row)
             self._write()
-            print(f"    {_line(row)}", flush=True)
+            print(f"    {line(row)}", flush=True)
 
     def _shape(self, purpose: str, problem: Problem, seconds: float, entrants: tuple[str, ...]) -> dict[str, Any]:
         began = time.monotonic()
@@ -419,67 +404,13 @@ class Benchmark:
         print(f"[{time.monotonic() - self._began:6.0f} s] {what}", flush=True)
 
     def _write(self) -> None:
-        for name, text in (("results.json", json.dumps(self.results, indent=1)), ("table.txt", self._table())):
+        for name, text in (
+            ("results.json", json.dumps(self.results, indent=1)),
+            ("table.txt", table(self.results, self.device)),
+        ):
             temporary = self.plan.out / f".{name}"
             temporary.write_text(text + "\n")
             temporary.replace(self.plan.out / name)
-
-    def _table(self) -> str:
-        r = self.results
-        lines = [f"autosched {VERSION} on {r['device'].get('name', self.device.name)}, {r['began']}"]
-        tests = r["tests"]
-        if tests is not None:
-            late = ", not in time" if tests["timed_out"] else ""
-            lines.append(
-                f"gpu tests: {tests['passed']} passed, {tests['failed']} failed, {tests['skipped']} skipped{late}"
-            )
-        if r["agreement"]:
-            same, bits = (sum(bool(row.get(k)) for row in r["agreement"]) for k in ("agrees", "same_bits"))
-            lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
-        lines.append("")
-        entrants = tuple(f"/{name}" for name in ("library", *OTHERS))
-        head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *entrants, "clear")
-        rows = [head, *(_cells(row) for row in r["shapes"])]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-        for row in rows:
-            cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
-            lines.append("  ".join(cells).rstrip())
-        lines.append("")
-        lines.append(
-            "/NAME: our time over theirs in the same rounds, under 1 is faster; /copy: of as many bytes at least"
-        )
-        geomean = _geomean([row["compared"].get("library") for row in r["shapes"]])
-        if geomean:
-            lines.append(f"against the library over {geomean[1]} shapes: geometric mean {geomean[0]:.3f} of its time")
-        lines += [f"left out: {what}" for what in r["left_out"]]
-        return "\n".join(lines)
-
-
-def _agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[str, Any]:
-    """Whether both are within the tolerance of the reference, and how far apart they are in units of it."""
-    reference, tolerance = problem.expected(inputs)
-    apart, worst, same = 0.0, 0.0, True
-    for operand in problem.operands():
-        if operand.role == "output" and operand.name in ran:
-            name = operand.name
-            one, two = operand.dtype.load(ran[name]), operand.dtype.load(emulated[name])
-            same &= bool(np.array_equal(ran[name], emulated[name]))
-            apart = max(apart, _most(one - two, tolerance[name]))
-            worst = max(
-                worst, _most(one - reference[name], tolerance[name]), _most(two - reference[name], tolerance[name])
-            )
-        elif operand.role == "output":
-            return {"agrees": False, "reason": f"the GPU gave no {operand.name}"}
-    agrees = worst <= 1.0
-    reason = "" if agrees else f"an error of {worst:.3g} tolerances"
-    return {"agrees": agrees, "same_bits": same, "apart": apart, "worst": worst, "reason": reason}
-
-
-def _most(error: Any, tolerance: Any) -> float:
-    """The largest error in units of its tolerance, none where there is no error; infinite where one is NaN."""
-    with np.errstate(divide="ignore"):
-        ratio = np.divide(np.abs(error), tolerance, out=np.zeros(np.shape(error)), where=error != 0)
-    return float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0))
 
 
 def _against(winner: Entrant, other: Entrant) -> dict[str, Any]:
@@ -502,52 +433,6 @@ def _junit(path: Path) -> dict[str, int]:
             counts[name] += int(suite.get(name, "0"))
     failed = counts["failures"] + counts["errors"]
     return {"passed": counts["tests"] - failed - counts["skipped"], "failed": failed, "skipped": counts["skipped"]}
-
-
-def _short(problem: Problem) -> str:
-    said = {k: v for k, v in problem.to_json().items() if k != "operator"}
-    sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] > 1)
-    if isinstance(problem, Matmul):
-        orders = "".join(order[0] for order in (problem.order_a, problem.order_b))
-        return f"{problem.m}x{problem.n}x{problem.k}{f' b{problem.batch}' * (problem.batch > 1)} {problem.a} {orders}"
-    return f"{problem.operator} {sizes} {said.get('dtype', said.get('x', ''))}".rstrip()
-
-
-def _named(purpose: str, problem: Problem) -> str:
-    short = _short(problem)
-    return short if short.startswith(purpose) else f"{purpose} {short}"
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    best, remeasured = row["best"], row["remeasured"]
-    failed = sum(row["failures"].values())
-    short = _short(problem_from_json(row["problem"]))
-    if best is None:
-        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (5 + len(OTHERS)))
-    ratios = []
-    for name in ("library", *OTHERS):
-        ratio = (row["compared"].get(name) or {}).get("ratio")
-        ratios.append("-" if ratio is None else f"{ratio['median']:.3f}")
-    return (
-        short,
-        str(row["trials"]),
-        str(row["trials"] - failed),
-        f"{best['timing']['median'] * 1e6:.2f}",
-        f"{row['flops_per_second'] / 1e12:.1f}",
-        f"{row['bytes_per_second'] / 1e9:.0f}",
-        *ratios,
-        "-" if remeasured is None else "yes" if remeasured["clear"] else "no",
-    )
-
-
-def _line(row: dict[str, Any]) -> str:
-    _, trials, ok, us, flops, rate, library, *_ = _cells(row)
-    return f"{ok} of {trials} trials ok, best {us} us, {flops} TFLOP/s, {rate} GB/s, {library} of the library's time"
-
-
-def _geomean(compared: Sequence[dict[str, Any] | None]) -> tuple[float, int] | None:
-    ratios = [c["ratio"]["median"] for c in compared if c is not None and c["ratio"] is not None]
-    return (math.exp(statistics.fmean(math.log(r) for r in ratios)), len(ratios)) if ratios else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,8 +18,9 @@ from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.training_data import gather, usable
 from autosched.version import VERSION
-from benchmarks import gpu, simulated_gpu
+from benchmarks import gpu, gpu_table, simulated_gpu
 from benchmarks.gpu import Benchmark, Plan
+from benchmarks.gpu_agreement import agreement
 from benchmarks.gpu_problems import matmuls, others
 from cost_models.boosted import Settings
 from cost_models.training import table, train
@@ -195,7 +196,7 @@ def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_te
         "the comparison with torch: it is not installed",
         "references on the GPU (the CPU computes them): it has no arrays",
     ]
-    assert "left out: the comparison with torch: it is not installed" in benchmark._table()
+    assert "left out: the comparison with torch: it is not installed" in gpu_table.table(benchmark.results, H200)
 
 
 def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
@@ -329,21 +330,21 @@ def test_the_gpu_and_the_emulator_agree_where_both_are_near_enough():
     right = problem.reference(inputs)["out"].astype(np.float32)
     near = right + np.float32(0.4) * problem.tolerance(inputs)["out"].astype(np.float32)
     far = right + np.float32(3.0) * problem.tolerance(inputs)["out"].astype(np.float32)
-    same = gpu._agreement(problem, inputs, {"out": right}, {"out": right})
+    same = agreement(problem, inputs, {"out": right}, {"out": right})
     assert same["agrees"] and same["same_bits"] and same["apart"] == 0
-    close = gpu._agreement(problem, inputs, {"out": near}, {"out": right})
+    close = agreement(problem, inputs, {"out": near}, {"out": right})
     assert close["agrees"] and not close["same_bits"] and 0.3 < close["apart"] < 0.5
     for one, two in (
         ({"out": far}, {"out": right}),
         ({"out": right}, {"out": far}),
         ({"out": right * np.nan}, {"out": right}),
     ):
-        assert not gpu._agreement(problem, inputs, one, two)["agrees"]
-    assert not gpu._agreement(problem, inputs, {}, {"out": right})["agrees"]
+        assert not agreement(problem, inputs, one, two)["agrees"]
+    assert not agreement(problem, inputs, {}, {"out": right})["agrees"]
     exact, moved = Transpose(3, 5), Transpose(3, 5).random_inputs(0)
     turned = moved["x"].swapaxes(1, 2)
-    assert gpu._agreement(exact, moved, {"out": turned}, {"out": turned})["agrees"], "no tolerance, and no error"
-    assert not gpu._agreement(exact, moved, {"out": turned}, {"out": turned + np.uint32(1)})["agrees"]
+    assert agreement(exact, moved, {"out": turned}, {"out": turned})["agrees"], "no tolerance, and no error"
+    assert not agreement(exact, moved, {"out": turned}, {"out": turned + np.uint32(1)})["agrees"]
 
 
 def test_the_shapes_cover_what_they_should():
@@ -387,7 +388,8 @@ import importlib.metadata
 def version(name): raise importlib.metadata.PackageNotFoundError(name)
 importlib.metadata.version = version
 import benchmarks.gpu
-print(benchmarks.gpu.VERSION)
+from autosched.version import VERSION
+print(VERSION)
 """
 
 

@@ -94,7 +94,7 @@ class Outcome:
 def all_mutants(header: str | None = None) -> list[Mutant]:
     """Of every header, or of those whose name begins so ("kernels/matmul.cuh", "ptx/")."""
     root = Path(include_dir()) / "autosched"
-    files = sorted(path for folder in FOLDERS for path in (root / folder).glob("*.cuh"))
+    files = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.cuh"))
     names = [str(path.relative_to(root)) for path in files]
     if header is not None and not any(name.startswith(header) for name in names):
         raise SystemExit(f"there is no {header}: use one of {', '.join(names)}")

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 
 import pytest
+from header_edits import edited
 from mutation_testing import GOLDEN
 
 from autosched.provoking_sizes import provoking_sizes
@@ -87,12 +88,10 @@ def found(planted: Planted, broken: bool = True) -> str:
     schedule = Schedule.from_json(data["template"], data["schedule"])
     made = template(data["template"])
     if broken:
-        files = dict(Headers.from_folder(include_dir()).files)
-        name = f"autosched/{planted.header}"
-        assert files[name].count(planted.old) == 1, planted.old
-        files[name] = files[name].replace(planted.old, planted.new)
+        right = Headers.from_folder(include_dir())
+        headers = edited(right, f"autosched/{planted.header}", planted.old, planted.new)
         lower = made.lower
-        made = replace(made, lower=lambda p, c, d: replace(lower(p, c, d), headers=Headers.of(files)))
+        made = replace(made, lower=lambda p, c, d: replace(lower(p, c, d), headers=headers))
     return dict(provoking_jobs(made, problem, schedule, where))[planted.size]().status
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from header_edits import edited
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 
@@ -19,7 +20,6 @@ from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
 pytestmark = [needs_compiler, needs_nvrtc]
@@ -61,11 +61,8 @@ class Fault:
 
     def kernel(self) -> tuple[Matmul, Kernel]:
         problem, kernel = small_kernel(self.several, self.fragment_buffers, self.epilogue)
-        text = dict(kernel.headers.files)[self.header]
-        if text.count(self.old) != 1:
-            raise ValueError(f"{self.name}: {self.header} has {text.count(self.old)} times {self.old!r}")
-        changed = Headers.of({self.header: text.replace(self.old, self.new)})
-        return problem, dataclasses.replace(kernel, headers=kernel.headers | changed)
+        headers = edited(kernel.headers, self.header, self.old, self.new)
+        return problem, dataclasses.replace(kernel, headers=headers)
 
 
 FAULTS = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from header_edits import edited
 from kernels import generate
 
 from autosched.verify import prove
@@ -24,10 +24,10 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 @dataclass(frozen=True)
 class Mutation:
-    """Replace ``old``, which occurs once in ``header`` (below include/autosched), by ``new``, and run ``case``, a
-    golden case whose schedule reaches the edited line, on its problem with some ``fields`` replaced. An edit that does
-    not compile proves nothing about the emulator, so only one that ``breaks_a_type`` on purpose may be refused by the
-    compiler."""
+    """Replace ``old``, which occurs once in ``header`` (below include/autosched) or its folder, by ``new``, and run
+    ``case``, a golden case whose schedule reaches the edited line, on its problem with some ``fields`` replaced. An
+    edit that does not compile proves nothing about the emulator, so only one that ``breaks_a_type`` on purpose may be
+    refused by the compiler."""
 
     name: str
     case: str
@@ -38,32 +38,28 @@ class Mutation:
     fields: tuple[tuple[str, str | int | float], ...] = ()
 
 
-def found_in(case: str, include: str | None = None, **fields: str | int | float) -> str:
-    """ "ok", or what was found when the golden case ``case`` was emulated, with the headers of ``include`` and some
-    ``fields`` of its problem replaced."""
+def found_in(case: str, headers: Headers | None = None, **fields: str | int | float) -> str:
+    """ "ok", or what was found when the golden case ``case`` was emulated, with other ``headers`` and some ``fields``
+    of its problem replaced."""
     data = json.loads((GOLDEN / f"{case}.json").read_text())
     problem = dataclasses.replace(problem_from_json(data["problem"]), **fields)
     kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))
-    if include is not None:
-        kernel = dataclasses.replace(kernel, headers=Headers.from_folder(include))
+    if headers is not None:
+        kernel = dataclasses.replace(kernel, headers=headers)
     *_, last = prove(problem, kernel, seed=3, time_limit=30)
     return "ok" if last.status == "ok" else f"{last.status}: {last.reason}"
 
 
-def found_with(mutation: Mutation, folder: Path) -> str:
-    """``found_in`` with the mutated headers, which are written below ``folder``."""
-    include = folder / "include"
-    shutil.copytree(include_dir(), include)
-    header = include / "autosched" / mutation.header
-    text = header.read_text()
-    assert text.count(mutation.old) == 1, f"the edit must fit one place of {mutation.header}"
-    header.write_text(text.replace(mutation.old, mutation.new))
-    return found_in(mutation.case, str(include), **dict(mutation.fields))
+def found_with(mutation: Mutation) -> str:
+    """``found_in`` with the mutated headers."""
+    right = Headers.from_folder(include_dir())
+    headers = edited(right, f"autosched/{mutation.header}", mutation.old, mutation.new)
+    return found_in(mutation.case, headers, **dict(mutation.fields))
 
 
 def mutation_tests(
     mutations: tuple[Mutation, ...], *more_cases: str
-) -> tuple[Callable[[str], None], Callable[[Mutation, Path], None]]:
+) -> tuple[Callable[[str], None], Callable[[Mutation], None]]:
     """Two tests: the cases are clean as long as nothing is broken (``more_cases`` too), and each mutation is found."""
 
     cases = {(m.case, m.fields) for m in mutations} | {(case, ()) for case in more_cases}
@@ -74,8 +70,8 @@ def mutation_tests(
         assert found == "ok", found
 
     @pytest.mark.parametrize("mutation", mutations, ids=lambda m: m.name)
-    def broken(mutation: Mutation, tmp_path: Path) -> None:
-        found = found_with(mutation, tmp_path)
+    def broken(mutation: Mutation) -> None:
+        found = found_with(mutation)
         assert found != "ok", f"nobody noticed: {mutation.name}"
         assert mutation.breaks_a_type or not found.startswith("compile_error"), found
 

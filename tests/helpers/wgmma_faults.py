@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from header_edits import edited
 from wgmma_cases import CASES, small_kernel
 
 from measurements.emulator import FindingKind
 from measurements.emulator.order import OrderKind
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
 K = FindingKind
@@ -35,11 +35,8 @@ class WgmmaFault:
 
     def kernel(self) -> tuple[Matmul, Kernel]:
         problem, kernel = small_kernel(*CASES[self.case])
-        text = dict(kernel.headers.files)[self.header]
-        if text.count(self.old) != 1:
-            raise ValueError(f"{self.name}: {self.header} has {text.count(self.old)} times {self.old!r}")
-        changed = Headers.of({self.header: text.replace(self.old, self.new)})
-        return problem, dataclasses.replace(kernel, headers=kernel.headers | changed)
+        headers = edited(kernel.headers, self.header, self.old, self.new)
+        return problem, dataclasses.replace(kernel, headers=headers)
 
 
 PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking turns"

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from header_edits import edited
 from kernels import generate
 from wgmma_cases import CASES, H200, SMALL
 
 from measurements.emulator import FindingKind
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.tensor_map import TensorMap
 
@@ -81,18 +81,14 @@ class Planted:
 
     def kernel(self) -> Kernel:
         kernel = self.right_kernel()
-        text = dict(kernel.headers.files)[self.header]
+        headers = kernel.headers
         for old, new in self.edits.items():
-            if old not in text:
-                raise ValueError(f"{self.name}: {self.header} has no {old!r}")
-            text = text.replace(old, new)
+            headers = edited(headers, self.header, old, new, everywhere=True)
         arguments = tuple(
             dataclasses.replace(a, **self.maps[a.name]) if isinstance(a, TensorMap) and a.name in self.maps else a
             for a in kernel.arguments
         )
-        return dataclasses.replace(
-            kernel, headers=kernel.headers | Headers.of({self.header: text}), arguments=arguments
-        )
+        return dataclasses.replace(kernel, headers=headers, arguments=arguments)
 
 
 STREAM = "stream-K of two consumers"

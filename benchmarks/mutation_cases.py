@@ -28,6 +28,7 @@ _ALONE: Changes = {
 }
 _BOTH: Changes = {**_ALONE, "tile_m": 128, "tile_n": 64, "consumers": 2, "producer_registers": 40}
 _IN_TURN: Changes = {**_ALONE, "consumers": 2, "tiles_of_block": 3, "ping_pong": 1}
+_CURVE: Changes = {**_ALONE, "tile_n": 8, "raster": "hilbert"}
 # Sizes that no tile divides, storage orders, batches and epilogues; each way of the kernel with several k-tiles more
 # than it has stages.
 _WGMMA: dict[str, tuple[Matmul, Changes]] = {
@@ -96,7 +97,23 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(300, 40, 264, a="f16", order_b="col", epilogue="bias+relu"),
         {**_ALONE, "tile_n": 40, "tiles_of_block": 2, "stream_k": 1},
     ),
+    "stream_k_of_two": (
+        Matmul(300, 104, 200, a="bf16", epilogue="silu", batch=2, out="f32"),
+        {**_BOTH, "tiles_of_block": 4, "store_buffers": 1, "stream_k": 1, "raster": "column"},
+    ),
+    "stream_k_in_turn": (
+        Matmul(300, 40, 200, a="f16", order_b="col"),
+        {**_IN_TURN, "tile_n": 24, "tiles_of_block": 4, "stream_k": 1},
+    ),
+    "stream_k_of_clusters": (
+        Matmul(384, 72, 200, a="bf16", order_a="col", order_b="col", epilogue="bias"),
+        {**_ALONE, "tile_n": 32, "tiles_of_block": 3, "cluster_m": 2, "stream_k": 1},
+    ),
+    # Curves that are cut both ways, of wide and of high matrices; the first one is of lines alone.
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
+    "hilbert_square": (Matmul(560, 88, 72, a="f16", order_b="col"), _CURVE),
+    "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_of_block": 2, "swizzle_b": 0}),
+    "hilbert_high": (Matmul(860, 41, 72, a="f16", order_b="col"), _CURVE),
     "fragments": (
         Matmul(131, 104, 264, a="bf16", order_b="row", epilogue="relu"),
         {**_BOTH, "tile_n": 48, "swizzle_b": 32, "a_from": "registers", "in_flight": 0},
@@ -104,6 +121,18 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     "fragments_of_columns": (
         Matmul(136, 72, 200, a="f16", order_a="col", order_b="col"),
         {**_IN_TURN, "swizzle_a": 64, "a_from": "registers", "in_flight": 0},
+    ),
+    "fragments_of_words": (
+        Matmul(72, 40, 132, a="f32", order_a="col", order_b="col"),
+        {**_ALONE, "tile_m": 128, "tile_k": 32, "a_from": "registers", "in_flight": 0},
+    ),
+    "fragments_copied": (
+        Matmul(67, 40, 200, a="f16", order_b="col"),
+        {**_ALONE, "tile_k": 128, "a_from": "registers", "in_flight": 0, "copy_a": "cp.async"},
+    ),
+    "copied_b": (
+        Matmul(72, 40, 200, a="bf16", order_a="col"),
+        {**_ALONE, "copy_b": "cp.async", "swizzle_b": 64},
     ),
     "scaled_rows": (
         Matmul(131, 72, 400, a="e4m3", scale="row_column", epilogue="bias+relu"),
@@ -127,6 +156,11 @@ _WMMA: Changes = {
 }
 _BF16: Changes = {**_WMMA, "intrinsic": "wmma_m16n16k16_bf16"}
 _TURNED = "transpose+pad(8,1)"
+_TURNED_SWIZZLE = "transpose+swizzle(2,3,3)"
+_STREAM_K: Changes = {
+    **{"tile_m": 32, "tile_n": 32, "sg_layout_n": 1, "sg_data_m": 16, "layout_a": "swizzle(2,3,3)", "stages": 3},
+    **{"layout_b": "swizzle(2,3,3)", "copy_columns_a": 4, "copy_columns_b": 4},
+}
 _MMA: dict[str, tuple[str, str, Matmul, Changes]] = {
     "wmma_f16_columns": (
         *("wmma_f16_padded", "h200"),
@@ -156,6 +190,17 @@ _MMA: dict[str, tuple[str, str, Matmul, Changes]] = {
         *("eight_bit/mma_e4m3_bias", "rtx4090"),
         Matmul(67, 72, 80, a="e5m2", order_b="col"),
         {"intrinsic": "mma_m16n8k32_e5m2"},
+    ),
+    # Tiles that no wave divides, of which several pairs of blocks share one each.
+    "mma_stream_k_pairs": (
+        *("mma_f16_stream_k", "h200"),
+        Matmul(131, 72, 200, a="f16", order_b="col", epilogue="bias+relu"),
+        {**_STREAM_K, "fragment_buffers": 1, "epilogue": "registers", "layout_b": _TURNED_SWIZZLE},
+    ),
+    "mma_stream_k_batch": (
+        *("mma_f16_stream_k", "h200"),
+        Matmul(72, 104, 136, a="f16", batch=3, order_a="col", out="f32"),
+        {**_STREAM_K, "batch_mapping": "inner", "raster": "column", "layout_a": _TURNED_SWIZZLE},
     ),
 }
 

@@ -1,7 +1,7 @@
 """Plant faults in the device code, one at a time, and see whether a proof reports them.
 
     python -m benchmarks.mutations [--of headers|ptx|all] [--sample 1000] [--seed 0] [--workers 2] [--header F ...]
-        [--log FILE]
+        [--case NAME ...] [--log FILE]
     python -m benchmarks.mutations --again LOG
     python -m benchmarks.mutations --report LOG [LOG ...]
 
@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from autosched.verify import Execute, Run, prove
 from benchmarks.mutants import Mutant, mutants_of
 from benchmarks.mutation_cases import Case, all_cases, case_of_columns
 from benchmarks.ptx_equivalence import why_same
-from benchmarks.ptx_mutants import asm_of, mutants_of_asm, mutants_of_ptx
+from benchmarks.ptx_mutants import asm_of, drawn_of_ptx, mutants_of_asm
 from measurements.emulator import Emulation, Order, emulate_ptx
 from measurements.emulator.architecture import ptx_arch, source_arch
 from measurements.emulator.ptx.digest import instructions
@@ -61,9 +62,17 @@ FULL = "full proof: "  # in front of what only that reports
 MOST_CASES = 12  # that a mutant of a header runs with, the smallest first: what none of them reports has survived
 
 
+def right_ptx(case: Case) -> PtxOutput:
+    """The PTX of a case as it is."""
+    with _COMPILING:  # one thread compiles it for all
+        return _right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
+
+
+_COMPILING = Lock()
+
+
 @lru_cache(maxsize=256)
-def right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
-    """The PTX of a golden kernel as it is."""
+def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
     headers = Headers.from_folder(include_dir())
     return compile_to_ptx(source, entry, source_arch(source, headers), headers, (*PTX_OPTIONS, *options))
 
@@ -106,15 +115,28 @@ def all_mutants(header: str | None = None) -> list[Mutant]:
     ]
 
 
-def sampled_ptx_mutants(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
-    """``count`` mutants of the PTX of ``cases``, the same number of each; the first of more are those of fewer."""
-    rng = np.random.default_rng(seed)
-    of_case = []
-    for case in cases:
-        made = list(mutants_of_ptx(OF_CASE + case.name, ptx_of(case.kernel).text or ""))
-        of_case.append([made[i] for i in rng.permutation(len(made))])
-    in_turn = (mutants[i] for i in range(max(map(len, of_case))) for mutants in of_case if i < len(mutants))
-    return list(islice(in_turn, count))
+def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
+    """The first of each group, then the second of each that has one, and so on. Groups are asked for one at a time."""
+    left = [iter(group) for group in groups]
+    while left:
+        having = []
+        for group in left:
+            for mutant in islice(group, 1):
+                yield mutant
+                having.append(group)
+        left = having
+
+
+def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
+    """All mutants of the PTX of ``cases``, in turn of each, cases and mutants in random order. A case is compiled when
+    its turn comes."""
+
+    def of_case(i: int) -> Iterator[Mutant]:
+        yield from drawn_of_ptx(
+            OF_CASE + cases[i].name, right_ptx(cases[i]).text or "", np.random.default_rng((seed, i))
+        )
+
+    return in_turn(of_case(int(i)) for i in np.random.default_rng(seed).permutation(len(cases)))
 
 
 def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
@@ -130,9 +152,8 @@ def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
     for mutant in all_mutants():
         inline = mutant.header.startswith(INLINE_PTX)
         parts["inline" if inline else "wgmma" if mutant.header in WGMMA else "others"].append(mutant)
-    groups = [*(sample(part, count, seed) for part in parts.values()), sampled_ptx_mutants(cases, count, seed)]
-    in_turn = (group[i] for i in range(max(map(len, groups))) for group in groups if i < len(group))
-    return list(islice(in_turn, count))
+    groups = [*(sample(part, count, seed) for part in parts.values()), drawn_ptx_mutants(cases, seed)]
+    return list(islice(in_turn(groups), count))
 
 
 def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
@@ -150,7 +171,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
     for case in [case_of_columns(columns)] if columns else _cases_of(mutant, cases):
         if tried == MOST_CASES:
             break
-        right = right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
+        right = right_ptx(case)
         kernel = case.kernel
         if opcode not in (right.text or ""):
             result = "unreached" if result == "refused" else result
@@ -194,7 +215,7 @@ def _cases_of(mutant: Mutant, cases: Iterable[Case]) -> Iterator[Case]:
     for case in cases:
         if not _includes(case.kernel, mutant.header):
             continue
-        if place in _lines_of(case.kernel):
+        if place in _lines_of_ptx(right_ptx(case).text or ""):
             found = True
             yield case
         else:
@@ -203,13 +224,9 @@ def _cases_of(mutant: Mutant, cases: Iterable[Case]) -> Iterator[Case]:
         yield from without
 
 
-def _lines_of(kernel: Kernel) -> frozenset[tuple[str, int]]:
-    """The lines of headers that a right kernel has instructions of, with those that these are inlined at."""
-    return _lines_of_ptx(right_ptx(kernel.source, kernel.entry, kernel.compile_options).text or "")
-
-
 @lru_cache(maxsize=256)
 def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
+    """The lines of headers that a program has instructions of, with those that these are inlined at."""
     names = {found[1]: found[2] for found in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
     places = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
     return frozenset((names[place[1]], int(place[2])) for place in places)
@@ -234,7 +251,7 @@ def _last_run(case: Case, kernel: Kernel, execute: Execute) -> Run:
     if the right one is slow too, as it is on a busy machine."""
     last = _proven(case, kernel, execute, TIME_LIMIT)
     if last.status == "timeout":
-        right = right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
+        right = right_ptx(case)
         runs = list(prove(case.problem, case.kernel, execute=executed(right)))
         limit = SLOWER * max(run.emulation.run_seconds for run in runs)
         if limit > TIME_LIMIT:
@@ -379,6 +396,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--header", nargs="+", default=[""], help="a name, or how names begin (ptx/)")
+    parser.add_argument("--case", nargs="+", default=[], help="only cases in whose names this is (stream_k)")
     parser.add_argument("--log", type=Path, default=Path("mutations.jsonl"))
     parser.add_argument("--report", type=Path, nargs="+", metavar="LOG")
     parser.add_argument("--again", type=Path, metavar="LOG", help="judge the survivors in a log once more")
@@ -393,9 +411,12 @@ def main() -> int:
             print(f"{outcome.header}:{outcome.line} {outcome.old!r} -> {outcome.new!r}: {outcome.said}", flush=True)
         return 0
     cases = all_cases()
-    if options.of != "headers":
-        sampled = sampled_ptx_mutants if options.of == "ptx" else sample_of_all
-        mutants = sampled(cases, options.sample, options.seed)
+    if options.case:
+        cases = [case for case in cases if any(name in case.name for name in options.case)]
+    if options.of == "ptx":
+        mutants = list(islice(drawn_ptx_mutants(cases, options.seed), options.sample))
+    elif options.of == "all":
+        mutants = sample_of_all(cases, options.sample, options.seed)
     else:
         chosen = [mutant for header in options.header for mutant in all_mutants(header)]
         mutants = sample(chosen, options.sample, options.seed)

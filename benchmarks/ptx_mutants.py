@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from benchmarks.mutants import Mutant
 
 # One opcode, or one qualifier of it, for another.
@@ -159,13 +161,40 @@ _WORD = re.compile(r"\.(\w+)")
 
 def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
     """Every mutant of a program's text; ``name`` says of which."""
-    body = text[: text.find("\n\t.section")] if "\n\t.section" in text else text
     line, counted = 1, 0
+    for start, instruction in _instructions(text):
+        line += text.count("\n", counted, start)
+        counted = start
+        for edit in edits_of(instruction):
+            yield Mutant(name, line, edit.kind, start, instruction, edit.new)
+
+
+def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mutant]:
+    """The mutants of ``mutants_of_ptx`` in random order, one of each instruction, then another one of each that has
+    more. The edits of an instruction are made when its turn comes."""
+    places = list(_instructions(text))
+    edits: dict[int, list[Edit]] = {}
+    left = list(range(len(places)))
+    while left:
+        having = []
+        for i in rng.permutation(left):
+            start, instruction = places[i]
+            if i not in edits:
+                made = list(edits_of(instruction))
+                edits[i] = [made[k] for k in rng.permutation(len(made))]
+            if edits[i]:
+                edit = edits[i].pop()
+                yield Mutant(name, text.count("\n", 0, start) + 1, edit.kind, start, instruction, edit.new)
+            if edits[i]:
+                having.append(i)
+        left = having
+
+
+def _instructions(text: str) -> Iterator[tuple[int, str]]:
+    """Where each instruction of a program begins, and its text."""
+    body = text[: text.find("\n\t.section")] if "\n\t.section" in text else text
     for found in _LINE.finditer(body):
-        line += text.count("\n", counted, found.start("instruction"))
-        counted = found.start("instruction")
-        for edit in edits_of(found["instruction"]):
-            yield Mutant(name, line, edit.kind, found.start("instruction"), found["instruction"], edit.new)
+        yield found.start("instruction"), found["instruction"]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 from needs import needs_nvrtc
 
+from benchmarks import mutations
 from benchmarks.false_findings import drawn, proven
 from benchmarks.mutants import Mutant, mutants_of
 from benchmarks.mutation_cases import all_cases
@@ -17,16 +19,16 @@ from benchmarks.mutations import (
     WGMMA,
     Outcome,
     all_mutants,
-    ptx_of,
+    drawn_ptx_mutants,
     reasons,
     report,
+    right_ptx,
     run,
     sample,
     sample_of_all,
-    sampled_ptx_mutants,
     why_equivalent,
 )
-from benchmarks.ptx_mutants import asm_of, edits_of, mutants_of_asm, mutants_of_ptx
+from benchmarks.ptx_mutants import asm_of, drawn_of_ptx, edits_of, mutants_of_asm, mutants_of_ptx
 from search_spaces.hardware.devices import device
 from search_spaces.templates.device_source import include_dir
 
@@ -204,7 +206,7 @@ CHOSEN_PTX = (
 def test_a_mutant_of_ptx_is_reported(header: str, old: str, new: str) -> None:
     cases = [case for case in all_cases() if case.name == "matvec_f16_odd"]
     if header.startswith(OF_CASE):
-        text = ptx_of(cases[0].kernel).text or ""
+        text = right_ptx(cases[0]).text or ""
         mutants = [m for m in mutants_of_ptx(header, text) if m.old.startswith(old) and m.new == new]
     else:
         mutants = [m for m in all_mutants(header) if (m.old, m.new) == (old, new)]
@@ -223,8 +225,25 @@ def test_an_edit_that_the_compiler_undoes_is_not_reached() -> None:
 @needs_nvrtc
 def test_mutants_of_ptx_are_of_all_cases_in_turn() -> None:
     cases = [case for case in all_cases() if case.name in ("copy_u8_tail", "transpose_u64_odd")]
-    few, more = sampled_ptx_mutants(cases, 4, 0), sampled_ptx_mutants(cases, 8, 0)
-    assert more[:4] == few and Counter(m.header for m in few) == {OF_CASE + case.name: 2 for case in cases}
+    few = list(islice(drawn_ptx_mutants(cases, 0), 8))
+    assert few == list(islice(drawn_ptx_mutants(cases, 0), 8)) != list(islice(drawn_ptx_mutants(cases, 1), 8))
+    assert Counter(m.header for m in few) == {OF_CASE + case.name: 4 for case in cases}
+
+
+@needs_nvrtc
+def test_mutants_are_drawn_of_every_instruction_and_none_twice() -> None:
+    text = "\tadd.s32 \t%r1, %r2, 1;\n\tsub.s32 \t%r3, %r1, %r2;\n\tret;\n"
+    drawn = list(drawn_of_ptx("x", text, np.random.default_rng(0)))
+    assert len(drawn) == len(set(drawn)) and set(drawn) == set(mutants_of_ptx("x", text))
+    assert {m.line for m in drawn[:2]} == {1, 2}
+
+
+@needs_nvrtc
+def test_only_cases_that_are_drawn_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(mutations, "right_ptx", lambda case: compiled.append(case.name) or right_ptx(case))
+    few = list(islice(drawn_ptx_mutants(all_cases(), 0), 2))
+    assert [OF_CASE + name for name in compiled] == [m.header for m in few]
 
 
 def first_of(header: str, old: str, new: str) -> Mutant:

@@ -46,7 +46,7 @@ _MACHINE_ERRORS = (  # not ours to mend
 )
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # of open files, processes and memory
 _STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
-2 bad usage or bad input, or stdout cannot be written; 130 stopped by Ctrl-C."""
+2 bad usage or bad input, or stdout cannot be written; 130 stopped by Ctrl-C or SIGTERM."""
 _PROBLEM = "matmul -m 4096 -n 4096 -k 4096"
 _EXAMPLES = {
     "space": f"autosched space {_PROBLEM} --device a100 --sample 2",

@@ -181,7 +181,7 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
     console.print()
     if result.interrupted:
         console.print(
-            f"stopped by Ctrl-C, everything so far is kept in {without_password(db)}; "
+            f"stopped, everything so far is kept in {without_password(db)}; "
             "run the same command again to go on"
         )
         console.print()

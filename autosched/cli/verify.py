@@ -173,7 +173,7 @@ def verify(
     elif jobs:
         passed = f"all {len(results)} pass" if results else "none was"
         verdict = f"{failed} of {len(results)} FAIL" if failed else passed
-        stopped = f"stopped by Ctrl-C before all {asked} were verified: " if interrupted else ""
+        stopped = f"stopped before all {asked} were verified: " if interrupted else ""
         console.print(f"{stopped}{verdict}, in {formatting.duration(seconds)}")
     if interrupted:
         return STOPPED

@@ -3,12 +3,15 @@ matplotlib (extra ``pictures``)."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autosched.replay import NEAR, Searches
+from search_spaces.arrays import FloatArray
 
 _WORST_SHOWN = 0.5
 
@@ -22,6 +25,7 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
     target = Path(path)
     if target.suffix not in (".svg", ".png"):
         raise ValueError(f"a picture is .svg or .png, not {target.suffix or 'without a suffix'}: {target}")
+    from matplotlib import color_sequences
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -32,14 +36,26 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
+    names = dict.fromkeys(searches.sampler for _, lines in panels for searches in lines)
+    colours, dashes = color_sequences["tab10"], ("-", "--", ":")  # a sampler looks the same in all panels
+    looks = dict(zip(names, itertools.cycle(itertools.product(dashes, colours)), strict=False))
     for axis, (title, lines) in zip(axes, panels, strict=False):
         for searches in lines:
-            low, middle, high = searches.curves()
-            evaluations = np.arange(1, len(middle) + 1)
-            (line,) = axis.plot(evaluations, middle, label=searches.sampler, linewidth=1.5)
-            axis.fill_between(evaluations, low, high, color=line.get_color(), alpha=0.12, linewidth=0)
+            curves = searches.curves()
+            kept = _corners(curves)
+            low, middle, high = curves[:, kept]
+            dash, colour = looks[searches.sampler]
+            axis.step(kept + 1, middle, dash, where="post", color=colour, label=searches.sampler, linewidth=1.5)
+            axis.fill_between(kept + 1, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
         axis.axhline(NEAR, color="0.6", linewidth=0.8, linestyle=":")
         axis.set(title=title, xlabel="evaluations", ylabel="optimum / best so far", ylim=(_WORST_SHOWN, 1.01))
         axis.legend(fontsize="x-small", loc="lower right")
     figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None, dpi=120)
     return target
+
+
+def _corners(curves: FloatArray) -> NDArray[np.intp]:
+    """Where any of the stepwise curves moves, their first points and their last: the others draw nothing."""
+    moves = np.any(np.diff(curves, axis=1) != 0, axis=0)
+    last = curves.shape[1] - 1
+    return np.unique(np.concatenate([[0], np.flatnonzero(moves) + 1, [last]]))

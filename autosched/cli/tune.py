@@ -181,8 +181,7 @@ def _show(console: Console, result: "TuneResult", db: str) -> None:
     console.print()
     if result.interrupted:
         console.print(
-            f"stopped, everything so far is kept in {without_password(db)}; "
-            "run the same command again to go on"
+            f"stopped, everything so far is kept in {without_password(db)}; run the same command again to go on"
         )
         console.print()
     if result.satisfied:

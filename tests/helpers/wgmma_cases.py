@@ -32,6 +32,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"tile_m": 128, "store_buffers": 2},
         {"m": 131, "n": 100, "out": "f32", "epilogue": "bias+gelu"},
     ),
+    "many stages, and columns apart by 8": ({"tile_n": 56, "stages": 12, "tile_m": 64}, {"k": 1480, "n": 104}),
     "persistent": ({"tiles_of_block": 3}, {}),
     "persistent, with stores": (
         {

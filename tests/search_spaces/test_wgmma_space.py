@@ -122,6 +122,7 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         ({"tile_n": 192, "store_buffers": 2}, PROBLEM, "store_buffers", "do not divide the 3 of a consumer"),
         ({}, dataclasses.replace(PROBLEM, n=4097, order_b="col"), "store_buffers", "n = 4097 have 8194 bytes"),
         ({"tile_n": 48}, PROBLEM, "narrow", "takes longer than multiplying"),
+        ({"tile_n": 248}, dataclasses.replace(PROBLEM, order_b="col"), "columns", "a multiple of 16 from 32 on"),
         ({"stages": 2, "tile_n": 128}, PROBLEM, "few_stages", "for which shared memory has room"),
         ({"ping_pong": 1, "in_flight": 0}, PROBLEM, "ping_pong_in_flight", "would run dry"),
         ({"swizzle_a": 64}, PROBLEM, "swizzle_a", "where 128 would divide"),

@@ -61,6 +61,7 @@ REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
 REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest that ptxas takes (message C7602)
 END_REGISTERS = 16  # besides, where columns have values of their own to be scaled by or to add, or a long activation
 MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
+COLUMNS_APART, CLOSE_COLUMNS = 16, 32  # tiles apart by 8 of more columns than this are not worth a try each
 BALANCED_N = 64  # of a wgmma: for fewer columns reading shared memory takes longer than multiplying
 FEW_STAGES = 3  # one that is multiplied, and two on their way
 FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
@@ -85,12 +86,12 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
     in_blocks = problem.scale == "block"  # whose sums are those of a k-tile
     return (
         ordinal("tile_m", (64, 128, 192, 256), "rows of the workgroup tile of out"),
-        ordinal("tile_n", _sampled_n(problem), "columns of the workgroup tile of out, the n of one wgmma"),
+        ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out, the n of one wgmma"),
         ordinal("tile_k", (SCALE_BLOCK,) if in_blocks else (span, 2 * span), "depth of one pipeline stage"),
         ordinal("consumers", (1, 2, 3), "warpgroups that multiply, each its share of the rows"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
         ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
-        ordinal("stages", (2, 3, 4, 5, 6, 7, 8), "k-tiles in shared memory at a time"),
+        ordinal("stages", (2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "k-tiles in shared memory at a time"),
         ordinal(
             "in_flight",
             (0,) if in_blocks else (0, 1),
@@ -121,13 +122,11 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
     )
 
 
-def _sampled_n(problem: Matmul) -> tuple[int, ...]:
-    """Multiples of 8, the coarser the larger: sizes apart by an eighth or less are not worth a try each, but for
-    the one that covers n. With scales of blocks a tile is whole blocks, or a part of one."""
+def _columns(problem: Matmul) -> tuple[int, ...]:
+    """Every n of wgmma. With scales of blocks a tile is whole blocks, or a part of one."""
     if problem.scale == "block":
         return 8, 16, 32, 64, 128  # 256 columns take more registers than a thread has
-    covering = [n for n in N_OF[problem.multiplied_as] if n >= problem.n][:1]
-    return tuple(sorted({*range(8, 33, 8), *range(48, 129, 16), *range(144, 257, 16), *covering}))
+    return N_OF[problem.multiplied_as]
 
 
 def store_line(tile_n: int, element_bytes: int) -> int:
@@ -383,6 +382,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     split = tiling(problem)
     return (
         *(_tile_size_rule(axis, int(getattr(problem, axis)), parameters(problem)) for axis in "mnk"),
+        _columns_rule(problem),
         *(_swizzle_rule(problem, side) for side in SIDES),
         Rule(
             "stages",
@@ -415,6 +415,16 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "consumers take turns (ping_pong = {ping_pong}) with {in_flight} k-tiles in flight: the tensor cores would "
             "run dry at each of them, as only one consumer multiplies at a time",
         ),
+    )
+
+
+def _columns_rule(problem: Matmul) -> Rule:
+    covering = min((n for n in _columns(problem) if n >= problem.n), default=0)
+    return Rule(
+        "columns",
+        lambda tile_n: np.equal(tile_n % COLUMNS_APART, 0) | (tile_n <= CLOSE_COLUMNS) | np.equal(tile_n, covering),
+        f"tile_n is {{tile_n}}, which is tried as a multiple of {COLUMNS_APART} from {CLOSE_COLUMNS} on, but for the "
+        f"one that covers n = {problem.n}",
     )
 
 

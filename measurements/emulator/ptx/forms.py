@@ -457,8 +457,10 @@ _MMA = {
 
 def _mma(i: Instruction) -> Form:
     shape = _shape(i.qualifiers)
-    types = i.qualifiers[-4:]
-    if any(t not in MULTIPLIED for t in types) or shape not in _MMA.get(types[1], ()):
+    types = [q for q in i.qualifiers if q in MULTIPLIED]
+    if len(types) != 4 or shape not in _MMA.get(types[1], ()):
+        raise Unsupported
+    if (types[1] == "b1") != ("popc" in i.qualifiers):  # of single bits, how many are set after xor or and
         raise Unsupported
     if i.qualifiers[:2] != ("sync", "aligned") or any(
         q.startswith(("sp", "kind", "block_scale")) for q in i.qualifiers

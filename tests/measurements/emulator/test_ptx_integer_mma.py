@@ -1,0 +1,195 @@
+"""mma.sync of 8-bit and 4-bit integers and of single bits, against numpy: every shape, sign, operation and saturation.
+
+Which lane holds which element is written down here from the tables of the PTX ISA ("Matrix Fragments for mma.m8n8k32",
+".m16n8k64", ".m8n8k128" and so on), apart from the emulator's own formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from needs import needs_compiler
+from ptx_snippets import HEAD, run_ptx
+
+pytestmark = needs_compiler
+
+Ints = npt.NDArray[np.int64]
+BITS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
+SHAPES = {
+    8: ((8, 8, 16), (16, 8, 16), (16, 8, 32)),
+    4: ((8, 8, 32), (16, 8, 32), (16, 8, 64)),
+    1: ((8, 8, 128), (16, 8, 128), (16, 8, 256)),
+}
+SIGNS = {8: ("s8", "u8"), 4: ("s4", "u4"), 1: ("b1",)}
+MOST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Mma:
+    """One instruction: ``op`` is "xor" or "and" of single bits; ``saturates``: .satfinite."""
+
+    shape: tuple[int, int, int]
+    a: str
+    b: str
+    op: str = ""
+    saturates: bool = False
+
+    @property
+    def opcode(self) -> str:
+        m, n, k = self.shape
+        options = ".satfinite" if self.saturates else ""
+        popc = f".{self.op}.popc" if self.op else ""
+        return f"mma.sync.aligned.m{m}n{n}k{k}.row.col{options}.s32.{self.a}.{self.b}.s32{popc}"
+
+    def registers(self) -> tuple[int, int, int]:
+        """Of a, b and c, in each lane."""
+        m, n, k = self.shape
+        held = 32 // BITS[self.a]
+        return m * k // 32 // held, k * n // 32 // held, m * n // 32
+
+    def __call__(self, a: Ints, b: Ints, c: Ints) -> Ints:
+        products = (a[:, :, None] ^ b[None]).sum(axis=1) if self.op == "xor" else a @ b
+        total: Ints = products + c
+        if self.saturates:
+            return np.clip(total, -MOST - 1, MOST)
+        return total.astype(np.uint32).view(np.int32).astype(np.int64)
+
+
+ALL = [
+    *(
+        Mma(shape, a, b, saturates=saturates)
+        for bits in (8, 4)
+        for shape in SHAPES[bits]
+        for a in SIGNS[bits]
+        for b in SIGNS[bits]
+        for saturates in (False, True)
+    ),
+    *(Mma(shape, "b1", "b1", op) for shape in SHAPES[1] for op in ("xor", "and")),
+]
+
+
+def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Ints:
+    """Every value of the type, the lowest and the highest more often; a row and a column of the lowest alone."""
+    bits = BITS[kind]
+    low = -(2 ** (bits - 1)) if kind.startswith("s") else 0
+    high = low + 2**bits - 1
+    values = rng.integers(low, high + 1, shape)
+    extreme = rng.integers(0, 3, shape)
+    values = np.where(extreme == 0, low, np.where(extreme == 1, high, values)).astype(np.int64)
+    values[1], values[:, 1] = low, high
+    return values
+
+
+def of_lane(mma: Mma, lane: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]:
+    """(row, column) of the elements of a, b and c of a lane, in the order of its registers, lowest bits first."""
+    m, _, k = mma.shape
+    group, within = divmod(lane, 4)
+    held = 32 // BITS[mma.a]  # elements of a register
+    halves = range(0, k, 4 * held)  # four lanes have so many along k with one register each
+    rows = range(group, m, 8)
+    a = [(row, half + within * held + i) for half in halves for row in rows for i in range(held)]
+    b = [(half + within * held + i, group) for half in halves for i in range(held)]
+    c = [(row, 2 * within + i) for row in rows for i in range(2)]
+    return a, b, c
+
+
+def packed(values: list[int], bits: int) -> list[int]:
+    """Registers that hold ``values``."""
+    held, mask = 32 // bits, 2**bits - 1
+    return [
+        sum((int(x) & mask) << (bits * i) for i, x in enumerate(values[at : at + held]))
+        for at in range(0, len(values), held)
+    ]
+
+
+def registers_of(mma: Mma, a: Ints, b: Ints, c: Ints) -> list[list[int]]:
+    """Those of each lane: of a, then b, then c."""
+    bits = BITS[mma.a]
+    lanes = []
+    for lane in range(32):
+        of_a, of_b, of_c = of_lane(mma, lane)
+        lanes.append(
+            packed([a[at] for at in of_a], bits)
+            + packed([b[at] for at in of_b], bits)
+            + [int(c[at]) & 0xFFFFFFFF for at in of_c]
+        )
+    return lanes
+
+
+def program(instructions: list[Mma]) -> str:
+    """Each instruction once; its registers come from words of 8 bytes of ``in``, 32 lanes side by side, and its results
+    go to those of ``out``."""
+    lines, read, written = [], 0, 0
+    for which, mma in enumerate(instructions):
+        names = []
+        for side, count in zip("abc", mma.registers(), strict=True):
+            names.append([f"%{side}{which}_{i}" for i in range(count)])
+            for name in names[-1]:
+                lines += [f".reg .b32 {name}; ld.global.u32 {name}, [%in+{256 * read}];"]
+                read += 1
+        results = [f"%d{which}_{i}" for i in range(mma.registers()[2])]
+        lines += [f".reg .b32 {name};" for name in results]
+        groups = ["{" + ", ".join(group) + "}" for group in (results, *names)]
+        lines.append(f"{mma.opcode} {', '.join(groups)};")
+        for name in results:
+            lines.append(f"cvt.u64.u32 %wide, {name}; st.global.u64 [%out+{256 * written}], %wide;")
+            written += 1
+    body = "\n".join(lines)
+    return f"""{HEAD}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.reg .b64 %out, %in, %offset, %wide; .reg .b32 %t;
+ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
+mov.u32 %t, %tid.x; mul.wide.u32 %offset, %t, 8;
+add.u64 %out, %out, %offset; add.u64 %in, %in, %offset;
+{body}
+ret; }}
+"""
+
+
+def test_every_integer_mma_is_what_numpy_computes() -> None:
+    rng = np.random.default_rng(4)
+    words: list[list[int]] = []
+    expected = []
+    for mma in ALL:
+        m, n, k = mma.shape
+        a, b = drawn(mma.a, (m, k), rng), drawn(mma.b, (k, n), rng)
+        c = rng.integers(-(10**6), 10**6, (m, n))
+        c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums leave 32 bits
+        expected.append(mma(a, b, c))
+        words += np.array(registers_of(mma, a, b, c)).T.tolist()
+    run = run_ptx(program(ALL), sum(32 * mma.registers()[2] for mma in ALL), np.array(words, np.uint64))
+    assert run.ok, run.reason
+    found = run.outputs["out"].view(np.uint64).reshape(-1, 32).astype(np.uint32).view(np.int32)
+    saturated = wrapped = at = 0
+    for mma, right in zip(ALL, expected, strict=True):
+        got = np.full_like(right, -1)
+        for lane in range(32):
+            for i, place in enumerate(of_lane(mma, lane)[2]):
+                got[place] = found[at + i, lane]
+        at += mma.registers()[2]
+        np.testing.assert_array_equal(got, right, mma.opcode)
+        ends = bool(np.isin(right, (MOST, -MOST - 1)).any())
+        saturated += mma.saturates and ends
+        wrapped += not mma.saturates and bool((right[0] < 0).any())
+    assert saturated >= 20 and wrapped >= 20  # the sums did leave 32 bits, in all shapes
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    [
+        "mma.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32",
+        "mma.sync.aligned.m16n8k64.row.col.s32.b1.b1.s32.xor.popc",
+        "mma.sync.aligned.m16n8k64.col.col.s32.s4.s4.s32",
+        "mma.sync.aligned.m16n8k64.row.col.s32.s2.s2.s32",
+        "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32",
+    ],
+)
+def test_what_the_ptx_isa_does_not_have_is_unsupported(opcode: str) -> None:
+    text = program([Mma((16, 8, 64), "s4", "s4")])
+    changed = text.replace("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", opcode)
+    assert changed != text
+    run = run_ptx(changed, 128, np.zeros((10, 32), np.uint64))
+    assert run.status == "unsupported" and opcode.split(".row")[0].split(".col")[0] in run.reason

@@ -24,7 +24,7 @@ MUTATIONS = (
         "no barrier after the wait",
         PIPELINED,
         MATMUL,
-        "cp_async_wait_group<Pending>();\n      ptx::barrier_sync();",
+        "cp_async_wait_group<Pending>();\n    ptx::barrier_sync();",
         "cp_async_wait_group<Pending>();",
     ),
     Mutation("wait for one group too few", PIPELINED, MATMUL, "C::stages - 2 : 0>", "C::stages - 1 : 0>"),

@@ -1,0 +1,201 @@
+// The way of a tile's sums to memory: scales, bias and activation, and stores from registers or through shared memory.
+#pragma once
+#include <autosched/common/finish.cuh>
+#include <autosched/common/numeric.cuh>
+#include <autosched/kernels/matmul/reduction.cuh>
+#include <autosched/kernels/matmul/warp_tile.cuh>
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+
+namespace autosched {
+
+// The widest vector, of a power of two up to Most elements, that divides `extent`.
+template <int Most>
+__host__ __device__ constexpr int common_vector(int extent) {
+  int vector = Most;
+  while (extent % vector != 0) vector /= 2;
+  return vector;
+}
+
+template <class C>
+struct MatmulEpilogue {
+  using I = typename C::Intrinsic;
+  using Warp = WarpTile<C>;
+  using Accumulators = typename Warp::Accumulators;
+  using Sum = typename Warp::Sum;
+  using Out = typename C::Out;
+  static constexpr ReducedAxis reduced_axis = reduced_axis_of(C::reduction);
+  // The shared route has the whole tile in f32 where a reduction reads it or only wmma.store knows the accumulators.
+  static constexpr bool whole_tile = I::opaque || reduced_axis != ReducedAxis::none;
+
+  __device__ static __forceinline__ void store(Accumulators& acc, unsigned shared, const Ends<C>& ends, Out* out,
+                                               int m0, int n0, int warp_m, int warp_n, int lane) {
+    if constexpr (C::epilogue == "shared" && !whole_tile) {
+      store_turned(acc, shared, ends, out, m0, n0, warp_m, warp_n, lane);
+    } else if constexpr (C::epilogue == "shared") {
+      store_through_shared(acc, shared, ends, out, m0, n0, warp_m, warp_n, lane);
+    } else {
+      store_from_registers(acc, ends, out, m0, n0, warp_m, warp_n, lane);
+    }
+  }
+
+  // Scales, bias and activation of sums in registers: those of a column are loaded once for all rows of the warp.
+  using Results = Finished<C>[C::fragments_m][C::fragments_n][I::c_registers];
+  __device__ static __forceinline__ void finish_in_registers(const Accumulators& acc, Results& x, const Ends<C>& ends,
+                                                             int m0, int n0, int warp_m, int warp_n, int lane) {
+    constexpr int run = I::c_run;
+    constexpr int vector = common_vector<run>(C::n);
+    float of_rows[C::fragments_m][I::c_registers / run];
+    if constexpr (C::scale != "none") {
+#pragma unroll
+      for (int i = 0; i < C::fragments_m; ++i) {
+#pragma unroll
+        for (int r = 0; r < I::c_registers / run; ++r) {
+          const int row = m0 + warp_m * C::sg_data_m + Warp::fragment_row(i) + I::c_row(lane, r);
+          of_rows[i][r] = ends.of_row(row < C::m ? row : C::m - 1);  // what is outside is not stored
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < C::fragments_n; ++j) {
+      float added[run] = {}, of_columns[run] = {};
+      if constexpr (C::has_bias || C::scale == "row_column") {
+        const int col = n0 + warp_n * C::sg_data_n + Warp::fragment_col(j) + I::c_col(lane, 0);
+#pragma unroll
+        for (int e = 0; e < run; e += vector) {
+          if (col + e >= C::n) continue;
+          if constexpr (C::has_bias) {
+            const auto loaded = ptx::ld_global_nc<vector * int(sizeof(Out))>(ends.bias + col + e);
+#pragma unroll
+            for (int v = 0; v < vector; ++v) added[e + v] = get_element<Out>(loaded, v);
+          }
+          if constexpr (C::scale == "row_column") {
+            const auto loaded = ptx::ld_global_nc<vector * 4>(ends.scale_b + col + e);
+#pragma unroll
+            for (int v = 0; v < vector; ++v) of_columns[e + v] = get_element<float>(loaded, v);
+          }
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < C::fragments_m; ++i) {
+#pragma unroll
+        for (int r = 0; r < I::c_registers; ++r) {
+          auto y = static_cast<Finished<C>>(acc[i][j].x[r]);
+          if constexpr (C::scale == "tensor") y *= of_rows[i][r / run];
+          if constexpr (C::scale == "row_column") y *= of_rows[i][r / run] * of_columns[r % run];
+          if constexpr (C::has_bias) y += added[r % run];
+          if constexpr (C::activation != "none") y = activate<activation(C::activation)>(y);
+          x[i][j][r] = y;
+        }
+      }
+    }
+  }
+
+  __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const Ends<C>& ends, Out* out, int m0,
+                                                              int n0, int warp_m, int warp_n, int lane) {
+    constexpr int run = I::c_run;
+    constexpr int vector = common_vector<run>(C::n);
+#pragma unroll
+    for (int i = 0; i < C::fragments_m; ++i) {
+#pragma unroll
+      for (int r = 0; r < I::c_registers / run; ++r) {
+        const int row = m0 + warp_m * C::sg_data_m + Warp::fragment_row(i) + I::c_row(lane, r);
+        if (row >= C::m) continue;
+        Out* out_row = out + static_cast<long long>(row) * C::n;
+        const float of_row = ends.of_row(row);
+#pragma unroll
+        for (int j = 0; j < C::fragments_n; ++j) {
+          const int col = n0 + warp_n * C::sg_data_n + Warp::fragment_col(j) + I::c_col(lane, r);
+#pragma unroll
+          for (int e = 0; e < run; e += vector) {
+            if (col + e < C::n) finish<C, vector>(&acc[i][j].x[r * run + e], ends, of_row, out_row, col + e);
+          }
+        }
+      }
+    }
+  }
+
+  // Each warp turns its results around in shared memory, a row of fragments at a time and already in the type of out:
+  // they leave in vectors of up to 16 bytes, neighbouring lanes along a row of out. No warp waits for another.
+  __device__ static __forceinline__ void store_turned(Accumulators& acc, unsigned shared, const Ends<C>& ends, Out* out,
+                                                      int m0, int n0, int warp_m, int warp_n, int lane) {
+    constexpr int bytes = sizeof(Out), columns = C::fragments_n * I::n, run = I::c_run;
+    constexpr int widest = common_vector<16 / bytes>(I::n);  // of one fragment's row
+    constexpr int vector = common_vector<widest>(C::n);
+    static_assert(C::epilogue_line % vector == 0, "rule epilogue: rows begin at whole vectors");
+    Results x;
+    finish_in_registers(acc, x, ends, m0, n0, warp_m, warp_n, lane);
+    ptx::barrier_sync();  // everybody has read the last k-tile
+    const unsigned slice = shared + unsigned((warp_m * C::sg_layout_n + warp_n) * I::m * C::epilogue_line * bytes);
+    const unsigned mine = slice + unsigned(I::c_row(lane, 0) * C::epilogue_line + I::c_col(lane, 0)) * bytes;
+    const int row0 = m0 + warp_m * C::sg_data_m, col0 = n0 + warp_n * C::sg_data_n;
+#pragma unroll
+    for (int i = 0; i < C::fragments_m; ++i) {
+      if (i > 0) ptx::warp_sync();  // all lanes have read the rows before
+#pragma unroll
+      for (int j = 0; j < C::fragments_n; ++j) {
+#pragma unroll
+        for (int r = 0; r < I::c_registers / run; ++r) {
+          const int rows = I::c_row(0, r);  // below the lane's first
+          ptx::st_shared(mine + unsigned(rows * C::epilogue_line + j * I::n) * bytes,
+                         pack<Out, run>(&x[i][j][r * run]));
+        }
+      }
+      ptx::warp_sync();
+      constexpr int together = vector == widest ? 32 : 4;  // narrow pieces are many: the code of all would be too long
+#pragma unroll together
+      for (int first = 0; first < I::m * columns; first += 32 * vector) {
+        const int at = first + lane * vector, row = at / columns, col = at % columns;
+        const int out_row = row0 + Warp::fragment_row(i) + row;
+        const int out_col = col0 + Warp::fragment_col(col / I::n) + col % I::n;
+        if (at < I::m * columns && out_row < C::m && out_col < C::n) {
+          ptx::st_global(out + static_cast<long long>(out_row) * C::n + out_col,
+                         ptx::ld_shared<vector * bytes>(slice + unsigned(row * C::epilogue_line + col) * bytes));
+        }
+      }
+    }
+  }
+
+  __device__ static __forceinline__ void store_through_shared(Accumulators& acc, unsigned shared, const Ends<C>& ends,
+                                                              Out* out, int m0, int n0, int warp_m, int warp_n,
+                                                              int lane) {
+    ptx::barrier_sync();  // everybody has read the last k-tile
+#pragma unroll
+    for (int i = 0; i < C::fragments_m; ++i) {
+#pragma unroll
+      for (int j = 0; j < C::fragments_n; ++j) {
+        const int row = warp_m * C::sg_data_m + Warp::fragment_row(i);
+        const int col = warp_n * C::sg_data_n + Warp::fragment_col(j);
+        if constexpr (I::opaque) {
+          I::store_c(shared + unsigned(row * C::epilogue_line + col) * 4u, acc[i][j], C::epilogue_line);
+        } else {
+#pragma unroll
+          for (int r = 0; r < I::c_registers / I::c_run; ++r) {
+            const int at = (row + I::c_row(lane, r)) * C::epilogue_line + col + I::c_col(lane, r);
+            ptx::st_shared(shared + unsigned(at) * 4u, pack<Sum, I::c_run>(&acc[i][j].x[r * I::c_run]));
+          }
+        }
+      }
+    }
+    ptx::barrier_sync();
+    // Four f32 fill a 16-byte load without bank conflicts; eight, for a 16-byte store of f16, would take two loads with
+    // a stride of 32 bytes, two-way conflicts each.
+    constexpr int vector = common_vector<4>(C::n);
+#pragma unroll 1
+    for (int at = int(threadIdx.x) * vector; at < C::tile_m * C::tile_n; at += C::threads * vector) {
+      const int row = at / C::tile_n, col = at % C::tile_n;
+      if (m0 + row >= C::m || n0 + col >= C::n) continue;
+      const unsigned address = shared + unsigned(row * C::epilogue_line + col) * 4u;
+      const auto loaded = ptx::ld_shared<vector * 4>(address);
+      Finished<C> x[vector];
+#pragma unroll
+      for (int i = 0; i < vector; ++i) x[i] = static_cast<Finished<C>>(get_element<Sum>(loaded, i));
+      finish_values<C, vector>(x, ends, ends.of_row(m0 + row), n0 + col);
+      ptx::st_global(out + static_cast<long long>(m0 + row) * C::n + n0 + col, pack<Out, vector>(x));
+      if constexpr (reduced_axis != ReducedAxis::none) ptx::st_shared(address, pack<float, vector>(x));
+    }
+  }
+};
+
+}  // namespace autosched

@@ -1,0 +1,145 @@
+// The main loop of a matmul: copies of later k-tiles overlap the arithmetic of this one.
+#pragma once
+#include <autosched/kernels/matmul/loader.cuh>
+#include <autosched/kernels/matmul/operands.cuh>
+#include <autosched/kernels/matmul/warp_tile.cuh>
+#include <autosched/ptx/barrier.cuh>
+
+namespace autosched {
+
+template <class C>
+struct MatmulLoop {
+  using I = typename C::Intrinsic;
+  using A = OperandA<C>;
+  using B = OperandB<C>;
+  using Loader = MatmulLoader<C>;
+  using Warp = WarpTile<C>;
+  using Accumulators = typename Warp::Accumulators;
+
+  // The fragments of a warp for one step of the intrinsic along k.
+  struct Fragments {
+    typename I::FragmentA a[C::fragments_m];
+    typename I::FragmentB b[C::fragments_n];
+
+    __device__ __forceinline__ void load(unsigned tile, int step, int warp_m, int warp_n, int lane) {
+#pragma unroll
+      for (int i = 0; i < C::fragments_m; ++i) {
+        I::template load_a<A>(a[i], tile, warp_m * C::sg_data_m, Warp::fragment_row(i), step * I::k, lane);
+      }
+#pragma unroll
+      for (int j = 0; j < C::fragments_n; j += B::group) {
+        I::template load_b<B, B::group>(&b[j], tile + A::stage_bytes, step * I::k, warp_n * C::sg_data_n,
+                                        Warp::fragment_col(j), lane);
+      }
+    }
+    __device__ __forceinline__ void multiply(Accumulators& acc) const {
+#pragma unroll
+      for (int i = 0; i < C::fragments_m; ++i) {
+#pragma unroll
+        for (int j = 0; j < C::fragments_n; ++j) I::template multiply<A, B>(acc[i][j], a[i], b[j]);
+      }
+    }
+  };
+  static constexpr int tile_steps = C::tile_k / I::k;
+
+  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int warp_m, int warp_n,
+                                                       int lane) {
+#pragma unroll C::k_unroll
+    for (int step = 0; step < tile_steps; ++step) {
+      Fragments fragments;
+      fragments.load(tile, step, warp_m, warp_n, lane);
+      fragments.multiply(acc);
+    }
+  }
+
+  // The main loop with two buffers of fragments: those of the next step are loaded while this one is multiplied, also
+  // over the barrier between two k-tiles, so that the tensor cores have work behind it.
+  __device__ static __forceinline__ void pipelined_loop(Accumulators& acc, Loader& loader, int tiles, int warp_m,
+                                                        int warp_n, int lane) {
+    constexpr int ahead = C::stages - 1, pending = C::stages - 2;
+#pragma unroll 1
+    for (int s = 0; s < ahead; ++s) {
+      if (s < tiles) {
+        loader.start(s);
+        loader.advance();
+      }
+      Loader::commit();
+    }
+    const auto behind = [](int at) { return at + 1 == C::stages ? 0 : at + 1; };
+    Fragments held[2];
+    unsigned tile = loader.shared;
+    int stage = 0, fill = ahead;
+    Loader::template wait<pending>();
+    held[0].load(tile, 0, warp_m, warp_n, lane);
+#pragma unroll 1
+    for (int now = 0; now < tiles; ++now) {
+#pragma unroll
+      for (int step = 0; step < tile_steps; ++step) {
+        if (step + 1 < tile_steps) {
+          held[(step + 1) % 2].load(tile, step + 1, warp_m, warp_n, lane);
+        } else {
+          // All fragments of this k-tile are in registers.
+          stage = behind(stage);
+          tile = loader.shared + unsigned(stage * C::stage_bytes);
+          Loader::template wait<pending>();
+          if (now + 1 < tiles) held[0].load(tile, 0, warp_m, warp_n, lane);
+        }
+        if (step == 0) {
+          // Stage `fill` held the k-tile before this one; the last barrier says that everybody is done with it.
+          if (now + ahead < tiles) loader.start(fill);
+          loader.advance();
+          Loader::commit();
+          fill = behind(fill);
+        }
+        held[step % 2].multiply(acc);
+      }
+    }
+  }
+
+  __device__ static __forceinline__ void main_loop(Accumulators& acc, Loader& loader, int tiles, int warp_m,
+                                                   int warp_n, int lane) {
+    constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;  // k-tiles loaded before the first is used
+#pragma unroll 1
+    for (int s = 0; s < ahead; ++s) {
+      if (s < tiles) {
+        loader.start(s);
+        loader.load();
+        loader.store(s);
+        loader.advance();
+      }
+      Loader::commit();
+    }
+    int stage = 0, fill = C::stages > 1 ? C::stages - 1 : 0;
+#pragma unroll 1
+    for (int t = 0; t < tiles; ++t) {
+      Loader::template wait<C::stages >= 2 ? C::stages - 2 : 0>();
+      const bool more = t + ahead < tiles;
+      const unsigned tile = loader.shared + unsigned(stage * C::stage_bytes);
+      if constexpr (C::stages > 1) {
+        // Stage `fill` was read in the previous step; the barrier above says that everybody is done with it.
+        if (more) {
+          loader.start(fill);
+          loader.load();
+        }
+        Loader::commit();
+        multiply_tile(acc, tile, warp_m, warp_n, lane);
+        if (more) loader.store(fill);
+        loader.advance();
+        stage = stage + 1 == C::stages ? 0 : stage + 1;
+        fill = fill + 1 == C::stages ? 0 : fill + 1;
+      } else {
+        if (more) loader.load();
+        multiply_tile(acc, tile, warp_m, warp_n, lane);
+        ptx::barrier_sync();  // everybody has read the only stage before it is filled again
+        if (more) {
+          loader.start(0);
+          loader.store(0);
+          loader.advance();
+        }
+        Loader::commit();
+      }
+    }
+  }
+};
+
+}  // namespace autosched

@@ -1,0 +1,138 @@
+// Sums or maxima of the rows or the columns of C, beside C.
+#pragma once
+#include <autosched/common/choice.cuh>
+#include <autosched/common/last_block.cuh>
+#include <autosched/common/numeric.cuh>
+#include <autosched/common/raster.cuh>
+#include <autosched/common/reduce.cuh>
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+
+namespace autosched {
+
+// What a reduction leaves besides C: one value for each of its rows, or for each of its columns.
+enum class ReducedAxis { none, row, column };
+
+__host__ __device__ constexpr ReducedAxis reduced_axis_of(const Choice& reduction) {
+  return reduction.starts_with("row_")      ? ReducedAxis::row
+         : reduction.starts_with("column_") ? ReducedAxis::column
+                                            : ReducedAxis::none;
+}
+
+// R = reduce(C), in f32 and before C is rounded to Out, with another wg_map than C's (XeTile RFC, appendix 2.2:
+// convert_layout through shared memory, then reduction): a subgroup has whole rows, or a thread whole columns. Tiles
+// side by side leave their parts in `parts`, and the last of them puts those together in the order of the tiles.
+template <class C>
+struct MatmulReduction {
+  static constexpr bool rows = reduced_axis_of(C::reduction) == ReducedAxis::row;
+  static constexpr bool sums = C::reduction == "row_sum" || C::reduction == "column_sum";
+  using State = conditional<sums, SumState, MaxState>;
+  static constexpr int kept_size = rows ? C::m : C::n, kept_tile = rows ? C::tile_m : C::tile_n;
+  static constexpr int across = rows ? C::tiles_n : C::tiles_m;  // tiles that share results
+  static constexpr int warps = C::threads / 32;
+  static constexpr int columns = C::threads < C::tile_n ? C::threads : C::tile_n;  // threads side by side
+  static constexpr int shares = C::threads / columns;  // of a column, which take every so many rows
+
+  unsigned shared;
+  int m0, n0;
+  float* out;  // of this batch and tile, one for each kept index of the tile
+
+  __device__ __forceinline__ bool keeps(int kept) const { return (rows ? m0 : n0) + kept < kept_size; }
+
+  // An element of the finished tile; outside of C, one that changes nothing.
+  template <class State>
+  __device__ __forceinline__ State element(int row, int col) const {
+    State state;
+    if (m0 + row < C::m && n0 + col < C::n) {
+      state.set(0, ptx::ld_shared<4>(shared + unsigned(row * C::epilogue_line + col) * 4u).word[0]);
+    }
+    return state;
+  }
+
+  template <class State>
+  __device__ __forceinline__ void put(int kept, const State& state) const {
+    if (keeps(kept)) ptx::st_global(out + kept, AlignedVector<4>{{state.get(0)}});
+  }
+
+  template <class State>
+  __device__ __forceinline__ void reduce_rows() const {
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+#pragma unroll 4
+    for (int row = warp; row < C::tile_m; row += warps) {
+      State state;
+#pragma unroll
+      for (int col = 0; col < C::tile_n; col += 32) {
+        if (col + lane < C::tile_n) state.merge(element<State>(row, col + lane));
+      }
+      reduce_lanes<32, 1>(state);
+      if (lane == 0) put(row, state);
+    }
+  }
+
+  template <class State>
+  __device__ __forceinline__ void reduce_columns() const {
+    const int first = int(threadIdx.x) % columns, share = int(threadIdx.x) / columns;
+#pragma unroll 1
+    for (int col = first; col < C::tile_n; col += columns) {
+      State state;
+      if (share < shares) {
+#pragma unroll 8
+        for (int row = share; row < C::tile_m; row += shares) state.merge(element<State>(row, col));
+      }
+      if constexpr (shares > 1) {  // then every thread has one column at the most
+        ptx::barrier_sync();       // everybody has read the tile
+        if (share < shares) {
+          ptx::st_shared(shared + unsigned(share * columns + col) * 4u, AlignedVector<4>{{state.get(0)}});
+        }
+        ptx::barrier_sync();
+        if (share == 0) {
+#pragma unroll 4
+          for (int other = 1; other < shares; ++other) {
+            State part;
+            part.set(0, ptx::ld_shared<4>(shared + unsigned(other * columns + col) * 4u).word[0]);
+            state.merge(part);
+          }
+        }
+      }
+      if (share == 0) put(col, state);
+    }
+  }
+};
+
+template <class C>
+__device__ __forceinline__ void reduce_tile(unsigned shared, float* reduced, float* parts, unsigned* counters,
+                                            int batch, TileIndex tile) {
+  using R = MatmulReduction<C>;
+  using State = typename R::State;
+  ptx::barrier_sync();  // the finished tile is in shared memory
+  const int band = R::rows ? tile.m : tile.n, place = R::rows ? tile.n : tile.m;
+  const int kept0 = band * R::kept_tile;
+  const auto part = [&](int i) {
+    return parts + (static_cast<long long>(batch) * R::across + i) * R::kept_size + kept0;
+  };
+  float* result = reduced + static_cast<long long>(batch) * R::kept_size + kept0;
+  const R here{shared, tile.m * C::tile_m, tile.n * C::tile_n, R::across == 1 ? result : part(place)};
+  if constexpr (R::rows) {
+    here.template reduce_rows<State>();
+  } else {
+    here.template reduce_columns<State>();
+  }
+  if constexpr (R::across > 1) {
+    constexpr int bands = R::rows ? C::tiles_m : C::tiles_n;
+    if (!is_last_block<R::across>(counters + batch * bands + band, shared)) return;
+#pragma unroll 1
+    for (int kept = int(threadIdx.x); kept < R::kept_tile && here.keeps(kept); kept += C::threads) {
+      State state;
+#pragma unroll 8
+      for (int i = 0; i < R::across; ++i) {
+        State other;
+        other.set(0, ptx::ld_global_cg<4>(part(i) + kept).word[0]);
+        state.merge(other);
+      }
+      ptx::st_global(result + kept, AlignedVector<4>{{state.get(0)}});
+    }
+  }
+}
+
+}  // namespace autosched

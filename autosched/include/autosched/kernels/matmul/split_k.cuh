@@ -1,0 +1,38 @@
+// Split-K: the sums of blocks that share the k of one tile.
+#pragma once
+#include <autosched/common/last_block.cuh>
+#include <autosched/common/numeric.cuh>
+#include <autosched/kernels/matmul/warp_tile.cuh>
+#include <autosched/ptx/global_memory.cuh>
+
+namespace autosched {
+
+// Adds the partial sums of all splits in the order of the splits, so that the result does not depend on which
+// block comes last. Returns whether this block is the last of its tile, which then finishes it.
+template <class C>
+__device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulators& acc, unsigned shared,
+                                               float* partials, unsigned* counter, int tile, int split) {
+  using Sum = typename WarpTile<C>::Sum;
+  Sum* acc_registers = &acc[0][0].x[0];
+  float* mine = partials + static_cast<long long>(tile * C::split_k + split) * C::accumulators * C::threads;
+#pragma unroll
+  for (int r = 0; r < C::accumulators; ++r) {
+    ptx::st_global(mine + r * C::threads + int(threadIdx.x), AlignedVector<4>{{round_to<Sum>(acc_registers[r])}});
+  }
+  if (!is_last_block<C::split_k>(counter, shared)) return false;
+#pragma unroll
+  for (int r = 0; r < C::accumulators; ++r) acc_registers[r] = 0;
+  constexpr int sums = C::accumulators * C::threads;  // of one split
+  const float* from = partials + static_cast<long long>(tile) * C::split_k * sums + int(threadIdx.x);
+#pragma unroll 1
+  for (int s = 0; s < C::split_k; ++s) {
+#pragma unroll
+    for (int r = 0; r < C::accumulators; ++r) {
+      acc_registers[r] += Element<Sum>::of(ptx::ld_global_cg<4>(from + r * C::threads).word[0]);
+    }
+    from += sums;  // a constant step: addresses stay immediates
+  }
+  return true;
+}
+
+}  // namespace autosched

@@ -1,0 +1,24 @@
+// What a warp multiplies of a tile of C: fragments of the intrinsic, dealt out round robin.
+#pragma once
+#include <autosched/common/numeric.cuh>
+
+namespace autosched {
+
+// How far fragment i of a warp begins behind the warp's first: round robin over sg_layout, sg_data at a time.
+__host__ __device__ constexpr int fragment_at(int i, int size, int sg_layout, int sg_data) {
+  const int each = sg_data / size;
+  return i / each * sg_layout * sg_data + i % each * size;
+}
+
+template <class C>
+struct WarpTile {
+  using I = typename C::Intrinsic;
+  using Sum = typename Element<typename C::T>::Sum;
+  using Accumulators = typename I::FragmentC[C::fragments_m][C::fragments_n];
+
+  // Where the fragments of C that a warp owns begin, from the warp's first one on.
+  __device__ static constexpr int fragment_row(int i) { return fragment_at(i, I::m, C::sg_layout_m, C::sg_data_m); }
+  __device__ static constexpr int fragment_col(int j) { return fragment_at(j, I::n, C::sg_layout_n, C::sg_data_n); }
+};
+
+}  // namespace autosched

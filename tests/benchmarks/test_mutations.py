@@ -129,7 +129,7 @@ CHOSEN = (
     ("common/reduce.cuh", " += ", " = "),
     ("kernels/copy.cuh", " < ", " <= "),
     ("kernels/row_reduction.cuh", "ptx::barrier_sync();", ";"),
-    ("kernels/wgmma_matmul.cuh", "ptx::fence_async_proxy();", ";"),
+    ("kernels/wgmma_matmul/producers.cuh", "ptx::fence_async_proxy();", ";"),
 )
 
 

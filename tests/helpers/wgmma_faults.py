@@ -116,10 +116,10 @@ FAULTS = (
                "rank() * sharing", (WRONG, K.UNWRITTEN_OUTPUT), blocks="descending"),
     WgmmaFault("blocks of a cluster share a place", STREAM_TURNS, "(work.cut * cluster + rank()) * sharing",
                "work.cut * cluster * sharing", (K.GLOBAL_RACE, WRONG, K.UNWRITTEN_OUTPUT, K.LOST_WRITE)),
-    WgmmaFault("warpgroups share a place", STREAM_STORES, "* sharing + (C::ping_pong ? 0 : group);", "* sharing;",
+    WgmmaFault("warpgroups share a place", STREAM_STORES, "* sharing + rows;", "* sharing;",
                (K.GLOBAL_RACE, WRONG, K.UNWRITTEN_OUTPUT, K.LOST_WRITE)),
-    WgmmaFault("whole tiles are shared", STREAM_TURNS, "if (work.tiles < C::tiles_k && !combine_two",
-               "if (!combine_two", (K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT, K.OUT_OF_BOUNDS_GLOBAL)),
+    WgmmaFault("whole tiles are shared", STREAM_TURNS, "if (work.tiles < C::tiles_k && !Exchange",
+               "if (!Exchange", (K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT, K.OUT_OF_BOUNDS_GLOBAL)),
     WgmmaFault("a whole tile is left out", STREAM_TURNS, "dealt_tiles + worker};",
                "dealt_tiles + worker + 1};", (K.UNWRITTEN_OUTPUT,), _STREAM_K),
     # Copies by threads.

@@ -96,7 +96,7 @@ PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking tur
 ALONG_M, ALONG_N, OF_FOUR = "cluster along m", "cluster along n", "cluster of four, with splits"
 _EXPECT = "ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);"
 _LAST_WAIT = "ptx::wgmma_wait_group<0>();\n      release(unreleased, elsewhere);"
-_STORE = "store(acc, ends, out, work, C::ping_pong ? 0 : group);"
+_STORE = "store(acc, ends, out, work, rows);"
 _SCALED = "sums[i][r] += a[i][r / 2 % 2] * b[r / 4 * 8 / block] * acc[i][r];"
 _BOX = "Box::write(box, x);\n        ptx::fence_async_proxy();"
 _READ = "if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();"

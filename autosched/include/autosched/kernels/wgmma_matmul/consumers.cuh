@@ -1,0 +1,67 @@
+// The consumers of wgmma_matmul: for each tile of a block the main loop, the exchange with other blocks, the store.
+#pragma once
+#include <autosched/kernels/wgmma_matmul/exchange.cuh>
+#include <autosched/kernels/wgmma_matmul/main_loop.cuh>
+#include <autosched/kernels/wgmma_matmul/plan.cuh>
+#include <autosched/kernels/wgmma_matmul/stores.cuh>
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/cluster.cuh>
+#include <autosched/ptx/tensor_map.cuh>
+
+namespace autosched {
+
+template <class Config>
+struct WgmmaConsumers : WgmmaPlan<Config> {
+  using Plan = WgmmaPlan<Config>;
+  using typename Plan::Accumulators, typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Place,
+      typename Plan::Work;
+  using Plan::boxes_at, Plan::cluster, Plan::consumer_threads, Plan::flag_at, Plan::for_each_work, Plan::of_turns,
+      Plan::peers;
+  using MainLoop = WgmmaMainLoop<Config>;
+  using Exchange = WgmmaExchange<Config>;
+  using Stores = WgmmaStores<Config>;
+
+  __device__ static __forceinline__ void consume(const End& ends, Out* out, const ptx::TensorMap* out_map,
+                                                 float* partials, unsigned* counters, Place place) {
+    const int group = int(threadIdx.x) / 128;
+    const int rows = C::ping_pong ? 0 : group;  // of a tile: which share of them is this consumer's
+    unsigned elsewhere = 0;
+    if constexpr (cluster > 1) {
+      const int i = int(threadIdx.x) % 32;
+      elsewhere = ptx::address_in(place.shared, MainLoop::peer(i < peers ? i : 0)) - place.shared;
+    }
+    if constexpr (C::ping_pong) {
+      if (group == 1) ptx::barrier_arrive(of_turns, consumer_threads);  // the first turn is that of the other one
+    }
+    for_each_work([&](const Work& work, int turn, bool more) {
+      if constexpr (C::ping_pong) {
+        if (turn % 2 != group) return place.skip(work.tiles);
+        // Its stages were all full once the other one has multiplied them: no phase of theirs is mistaken for mine.
+        ptx::barrier_sync(of_turns + group, consumer_threads);
+      }
+      Accumulators acc;
+      if constexpr (C::scale == "block") {
+        MainLoop::scaled_loop(acc, place, work, rows, elsewhere, more, ends);
+      } else {
+        MainLoop::main_loop(acc, place, work.tiles, rows, elsewhere, more);
+      }
+      if constexpr (C::split_k > 1) {
+        if (!Exchange::combine_splits(acc, place.shared + flag_at, partials, counters + work.output_tile, work)) return;
+      }
+      if constexpr (C::stream_k) {
+        const unsigned flags = place.shared + flag_at;
+        if (work.tiles < C::tiles_k && !Exchange::combine_two(acc, flags, partials, counters, work, rows)) return;
+      }
+      if constexpr (C::store_buffers > 0) {
+        Stores::store_boxes(acc, ends, out_map, work, place.shared + boxes_at, group, rows);
+      } else {
+        Stores::store(acc, ends, out, work, rows);
+      }
+    });
+    if constexpr (C::store_buffers > 0) {
+      if (threadIdx.x % 128 == 0) ptx::wait_stores_read<0>();  // shared memory is the block's until it exits
+    }
+  }
+};
+
+}  // namespace autosched

@@ -1,0 +1,164 @@
+// The multiplications of wgmma_matmul: what a consumer does with one stage after another.
+#pragma once
+#include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/intrinsics/wgmma_fragment.cuh>
+#include <autosched/kernels/wgmma_matmul/plan.cuh>
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/cluster.cuh>
+#include <autosched/ptx/mbarrier.cuh>
+
+namespace autosched {
+
+template <class Config>
+struct WgmmaMainLoop : WgmmaPlan<Config> {
+  using Plan = WgmmaPlan<Config>;
+  using typename Plan::A, typename Plan::Accumulators, typename Plan::B, typename Plan::C, typename Plan::End,
+      typename Plan::Place, typename Plan::T, typename Plan::Work;
+  using Plan::a_in_registers, Plan::cluster, Plan::consumer_threads, Plan::fragments, Plan::of_turns, Plan::peers,
+      Plan::rank_m, Plan::rank_n, Plan::wait;
+  using Multiply = ptx::Wgmma<T, C::tile_n>;
+  static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
+
+  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int group, bool first) {
+    const unsigned long long b = B::descriptor(tile + A::bytes);
+    if constexpr (a_in_registers) {
+      multiply_registers(acc, tile, b, group, first);
+    } else {
+      multiply_shared(acc, A::descriptor(tile + unsigned(16 * A::advance(0, 64 * fragments) * group)), b, first);
+    }
+    ptx::wgmma_commit_group();
+  }
+
+  __device__ static __forceinline__ void multiply_shared(Accumulators& acc, unsigned long long a, unsigned long long b,
+                                                         bool first) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < steps_of_tile; ++step) {
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) {
+        Multiply::template multiply<A::major, B::major>(acc[i], a + A::advance(step, 64 * i), b + B::advance(step, 0),
+                                                        step > 0 || !first);
+      }
+    }
+  }
+
+  // With A from registers: those of a step are loaded while the steps before it are multiplied.
+  __device__ static __forceinline__ void multiply_registers(Accumulators& acc, unsigned tile, unsigned long long b,
+                                                            int group, bool first) {
+    const int row = group * fragments * 64 + int(threadIdx.x) / 32 % 4 * 16;
+#pragma unroll
+    for (int step = 0; step < steps_of_tile; ++step) {
+      unsigned a[fragments][4];
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) load_fragment<T, A>(a[i], tile, row + 64 * i, step);
+      ptx::wgmma_fence();  // of A's registers, too
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) {
+        ptx::WgmmaOfRegisters<T, C::tile_n>::template multiply<B::major>(acc[i], a[i], b + B::advance(step, 0),
+                                                                         step > 0 || !first);
+      }
+    }
+  }
+
+  // The rank of the block that lane `i` of a warp tells that a stage is read: those along n, then the others along m.
+  __device__ static __forceinline__ int peer(int i) {
+    if (i < C::cluster_n) return rank_m() + i * C::cluster_m;
+    const int other = i - C::cluster_n;
+    return other + (other < rank_m() ? 0 : 1) + rank_n() * C::cluster_m;
+  }
+
+  // A stage is read once each warp has waited for its multiplications. In a cluster all blocks whose copies it was
+  // filled by must know; `elsewhere` is this lane's one of them, less the address of this block's own shared memory.
+  // Loads of A by all lanes come before the arrival of one, too.
+  __device__ static __forceinline__ void release(unsigned empty, unsigned elsewhere) {
+    if constexpr (a_in_registers) ptx::warp_sync();
+    if constexpr (cluster == 1) {
+      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);
+    } else {
+      if (threadIdx.x % 32 < peers) ptx::mbarrier_arrive_in_cluster(empty + elsewhere);
+    }
+  }
+
+  __device__ static __forceinline__ void main_loop(Accumulators& acc, Place& place, int tiles, int group,
+                                                   unsigned elsewhere, bool more) {
+    unsigned unreleased = 0;
+#pragma unroll 1
+    for (int t = 0; t < tiles; ++t, place.advance()) {
+      wait(place.full(), place.parity);
+      multiply_tile(acc, place.tile(), group, t == 0);
+      ptx::wgmma_wait_group<C::in_flight>();
+      if constexpr (C::in_flight == 0) {
+        release(place.empty(), elsewhere);
+      } else {
+        if (t > 0) release(unreleased, elsewhere);
+        unreleased = place.empty();
+      }
+    }
+    if constexpr (C::ping_pong) {
+      if (more) ptx::barrier_arrive(of_turns + (1 - int(threadIdx.x) / 128), consumer_threads);
+    }
+    if constexpr (C::in_flight > 0) {
+      ptx::wgmma_wait_group<0>();
+      release(unreleased, elsewhere);
+    }
+#pragma unroll
+    for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+      for (int r = 0; r < C::tile_n / 2; ++r) ptx::hold_register(acc[i][r]);
+    }
+  }
+
+  // As main_loop, but each k-tile has sums of its own, which are scaled before they are added up: tensor cores keep few
+  // bits of sums of 8-bit floats (DeepSeek-V3, arXiv 2412.19437, section 3.3.2). `sums` are those of all k-tiles.
+  __device__ static __forceinline__ void scaled_loop(Accumulators& sums, Place& place, const Work& work, int group,
+                                                     unsigned elsewhere, bool more, const End& ends) {
+    constexpr int block = 128, blocks_k = ceil_div(C::k, block), blocks_n = ceil_div(C::n, block);
+    constexpr int across = ceil_div(C::tile_n, block);
+    static_assert(C::tile_k == block && C::in_flight == 0 && (C::tile_n % block == 0 || block % C::tile_n == 0),
+                  "scales of blocks are those of a k-tile, and of whole groups of columns");
+    const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
+    const int row0 = work.m0 + group * fragments * 64 + warp * 16 + lane / 4;
+    const float* of_a = ends.scale_a + static_cast<long long>(work.batch) * C::m * blocks_k + work.first;
+    const float* of_b = ends.scale_b + static_cast<long long>(work.batch) * blocks_n * blocks_k + work.first;
+#pragma unroll
+    for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+      for (int r = 0; r < C::tile_n / 2; ++r) sums[i][r] = 0;
+    }
+#pragma unroll 1
+    for (int t = 0; t < work.tiles; ++t, place.advance()) {
+      float a[fragments][2], b[across];  // what is outside of C is not stored: the scale of the last one inside will do
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = row0 + i * 64 + half * 8;
+          a[i][half] = End::number(of_a + static_cast<long long>(row < C::m ? row : C::m - 1) * blocks_k + t);
+        }
+      }
+#pragma unroll
+      for (int q = 0; q < across; ++q) {
+        const int column = work.n0 / block + q;
+        b[q] = End::number(of_b + (column < blocks_n ? column : blocks_n - 1) * blocks_k + t);
+      }
+      wait(place.full(), place.parity);
+      Accumulators acc;
+      multiply_tile(acc, place.tile(), group, true);
+      ptx::wgmma_wait_group<0>();
+      release(place.empty(), elsewhere);
+#pragma unroll
+      for (int i = 0; i < fragments; ++i) {
+#pragma unroll
+        for (int r = 0; r < C::tile_n / 2; ++r) {
+          ptx::hold_register(acc[i][r]);
+          sums[i][r] += a[i][r / 2 % 2] * b[r / 4 * 8 / block] * acc[i][r];
+        }
+      }
+    }
+    if constexpr (C::ping_pong) {
+      if (more) ptx::barrier_arrive(of_turns + (1 - int(threadIdx.x) / 128), consumer_threads);
+    }
+  }
+};
+
+}  // namespace autosched

@@ -1,0 +1,169 @@
+// What all parts of wgmma_matmul go by: types and sizes, where things lie in shared memory, and the rules that a config
+// keeps; the blocks of a cluster; what a block computes, one tile of C after another; the ring of stages.
+#pragma once
+#include <autosched/common/choice.cuh>
+#include <autosched/common/finish.cuh>
+#include <autosched/common/raster.cuh>
+#include <autosched/common/stream_k.cuh>
+#include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/intrinsics/wgmma_copy.cuh>
+#include <autosched/intrinsics/wgmma_out.cuh>
+#include <autosched/ptx/mbarrier.cuh>
+
+namespace autosched {
+
+template <class Config>
+struct WgmmaPlan {
+  using C = Config;
+  using T = typename C::T;
+  using Out = typename C::Out;
+  using A = WgmmaOperand<T, C::tile_m, C::tile_k, C::order_a == "row", C::swizzle_a>;
+  using B = WgmmaOperand<T, C::tile_n, C::tile_k, C::order_b == "col", C::swizzle_b>;
+  static constexpr bool a_in_registers = C::a_from == "registers";
+  using Sum = typename Element<T>::Sum;
+  using End = Ends<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
+
+  using Box = WgmmaOutBox<Out, C::store_line>;
+
+  static constexpr int consumer_threads = 128 * C::consumers;
+  static constexpr int sharing = C::ping_pong ? 1 : C::consumers;  // the rows of a tile
+  static constexpr bool gives_registers = C::producer_registers > 0;
+  static constexpr int fragments = C::tile_m / 64 / sharing;  // of 64 rows, of one consumer
+  static constexpr int boxes_n = C::tile_n / Box::width;      // of out, of a fragment
+  static constexpr int cluster = C::cluster_m * C::cluster_n;
+  static constexpr int peers = C::cluster_m + C::cluster_n - 1;  // blocks that read what one copies, itself among them
+  static constexpr int works = C::blocks / cluster;  // of a cluster: tiles of C, and of each the splits of k
+  static constexpr int workers = C::launched_blocks / cluster;
+  using Deal = StreamK<works, workers, C::tiles_k>;
+  static constexpr int boxes_at = C::stages * C::stage_bytes;
+  static constexpr int barriers_at = boxes_at + C::consumers * C::store_buffers * Box::bytes;
+  static constexpr int flag_at = barriers_at + 16 * C::stages;
+  static constexpr int ends_at = flag_at + 16;  // of lines that are shifted into place: those of a, then b, of each stage
+  static constexpr int lines_a = A::lines / C::cluster_n, lines_b = B::lines / C::cluster_m;  // that one block copies
+  static constexpr bool threads_copy = C::access_a > 0 || C::access_b > 0;
+  static constexpr int copying_threads = gives_registers ? 128 : 32;
+  static constexpr int tma_bytes = (C::access_a ? 0 : A::bytes) + (C::access_b ? 0 : B::bytes);  // of a stage
+  static constexpr int full_arrivals = threads_copy ? copying_threads + (tma_bytes > 0) : 1;
+  using CopyA = WgmmaCopy<T, A, A::major ? C::m : C::k, A::major ? C::k : C::m, C::access_a, copying_threads>;
+  using CopyB = WgmmaCopy<T, B, B::major ? C::n : C::k, B::major ? C::k : C::n, C::access_b, copying_threads>;
+  enum NamedBarrier { of_last_block = 1, of_turns = 2, of_boxes = 4 };  // the first of one for each consumer
+
+  static_assert(C::tile_m % (64 * sharing) == 0, "rule consumers: each consumer has whole multiples of 64 rows");
+  static_assert(C::threads == consumer_threads + copying_threads,
+                "rule threads: the consumers, and a warp that copies, of a whole warpgroup where it gives registers");
+  static_assert(!gives_registers || (C::producer_registers + C::consumers * C::consumer_registers) * 128 *
+                                            C::min_blocks <= 65536,
+                "rule consumer_registers: the warpgroups of the blocks of an SM share its registers");
+  static_assert(C::accumulators == fragments * C::tile_n / 2, "rule accumulators: those of one consumer's rows");
+  static_assert(C::stage_bytes == A::bytes + B::bytes && flag_at + 16 + C::ends_bytes * C::stages <= C::shared_bytes,
+                "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
+  static_assert(A::bytes % 1024 == 0 && C::stage_bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024");
+  static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
+                "rule split_k: every split needs a k-tile, and together they have all of them");
+  static_assert(C::tiles_of_block == 1 || C::split_k == 1, "rule tiles_of_block: splits are of one tile a block");
+  static_assert(!C::stream_k || (C::tiles_of_block > 1 && works > workers && works % workers != 0),
+                "rule stream_k: several tiles of a block, and a partial wave behind whole ones");
+  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: k-tiles are dealt out");
+  static_assert(!C::ping_pong || (C::consumers == 2 && C::tiles_of_block > 1),
+                "rule ping_pong: two consumers take turns at the tiles of a block");
+  static_assert(C::tiles_m % C::cluster_m == 0 && C::tiles_n % C::cluster_n == 0,
+                "rule cluster: whole clusters make up the tiles of out");
+  static_assert(lines_a % 8 == 0 && lines_a * C::cluster_n == A::lines && lines_b % 8 == 0 &&
+                    lines_b * C::cluster_m == B::lines,
+                "rule multicast: each block of a cluster copies whole groups of 8 lines");
+  static_assert((C::access_a == 0 || C::cluster_n == 1) && (C::access_b == 0 || C::cluster_m == 1),
+                "rule copied: what threads copy is for their own block");
+  static_assert(!threads_copy || !gives_registers || C::producer_registers >= (C::ends_bytes ? 64 : 48),
+                "rule copying_registers: what threads that copy need");
+  static_assert(!a_in_registers || C::in_flight == 0,
+                "rule a_from: registers of A are loaded anew when the multiplications that read them have been waited for");
+  static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
+  static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,
+                "rule store_buffers: each tile begins with the first box in shared memory");
+
+  using Accumulators = Sum[fragments][C::tile_n / 2];
+
+  // Which block of its cluster this is: ranks go along m first.
+  __device__ static __forceinline__ int rank() { return int(blockIdx.x) % cluster; }
+  __device__ static __forceinline__ int rank_m() { return rank() % C::cluster_m; }
+  __device__ static __forceinline__ int rank_n() { return rank() / C::cluster_m; }
+
+  // One tile of C, or a part of its k.
+  struct Work {
+    int batch, split, m0, n0, first, tiles;  // k-tiles: the first, and how many
+    int output_tile;
+    int cut = 0;  // with stream_k, of a tile that two share: the worker that the k before the cut is dealt to
+
+    // `id` counts what a cluster computes together.
+    __device__ __forceinline__ explicit Work(int id) {
+      constexpr int across_m = C::tiles_m / C::cluster_m, across_n = C::tiles_n / C::cluster_n;
+      constexpr int of_matrix = across_m * across_n;
+      batch = id / (of_matrix * C::split_k);
+      const int rest = id % (of_matrix * C::split_k);
+      split = rest / of_matrix;
+      const TileIndex tile =
+          raster<raster_order(C::raster), raster_group(C::raster), across_m, across_n>(rest % of_matrix);
+      const int tile_m = tile.m * C::cluster_m + rank_m(), tile_n = tile.n * C::cluster_n + rank_n();
+      m0 = tile_m * C::tile_m;
+      n0 = tile_n * C::tile_n;
+      first = split * C::tiles_of_split;
+      tiles = C::tiles_k - first < C::tiles_of_split ? C::tiles_k - first : C::tiles_of_split;
+      output_tile = (batch * C::tiles_m + tile_m) * C::tiles_n + tile_n;
+    }
+  };
+
+  // A place in the ring of stages: both sides walk it in the same order.
+  struct Place {
+    unsigned shared;
+    int stage = 0;
+    unsigned parity = 0;  // of the rounds done
+
+    __device__ __forceinline__ unsigned tile() const { return shared + unsigned(stage * C::stage_bytes); }
+    __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at + 16 * stage); }
+    __device__ __forceinline__ unsigned empty() const { return full() + 8; }
+    __device__ __forceinline__ unsigned ends() const { return shared + unsigned(ends_at + C::ends_bytes * stage); }
+    __device__ __forceinline__ void advance() {
+      if (++stage == C::stages) {
+        stage = 0;
+        parity ^= 1u;
+      }
+    }
+    __device__ __forceinline__ void skip(int tiles) {
+      stage += tiles;
+      parity ^= unsigned(stage / C::stages) & 1u;
+      stage %= C::stages;
+    }
+  };
+
+  __device__ static __forceinline__ void wait(unsigned barrier, unsigned parity) {
+    while (!ptx::mbarrier_try_wait<(cluster > 1)>(barrier, parity)) {
+    }
+  }
+
+  // Everything that this block computes: body(work, how many came before, whether another follows).
+  template <class Body>
+  __device__ static __forceinline__ void for_each_work(const Body& body) {
+    const int id = int(blockIdx.x) / cluster;
+    if constexpr (C::tiles_of_block == 1) {
+      body(Work(id), 0, false);
+    } else if constexpr (C::stream_k) {
+      auto walk = Deal::Walk::of(id);
+#pragma unroll 1
+      for (int turn = 0; walk.left > 0; ++turn) {
+        const typename Deal::Part part = walk.next();
+        Work work(part.tile);
+        work.first = part.first;
+        work.tiles = part.count;
+        work.cut = part.cut(id);
+        body(work, turn, walk.left > 0);
+      }
+    } else {
+#pragma unroll 1
+      for (int next = id, turn = 0; next < works; next += workers, ++turn) {
+        body(Work(next), turn, next + workers < works);
+      }
+    }
+  }
+};
+
+}  // namespace autosched

@@ -1,0 +1,143 @@
+// The copies of wgmma_matmul: tiles of A and B into a ring of stages, by one thread that asks TMA, or by all threads of
+// its warp or warpgroup.
+#pragma once
+#include <autosched/intrinsics/wgmma_copy.cuh>
+#include <autosched/kernels/wgmma_matmul/plan.cuh>
+#include <autosched/ptx/cp_async.cuh>
+#include <autosched/ptx/mbarrier.cuh>
+#include <autosched/ptx/tensor_map.cuh>
+
+namespace autosched {
+
+template <class Config>
+struct WgmmaProducers : WgmmaPlan<Config> {
+  using Plan = WgmmaPlan<Config>;
+  using typename Plan::A, typename Plan::B, typename Plan::C, typename Plan::CopyA, typename Plan::CopyB,
+      typename Plan::Place, typename Plan::Work;
+  using Plan::cluster, Plan::consumer_threads, Plan::for_each_work, Plan::lines_a, Plan::lines_b, Plan::rank_m,
+      Plan::rank_n, Plan::tma_bytes, Plan::wait;
+
+  // The ranks of the blocks along n, as bits: 1, and every cluster_m-th behind it.
+  static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
+
+  // One thread: fills every stage as soon as it is empty.
+  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, Place place) {
+    for_each_work([&](const Work& work, int, bool) {
+#pragma unroll 1
+      for (int t = 0; t < work.tiles; ++t, place.advance()) {
+        wait(place.empty(), place.parity ^ 1u);  // the first round finds all stages empty
+        load_stage(a, b, place, work, (work.first + t) * C::tile_k);
+      }
+    });
+  }
+
+  // All threads that copy: one of them asks TMA for its operand, if any, and each begins to copy a part of the others. A
+  // stage is told to be full some k-tiles later, which are on their way meanwhile: as many as stages are left besides
+  // those that consumers may hold.
+  template <class FromA, class FromB>
+  __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, Place place) {
+    constexpr int behind = C::stages - 1 - C::in_flight;
+    static_assert(behind >= 0, "rule stages: one that is filled besides those that may be multiplied");
+    constexpr bool shifts_differ = differ<CopyA, (C::access_a > 0)>() || differ<CopyB, (C::access_b > 0)>();
+    const int thread = int(threadIdx.x) - consumer_threads;
+    Place arrived = place;
+    int on_their_way = 0;
+    const auto publish_rest = [&](int matrix) {
+      ptx::cp_async_wait_group<0>();
+#pragma unroll 1
+      for (; on_their_way > 0; --on_their_way) publish(arrived, matrix, thread);
+    };
+    for_each_work([&](const Work& work, int, bool) {
+#pragma unroll 1
+      for (int t = 0; t < work.tiles; ++t, place.advance()) {
+        wait(place.empty(), place.parity ^ 1u);
+        const int k0 = (work.first + t) * C::tile_k;
+        if constexpr (tma_bytes > 0) {
+          if (thread == 0) load_stage(a, b, place, work, k0);
+        }
+        if constexpr (C::access_a > 0) {
+          CopyA(thread).begin(a, work.batch, place.tile(), place.ends(), A::major ? work.m0 : k0,
+                              A::major ? k0 : work.m0);
+        }
+        if constexpr (C::access_b > 0) {
+          CopyB(thread).begin(b, work.batch, place.tile() + A::bytes, ends_of_b(place), B::major ? work.n0 : k0,
+                              B::major ? k0 : work.n0);
+        }
+        ptx::cp_async_commit_group();
+        if (on_their_way < behind) {
+          ++on_their_way;
+        } else {
+          ptx::cp_async_wait_group<behind>();
+          publish(arrived, work.batch, thread);
+        }
+      }
+      if constexpr (shifts_differ) publish_rest(work.batch);  // while it is known which matrix they are of
+    });
+    if constexpr (!shifts_differ) publish_rest(0);
+  }
+
+  template <class Copy, bool Copied>
+  __host__ __device__ static constexpr bool differ() {
+    if constexpr (Copied) return C::batch > 1 && Copy::shifts_differ;
+    return false;
+  }
+  __device__ static __forceinline__ unsigned ends_of_b(const Place& place) {
+    if constexpr (C::access_a > 0) return place.ends() + CopyA::ends_bytes;
+    return place.ends();
+  }
+
+  // What this thread has copied to a stage, and waited for, is wgmma's to read.
+  __device__ static __forceinline__ void publish(Place& arrived, int matrix, int thread) {
+    if constexpr (0 < C::access_a && C::access_a < 4) {
+      CopyA(thread).finish(matrix, arrived.tile(), arrived.ends());
+    }
+    if constexpr (0 < C::access_b && C::access_b < 4) {
+      CopyB(thread).finish(matrix, arrived.tile() + A::bytes, ends_of_b(arrived));
+    }
+    ptx::fence_async_proxy();
+    ptx::mbarrier_arrive(arrived.full());
+    arrived.advance();
+  }
+
+  // One thread: has TMA copy its operands of a stage.
+  template <class FromA, class FromB>
+  __device__ static __forceinline__ void load_stage(const FromA& a, const FromB& b, const Place& place, const Work& work,
+                                                    int k0) {
+    constexpr ptx::Evict evict_a = evict(C::kept == "a", C::kept == "b"), evict_b = evict(C::kept == "b", C::kept == "a");
+    const auto to_a = static_cast<unsigned short>(blocks_along_n << rank_m());
+    const auto to_b = static_cast<unsigned short>(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m));
+    ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);
+    if constexpr (C::access_a == 0) {
+      load<A, lines_a, (C::cluster_n > 1)>(a, place.tile(), work.m0, k0, work.batch, place.full(), evict_a, rank_n(),
+                                           to_a);
+    }
+    if constexpr (C::access_b == 0) {
+      load<B, lines_b, (C::cluster_m > 1)>(b, place.tile() + A::bytes, work.n0, k0, work.batch, place.full(), evict_b,
+                                           rank_m(), to_b);
+    }
+  }
+
+  __device__ static constexpr ptx::Evict evict(bool keep, bool other) {
+    return keep ? ptx::Evict::last : other ? ptx::Evict::first : ptx::Evict::normally;
+  }
+
+  // The share `part` of the tile's boxes, Lines lines of each.
+  template <class Operand, int Lines, bool Multicast>
+  __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
+                                              unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {
+    const int line0 = Multicast ? part * Lines : 0;
+    to += unsigned(line0 * Operand::line);
+#pragma unroll
+    for (int box = 0; box < Operand::boxes; ++box) {
+      const int along = box * Operand::width;
+      const int x = Operand::major ? mn0 + along : k0 + along, y = (Operand::major ? k0 : mn0) + line0;
+      if constexpr (Multicast) {
+        ptx::load_box_for(blocks, to + unsigned(box * Operand::box_bytes), map, x, y, batch, barrier, evict);
+      } else {
+        ptx::load_box(to + unsigned(box * Operand::box_bytes), map, x, y, batch, barrier, evict);
+      }
+    }
+  }
+};
+
+}  // namespace autosched

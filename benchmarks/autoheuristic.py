@@ -213,9 +213,10 @@ def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = Fals
         iterations=steps,
         stages=config.stages,
         barriers_per_iteration=1 if config.stages > 1 else 2,
-        # wgmma: one multiplication stays in flight over the barrier, and there is a buffer more. mma.sync: the next
-        # load takes the place of the tile that was multiplied last.
-        refills=not wgmma,
+        # wgmma: one multiplication stays in flight over the barrier, and there is a buffer more; but warpgroups of a
+        # block wait for each other there, and the tensor cores for the last. mma.sync: the next load takes the place
+        # of the tile that was multiplied last.
+        refills=not wgmma or (warps > _WARPGROUP and not own_buffers),
         copies_behind=not (wgmma or own_buffers) and config.stages > 1,
     )
     return dataclasses.replace(work, dram_bytes=_dram_bytes(problem, chip, config, work))

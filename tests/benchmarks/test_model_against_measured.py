@@ -66,6 +66,32 @@ def test_the_power_limit_binds_long_launches_alone(tmp_path: Path, monkeypatch: 
     assert limited[1] == pytest.approx(free[1], rel=1e-3)
 
 
+def test_bf16_meets_the_power_limit_later(tmp_path: Path) -> None:
+    (large, _) = read(recording(tmp_path))
+    halves = [dataclasses.replace(large, problem=dataclasses.replace(large.problem, a=t, b=t)) for t in ("f16", "bf16")]
+    f16, bf16 = (predicted(r) for r in halves)
+    assert np.all(bf16 < f16)
+
+
+def test_results_that_overflow_l2_are_waited_for_on_h100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 50 MB are not."""
+    (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
+    wide, small = (dataclasses.replace(hopper, problem=Matmul(side, side, 512)) for side in (32768, 4096))
+    waited = [predicted(r) for r in (wide, small)]
+    monkeypatch.setattr(model_against_measured, "WRITES_WAIT", ())
+    beside = [predicted(r) for r in (wide, small)]
+    assert np.all(waited[0] > beside[0] + 0.2 * 32768**2 * 2 / hopper.device.dram_bandwidth)
+    assert np.array_equal(waited[1], beside[1])
+
+
+def test_warpgroups_wait_for_each_other(tmp_path: Path) -> None:
+    """In Triton's loop; CUTLASS's warpgroups wait for barriers in shared memory, each for itself."""
+    (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
+    one, two = (TritonConfig(128, 128, 64, 5, warps) for warps in (4, 8))
+    assert not counts(hopper, one).refills and counts(hopper, two).refills
+    assert not counts(hopper, two, own_buffers=True).refills
+
+
 def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recording(tmp_path)
     assert main([str(tmp_path)]) == 0

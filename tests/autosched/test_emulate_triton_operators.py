@@ -11,6 +11,7 @@ from needs import needs_compiler
 
 import autosched
 from autosched.emulation import EmulatedLaunch
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import triton_kernels
@@ -62,6 +63,15 @@ def test_histogram() -> None:
     done = launch("histogram", {"X": x, "O": np.zeros(64, np.int32)}, {"BLOCK": 512, "BINS": 64}, 2)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.arrays[1], np.bincount(x, minlength=64))
+
+
+@pytest.mark.parametrize("count", [32, 256, 512])
+def test_conversion_to_e5m2(count: int) -> None:
+    """Four at a time on sm_80: a thread with one or two leaves the other registers unwritten."""
+    x = RNG.standard_normal(count).astype(np.float32)
+    done = launch("to_bytes", {"X": x, "BYTES": np.zeros(count, np.uint8)}, {"BLOCK": count}, 1, ("BYTES",))
+    assert done.ok, done.reason
+    np.testing.assert_array_equal(done.arrays[1], np.asarray(SCALAR_DTYPES["e5m2"].store(x)).view(np.uint8))
 
 
 @pytest.mark.nightly

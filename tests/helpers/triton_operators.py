@@ -175,3 +175,9 @@ def product(
         tl.atomic_add(C + m[:, None] * N + n[None, :], sums, mask=mask, sem="relaxed")
     else:
         tl.store(C + m[:, None] * N + n[None, :], sums, mask=mask)
+
+
+@triton.jit
+def to_bytes(X, BYTES, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(BYTES + i, tl.load(X + i).to(BYTES.dtype.element_ty))

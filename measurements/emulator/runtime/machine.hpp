@@ -126,9 +126,13 @@ void start_block_shared();
 void end_block_shared();
 unsigned dynamic_shared_address();
 // Accesses of one thread, at self->site, that are not counted. What is out of bounds reads as 0xFF.
-// ``lazily``: false where bytes were never written, which is noted (note_uninitialized), and no fault before they are used.
+// ``lazily``: false where bytes were never written, or hold what was not, which is no fault before they are used.
 bool read_shared(void* to, unsigned address, int bytes, const char* instruction, bool lazily = false);
 void write_shared(unsigned address, const void* from, int bytes, const char* instruction);
+// Which bits of shared memory are known, as a thread finds that did not read all of them lazily, and where the others
+// come from; and that of what it has just written only these are.
+SiteIndex known_shared(unsigned address, int bytes, unsigned char* bits);
+void note_unknown_shared(unsigned address, int bytes, const unsigned char* bits, SiteIndex origin);
 // Checks an atomic update and returns its bytes, or nullptr where they are out of bounds.
 unsigned char* update_shared(unsigned address, int bytes, const char* instruction);
 bool shared_window_holds(unsigned address, int bytes);

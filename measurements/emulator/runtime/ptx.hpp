@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "machine.hpp"
@@ -13,11 +14,11 @@ namespace autosched::emulator::ptx {
 using Lanes = std::uint32_t;
 constexpr Lanes all_lanes = ~Lanes{0};
 
-// The head of a register; 32 values follow it. `defined` says which lanes have written it.
+// The head of a register; 32 values follow it. `defined` says which lanes have written it, and know all its bits.
 struct Register {
   Lanes defined;
-  Lanes bits;        // of a predicate
-  SiteIndex origin;  // of the first instruction that read an undefined register to make this one
+  Lanes bits;        // of a predicate; of a parameter of a device function: lanes that do not know all its bits
+  SiteIndex origin;  // of the first instruction that read unknown bits to make this one
   // For wgmma (ptx_wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
   // or is a copy of (both counted from 1), and the number of the warp's wgmma.fence before it was written, plus 1.
   std::uint32_t flying, carries, written;
@@ -127,11 +128,13 @@ struct Activation {
 
 struct Local {
   std::vector<unsigned char> bytes;
-  std::vector<bool> written;
+  std::vector<unsigned char> known;                      // the bits of each byte that are
+  std::unordered_map<std::uint64_t, SiteIndex> origins;  // of bytes that hold what was never written
 };
 
 struct Warp {
   unsigned char* registers = nullptr;
+  unsigned char* known = nullptr;  // laid out as the registers: their known bits, in lanes where they are not defined
   unsigned index = 0;
   Thread* thread = nullptr;  // of lane 0
   std::uint32_t pc[warp_size] = {};
@@ -140,6 +143,7 @@ struct Warp {
   std::vector<std::uint32_t> local_base[warp_size];  // by function
   std::vector<std::uint32_t> active_calls[warp_size];  // by function
   Local local[warp_size];
+  bool knows_parts = false;  // any of `known` was ever written
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
@@ -150,6 +154,7 @@ struct Warp {
     return reinterpret_cast<T*>(registers + at + sizeof(Register));
   }
   Register& head(std::uint32_t at) { return *reinterpret_cast<Register*>(registers + at); }
+  unsigned char* known_at(std::uint32_t at) { return known + at + sizeof(Register); }
 };
 
 // Where generic addresses of each space begin. Buffers of global memory have their host addresses.
@@ -209,9 +214,9 @@ struct Rows {
   const Row* begin;
   const Row* end;
 };
-extern const Rows integer_rows, float_rows, half_rows, compare_rows, convert_rows, move_rows, memory_rows, atomic_rows,
-    async_rows, warp_rows, matrix_rows, control_rows, mbarrier_rows, bulk_rows, tensor_rows, wgmma_rows,
-    cluster_rows;
+extern const Rows integer_rows, bit_rows, float_rows, half_rows, compare_rows, convert_rows, address_rows,
+    memory_rows, atomic_rows, async_rows, warp_rows, ldmatrix_rows, mma_rows, wmma_rows, call_rows, control_rows, mbarrier_rows,
+    bulk_rows, tensor_rows, wgmma_rows, cluster_rows;
 
 // Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
 // on stderr says what.

@@ -5,6 +5,7 @@
 
 #include "ptx_map.hpp"
 #include "ptx_round.hpp"
+#include "ptx_undefined.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -68,8 +69,19 @@ void load_half(Warp& w, const Instruction& i, unsigned source, unsigned values, 
 struct Joined {
   Lanes value, defined;
 };
-Joined join(Warp& w, const Instruction& i, Lanes result) {
-  const Lanes own = w.head(i.source(0)).defined & w.head(i.source(1)).defined;
+// The lanes that know what they compare.
+Lanes knowing(Warp& w, const Instruction& i) { return w.head(i.source(0)).defined & w.head(i.source(1)).defined; }
+// The same of one half of pairs.
+Lanes knowing_half(Warp& w, const Instruction& i, Lanes active, unsigned which) {
+  Lanes lanes = knowing(w, i);
+  for (Lanes left = active & ~lanes; left != 0; left &= left - 1) {
+    const auto k = static_cast<unsigned>(__builtin_ctz(left));
+    const std::uint64_t known = known_bits(w, i.source(0), 4, k) & known_bits(w, i.source(1), 4, k);
+    if ((known >> 16 * which & 0xffffu) == 0xffffu) lanes |= 1u << k;
+  }
+  return lanes;
+}
+Joined join(Warp& w, const Instruction& i, Lanes result, Lanes own) {
   if (i.immediate[1] == 0) return {result, own};
   const Register& predicate = w.head(i.source(2));
   const Lanes other = i.immediate[2] != 0 ? ~predicate.bits : predicate.bits, known = predicate.defined;
@@ -80,20 +92,18 @@ Joined join(Warp& w, const Instruction& i, Lanes result) {
   }
 }
 
-void define(Warp& w, const Instruction& i, Lanes active, unsigned which, Lanes defined) {
-  Register& d = w.head(i.destination(which));
-  const Lanes undefined = active & ~defined;
-  if (undefined != 0) {
-    SiteIndex origin = i.site;
-    for (unsigned s = 0; s < i.sources; ++s) {
-      const Register& r = w.head(i.source(s));
-      if ((undefined & ~r.defined) == 0) continue;
-      if (r.origin != 0) origin = r.origin;
-      break;
-    }
-    d.origin = origin;
+SiteIndex origin(Warp& w, const Instruction& i, Lanes undefined) {
+  for (unsigned s = 0; s < i.sources; ++s) {
+    if ((undefined & ~w.head(i.source(s)).defined) != 0) return origin_of(w, i.source(s), i);
   }
-  d.defined = (d.defined | active) & ~undefined;
+  return i.site;
+}
+
+void define(Warp& w, const Instruction& i, Lanes active, unsigned which, Lanes defined) {
+  const Lanes undefined = active & ~defined;
+  const SiteIndex from = undefined != 0 ? origin(w, i, undefined) : SiteIndex{0};
+  w.head(i.destination(which)).defined |= active & ~undefined;
+  if (undefined != 0) undefine(w, i.destination(which), i.width_of_destination(which), undefined, from);
 }
 
 void set_predicate(Warp& w, const Instruction& i, Lanes active, unsigned which, Joined result) {
@@ -102,11 +112,14 @@ void set_predicate(Warp& w, const Instruction& i, Lanes active, unsigned which, 
   d = (d & ~active) | (result.value & active);
 }
 
-// All results are known before one is written: a destination may be the predicate that they are joined with.
-void set_predicates(Warp& w, const Instruction& i, Lanes active, Lanes first, Lanes second) {
-  const Joined a = join(w, i, first), b = join(w, i, second);
+void set_joined(Warp& w, const Instruction& i, Lanes active, Joined a, Joined b) {
   set_predicate(w, i, active, 0, a);
   if (i.destinations > 1) set_predicate(w, i, active, 1, b);
+}
+// All results are known before one is written: a destination may be the predicate that they are joined with.
+void set_predicates(Warp& w, const Instruction& i, Lanes active, Lanes first, Lanes second) {
+  const Lanes known = knowing(w, i);
+  set_joined(w, i, active, join(w, i, first, known), join(w, i, second, known));
 }
 
 template <class T>
@@ -131,7 +144,12 @@ void setp_half(Warp& w, const Instruction& i, Lanes active) {
     load_half<Convert>(w, i, 1, Values, which, b);
     result[which] = compare(a, b, active, i.immediate[0]);
   }
-  set_predicates(w, i, active, result[0], Values == 1 ? ~result[0] : result[1]);
+  if constexpr (Values == 1) {
+    set_predicates(w, i, active, result[0], ~result[0]);
+  } else {
+    set_joined(w, i, active, join(w, i, result[0], knowing_half(w, i, active, 0)),
+               join(w, i, result[1], knowing_half(w, i, active, 1)));
+  }
 }
 
 // set: all ones or 1.0 where the comparison holds. immediate[3]: 0 for integers, else the bits of 1.0 of the type.
@@ -140,7 +158,7 @@ void set(Warp& w, const Instruction& i, Lanes active) {
   T a[warp_size], b[warp_size];
   load(w, i, 0, a);
   load(w, i, 1, b);
-  const Joined joined = join(w, i, compare(a, b, active, i.immediate[0]));
+  const Joined joined = join(w, i, compare(a, b, active, i.immediate[0]), knowing(w, i));
   define(w, i, active, 0, joined.defined);
   const Lanes result = joined.value;
   const std::uint64_t one = i.immediate[3] == 0 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(i.immediate[3]);
@@ -156,9 +174,19 @@ void set_half(Warp& w, const Instruction& i, Lanes active) {
     float a[warp_size], b[warp_size];
     load_half<Convert>(w, i, 0, Values, which, a);
     load_half<Convert>(w, i, 1, Values, which, b);
-    joined[which] = join(w, i, compare(a, b, active, i.immediate[0]));
+    joined[which] = join(w, i, compare(a, b, active, i.immediate[0]), Values == 1 ? knowing(w, i) : knowing_half(w, i, active, which));
   }
-  define(w, i, active, 0, Values == 1 ? joined[0].defined : joined[0].defined & joined[1].defined);
+  if constexpr (Values == 1) {
+    define(w, i, active, 0, joined[0].defined);
+  } else {
+    const Lanes undefined = active & ~(joined[0].defined & joined[1].defined);
+    const SiteIndex from = undefined != 0 ? origin(w, i, undefined) : SiteIndex{0};
+    w.head(i.destination(0)).defined |= active & ~undefined;
+    for_lanes(undefined, [&](unsigned k) {
+      const std::uint64_t low = joined[0].defined >> k & 1u ? 0xffffu : 0u, high = joined[1].defined >> k & 1u ? 0xffff0000u : 0u;
+      set_known(w, i.destination(0), i.width_of_destination(0), k, low | high, from);
+    });
+  }
   for (unsigned which = 0; which < Values; ++which) {
     const Lanes result = joined[which].value;
     for_lanes(active, [&](unsigned k) {
@@ -174,12 +202,16 @@ void set_half(Warp& w, const Instruction& i, Lanes active) {
 
 // What was not chosen may be undefined.
 void define_chosen(Warp& w, const Instruction& i, Lanes active, Lanes first) {
-  const Register &a = w.head(i.source(0)), &b = w.head(i.source(1));
-  const Lanes defined = ((a.defined & first) | (b.defined & ~first)) & w.head(i.source(2)).defined;
-  Register& d = w.head(i.destination(0));
-  const Lanes undefined = active & ~defined;
-  if (undefined != 0) d.origin = (a.defined & first & undefined) == 0 && a.origin != 0 ? a.origin : b.origin != 0 ? b.origin : i.site;
-  d.defined = (d.defined | active) & ~undefined;
+  const Register &a = w.head(i.source(0)), &b = w.head(i.source(1)), &c = w.head(i.source(2));
+  const Lanes undefined = active & ~(((a.defined & first) | (b.defined & ~first)) & c.defined);
+  const Lanes decided = c.defined, defined = active & ~undefined;
+  for_lanes(undefined, [&](unsigned k) {
+    const unsigned chosen = first >> k & 1u ? 0 : 1, width = i.width_of_source(chosen);
+    const bool known = decided >> k & 1u;
+    set_known(w, i.destination(0), width, k, known ? known_bits(w, i.source(chosen), width, k) : 0,
+              origin_of(w, i.source(known ? chosen : 2), i));
+  });
+  w.head(i.destination(0)).defined |= defined;
 }
 template <class T>
 void selp(Warp& w, const Instruction& i, Lanes active) {

@@ -5,6 +5,7 @@
 
 #include "ptx_map.hpp"
 #include "ptx_round.hpp"
+#include "ptx_undefined.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -277,6 +278,34 @@ constexpr Row rows[] = {
 };
 
 }  // namespace
+
+std::uint64_t known_of_conversion(Warp& w, const Instruction& i, unsigned lane) {
+  const std::int64_t to = i.immediate[0], from = i.immediate[1];
+  const auto known = [&](unsigned s) { return known_bits(w, i.source(s), i.width_of_source(s), lane); };
+  const auto all = [](std::uint64_t bits, std::uint64_t asked) { return (~bits & asked) == 0; };
+  const auto joined = [](bool low, bool high, unsigned bits) {
+    const std::uint64_t one = (std::uint64_t{1} << bits) - 1;
+    return (low ? one : 0) | (high ? one << bits : 0);
+  };
+  const bool to_bytes = to == e4m3x2 || to == e5m2x2, from_bytes = from == e4m3x2 || from == e5m2x2;
+  if (from_bytes) return joined(all(known(0), 0xff), all(known(0), 0xff00), 16);
+  if (to_bytes && from != f32) return joined(all(known(0), 0xffff), all(known(0), 0xffff0000), 8);
+  if (to_bytes || to == f16x2 || to == bf16x2) {
+    return joined(all(known(1), ~0u), all(known(0), ~0u), to_bytes ? 8 : 16);
+  }
+  if (!is_integer(from)) return all(known(0), ones_of(i.width_of_source(0))) ? ~std::uint64_t{0} : 0;
+  const unsigned bits = bits_of_integer(from);
+  const std::uint64_t asked = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
+  if (!is_integer(to) || (i.flags & sat) != 0) return all(known(0), asked) ? ~std::uint64_t{0} : 0;
+  // Bits that are moved; those above are zeros, or known as the sign is.
+  const auto extended = [](std::uint64_t x, std::int64_t type) {
+    const unsigned unused = 64 - bits_of_integer(type);
+    if (unused == 0) return x;
+    return is_signed(type) ? static_cast<std::uint64_t>(static_cast<std::int64_t>(x << unused) >> unused)
+                           : x | ~(~std::uint64_t{0} >> unused);
+  };
+  return extended(extended(known(0), from), to);
+}
 
 const Rows convert_rows{std::begin(rows), std::end(rows)};
 

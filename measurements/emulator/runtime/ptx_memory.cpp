@@ -1,57 +1,13 @@
-// ld, st, cvta, isspacep, fences, and what reads special places: PTX ISA 9.7.9 and 9.7.13.
+// ld, st, fences, and what reads special places: PTX ISA 9.7.9 and 9.7.13.
 #include "ptx_memory.hpp"
-
-#include "mbarrier.hpp"
 
 #include <algorithm>
 
 #include "counting.hpp"
+#include "mbarrier.hpp"
+#include "ptx_undefined.hpp"
 
 namespace autosched::emulator::ptx {
-
-const char* space_name(Space space) {
-  constexpr const char* names[] = {"generic", "global", "shared", "local", "param"};
-  return names[static_cast<int>(space)];
-}
-
-namespace {
-
-constexpr Space space_of_window(std::uint64_t address) {
-  constexpr Space spaces[] = {Space::global, Space::shared, Space::local, Space::param};
-  const auto window = address >> 60;
-  return window < 4 ? spaces[window] : Space::generic;
-}
-
-const char* kind_of_pointer(std::uint64_t address) {
-  if ((address & window_mask) == function_base) return "the address of a function";
-  const Space space = space_of_window(address);
-  if (space == Space::shared) return "a generic address of shared memory";
-  if (space == Space::local) return "a generic address of local memory";
-  if (space == Space::param) return "a generic address of a parameter";
-  return locate_global(reinterpret_cast<const void*>(address)).empty() ? "no address" : "an address of global memory";
-}
-
-}  // namespace
-
-Place resolve(Space space, std::uint64_t address, const char* instruction) {
-  const std::uint64_t offset = address & ~window_mask;
-  if (space == Space::generic) {
-    const Space found = space_of_window(address);
-    if (found == Space::generic) {
-      FINDING(wrong_state_space, self->site, "%s: %s takes %s", describe_self().c_str(), instruction,
-              kind_of_pointer(address));
-      return {found, offset, false};
-    }
-    return {found, offset};
-  }
-  const bool foreign = space == Space::global ? (address & window_mask) != 0 : space == Space::param ? false : address >> 32 != 0;
-  if (foreign) {
-    FINDING(wrong_state_space, self->site, "%s: %s takes %#llx, which is %s", describe_self().c_str(), instruction,
-            static_cast<unsigned long long>(address), kind_of_pointer(address));
-    return {space, address, false};
-  }
-  return {space, offset};
-}
 
 namespace {
 
@@ -70,38 +26,64 @@ bool local_place(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const 
   return true;
 }
 
-}  // namespace
+constexpr unsigned most_bytes = 64;  // of an access
 
-bool read_local(Warp& w, unsigned lane, void* to, std::uint64_t offset, int bytes, const char* instruction) {
-  if (!local_place(w, lane, offset, bytes, instruction)) {
-    std::memset(to, 0xff, static_cast<std::size_t>(bytes));
-    return true;
+// Which bits of what a thread reads or writes it knows; all where it is whole.
+struct Knowledge {
+  bool whole = true;
+  SiteIndex origin = 0;  // of what it does not know
+  unsigned char bits[most_bytes];
+};
+
+bool are_ones(const unsigned char* bytes, unsigned count) {
+  return bytes[0] == 0xff && std::memcmp(bytes, bytes + 1, count - 1) == 0;
+}
+
+// Per-thread stack memory.
+void read_local(Warp& w, unsigned lane, void* to, std::uint64_t offset, int bytes, Knowledge& known) {
+  const auto count = static_cast<unsigned>(bytes);
+  if (!local_place(w, lane, offset, bytes, "ld.local")) {
+    std::memset(to, 0xff, count);
+    return;
   }
   const Local& local = w.local[lane];
-  std::memcpy(to, local.bytes.data() + offset, static_cast<std::size_t>(bytes));
-  const auto first = local.written.begin() + static_cast<std::ptrdiff_t>(offset);
-  return std::find(first, first + bytes, false) == first + bytes;
+  std::memcpy(to, local.bytes.data() + offset, count);
+  const unsigned char* bits = local.known.data() + offset;
+  if (are_ones(bits, count)) return;
+  known.whole = false;
+  std::memcpy(known.bits, bits, count);
+  known.origin = self->site;
+  for (unsigned k = 0; k < count; ++k) {
+    const auto stored = bits[k] == 0xff ? local.origins.end() : local.origins.find(offset + k);
+    if (stored != local.origins.end()) known.origin = stored->second;
+  }
 }
 
-void write_local(Warp& w, unsigned lane, const void* from, std::uint64_t offset, int bytes, const char* instruction) {
-  if (!local_place(w, lane, offset, bytes, instruction)) return;
+void write_local(Warp& w, unsigned lane, const void* from, std::uint64_t offset, int bytes, const Knowledge& known) {
+  if (!local_place(w, lane, offset, bytes, "st.local")) return;
+  const auto count = static_cast<unsigned>(bytes);
   Local& local = w.local[lane];
-  std::memcpy(local.bytes.data() + offset, from, static_cast<std::size_t>(bytes));
-  std::fill_n(local.written.begin() + static_cast<std::ptrdiff_t>(offset), bytes, true);
+  std::memcpy(local.bytes.data() + offset, from, count);
+  if (known.whole) {
+    std::memset(local.known.data() + offset, 0xff, count);
+    return;
+  }
+  std::memcpy(local.known.data() + offset, known.bits, count);
+  for (unsigned k = 0; k < count; ++k) {
+    if (known.bits[k] != 0xff) local.origins[offset + k] = known.origin;
+  }
 }
-
-namespace {
 
 // Immediates of ld and st: offset, bytes of an element, whether it is signed, space.
 struct Request {
   std::int64_t offset;
-  unsigned element, count;
-  bool is_signed;
+  Datum element;
+  unsigned count;
   Space space;
-  int bytes() const { return static_cast<int>(element * count); }
+  int bytes() const { return static_cast<int>(element.bytes * count); }
 };
 Request request_of(const Instruction& i, unsigned count) {
-  return {i.immediate[0], static_cast<unsigned>(i.immediate[1]), count, i.immediate[2] != 0,
+  return {i.immediate[0], {static_cast<unsigned>(i.immediate[1]), i.immediate[2] != 0}, count,
           static_cast<Space>(i.immediate[3])};
 }
 
@@ -138,22 +120,34 @@ void count(const Instruction& i, const Place* places, Lanes active, int bytes, b
 
 bool sign_bit(const unsigned char* value, unsigned bytes) { return value[bytes - 1] >> 7 != 0; }
 
-// Puts an element into a register that may be wider.
-void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, const Request& r) {
+}  // namespace
+
+void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e) {
   const unsigned width = i.width_of_destination(which);
   unsigned char* to = value_bytes(w, i.destination(which), width, lane);
-  const unsigned n = std::min(width, r.element);
+  const unsigned n = std::min(width, e.bytes);
   std::memcpy(to, value, n);
-  if (width > n) std::memset(to + n, r.is_signed && sign_bit(value, n) ? 0xff : 0, width - n);
+  if (width > n) std::memset(to + n, e.is_signed && sign_bit(value, n) ? 0xff : 0, width - n);
 }
 
-void define(Warp& w, const Instruction& i, Lanes active, Lanes undefined) {
-  for (unsigned d = 0; d < i.destinations; ++d) {
-    Register& r = w.head(i.destination(d));
-    r.defined = (r.defined | active) & ~undefined;
-    if (undefined != 0) r.origin = i.site;
+void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* known, Datum e,
+               SiteIndex origin) {
+  const unsigned width = i.width_of_destination(which), n = std::min(width, e.bytes);
+  // What is above is zeros, or known as the sign is.
+  std::uint64_t bits = e.is_signed && !sign_bit(known, n) ? 0 : ~std::uint64_t{0};
+  if (n < 8) {
+    bits = n == width ? 0 : bits << 8 * n;
+    std::uint64_t own = 0;
+    std::memcpy(&own, known, n);
+    bits |= own;
+  } else {
+    bits = are_ones(known, n) ? ~std::uint64_t{0} : 0;
+    if (n == 8) std::memcpy(&bits, known, n);
   }
+  set_known(w, i.destination(which), width, lane, bits, origin);
 }
+
+namespace {
 
 void load(Warp& w, const Instruction& i, Lanes active) {
   const Request r = request_of(i, i.destinations);
@@ -164,11 +158,12 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     places[k] = resolve(r.space, address_of(w, i, 0, r.offset, k), load_name(i, r.space));
   });
   count(i, places, active, r.bytes(), false);
-  Lanes undefined = 0;
+  Lanes unknown = 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     const Place& p = places[k];
-    alignas(16) unsigned char value[64];
+    alignas(16) unsigned char value[most_bytes];
+    Knowledge known;
     if (!p.good) {
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
     } else if (p.space == Space::global) {
@@ -177,10 +172,11 @@ void load(Warp& w, const Instruction& i, Lanes active) {
       if (i.flags & by_l2) read_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)));
     } else if (p.space == Space::shared) {
       const auto address = static_cast<unsigned>(p.offset);
-      if (!read_shared(value, address, r.bytes(), "ld.shared", true)) undefined |= 1u << k;
+      known.whole = read_shared(value, address, r.bytes(), "ld.shared", true);
+      if (!known.whole) known.origin = known_shared(address, r.bytes(), known.bits);
       if (i.flags & by_l2) read_flag(flag_in_shared(address));
     } else if (p.space == Space::local) {
-      if (!read_local(w, k, value, p.offset, r.bytes(), "ld.local")) undefined |= 1u << k;
+      read_local(w, k, value, p.offset, r.bytes(), known);
     } else if (p.offset + static_cast<unsigned>(r.bytes()) <= program.parameters.size()) {
       std::memcpy(value, program.parameters.data() + p.offset, static_cast<std::size_t>(r.bytes()));
     } else {
@@ -188,14 +184,42 @@ void load(Warp& w, const Instruction& i, Lanes active) {
               describe_self().c_str(), r.bytes(), static_cast<unsigned long long>(p.offset), program.parameters.size());
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
     }
-    for (unsigned d = 0; d < r.count; ++d) put(w, i, d, k, value + d * r.element, r);
+    for (unsigned d = 0; d < r.count; ++d) put(w, i, d, k, value + d * r.element.bytes, r.element);
+    if (!known.whole) [[unlikely]] {
+      unknown |= 1u << k;
+      for (unsigned d = 0; d < r.count; ++d) {
+        put_known(w, i, d, k, known.bits + d * r.element.bytes, r.element, known.origin);
+      }
+    }
     after_access(i);
   });
-  define(w, i, active, undefined);
+  for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= active & ~unknown;
+}
+
+// What a lane knows of the elements that it stores.
+Knowledge known_elements(Warp& w, const Instruction& i, const Request& r, unsigned lane) {
+  Knowledge known;
+  for (unsigned s = 0; s < r.count; ++s) {
+    const unsigned width = i.width_of_source(s + 1);
+    const std::uint64_t bits = known_bits(w, i.source(s + 1), width, lane);
+    unsigned char* to = known.bits + s * r.element.bytes;
+    std::memset(to, bits == ones_of(width) ? 0xff : 0, r.element.bytes);
+    std::memcpy(to, &bits, std::min({width, r.element.bytes, 8u}));
+    if (!are_ones(to, r.element.bytes) && known.whole) {
+      known.whole = false;
+      known.origin = origin_of(w, i.source(s + 1), i);
+    }
+  }
+  return known;
 }
 
 void store(Warp& w, const Instruction& i, Lanes active) {
   const Request r = request_of(i, i.sources - 1);
+  if (const Lanes lost = active & ~w.head(i.source(0)).defined; lost != 0) {
+    report_undefined(w, i, origin_of(w, i.source(0), i), static_cast<unsigned>(__builtin_ctz(lost)));
+  }
+  Lanes unknown = 0;
+  for (unsigned s = 1; s < i.sources; ++s) unknown |= active & ~w.head(i.source(s)).defined;
   Place places[warp_size];
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -207,20 +231,24 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     run_as(w, k);
     const Place& p = places[k];
     if (!p.good) return;
-    alignas(16) unsigned char value[64];
+    alignas(16) unsigned char value[most_bytes];
     for (unsigned s = 0; s < r.count; ++s) {
       const unsigned width = i.width_of_source(s + 1);
-      std::memcpy(value + s * r.element, value_bytes(w, i.source(s + 1), width, k), r.element);
+      std::memcpy(value + s * r.element.bytes, value_bytes(w, i.source(s + 1), width, k), r.element.bytes);
     }
+    Knowledge known;
+    if (unknown >> k & 1u) [[unlikely]] known = known_elements(w, i, r, k);
     before_access(i);
     if (p.space == Space::global) {
+      if (!known.whole) report_undefined(w, i, known.origin, k);
       write_global(reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0);
       if (i.flags & by_l2) write_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::shared) {
       write_shared(static_cast<unsigned>(p.offset), value, r.bytes(), "st.shared");
+      if (!known.whole) note_unknown_shared(static_cast<unsigned>(p.offset), r.bytes(), known.bits, known.origin);
       if (i.flags & by_l2) write_flag(flag_in_shared(static_cast<unsigned>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::local) {
-      write_local(w, k, value, p.offset, r.bytes(), "st.local");
+      write_local(w, k, value, p.offset, r.bytes(), known);
     } else {
       FINDING(wrong_state_space, self->site, "%s: st to a parameter of the kernel", describe_self().c_str());
     }
@@ -237,74 +265,7 @@ void load_parameter(Warp& w, const Instruction& i, Lanes active) {
   }
   const unsigned char* value = program.parameters.data() + r.offset;
   for_lanes(active, [&](unsigned k) {
-    for (unsigned d = 0; d < r.count; ++d) put(w, i, d, k, value + d * r.element, r);
-  });
-}
-
-// Parameters of device functions lie in register files, each lane's bytes together. immediate: offset in the register
-// file of the variable, its bytes, offset in it, bytes of an element, signed.
-unsigned char* frame_bytes(Warp& w, const Instruction& i, unsigned lane) {
-  return w.values<unsigned char>(static_cast<std::uint32_t>(i.immediate[0])) +
-         static_cast<std::int64_t>(lane) * i.immediate[1] + i.immediate[2];
-}
-void load_frame(Warp& w, const Instruction& i, Lanes active) {
-  const Request r{0, static_cast<unsigned>(i.immediate[3]), i.destinations, i.immediate[4] != 0, Space::param};
-  for_lanes(active, [&](unsigned k) {
-    for (unsigned d = 0; d < r.count; ++d) put(w, i, d, k, frame_bytes(w, i, k) + d * r.element, r);
-  });
-}
-void store_frame(Warp& w, const Instruction& i, Lanes active) {
-  const auto element = static_cast<unsigned>(i.immediate[3]);
-  for_lanes(active, [&](unsigned k) {
-    for (unsigned s = 0; s < i.sources; ++s) {
-      const unsigned width = i.width_of_source(s);
-      std::memcpy(frame_bytes(w, i, k) + s * element, value_bytes(w, i.source(s), width, k), std::min(width, element));
-    }
-  });
-}
-
-constexpr std::uint64_t base_of(Space space) {
-  return space == Space::shared ? shared_base : space == Space::local ? local_base : space == Space::param ? param_base : 0;
-}
-
-void to_generic(Warp& w, const Instruction& i, Lanes active) {
-  const auto space = static_cast<Space>(i.immediate[0]);
-  for_lanes(active, [&](unsigned k) {
-    const std::uint64_t a = read_bits(w, i.source(0), i.width_of_source(0), k);
-    w.values<std::uint64_t>(i.destination(0))[k] = a | base_of(space);
-  });
-}
-
-void from_generic(Warp& w, const Instruction& i, Lanes active) {
-  const auto space = static_cast<Space>(i.immediate[0]);
-  for_lanes(active, [&](unsigned k) {
-    const std::uint64_t a = w.values<std::uint64_t>(i.source(0))[k];
-    if ((a & window_mask) != base_of(space) && a != 0) {
-      run_as(w, k);
-      self->site = i.site;
-      FINDING(wrong_state_space, self->site, "%s: cvta.to.%s takes %s", describe_self().c_str(), space_name(space),
-              kind_of_pointer(a));
-    }
-    w.values<std::uint64_t>(i.destination(0))[k] = space == Space::global ? a : a & ~window_mask;
-  });
-}
-
-void is_space(Warp& w, const Instruction& i, Lanes active) {
-  const auto space = static_cast<Space>(i.immediate[0]);
-  Lanes result = 0;
-  for_lanes(active, [&](unsigned k) {
-    const std::uint64_t a = w.values<std::uint64_t>(i.source(0))[k];
-    result |= static_cast<Lanes>((a & window_mask) == base_of(space)) << k;
-  });
-  Lanes& d = w.head(i.destination(0)).bits;
-  d = (d & ~active) | result;
-}
-
-// The address of a function's local variable: immediates are the function and the offset in its frame.
-void local_address(Warp& w, const Instruction& i, Lanes active) {
-  for_lanes(active, [&](unsigned k) {
-    const std::uint64_t base = w.local_base[k][static_cast<std::size_t>(i.immediate[0])];
-    write_bits(w, i.destination(0), i.width_of_destination(0), k, base + static_cast<std::uint64_t>(i.immediate[1]));
+    for (unsigned d = 0; d < r.count; ++d) put(w, i, d, k, value + d * r.element.bytes, r.element);
   });
 }
 
@@ -331,15 +292,9 @@ constexpr std::uint32_t loads = read_only | by_l2 | acquire | block_scope, store
 
 constexpr Row rows[] = {
     {"ld", load, loads, "*:*", Flow::plain, true, true},
-    {"st", store, stores, ":**", Flow::plain, true},
+    {"st", store, stores, ":**", Flow::plain, false, true},
     {"ld.yielding", load, loads, "*:*", Flow::yields, true, true},
     {"ld.parameter", load_parameter, loads, "*:"},
-    {"ld.frame", load_frame, loads, "*:"},
-    {"st.frame", store_frame, 0, ":*"},
-    {"cvta", to_generic, 0, "8:*"},
-    {"cvta.to", from_generic, 0, "8:8", Flow::plain, true},
-    {"isspacep", is_space, 0, "0:8"},
-    {"local.address", local_address, 0, "*:"},
     {"fence", fence, block_scope, ":"},
     {"nothing", nothing, 0, "*:*"},
     {"clock", clock, 0, "*:"},

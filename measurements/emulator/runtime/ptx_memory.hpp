@@ -16,9 +16,15 @@ struct Place {
 // What `address` means to an instruction of `space`; a finding where it is one of another space.
 Place resolve(Space space, std::uint64_t address, const char* instruction);
 
-// Per-thread stack memory. A read says which bytes were never written (false: all were).
-bool read_local(Warp& w, unsigned lane, void* to, std::uint64_t offset, int bytes, const char* instruction);
-void write_local(Warp& w, unsigned lane, const void* from, std::uint64_t offset, int bytes, const char* instruction);
+// One value of a load or a store.
+struct Datum {
+  unsigned bytes;
+  bool is_signed = false;
+};
+// Puts an element into a register, which may be wider; and which of its bits are known.
+void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e);
+void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* known, Datum e,
+               SiteIndex origin);
 
 // The addresses of all lanes: a register of 4 or 8 bytes plus an offset.
 inline std::uint64_t address_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "mbarrier.hpp"
+#include "ptx_undefined.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -25,11 +26,13 @@ void define(Warp& w, const Instruction& i, unsigned lane) {
 void shuffle(Warp& w, const Instruction&, Lanes lanes) {
   if (!clocks.alone[w.index].empty()) clocks.share_flags(w.index, lanes);
   u32 values[warp_size] = {};
-  Lanes defined = 0;
+  std::uint64_t known[warp_size] = {};
+  SiteIndex origins[warp_size] = {};
   for_lanes(lanes, [&](unsigned k) {
     const Instruction& i = of(w, k);
     values[k] = w.values<u32>(i.source(1))[k];
-    defined |= w.head(i.source(1)).defined & 1u << k;
+    known[k] = known_bits(w, i.source(1), 4, k);
+    origins[k] = w.head(i.source(1)).origin;
   });
   for_lanes(lanes, [&](unsigned k) {
     const Instruction& i = of(w, k);
@@ -50,12 +53,8 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
     if (i.destinations > 1) set_predicate(w, i.destination(1), k, inside);
     define(w, i, k);
     // The value of a lane that takes no part is undefined, as is that of an undefined register.
-    if (!takes_part || (defined >> from & 1u) == 0) {
-      Register& d = w.head(i.destination(0));
-      d.defined &= ~(1u << k);
-      const SiteIndex before = w.head(of(w, takes_part ? from : k).source(1)).origin;
-      d.origin = takes_part && before != 0 ? before : i.site;
-    }
+    const bool has_origin = takes_part && origins[from] != 0;
+    set_known(w, i.destination(0), 4, k, takes_part ? known[from] : 0, has_origin ? origins[from] : i.site);
   });
 }
 

@@ -114,6 +114,7 @@ void start_block_shared() {
     }
     clocks.begin();
   }
+  unknown.clear();
   forget_remote_uses();
 }
 
@@ -155,6 +156,27 @@ void write_shared(unsigned address, const void* from, int bytes, const char* ins
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
+SiteIndex known_shared(unsigned address, int bytes, unsigned char* bits) {
+  const unsigned place = find(address, bytes, false);
+  SiteIndex origin = self->site;
+  for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
+    bits[k] = place == nowhere || last_write[place + k].epoch >= clocks.first ? 0xff : 0;
+    const auto found = unknown.find(place + k);
+    if (found == unknown.end()) continue;
+    bits[k] &= found->second.known;
+    origin = found->second.origin;
+  }
+  return origin;
+}
+
+void note_unknown_shared(unsigned address, int bytes, const unsigned char* bits, SiteIndex origin) {
+  const unsigned place = find(address, bytes, false);
+  if (place == nowhere || !launch.check) return;
+  for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
+    if (bits[k] != 0xff) unknown[place + k] = {bits[k], origin};
+  }
+}
+
 unsigned char* update_shared(unsigned address, int bytes, const char* instruction) {
   const unsigned place = find(address, bytes);
   if (place == nowhere) {
@@ -167,6 +189,7 @@ unsigned char* update_shared(unsigned address, int bytes, const char* instructio
       FINDING(uninitialized_shared_read, self->site, "%s updates %s, which nobody has written yet",
               describe_self().c_str(), describe_place(place).c_str());
     }
+    check_known(place, bytes);
     shadow_write(place, bytes, self->who);
   }
   return bytes_at(place);

@@ -13,6 +13,7 @@ Pending* pending = nullptr;
 std::uint32_t* readers = nullptr;
 std::uint32_t* together = nullptr;
 bool has_engines = false;
+std::unordered_map<unsigned, Unknown> unknown;
 
 namespace {
 
@@ -128,8 +129,27 @@ void report_pending(unsigned address, Who me, const char* doing, bool writing) {
   }
 }
 
+void check_known(unsigned address, int bytes) {
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    const auto found = unknown.find(a);
+    if (found == unknown.end()) continue;
+    const SiteIndex origin = found->second.origin;
+    FINDING(undefined_register, origin, "%s uses %s, where a register is stored that was never written on the path taken, at %s",
+            describe_self().c_str(), describe_place(a).c_str(), place(self->site).c_str());
+    return;
+  }
+}
+
 bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
   const unsigned warp = warp_of(me);
+  bool whole = true;
+  if (!unknown.empty()) [[unlikely]] {
+    if (lazily) {
+      for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) whole = whole && !unknown.contains(a);
+    } else {
+      check_known(address, bytes);
+    }
+  }
   const Stamp mine{clocks.now[warp], me, self->site};
   Stamp* const reads = reads_of(warp);
   if (uniform(last_write + address, bytes) && uniform(reads + address, bytes) && nothing_pending(address, bytes)) {
@@ -139,7 +159,7 @@ bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
       const Who who = others_too ? who_of(warp, whole_warp) : me;
       std::fill_n(reads + address, bytes, Stamp{mine.epoch, who, mine.site});
       for (int k = 0; k < bytes; ++k) readers[address + static_cast<unsigned>(k)] |= 1u << warp % 32;
-      return true;
+      return whole;
     }
   }
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
@@ -153,7 +173,8 @@ bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
         note_uninitialized(self->site, [&] {
           return describe_here(me) + " reads " + describe_place(a) + ", which nobody has written yet";
         });
-        return false;
+        whole = false;
+        continue;
       }
       FINDING(uninitialized_shared_read, self->site, "%s reads %s, which nobody has written yet",
               describe_here(me).c_str(), describe_place(a).c_str());
@@ -169,7 +190,7 @@ bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
     if (others_too) read.who = who_of(warp, whole_warp);
     readers[a] |= 1u << warp % 32;
   }
-  return true;
+  return whole;
 }
 
 bool check_write(unsigned address, int bytes, Who me, bool same_value) {
@@ -195,6 +216,9 @@ bool check_write(unsigned address, int bytes, Who me, bool same_value) {
 }
 
 void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
+  if (!unknown.empty()) [[unlikely]] {
+    for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) unknown.erase(a);
+  }
   const Stamp mine{clocks.now[warp_of(me)], me, site};
   std::fill_n(last_write + address, bytes, mine);
   std::fill_n(readers + address, bytes, 0u);

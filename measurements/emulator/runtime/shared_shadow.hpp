@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 
 #include "machine.hpp"
 
@@ -51,7 +52,7 @@ inline std::string describe_here(Who who) { return describe(who, block_index); }
 inline bool by_engine(Who who) { return warp_of(who) >= clocks.warps; }
 
 // What is wrong with an access of `me` at self->site is reported, at most once; a read or a write is noted.
-// ``lazily``: what was never written is no fault yet; it is noted, and false returned.
+// ``lazily``: what was never written is no fault yet; it is noted (note_uninitialized), and false returned.
 bool shadow_read(unsigned place, int bytes, Who me, bool lazily = false);
 // Whether nothing is wrong. Threads may write one value with one instruction: lanes of a warp, of which "only one thread
 // performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT architecture), and warps that
@@ -59,6 +60,14 @@ bool shadow_read(unsigned place, int bytes, Who me, bool lazily = false);
 bool check_write(unsigned place, int bytes, Who me, bool same_value = false);
 void mark_written(unsigned place, int bytes, Who me, SiteIndex site);
 void shadow_write(unsigned place, int bytes, Who me, bool same_value = false);
+// Bytes of which a thread stored what it had never written, and the bits of them that are known.
+struct Unknown {
+  unsigned char known;
+  SiteIndex origin;
+};
+extern std::unordered_map<unsigned, Unknown> unknown;
+// What is stored there is used: a finding where it was never written.
+void check_known(unsigned place, int bytes);
 void report_race(unsigned place, Who me, const char* doing, const Stamp& other, const char* did);
 // What a thread finds at a byte that is no data yet, or never.
 void report_pending(unsigned place, Who me, const char* doing, bool writing);

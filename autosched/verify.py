@@ -60,6 +60,14 @@ _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a pr
 
 
 @dataclass(frozen=True)
+class AskedLaunch:
+    """How random inputs are run once more: in an order, and so many times, each on what the last launch has left."""
+
+    order: Order = ASCENDING
+    launches: int = 1
+
+
+@dataclass(frozen=True)
 class Run:
     """One emulated launch of a proof.
 
@@ -169,15 +177,16 @@ def verify_one(
     time_limit: float = TIME_LIMIT,
     depth: Depth = "quick",
     budget: float | None = None,
+    asked: AskedLaunch | None = None,
 ) -> Verification:
     """Emulate one schedule of ``template`` on inputs drawn from ``seed``, until a run fails or the proof has taken more
-    than ``budget`` seconds. ``time_limit`` is that of one launch.
+    than ``budget`` seconds. ``time_limit`` is that of one launch; ``asked`` is one that the proof alone would not make.
 
     Raises ValueError if the schedule breaks a validity constraint, HostFailure where this machine cannot emulate.
     """
     template.config(problem, schedule, device)  # validates: what an invalid schedule cuts means nothing
     try:
-        return _verified(template, problem, schedule, device, seed, time_limit, depth, budget)
+        return _verified(template, problem, schedule, device, seed, time_limit, depth, budget, asked)
     except MemoryError as error:
         raise HostFailure("there is not enough memory to verify: free some, or raise the limit (ulimit -v)") from error
 
@@ -191,9 +200,12 @@ def _verified(
     time_limit: float,
     depth: Depth,
     budget: float | None,
+    asked: AskedLaunch | None,
 ) -> Verification:
     small = emulated_problem(template, problem, schedule)
-    jobs: Iterator[Callable[[], Run]] = _jobs(template, problem, small, schedule, device, seed, time_limit, depth)
+    jobs: Iterator[Callable[[], Run]] = _jobs(
+        template, problem, small, schedule, device, seed, time_limit, depth, asked
+    )
     started = time.monotonic()
     runs: list[Run] = []
     whole = True
@@ -223,10 +235,15 @@ def _jobs(
     seed: int,
     time_limit: float,
     depth: Depth,
+    asked: AskedLaunch | None,
 ) -> Iterator[Callable[[], Run]]:
     """The runs of a proof, likeliest faults first; each is made when it is called."""
     kernel = template.kernel(small, schedule, device)
-    yield from _jobs_of(small, kernel, seed, time_limit, depth)
+    jobs = _jobs_of(small, kernel, seed, time_limit, depth)
+    yield next(jobs)
+    if asked is not None:
+        yield partial(_asked, small, kernel, asked, seed, time_limit)
+    yield from jobs
     if depth == "quick":
         return
     if small != problem:
@@ -355,6 +372,14 @@ def _run(
     return Run(problem, given.cases, seed, order, None, status, reason, outcome.worst, error, done)
 
 
+def _asked(problem: Problem, kernel: Kernel, asked: AskedLaunch, seed: int, time_limit: float) -> Run:
+    again = replace(kernel, launches=kernel.launches * asked.launches)
+    given = ProvokingInputs((RANDOM,), problem.random_inputs(seed))
+    run = _run(problem, again, given, seed, asked.order, time_limit)
+    times = f"; launched {asked.launches} times" if run.reason and asked.launches > 1 else ""
+    return replace(run, reason=run.reason + times)
+
+
 def _perturbed(problem: Problem, kernel: Kernel, given: ProvokingInputs, seed: int, time_limit: float) -> Run:
     execute = partial(emulate, perturb=True)
     run = _run(problem, kernel, given, seed, ASCENDING, time_limit, execute)
@@ -383,11 +408,14 @@ def verify(
     workers: int | None = None,
     time_limit: float = TIME_LIMIT,
     depth: Depth = "quick",
+    asked: AskedLaunch | None = None,
 ) -> Iterator[Verification]:
     """``verify_one`` for each schedule, ``workers`` at a time (default: one per usable core), in their order."""
     with ThreadPoolExecutor(workers or usable_cores()) as pool:
         yield from pool.map(
-            lambda s: verify_one(templates.of(s), problem, s, device, seed=seed, time_limit=time_limit, depth=depth),
+            lambda s: verify_one(
+                templates.of(s), problem, s, device, seed=seed, time_limit=time_limit, depth=depth, asked=asked
+            ),
             schedules,
         )
 

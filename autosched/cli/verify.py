@@ -22,14 +22,15 @@ from rich.console import Console
 from autosched import formatting
 from autosched.cli import interrupts
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
-from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, bad_input, within
+from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, NO, STOPPED, InputError, bad_input, within
+from autosched.cli.launch_options import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.problem_options import maybe_problem, problem_from, whole_number
 from autosched.cli.progress import Counter as Progress
 from autosched.cli.stored import refuse_unusable
 from autosched.cli.stored_proofs import StoredProof, keep_proof, proof_lines
 from autosched.cli.templates import TemplateOption
-from autosched.verify import Depth, Verification
+from autosched.verify import AskedLaunch, Depth, Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
 from measurements.foreign_text import without_password
@@ -90,8 +91,15 @@ def verify(
         bool,
         typer.Option("--full", help="All inputs in several orders, large sizes, long loops, addresses beyond 2^32."),
     ] = False,
+    order: OrderOption = None,
+    turns: TurnsOption = 0,
+    launches: LaunchesOption = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
+    chosen = AskedLaunch(order_from(order, turns, launches), launches)
+    own = None if chosen == AskedLaunch() and order is None else chosen
+    if own is not None and db is not None:
+        raise InputError("--order, --turns and --launches are not for --db: stored proofs have orders of their own")
     if sample is not None:
         within("--sample", sample, 1, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
@@ -130,7 +138,7 @@ def verify(
                     console.print(f"{formatting.one_line(problem)} on {where.name}")
                     console.print(f"{formatting.plural(len(schedules), 'schedule')} {origin}")
                 done.append((problem, []))
-                _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", done[-1][1])
+                _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", own, done[-1][1])
                 if store is not None:
                     for v in done[-1][1]:
                         said[problem, v.schedule] = keep_proof(store, records[problem, v.schedule], v)
@@ -185,7 +193,7 @@ verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conf
 Each is run without a GPU and compared with a float64 reference, every element within the problem's error bound: on
 random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not. Races,
 accesses out of bounds and bank conflicts are found too. A problem too large to emulate is cut to a few tiles with the
-same remainders. {DEVICE_NOTE}
+same remainders. With --order, --turns or --launches random inputs also run as these say. {DEVICE_NOTE}
 Exit status 1 if one fails.
 """
 
@@ -218,12 +226,13 @@ def _emulate(
     seed: int,
     workers: int | None,
     depth: Depth,
+    asked: AskedLaunch | None,
     results: list[Verification],
 ) -> None:
     """Fills ``results``."""
     with Progress(stderr_console(), "emulated", len(schedules)) as progress:
         found = emulate_all(
-            TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers, depth=depth
+            TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers, depth=depth, asked=asked
         )
         for result in found:
             results.append(result)

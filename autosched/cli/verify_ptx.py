@@ -1,7 +1,7 @@
-"""``autosched verify --ptx FILE``: one launch of anyone's kernel, from PTX or CUDA source, and what is wrong with it.
+"""``autosched verify --ptx FILE``: launches of anyone's kernel, from PTX or CUDA source, and what is wrong with it.
 
-``--json``: ``file``, ``kernel``, ``status``, ``reason``, ``findings``, ``shared_sites``, ``global_sites`` (as in
-``measurements.emulator``) and ``seconds``.
+``--json``: ``file``, ``kernel``, ``order``, ``turns``, ``launches``, ``status``, ``reason``, ``findings``,
+``shared_sites``, ``global_sites`` (as in ``measurements.emulator``) and ``seconds``.
 """
 
 import re
@@ -15,6 +15,7 @@ import numpy as np
 import typer
 
 from autosched.cli.errors import MOST_SEED, NO, InputError, bad_input, within
+from autosched.cli.launch_options import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.output import print_json, stdout_console
 from autosched.cli.problem_options import whole_number
 from measurements.emulator import check_host
@@ -50,15 +51,23 @@ def verify_ptx(
     ] = 0,
     name: Annotated[str, typer.Option("--name", metavar="KERNEL", help="The kernel, where there are several.")] = "",
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the arrays.")] = 0,
+    order: OrderOption = None,
+    turns: TurnsOption = 0,
+    launches: LaunchesOption = 1,
+    perturb: Annotated[
+        bool, typer.Option("--perturb", help="Approximate functions err as much as the PTX ISA allows.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Execute one launch of a kernel and report races, bounds, uninitialised memory, barriers and masks.
+    """Execute a kernel and report races, bounds, uninitialised memory, barriers and masks.
 
+    One that waits for nothing, or does not reset a counter, may be right by luck: --turns 7 and --launches 2 show it.
     Exit status 1 where something is found, or where the kernel does not run.
     """
     from autosched.emulation import emulate, is_ptx
 
     within("--seed", seed, 0, MOST_SEED)
+    turned = order_from(order, turns, launches)
     try:
         text = Path(ptx).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -77,12 +86,18 @@ def verify_ptx(
             block=_sizes("--block", block),
             shared_bytes=shared,
             outputs=outputs,
+            perturb=perturb,
+            order=turned,
+            launches=launches,
         )
     if json:
         print_json(
             {
                 "file": ptx,
                 "kernel": name,
+                "order": turned.blocks,
+                "turns": turned.seed,
+                "launches": launches,
                 "status": run.status,
                 "reason": run.reason,
                 "findings": [asdict(f) for f in run.findings],

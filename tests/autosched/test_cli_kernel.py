@@ -157,6 +157,18 @@ def test_it_is_verified_and_a_wrong_one_fails(write: Write, run: Run) -> None:
     assert status == 1 and "FAIL" in out
 
 
+def test_a_second_launch_is_verified_where_it_is_asked_for(write: Write, run: Run) -> None:
+    """Wrong from the second launch on: what counts blocks is not reset."""
+    source = "__device__ unsigned threads = 0;\n" + SOURCE.replace(
+        "if (i < n) out[i] = 2.0f", "bool first = atomicAdd(&threads, 1) < gridDim.x * blockDim.x;\n"
+        "  if (i < n) out[i] = (first ? 2.0f : 3.0f)",
+    )  # fmt: skip
+    verify = ("verify", "--kernel", write(source=source), "--size", "n=50", "--sample", "1")
+    assert run(*verify)[0] == 0
+    status, out, _ = run(*verify, "--launches", "2")
+    assert status == 1 and "launched 2 times" in " ".join(out.split())
+
+
 def test_it_is_tuned_and_found_again(write: Write, run: Run, tmp_path: Path) -> None:
     path, db = write(), str(tmp_path / "own.db")
     assert run("tune", "--kernel", path, "--backend", "estimate", "--trials", "2", "--db", db)[0] == 0

@@ -15,8 +15,8 @@ from kernels import space_of
 
 from autosched.cli import main
 from autosched.cli import verify as command
-from autosched.verify import Verification
-from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, SharedSite
+from autosched.verify import AskedLaunch, Verification
+from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
@@ -139,6 +139,16 @@ def test_all_pass(run: Run, fake: FakeEmulator) -> None:
     assert "1.50" in out and "4.5" in out  # 30 wavefronts of 20, 45 sectors in 10 requests
     assert "findings" not in out
     assert "of tolerance: the largest error" in out
+
+
+def test_an_order_and_launches_are_asked_for_but_not_of_what_is_stored(run: Run, fake: FakeEmulator) -> None:
+    assert run("verify", "matmul", *SMALL, "--sample", "1")[0] == 0
+    assert (
+        run("verify", "matmul", *SMALL, "--sample", "1", "--order", "random", "--turns", "7", "--launches", "2")[0] == 0
+    )
+    assert [call["asked"] for call in fake.calls] == [None, AskedLaunch(Order("random", 7), 2)]
+    status, _, err = run("verify", "matmul", *SMALL, "--db", "b.db", "--launches", "2")
+    assert status == 2 and err.count("\n") == 1 and "stored proofs have orders of their own" in err
 
 
 def test_a_failure_is_1_and_is_told_with_its_finding_and_schedule(run: Run, fake: FakeEmulator) -> None:

@@ -272,6 +272,59 @@ def test_verify_ptx_runs_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert document["findings"][0]["file"] == "tail.cu"
 
 
+TICKETS = """
+__device__ unsigned block = 0, warp = 0;
+extern "C" __global__ void k(int* o) {
+  if (threadIdx.x % 32 == 0 && atomicAdd(&warp, 1) % 4 != threadIdx.x / 32) __trap();
+  if (threadIdx.x == 0 && atomicAdd(&block, 1) != blockIdx.x) __trap();
+  if (threadIdx.x == 0) o[blockIdx.x] = 1;
+}
+"""
+
+
+def test_verify_ptx_in_other_orders_and_several_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tickets that only blocks and warps in their order, and the first launch, find as they expect."""
+    (tmp_path / "tickets.cu").write_text(TICKETS)
+    verify = ["verify", "--ptx", str(tmp_path / "tickets.cu"), "--argument", "out i32[3]", "--grid", "3"]
+
+    def said(*more: str) -> tuple[int, tuple[Any, ...], set[str]]:
+        status = main([*verify, "--block", "128", "--json", *more])
+        document = json.loads(capsys.readouterr().out)
+        launch = tuple(document[key] for key in ("order", "turns", "launches"))
+        return status, launch, {f["kind"] for f in document["findings"]} & {"trap"}
+
+    assert said() == (0, ("ascending", 0, 1), set())
+    assert said("--perturb", "--order", "ascending") == (0, ("ascending", 0, 1), set())
+    assert said("--launches", "2") == (1, ("ascending", 0, 2), {"trap"})
+    for order in ("descending", "interleaved"):
+        assert said("--order", order) == (1, (order, 0, 1), {"trap"})
+    assert any(said("--turns", str(seed))[0] == 1 for seed in range(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (
+            ("--order", "backwards"),
+            "--order backwards is no order of blocks: write ascending, descending, interleaved or random",
+        ),
+        (("--turns", "-1"), "--turns must be at least 0, got -1"),
+        (("--launches", "0"), "--launches must be at least 1, got 0"),
+        (("--launches", "2000"), "--launches must be at most 1,000"),
+    ],
+)
+def test_a_launch_that_cannot_be_is_one_line(
+    more: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tickets.cu").write_text(TICKETS)
+    for command in (
+        ("verify", "--ptx", str(tmp_path / "tickets.cu")),
+        ("verify", "matmul", "-m", "64", "-n", "64", "-k", "64"),
+    ):
+        assert main([*command, *more]) == 2
+        assert capsys.readouterr().err == f"autosched: {says}\n"
+
+
 def test_verify_ptx_says_where_a_file_does_not_compile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "odd name.cu"
     file.write_text("\n" + TAIL.replace("2.0f", "two"))

@@ -41,10 +41,11 @@ def roofline(problem: Problem, chip: Device) -> Roofline:
     peak = chip.fma_peak
     if isinstance(problem, Matmul | Matvec):
         kind = problem.multiplied_as if isinstance(problem, Matmul) else problem.input_dtype.name
+        rated = f"{kind}_f16" if isinstance(problem, Matmul) and problem.acc == "f16" else kind
         if kind in dict(chip.tensor_flops_per_cycle) and (
             kind != "tf32" or getattr(problem, "precision", "") == "tf32"
         ):
-            peak = max(peak, chip.tensor_peak(kind))
+            peak = max(peak, chip.tensor_peak(rated))
     return Roofline(problem, peak, chip.dram_bandwidth)
 
 

@@ -190,7 +190,7 @@ def _wgmma(c: Configuration) -> dict[str, Value]:
 
 
 def _mma_sync(problem: Matmul, device: Device) -> str | None:
-    rows = intrinsics.intrinsics_for(problem.a, tf32=True)
+    rows = intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc)
     return next((row.name for row in rows if row.unit == "mma" and row.min_sm <= device.sm), None)
 
 

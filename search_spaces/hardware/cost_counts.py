@@ -20,7 +20,7 @@ class CostCounts:
     shared_bytes: int  # per block, dynamic
     registers: int  # per thread, estimated before compiling
     unit: str  # which of ``units.UNITS`` does the arithmetic
-    operand_dtype: str  # such as "f16", "tf32", "e4m3" or "i8": what the unit multiplies
+    operand_dtype: str  # such as "f16", "tf32", "e4m3" or "i8": what the unit multiplies; "f16_f16": and adds up in f16
     flops: float  # per block
     instructions: float  # warp instructions issued per block (math, loads, address arithmetic), roughly
     shared_wavefronts: float  # per block

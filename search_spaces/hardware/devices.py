@@ -30,7 +30,8 @@ class Device:
     """One GPU. Bytes, hertz, bytes per second, and floating point operations per cycle of one SM (an FMA is two).
 
     ``tensor_flops_per_cycle`` holds, per operand type, the dense rate of the widest instruction with f32 accumulation
-    (wgmma on sm_90, mma.sync elsewhere); ``mma_sync_fraction`` is the part of it that mma.sync reaches. Tensor peaks of
+    (wgmma on sm_90, mma.sync elsewhere), and as "f16_f16" that of f16 added up in f16 where it is another one;
+    ``mma_sync_fraction`` is the part of it that mma.sync reaches. Tensor peaks of
     data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``. ``memory_bytes`` is the total that the driver
     reports; programs can use a little less. ``driver_names`` are the names under which the driver reports exactly
     this product.
@@ -129,10 +130,12 @@ class Device:
 
     def tensor_rate(self, operand_dtype: str) -> float:
         """Dense tensor flops per cycle per SM for operands of a type, such as "f16", "tf32" or "e4m3"; of i8 integer
-        operations. Raises ValueError for a type that the tensor cores do not multiply."""
-        for name, rate in self.tensor_flops_per_cycle:
-            if name == operand_dtype:
-                return rate
+        operations; of "f16_f16" those added up in f16. Raises ValueError for a type that the tensor cores do not
+        multiply."""
+        rates = dict(self.tensor_flops_per_cycle)
+        for name in (operand_dtype, operand_dtype.partition("_")[0]):  # the sums' type matters where a row names it
+            if name in rates:
+                return rates[name]
         known = ", ".join(name for name, _ in self.tensor_flops_per_cycle)
         raise ValueError(f"device {self.name} has no tensor rate for {operand_dtype!r}: use one of {known}")
 
@@ -174,11 +177,13 @@ _MIB = 2**20
 # each SM as A100 was thought to have: 16 bytes per cycle and SM.
 
 
-def _tensor(flops: float, i8: float, fp8: float = 0.0) -> tuple[tuple[str, float], ...]:
+def _tensor(flops: float, i8: float, fp8: float = 0.0, halves: float = 0.0) -> tuple[tuple[str, float], ...]:
     """Dense tensor flops per cycle of an SM, of 16-bit types, i8 and 8-bit floats: tf32 has half the rate of the first.
-    The rates of 8-bit types are the peaks that the sources of the rows name, over SMs and clock."""
+    The rates of 8-bit types, and of f16 added up in f16 (``halves``), are the peaks that the sources of the rows name,
+    over SMs and clock."""
     eight_bits = (("e4m3", fp8), ("e5m2", fp8)) if fp8 else ()
-    return ("f16", flops), ("bf16", flops), ("tf32", flops / 2), ("i8", i8), *eight_bits
+    in_f16 = (("f16_f16", halves),) if halves else ()
+    return ("f16", flops), ("bf16", flops), ("tf32", flops / 2), ("i8", i8), *eight_bits, *in_f16
 
 
 def _architecture(sm: int, shared_per_sm: int, threads: int, blocks: int, **rates: Any) -> Callable[..., Device]:
@@ -197,7 +202,8 @@ def _architecture(sm: int, shared_per_sm: int, threads: int, blocks: int, **rate
 
 # Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
 # published mma.sync matmuls stop at about 65% (arXiv 2501.12084). sm_80 to sm_89 have no wider instruction. GeForce
-# products accumulate in f32 at half the rate of their chip, i8 in i32 at all of it.
+# products accumulate in f32 at half the rate of their chip, in f16 and, of i8, in i32 at all of it; the others have one
+# rate for f32 and f16 (A100 and H100 white papers, tables of peaks).
 _hopper = _architecture(
     90,
     233472,
@@ -249,19 +255,19 @@ DEVICES: tuple[Device, ...] = (
         dram_bandwidth=0.6e12, l2_bandwidth=1.95e12, clock_hz=1.695e9, tensor_clock_hz=1.695e9,
         tensor_flops_per_cycle=_tensor(1024, 2048), driver_names=("NVIDIA A10",),
     ),
-    # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 284 TOP/s
-    # i8, 35.6 TFLOP/s f32.
+    # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 142 with f16, 284
+    # TOP/s i8, 35.6 TFLOP/s f32.
     _ga102(
         name="rtx3090", sm_count=82, l2_bytes=6 * _MIB, memory_bytes=24576 * _MIB,
         dram_bandwidth=0.9362e12, l2_bandwidth=2.2e12, clock_hz=1.695e9, tensor_clock_hz=1.695e9,
-        tensor_flops_per_cycle=_tensor(512, 2048), driver_names=("NVIDIA GeForce RTX 3090",),
+        tensor_flops_per_cycle=_tensor(512, 2048, halves=1024), driver_names=("NVIDIA GeForce RTX 3090",),
     ),
     # Ada white paper: 24 GB, 128 SMs, 2520 MHz, 72 MB of L2, 1008 GB/s, 165.2 TFLOP/s f16 with f32 accumulation,
-    # 330.3 of fp8 with f32 accumulation, 660.6 TOP/s i8, 82.6 TFLOP/s f32.
+    # 330.3 with f16 and of fp8 with f32 accumulation, 660.6 TOP/s i8, 82.6 TFLOP/s f32.
     _ada(
         name="rtx4090", sm_count=128, l2_bytes=72 * _MIB, memory_bytes=24564 * _MIB,
         dram_bandwidth=1.008e12, l2_bandwidth=5.1e12, clock_hz=2.52e9, tensor_clock_hz=2.52e9,
-        tensor_flops_per_cycle=_tensor(512, 2048, 1024), driver_names=("NVIDIA GeForce RTX 4090",),
+        tensor_flops_per_cycle=_tensor(512, 2048, 1024, 1024), driver_names=("NVIDIA GeForce RTX 4090",),
     ),
     # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 242 of fp8 and i8 dense, 30.3 TFLOP/s f32;
     # AD104: 58 SMs, 48 MB of L2.

@@ -30,22 +30,23 @@ from search_spaces.hardware.units import unit
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import SharedLayout
 
-Sums = npt.NDArray[Any]  # of f32, or of i32 where i8 is multiplied
+Sums = npt.NDArray[Any]  # of f32 or f16, or of i32 where i8 is multiplied
 
 STORED = {"tf32": "f32"}  # multiplied types that arrays do not have, and the type that they are rounded from
 
 
 @dataclass(frozen=True)
 class TensorIntrinsic:
-    """One way to multiply fragments: d = a @ b + c with exact products, accumulated in f32, or in i32 for i8.
+    """One way to multiply fragments: d = a @ b + c with exact products, accumulated in f32 or f16, or in i32 for i8.
 
     - ``unit``: the name of the unit that multiplies, see ``units``.
     - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8").
+    - ``halves``: it accumulates in f16, two sums to a register.
     - ``a``, ``b``, ``c``: the fragments; ``load``: how a and b are read from shared memory.
     - ``min_sm``: 10 * major + minor of the first architecture that has it, 0 for all; ``arch``: the only one that has
       it, where it is specific to one ("sm_90a").
     - ``instructions``: machine instructions that a warp issues for one multiplication of fragments; ``results``:
-      accumulators of a lane that one statement of the kernel's unrolled body updates.
+      registers of accumulators of a lane that one statement of the kernel's unrolled body updates.
     - ``cpp``: the C++ type that implements it, "{a}" and "{b}" standing for the types of the arrays; ``header``: what
       declares it, where kernels do not include that anyway.
 
@@ -65,6 +66,7 @@ class TensorIntrinsic:
     cpp: str
     arch: str = ""
     header: str = ""
+    halves: bool = False
 
     def __post_init__(self) -> None:
         row = unit(self.unit)
@@ -72,7 +74,8 @@ class TensorIntrinsic:
             raise ValueError(
                 f"{self.name}: fragments of {self.a.shape}, {self.b.shape} and {self.c.shape} do not fit a @ b + c"
             )
-        for which, fragment, kind in (("a", self.a, self.type_a), ("b", self.b, self.type_b), ("c", self.c, "f32")):
+        sums = "f16" if self.halves else "f32"
+        for which, fragment, kind in (("a", self.a, self.type_a), ("b", self.b, self.type_b), ("c", self.c, sums)):
             if kind not in (*MULTIPLIED_DTYPES, *STORED):
                 known = ", ".join((*MULTIPLIED_DTYPES, *STORED))
                 raise ValueError(f"{self.name}: type_{which} must be one of {known}, not {kind!r}")
@@ -88,6 +91,8 @@ class TensorIntrinsic:
                 )
         if self.c.layout is not None and self.c.holders != 1:
             raise ValueError(f"{self.name}: fragment c must have one holder for every element, not {self.c.holders}")
+        if self.halves and (self.type_a, self.type_b) != ("f16", "f16"):
+            raise ValueError(f"{self.name}: only products of f16 are added up in f16 (PTX ISA, mma and wgmma)")
         if row.tensor and self.min_sm < 70:
             raise ValueError(f"{self.name}: there are no tensor cores before sm_70, so min_sm = {self.min_sm} is wrong")
         if self.instructions < 1 or self.results < 1:
@@ -95,7 +100,7 @@ class TensorIntrinsic:
 
     def __hash__(self) -> int:
         # The rows are keys of caches that every rule reads, so their fragments are not hashed each time.
-        return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b))
+        return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b, self.halves))
 
     @property
     def m(self) -> int:
@@ -111,9 +116,15 @@ class TensorIntrinsic:
 
     @property
     def name(self) -> str:
-        """``mma_m16n8k16_f16``; CUDA cores convert what they multiply, so their rows name no type."""
+        """``mma_m16n8k16_f16``; CUDA cores convert what they multiply, so their rows name no type. The type of the sums
+        follows where it is f16: ``mma_m16n8k16_f16_f16``."""
         types = dict.fromkeys((self.type_a, self.type_b)) if unit(self.unit).tensor else ()
-        return "_".join((self.unit, f"m{self.m}n{self.n}k{self.k}", *types))
+        return "_".join((self.unit, f"m{self.m}n{self.n}k{self.k}", *types, *(("f16",) if self.halves else ())))
+
+    @property
+    def rated_as(self) -> str:
+        """What is multiplied, as ``Device.tensor_rate`` calls it."""
+        return f"{self.type_a}_f16" if self.halves else self.type_a
 
     @property
     def rounds(self) -> bool:
@@ -135,7 +146,7 @@ class TensorIntrinsic:
 
     def flops_per_cycle(self, device: Device) -> float:
         """Flops per cycle that one SM reaches with it. Raises ValueError where ``device`` has no rate for its types."""
-        return unit(self.unit).flops_per_cycle(device, self.type_a)
+        return unit(self.unit).flops_per_cycle(device, self.rated_as)
 
     def why_not(self, device: Device) -> str | None:
         """The reason why ``device`` does not have the instruction, or None."""
@@ -157,11 +168,13 @@ class TensorIntrinsic:
 
         a and b are rounded to the types that are multiplied (tf32: nearest, ties away); products are exact in float64,
         and each is added to an f32 accumulator in the order of k. Hardware adds the products of one instruction in an
-        order, and with a truncation, that the PTX ISA leaves open. Sums of i8 are exact, and wrap around in i32.
+        order, and with a truncation, that the PTX ISA leaves open. Sums in f16 are rounded to it once, at the end, as
+        tensor cores do (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330). Sums of i8 are exact, and
+        wrap around in i32.
         """
         left, right = _multiplied(self.type_a, a), _multiplied(self.type_b, b)
         whole = self.type_a == "i8"
-        d: Sums = np.asarray(c, dtype=np.int32 if whole else np.float32)
+        d: Sums = np.asarray(c, dtype=np.int32 if whole else np.float16 if self.halves else np.float32)
         if left.shape[-2:] != self.a.shape or right.shape[-2:] != self.b.shape or d.shape[-2:] != self.c.shape:
             raise ValueError(
                 f"{self.name}: operands must end in {self.a.shape}, {self.b.shape}, {self.c.shape}, "
@@ -169,9 +182,13 @@ class TensorIntrinsic:
             )
         if whole:
             return (d + (left @ right).astype(np.int64)).astype(np.int32)
+        d = d.astype(np.float32)
         for k in range(self.k):
             d = (d + left[..., :, k, None] * right[..., k, None, :]).astype(np.float32)
-        return d
+        if not self.halves:
+            return d
+        with np.errstate(over="ignore"):  # beyond 65504 there is infinity
+            return d.astype(np.float16)
 
     def execute_fragments(
         self, a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], c: npt.NDArray[np.generic]
@@ -230,6 +247,9 @@ def _fma(lanes_m: int, lanes_n: int, each: int) -> TensorIntrinsic:
     return TensorIntrinsic("fma", "f32", "f32", left, right, c, AnyLayout(each), 0, each * each, 1, cpp)
 
 
+_C_MMA = _distribution((2, 1), (8, 4), (1, 2), (4, 1))  # PTX ISA, "Matrix fragments for mma.m16n8k16"
+
+
 def _wmma(kind: str, min_sm: int, a: Fragment, b: Fragment) -> TensorIntrinsic:
     """wmma.mma of m16n16 is two instructions of m16n8."""
     c = Fragment((16, 16), 8)
@@ -237,8 +257,15 @@ def _wmma(kind: str, min_sm: int, a: Fragment, b: Fragment) -> TensorIntrinsic:
 
 
 def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
-    c = Fragment((16, 8), 4, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
+    c = Fragment((16, 8), 4, _C_MMA)
     return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), 80, 1, 4, "autosched::MmaSync<{a}>")
+
+
+def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
+    """Registers of c hold two neighbours of a row, the lower one in the lower half (PTX ISA, the same section)."""
+    c, k = Fragment((16, 8), 2, _C_MMA), a.shape[1]
+    cpp = f"autosched::MmaSync<{{a}}, autosched::f16x2, {k}>"
+    return TensorIntrinsic("mma", "f16", "f16", a, b, c, AlignedRows(), 80, 1, 2, cpp, halves=True)
 
 
 def _mma_8_bit(kind: str, min_sm: int) -> TensorIntrinsic:
@@ -250,7 +277,7 @@ def _mma_8_bit(kind: str, min_sm: int) -> TensorIntrinsic:
         (*range(4), *range(8, 12), *range(4, 8), *range(12, 16)),
     )
     b = Fragment((32, 8), 2, _distribution((2, 1), (4, 8), (4, 1), (1, 4)))
-    c = Fragment((16, 8), 4, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
+    c = Fragment((16, 8), 4, _C_MMA)
     header = "autosched/intrinsics/mma_8_bit.cuh"
     cpp = "autosched::Mma8Bit<{a}>"
     return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), min_sm, 1, 4, cpp, header=header)
@@ -261,6 +288,9 @@ def _mma_8_bit(kind: str, min_sm: int) -> TensorIntrinsic:
 # The distributed order has (g, 2t+8..) before (g+8, 2t..), hence the register order.
 _A_16_BIT = Fragment((16, 16), 4, _distribution((2, 2), (8, 4), (1, 2), (4, 1)), (0, 1, 4, 5, 2, 3, 6, 7))
 _B_16_BIT = Fragment((16, 8), 2, _distribution((2, 1), (4, 8), (2, 1), (1, 4)))
+# The same of half the k: a0 a1: (g, 2t..), a2 a3: (g+8, 2t..); b0 b1: (2t.., g).
+_A_16_BIT_K8 = Fragment((16, 8), 2, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
+_B_16_BIT_K8 = Fragment((8, 8), 1, _distribution((1, 1), (4, 8), (2, 1), (1, 4)))
 
 # PTX ISA, "Matrix fragments for mma.m16n8k8" (.tf32): a0: (g, t), a1: (g+8, t), a2: (g, t+4), a3: (g+8, t+4);
 # b0: (t, g), b1: (t+4, g).
@@ -281,6 +311,8 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
         _wmma("tf32", 80, Fragment((16, 8), 4, lane_loads=_A_TF32), Fragment((8, 16), 4, lane_loads=_B_WMMA_TF32)),
         _mma("f16", _A_16_BIT, _B_16_BIT),
         _mma("bf16", _A_16_BIT, _B_16_BIT),
+        _mma_in_f16(_A_16_BIT, _B_16_BIT),
+        _mma_in_f16(_A_16_BIT_K8, _B_16_BIT_K8),
         _mma("tf32", Fragment((16, 8), 4, _A_TF32, (0, 2, 1, 3)), Fragment((8, 8), 2, _B_TF32)),
         _mma_8_bit("i8", 80),
         _mma_8_bit("e4m3", 89),
@@ -296,13 +328,17 @@ def intrinsic(name: str) -> TensorIntrinsic:
     return INTRINSICS[name]
 
 
-def intrinsics_for(a: str, tf32: bool, b: str = "") -> tuple[TensorIntrinsic, ...]:
-    """The rows that multiply arrays stored as ``a`` and ``b`` (by default as ``a``); those that round f32 to tf32 only
-    with ``tf32``, which changes nothing for other types. Raises ValueError for an unknown type.
+def intrinsics_for(a: str, tf32: bool, b: str = "", *, acc: str = "") -> tuple[TensorIntrinsic, ...]:
+    """The rows that multiply arrays stored as ``a`` and ``b`` (by default as ``a``) and add up in f16 if that is
+    ``acc``, else in f32 or i32; those that round f32 to tf32 only with ``tf32``, which changes nothing for other types.
+    Raises ValueError for an unknown type.
     """
     left, right = dtype(a, MULTIPLIED_DTYPES).name, dtype(b or a, MULTIPLIED_DTYPES).name
     return tuple(
         row
         for row in INTRINSICS.values()
-        if left in row.stored("a") and right in row.stored("b") and (tf32 or not row.rounds)
+        if left in row.stored("a")
+        and right in row.stored("b")
+        and (tf32 or not row.rounds)
+        and row.halves == (acc == "f16")
     )

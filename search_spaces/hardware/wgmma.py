@@ -37,6 +37,7 @@ N_OF: dict[str, tuple[int, ...]] = {
     "i8": (8, 16, 24, *range(32, 257, 16)),
 }
 ELSEWHERE = "autosched/ptx/wgmma_along_k.cuh"  # the types that are read along k only
+IN_F16 = "autosched/ptx/wgmma_in_f16.cuh"
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ def alignment(swizzle: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def wgmma_row(kind: str, n: int) -> TensorIntrinsic:
-    """``wgmma_m64n128k16_bf16`` of operands of type ``kind``, a key of N_OF, accumulating in f32, or in i32 for i8.
+def wgmma_row(kind: str, n: int, *, halves: bool = False) -> TensorIntrinsic:
+    """``wgmma_m64n128k16_bf16`` of operands of type ``kind``, a key of N_OF, accumulating in f32, in i32 for i8, or
+    with ``halves`` in f16, two sums to a register (PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16").
 
     Raises ValueError for a type or an n that it does not have.
     """
@@ -109,12 +111,13 @@ def wgmma_row(kind: str, n: int) -> TensorIntrinsic:
         type_b=kind,
         a=Fragment((ROWS, k), 0),
         b=Fragment((k, n), 0),
-        c=Fragment((ROWS, n), n // 2, accumulators, lanes=WARPGROUP),
+        c=Fragment((ROWS, n), n // 4 if halves else n // 2, accumulators, lanes=WARPGROUP),
         load=SwizzledBoxes(),
         min_sm=90,
         instructions=1,
-        results=n // 2,
-        cpp=f"autosched::ptx::Wgmma<{{a}}, {n}>",
+        results=n // 4 if halves else n // 2,
+        cpp=f"autosched::ptx::Wgmma<{{a}}, {n}{', true' if halves else ''}>",
         arch=ARCH,
-        header="" if element_bytes == TRANSPOSED_BYTES else ELSEWHERE,
+        header=IN_F16 if halves else "" if element_bytes == TRANSPOSED_BYTES else ELSEWHERE,
+        halves=halves,
     )

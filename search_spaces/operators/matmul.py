@@ -13,6 +13,7 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import (
     EIGHT_BIT_DTYPES,
+    F16,
     F32,
     FLOAT_DTYPES,
     I32,
@@ -42,6 +43,10 @@ REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
 FP8_SUM_BITS = 14
 FP8_PRODUCTS = 32  # along k, of one instruction
 MOST_I8_K = 2**17  # products of -128 that 32 bits hold
+ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}  # of the types of a; of others f32 alone
+F16_SUM_BITS = F16.mantissa_bits + 1
+F16_INFINITY = 65520.0  # from here on a sum rounds to infinity
+F16_PRODUCTS = 8  # along k, that tensor cores of sm_80 add up at a time (Fasi et al., PeerJ CS 7:e330); later ones more
 
 _ERF = np.frompyfunc(erf, 1, 1)
 
@@ -53,9 +58,10 @@ class Matmul(Problem):
 
     ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row" is row-major, "col" column-major; out
     is row-major. 8-bit types have ``order_b`` "col" by default: along k, as tensor cores read them. ``b`` has the type
-    of ``a``, and so has ``out`` by default, but 8-bit floats give bf16, and i8 gives i32, its exact sums. The bias has
-    n elements of the output's type and is added to every row. ``precision`` concerns f32 inputs: "tf32" lets tensor
-    cores round them to tf32, "ieee" does not. gelu is the exact one, with erf.
+    of ``a``, and so has ``out`` by default, but 8-bit floats give bf16, and i8 gives i32, its exact sums. ``acc`` is
+    what tensor cores add up in: f32, of i8 i32, and of f16 also f16, which holds nothing beyond 65504. The bias has n
+    elements of the output's type and is added to every row. ``precision`` concerns f32 inputs: "tf32" lets tensor cores
+    round them to tf32, "ieee" does not. gelu is the exact one, with erf.
 
     ``scale`` says what scales there are, for 8-bit types: "none"; "tensor", one f32 for all of a and one for all of b;
     "row_column", one for each row of a (batch, m) and one for each column of b (batch, n); of 8-bit floats also
@@ -78,7 +84,7 @@ class Matmul(Problem):
     batch: int = option("number of matrices", 1)
     a: str = option("type of a and b", "f16", flag="--dtype", choices=tuple(MULTIPLIED_DTYPES))
     b: str = ""
-    acc: str = option("type of the accumulator: i32 for i8, else f32", "", choices=("f32", "i32"))
+    acc: str = option("type of the sums: i32 for i8, else f32, or f16 for f16", "", choices=("f32", "i32", "f16"))
     out: str = option(
         "type of out; by default that of a and b, bf16 for e4m3 and e5m2, i32 for i8", "", choices=tuple(RESULT_DTYPES)
     )
@@ -103,9 +109,10 @@ class Matmul(Problem):
         dtype(self.out, RESULT_DTYPES)
         if self.a != self.b:
             raise ValueError(f"a and b must have the same type, not {self.a} and {self.b}")
-        wanted = "i32" if self.a == "i8" else "f32"
-        if self.acc != wanted:
-            raise ValueError(f"acc must be {wanted} for {self.a}, not {self.acc!r}: it has no other accumulator")
+        accumulators = ACCUMULATORS.get(self.a, ("f32",))
+        if self.acc not in accumulators:
+            why = "only products of f16 are added up in f16" if self.acc == "f16" else "it has no other accumulator"
+            raise ValueError(f"acc must be {' or '.join(accumulators)} for {self.a}, not {self.acc!r}: {why}")
         if self.a == "i8" and self.k >= MOST_I8_K:
             raise ValueError(f"k must be under 2^17 for i8, not {self.k}: i32 would not hold the sums")
         for name in ("order_a", "order_b"):
@@ -164,6 +171,11 @@ class Matmul(Problem):
         return "tf32" if self.a == "f32" else self.a
 
     @property
+    def sums_of_register(self) -> int:
+        """Accumulators that share a register of 32 bits."""
+        return 2 if self.acc == "f16" else 1
+
+    @property
     def input_dtype(self) -> DType:
         return MULTIPLIED_DTYPES[self.a]
 
@@ -217,7 +229,8 @@ class Matmul(Problem):
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         """Lines of a, or of b for a reduction of columns; the other matrix is positive integers, so that they arrive in
-        all of a row, or of a column, of out."""
+        all of a row, or of a column, of out. Sums in f16 must not overflow but where they are meant to ("huge"): the
+        integers of the other matrix are then as many powers of two smaller as that takes."""
         if self.a == "i8":
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST
         if self.a == "e4m3":  # which has no infinity
@@ -232,7 +245,7 @@ class Matmul(Problem):
         kept, other = (self.n, self.m) if columns else (self.m, self.n)
         for names, lines in cases.mixed(self.input_cases(), rng, self.batch * kept, self.k, dtype):
             lines = lines.reshape(self.batch, kept, self.k)
-            counts = rng.integers(1, 4, (self.batch, other, self.k)).astype(np.float64)
+            counts = rng.integers(1, 4, (self.batch, other, self.k)) * self._smaller()
             at = counts if other > 1 and self.reduced_axis is None else lines
             if at.shape[1] > 1 and dtype.is_float:  # read where nothing is, it must not arrive
                 at[:, 0, 0] = np.nan
@@ -246,6 +259,10 @@ class Matmul(Problem):
             for name, shape in self._scale_shapes().items():
                 stored[name] = np.exp2(rng.integers(-2, 3, shape)).astype(np.float32)
             yield cases.ProvokingInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
+
+    def _smaller(self) -> float:
+        """What provoking inputs are multiplied by so that sums of up to 3 times 8 stay below 2^15 in f16."""
+        return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, places: Indices) -> Iterator[Part]:
         """Rectangles of out, one matrix at a time, without the reduction. None with scales of blocks, which columns of
@@ -292,11 +309,18 @@ class Matmul(Problem):
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         a, b, bias, scale = self._values(inputs)
         with np.errstate(invalid="ignore"):  # infinities of both signs are NaN
-            result = _activate(self.activation, a @ b * scale + bias)
+            result = _activate(self.activation, self._held(a @ b) * scale + bias)
             if self.reduced_axis is None:
                 return {"out": result}
             reduce = np.sum if self.reduction.endswith("sum") else np.max
             return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
+
+    def _held(self, sums: FloatArray) -> FloatArray:
+        """Sums as accumulators hold them, but for their rounding: in f16 large ones are infinite."""
+        if self.acc != "f16":
+            return sums
+        held: FloatArray = np.where(np.abs(sums) >= F16_INFINITY, np.copysign(np.inf, sums), sums)
+        return held
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Rounding-error bound per element of each output.
@@ -313,6 +337,13 @@ class Matmul(Problem):
         errors, and add two roundings of 2^-24 of the scaled sum, and one of it and the bias.
         With scales of blocks the truncated sums are those of blocks, each at most 6 2^-13 6 of its own s off (its sum
         rarely exceeds 2 s), with the sign of that sum: errors of random signs, whose squares add up to 6 2^-13 6 s.
+
+        Sums in f16 are rounded to nearest once for at least F16_PRODUCTS products, and when splits of k are added up:
+        n = k / 8 + 16 times, by at most 2^-11 of a partial sum and 2^-25. Such errors are random, and n of them add up
+        to sqrt(n) as much (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019): for random inputs with a standard
+        deviation of 0.41 sqrt(n) 2^-11 s, for inputs of one sign of 0.33 sqrt(n) 2^-11 |a @ b|. Allowed is
+        sqrt(n) 2^-11 (3 s + 2 |a @ b|). Nothing here comes near the worst case, with n for sqrt(n). Sums of integers up
+        to 2^11 are exact.
 
         The activation amplifies errors by at most 1.13; 1 + erf loses 2^-22 where erf is near -1, and silu vanishes
         where its exponential overflows. Rounding to the output adds its unit roundoff.
@@ -332,6 +363,10 @@ class Matmul(Problem):
         bound = (self.k / 2 + 16) * 2.0**-23 * partial
         if self.multiplied_as == "tf32" and self.precision == "tf32":
             bound += 2.0**-10 * (4.0 * s + np.abs(product))
+        if self.acc == "f16":
+            roundings = self.k / F16_PRODUCTS + 16
+            bound += np.sqrt(roundings) * F16.unit_roundoff * (3.0 * s + 2.0 * np.abs(product))
+            bound += roundings * SMALLEST["f16"] / 2
         if self.scale == "block":
             bound += (SCALE_BLOCK / FP8_PRODUCTS + 2) * 2.0 ** (1 - FP8_SUM_BITS) * 6.0 * s
         elif self.a in FP8:
@@ -370,7 +405,9 @@ class Matmul(Problem):
         rows, columns = cases.whole_lines(a)[..., :, None], cases.whole_lines(b.swapaxes(-1, -2))[..., None, :]
         exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))
         if exact.any():
-            most = 2.0 ** (FP8_SUM_BITS - 1) if self.a in FP8 else cases.EXACT
+            most = (
+                2.0 ** (FP8_SUM_BITS - 1) if self.a in FP8 else 2.0**F16_SUM_BITS if self.acc == "f16" else cases.EXACT
+            )
             exact &= np.abs(a) @ np.abs(b) + np.abs(bias) <= most
         if self.multiplied_as == "tf32":
             exact &= (np.abs(a).max(-1) <= 2.0**11)[..., :, None] & (np.abs(b).max(-2) <= 2.0**11)[..., None, :]

@@ -312,6 +312,14 @@ def ptx_m16n8k8_tf32(lane):
     return a, b, ptx_c(lane)
 
 
+def ptx_m16n8k8_f16(lane):
+    """PTX ISA, "Matrix fragments for mma.m16n8k8" for .f16."""
+    g, t = lane // 4, lane % 4
+    a = [(g, 2 * t), (g, 2 * t + 1), (g + 8, 2 * t), (g + 8, 2 * t + 1)]
+    b = [(2 * t, g), (2 * t + 1, g)]
+    return a, b, ptx_c(lane)
+
+
 def ptx_c(lane):
     g, t = lane // 4, lane % 4
     return [(g, 2 * t), (g, 2 * t + 1), (g + 8, 2 * t), (g + 8, 2 * t + 1)]
@@ -323,6 +331,8 @@ def ptx_c(lane):
         ("mma_m16n8k16_f16", ptx_m16n8k16),
         ("mma_m16n8k16_bf16", ptx_m16n8k16),
         ("mma_m16n8k8_tf32", ptx_m16n8k8_tf32),
+        ("mma_m16n8k16_f16_f16", ptx_m16n8k16),
+        ("mma_m16n8k8_f16_f16", ptx_m16n8k8_f16),
     ],
 )
 def test_mma_fragments_are_those_of_the_ptx_isa(name, tables):
@@ -415,8 +425,10 @@ def test_reference_is_the_product_within_f32_rounding(row):
     if whole:
         assert d.dtype == np.int32 and (d == left @ right + c).all()
         return
-    assert d.dtype == np.float32
+    assert d.dtype == (np.float16 if row.halves else np.float32)
+    c = c.astype(d.dtype).astype(np.float64)
     bound = (row.k + 1) * 2.0**-24 * (np.abs(left) @ np.abs(right) + np.abs(c))
+    bound += 2.0**-11 * np.abs(d) if row.halves else 0.0
     assert (np.abs(d - (left @ right + c)) <= bound).all()
 
 
@@ -429,6 +441,22 @@ def test_reference_adds_exact_products_in_f32_along_k():
     assert row.reference(a, b, c)[0, 0] == square
     c[0, 0] = 2.0**-23
     assert row.reference(a, b, c)[0, 0] == square + 2.0**-22
+
+
+def test_sums_in_f16_are_rounded_once_and_overflow():
+    row = intrinsic("mma_m16n8k16_f16_f16")
+    a, b, c = np.zeros((16, 16)), np.zeros((16, 8)), np.zeros((16, 8))
+    a[0], b[:, 0] = 1, 0.25
+    c[0, 0] = 2048  # an ulp is 2: each 0.25 alone would be lost, and 4 of them are halfway
+    assert row.reference(a, b, c)[0, 0] == 2052
+    a[0, 12:] = 0
+    assert row.reference(a, b, c)[0, 0] == 2052  # 2051 is halfway and goes to the even one
+    a[0], c[0, 0] = 2, 65504 - 8
+    assert row.reference(a, b, c)[0, 0] == 65504
+    c[0, 0], b[:, 1], c[0, 1] = 65504, -1, -65504
+    assert row.reference(a, b, c)[0, 0] == 65504 and row.reference(a, b, c)[0, 1] == -np.inf
+    with pytest.raises(ValueError, match="only products of f16 are added up in f16"):
+        dataclasses.replace(row, type_a="bf16", type_b="bf16")
 
 
 @pytest.mark.parametrize(("name", "store"), [("mma_m16n8k16_f16", F16), ("mma_m16n8k16_bf16", BF16)])
@@ -483,6 +511,8 @@ def test_the_rows():
         "wmma_m16n16k8_tf32": (16, 16, 8, 80, 4, 4, 8),
         "mma_m16n8k16_f16": (16, 8, 16, 80, 4, 2, 4),
         "mma_m16n8k16_bf16": (16, 8, 16, 80, 4, 2, 4),
+        "mma_m16n8k16_f16_f16": (16, 8, 16, 80, 4, 2, 2),
+        "mma_m16n8k8_f16_f16": (16, 8, 8, 80, 2, 1, 2),
         "mma_m16n8k8_tf32": (16, 8, 8, 80, 4, 2, 4),
         "mma_m16n8k32_i8": (16, 8, 32, 80, 4, 2, 4),
         "mma_m16n8k32_e4m3": (16, 8, 32, 89, 4, 2, 4),
@@ -500,6 +530,7 @@ def test_what_depends_on_an_instruction_stands_in_its_row():
         # the multiply-adds of a fragment, by those of one instruction of a warp
         per_instruction = {"fma": 32, "wmma": 16 * 8 * row.k, "mma": 16 * 8 * row.k}[row.unit]
         assert row.instructions * per_instruction == row.m * row.n * row.k
+    assert issued["mma_m16n8k8_f16_f16"] == (1, 2, "autosched::MmaSync<T, autosched::f16x2, 8>")
 
 
 def test_rates_follow_the_unit_and_the_generation():
@@ -510,6 +541,12 @@ def test_rates_follow_the_unit_and_the_generation():
     assert rates["mma_m16n8k16_f16"] == (0.63 * 4096, 2048)
     assert rates["mma_m16n8k8_tf32"] == (0.63 * 2048, 1024)
     assert rates["mma_m16n8k32_i8"] == (0.63 * 8192, 4096)
+    assert rates["mma_m16n8k16_f16_f16"] == rates["mma_m16n8k16_f16"]
+    for name, faster in (("rtx3090", 2), ("rtx4090", 2), ("a10", 1), ("l4", 1), ("l40s", 1)):  # GeForce alone
+        in_f32, in_f16 = (
+            intrinsic(n).flops_per_cycle(device(name)) for n in ("mma_m16n8k16_f16", "mma_m16n8k16_f16_f16")
+        )
+        assert in_f16 == faster * in_f32
     assert unit("fma").flops_per_cycle(h200, "i8") == unit("fma").flops_per_cycle(a100, "i8") == 128
     fp8 = intrinsic("mma_m16n8k32_e4m3")
     assert fp8.flops_per_cycle(h200) == rates["mma_m16n8k16_f16"][0]  # Hopper converts its operands to f16
@@ -547,6 +584,8 @@ def test_operands_of_two_types():
 def test_rows_of_a_type():
     fma = {"fma_m16n32k1", "fma_m32n16k1", "fma_m8n4k1"}
     assert set(names(intrinsics_for("f16", tf32=False))) == fma | {"wmma_m16n16k16_f16", "mma_m16n8k16_f16"}
+    in_f16 = {"mma_m16n8k16_f16_f16", "mma_m16n8k8_f16_f16"}
+    assert set(names(intrinsics_for("f16", tf32=False, acc="f16"))) == in_f16
     assert set(names(intrinsics_for("bf16", tf32=True))) == fma | {"wmma_m16n16k16_bf16", "mma_m16n8k16_bf16"}
     assert set(names(intrinsics_for("f32", tf32=False))) == fma
     assert set(names(intrinsics_for("f32", tf32=True))) == fma | {"wmma_m16n16k8_tf32", "mma_m16n8k8_tf32"}

@@ -23,7 +23,10 @@ from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
         ({"m": 2**31}, "m"),
         ({"a": "f64", "b": "f64"}, "unknown type 'f64': use one of f16, bf16, f32"),
         ({"a": "bf16", "b": "f16"}, "same type"),
-        ({"acc": "f16"}, "acc must be f32"),
+        ({"a": "bf16", "acc": "f16"}, "acc must be f32 for bf16, not 'f16': only products of f16 are added up in f16"),
+        ({"a": "e4m3", "acc": "f16"}, "acc must be f32 for e4m3"),
+        ({"a": "i8", "acc": "f16"}, "acc must be i32 for i8"),
+        ({"acc": "i32"}, "acc must be f32 or f16 for f16, not 'i32': it has no other accumulator"),
         ({"out": "i8"}, "unknown type"),
         ({"order_a": "blocked"}, "order_a must be row or col"),
         ({"epilogue": "tanh"}, "unknown epilogue 'tanh': use one of"),
@@ -106,6 +109,50 @@ def test_tolerance_admits_rounding_and_refuses_a_missing_product(dtype: str, k: 
     without_last = a[:, : k - 1] @ b[: k - 1]
     off = np.abs(out_type.load(out_type.store(without_last)) - reference[0]) > tolerance[0]
     assert off.mean() > 0.3  # a dropped product shows in many elements, whatever k is
+
+
+def _in_f16(a: np.ndarray, b: np.ndarray, products: int) -> np.ndarray:
+    """a @ b, rounded to f16 behind so many products."""
+    sums = np.zeros((a.shape[0], b.shape[1]), np.float16)
+    with np.errstate(over="ignore"):
+        for i in range(0, a.shape[1], products):
+            here = slice(i, i + products)
+            sums = (sums.astype(np.float64) + a[:, here] @ b[here]).astype(np.float16)
+    return sums.astype(np.float64)
+
+
+@pytest.mark.parametrize("products", [8, 16])
+@pytest.mark.parametrize("k", [1, 64, 512, 4096])
+def test_tolerance_of_sums_in_f16(k: int, products: int) -> None:
+    """It admits a rounding for every 8 products; a product that is left out shows in sums of up to some hundreds."""
+    problem = Matmul(32, 48, k, acc="f16", out="f32")
+    inputs = problem.random_inputs(1)
+    reference, tolerance = problem.reference(inputs)["out"][0], problem.tolerance(inputs)["out"][0]
+    a, b = (inputs[name][0].astype(np.float64) for name in "ab")
+    share = np.abs(_in_f16(a, b, products) - reference) / tolerance
+    assert share.max() <= (1.0 if k == 1 else 0.7)
+    off = np.abs(_in_f16(a[:, : k - 1], b[: k - 1], products) - reference) > tolerance
+    assert off.mean() > {1: 0.9, 64: 0.6, 512: 0.25, 4096: -1.0}[k]
+    if k < 4096:  # f32 allows less: where such sums are too inaccurate
+        assert k == 1 or (share.max() * tolerance).max() > Matmul(32, 48, k, out="f32").tolerance(inputs)["out"].min()
+
+
+@pytest.mark.parametrize("k", [24, 1365, 1366, 9000])
+def test_provoking_sums_in_f16_overflow_where_they_are_meant_to(k: int) -> None:
+    problem = Matmul(40, 24, k, acc="f16", out="f32")
+    infinite = {}
+    for provoking in problem.provoking_inputs(3):
+        a, b = (provoking.inputs[name][0].astype(np.float64) for name in "ab")
+        out, allowed = (f(provoking.inputs)["out"][0] for f in (problem.reference, problem.tolerance))
+        with np.errstate(invalid="ignore"):
+            found = _in_f16(a, b, 8)
+            same = np.isnan(out) & np.isnan(found) | (out == found) | (np.abs(out - found) <= allowed)
+            finite = np.isfinite(a).all(-1)[:, None] & np.isfinite(b).all(0)
+        assert same.all()
+        of_huge = (np.abs(a) == 60000).any(-1)
+        infinite[provoking.cases] = (np.isinf(out) & finite & of_huge[:, None]).sum()
+        assert not (np.isinf(out) & finite & ~of_huge[:, None]).any()
+    assert sum(infinite.values()) > 0 or k > 3000
 
 
 @pytest.mark.parametrize(("reduction", "axis"), [(r, -1 if r.startswith("row") else -2) for r in REDUCTIONS[1:]])

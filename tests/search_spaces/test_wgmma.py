@@ -22,6 +22,15 @@ def test_accumulators_are_those_of_the_ptx_isa(n: int) -> None:
     np.testing.assert_array_equal(cols, 8 * (i // 4) + thread % 4 * 2 + i % 2)
 
 
+def test_sums_in_f16_lie_as_those_in_f32_two_to_a_register() -> None:
+    row, wide = wgmma_row("f16", 40, halves=True), wgmma_row("f16", 40)
+    assert (row.name, row.c.registers, row.results) == ("wgmma_m64n40k16_f16_f16", 10, 10)
+    np.testing.assert_array_equal(row.c.positions, wide.c.positions)
+    assert row.flops_per_cycle(device("h200")) == wide.flops_per_cycle(device("h200"))
+    with pytest.raises(ValueError, match="only products of f16 are added up in f16"):
+        wgmma_row("bf16", 40, halves=True)
+
+
 def test_its_reference_is_a_matrix_product() -> None:
     rng = np.random.default_rng(0)
     row = wgmma_row("f16", 24)

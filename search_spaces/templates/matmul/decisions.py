@@ -41,7 +41,7 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
         ordinal("tile_k", tuple(d * 32 // element_bytes for d in (1, 2, 4, 8)), "depth of one pipeline stage"),
         categorical(
             "intrinsic",
-            tuple(row.name for row in intrinsics.intrinsics_for(problem.a, tf32=True)),
+            tuple(row.name for row in intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc)),
             "what multiplies fragments",
         ),
         ordinal("sg_layout_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
@@ -190,8 +190,8 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "accumulators",
-            lambda tile_m, tile_n, threads: ceil_div(tile_m * tile_n, threads),
-            "f32 accumulators of a thread",
+            lambda tile_m, tile_n, threads: ceil_div(tile_m * tile_n, problem.sums_of_register * threads),
+            "accumulators of a thread, in registers: two of f16 share one",
         ),
         *(
             Attribute(

@@ -34,7 +34,7 @@ NARROW = 16  # rows or columns of out under which fragments of tensor cores, at 
 FULL_WAVES = 2  # blocks per SM from which more blocks add no parallelism
 WIDE_TILE = 64  # a side of a tile from which its loads cost less than its arithmetic
 FEW_THREADS = 128  # a warp for each scheduler of an SM
-LEAST_ACCUMULATORS = 32  # of a thread: 32 x 32 results of a warp, whose reads of fragments keep up with mma.sync
+LEAST_RESULTS = 32  # of a thread: 32 x 32 results of a warp, whose reads of fragments keep up with mma.sync
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
@@ -76,13 +76,14 @@ def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     wmma's stride, and half its loads of shared memory."""
     rows = [
         row
-        for row in intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32")
+        for row in intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc)
         if row.unit != "fma" and row.min_sm <= device.sm
     ]
     if not rows or min(problem.m, problem.n) < NARROW:
         return ()
     serving = [row for row in rows if row.unit == "mma" and _reads_both(problem)] or rows
-    names = [row.name for row in serving]
+    deepest = max(row.k for row in serving)  # one of m16n8k8 does half the work of one of m16n8k16
+    names = [row.name for row in serving if row.k == deepest]
     return (
         Rule(
             "tensor_cores",
@@ -154,7 +155,9 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "warp_part",
             lambda threads, accumulators, intrinsic: (
-                ~is_mma(intrinsic) | (threads <= FEW_THREADS) | (accumulators >= LEAST_ACCUMULATORS)
+                ~is_mma(intrinsic)
+                | (threads <= FEW_THREADS)
+                | (accumulators >= LEAST_RESULTS // problem.sums_of_register)
             ),
             "{threads} threads with {accumulators} accumulators each: parts of a subgroup under 32 x 32 read more of "
             "shared memory than they multiply, and fewer subgroups would do",
@@ -187,7 +190,7 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
     """Tensor cores want 16 bytes of each copy, by cp.async, which needs no registers and looks up no line of L1."""
     element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
-    rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32")
+    rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc)
     serves = any(row.unit == "mma" and row.min_sm <= device.sm for row in rows) and _reads_both(problem)
     if not serves or min(problem.m, problem.n) < NARROW:
         return ()

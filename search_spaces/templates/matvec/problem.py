@@ -17,6 +17,8 @@ def supports(problem: Matvec | Matmul, device: Device) -> str | None:
         return f"m is {problem.m}, and matvec kernels take at most {MOST_ROWS} rows"
     if problem.a not in INPUTS:
         return f"a and b are {problem.a}, and matvec kernels read {' or '.join(INPUTS)}"
+    if problem.acc == "f16":
+        return "matvec kernels add up in f32, and acc is f16"
     if problem.order_a != "row":
         return "a is column-major, and matvec kernels read it row by row"
     if problem.order_b != "col":

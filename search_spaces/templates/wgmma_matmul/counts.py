@@ -7,7 +7,7 @@ import math
 from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.data_movement import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.wgmma import ROWS, wgmma_row
+from search_spaces.hardware.wgmma import ROWS
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.matmul_traffic import dram_bytes
@@ -16,7 +16,7 @@ from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE
 from search_spaces.templates.wgmma_matmul.fragments import loading
 from search_spaces.templates.wgmma_matmul.lowering import box
 from search_spaces.templates.wgmma_matmul.movement import copying
-from search_spaces.templates.wgmma_matmul.problem import SIDES
+from search_spaces.templates.wgmma_matmul.problem import SIDES, row_of
 
 HILBERT_CYCLES = 100.0  # of a round that finds a tile: 25 instructions that wait for each other
 RUN_OF_STORE = 8  # neighbours of a row of out that four lanes store at a time
@@ -30,7 +30,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     blocks, launched, store_buffers = config.integers("blocks", "launched_blocks", "store_buffers")
     stream_k = config.integer("stream_k")
     tiles = blocks / launched if stream_k else -(-blocks // launched)  # of a block
-    row = wgmma_row(problem.multiplied_as, tile_n)
+    row = row_of(problem, tile_n)
     element = problem.input_dtype.bytes
 
     # Each multiplication reads its own rows of a and all columns of b from shared memory, which TMA has written once.
@@ -79,7 +79,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         shared_bytes=config.integer("shared_bytes"),
         registers=config.integer("registers"),
         unit=row.unit,
-        operand_dtype=row.type_a,
+        operand_dtype=row.rated_as,
         flops=2.0 * tile_m * tile_n * tile_k * steps * tiles,
         instructions=(issued * steps + finishing) * tiles + ADDITIONS * exchanged,
         shared_wavefronts=(

@@ -8,7 +8,7 @@ from typing import Literal
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.requirements import OperandSide
-from search_spaces.hardware.wgmma import ROWS, WARPGROUP, line_bytes, wgmma_row
+from search_spaces.hardware.wgmma import ROWS, WARPGROUP, line_bytes
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
@@ -18,12 +18,13 @@ from search_spaces.templates.kernel import Argument, Kernel
 from search_spaces.templates.tensor_map import TensorMap
 from search_spaces.templates.wgmma_matmul.fragments import HEADER, REGISTERS
 from search_spaces.templates.wgmma_matmul.movement import access
-from search_spaces.templates.wgmma_matmul.problem import SIDES, along_k
+from search_spaces.templates.wgmma_matmul.problem import SIDES, along_k, row_of
 from search_spaces.templates.wgmma_matmul.space import box_of
 
 SOURCE = DeviceSource("autosched/kernels/wgmma_matmul.cuh", "autosched::wgmma_matmul")
 
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+_SUMS = {"f32": "float", "i32": "int", "f16": "autosched::f16x2"}
 # Of autosched::wgmma_matmul, behind its a and b.
 _CALL = ("scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters")
 
@@ -103,7 +104,7 @@ def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, 
         *workspaces(config),
     )
     names = {argument.name for argument in arguments}
-    row = wgmma_row(problem.multiplied_as, config.integer("tile_n"))
+    row = row_of(problem, config.integer("tile_n"))
     tiles = math.prod(config.integers("tiles_m", "tiles_n"))
     cluster = math.prod(config.integers("cluster_m", "cluster_n"))
     stream_k = config.integer("stream_k") > 0
@@ -115,7 +116,7 @@ def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, 
         }
         | {"transposed": transposed}
         | {f"access_{side}": bytes_ for side, bytes_ in accesses.items()},
-        types={"T": problem.input_dtype.c_name, "Out": problem.out_dtype.c_name},
+        types={"T": problem.input_dtype.c_name, "Sum": _SUMS[problem.acc], "Out": problem.out_dtype.c_name},
         arguments=arguments,
         call=(
             *(source.name for source in sources),

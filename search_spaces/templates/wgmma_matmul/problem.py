@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.hardware.requirements import OperandSide
 from search_spaces.hardware.wgmma import TRANSPOSED_BYTES, wgmma_row
 from search_spaces.operators.matmul import Matmul
@@ -23,12 +24,17 @@ def line_extent(problem: Matmul, side: OperandSide) -> int:
     return problem.k if along_k(problem, side) else problem.m if side == "a" else problem.n
 
 
+def row_of(problem: Matmul, n: int) -> TensorIntrinsic:
+    """The instruction of n columns that multiplies ``problem``. Raises ValueError for an n that it does not have."""
+    return wgmma_row(problem.multiplied_as, n, halves=problem.acc == "f16")
+
+
 def supports(problem: Matmul, device: Device, *, through_registers: OperandSide = "a") -> str | None:
     """None, or in one sentence why the wgmma kernel cannot compute ``problem`` on ``device``. Words of the operand
     ``through_registers`` may lie in either order."""
     if problem.a == "f32" and problem.precision == "ieee":
         return "wgmma multiplies f32 as tf32, but the problem asks for ieee precision"
-    reason = wgmma_row(problem.multiplied_as, 256).why_not(device)
+    reason = row_of(problem, 256).why_not(device)
     if reason is not None:
         return reason
     element_bytes = problem.input_dtype.bytes

@@ -22,7 +22,6 @@ from search_spaces.hardware.wgmma import (
     WARPGROUP,
     box_layout,
     line_bytes,
-    wgmma_row,
 )
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import SCALE_BLOCK, Matmul
@@ -53,7 +52,7 @@ from search_spaces.templates.wgmma_matmul.persistent import (
     persistent_pruning,
     persistent_rules,
 )
-from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, along_k, tiling
+from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, along_k, row_of, tiling
 
 BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
 FLAG_BYTES = 16  # of shared memory: what the last block of a split tells its threads
@@ -185,9 +184,9 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         Attribute(
             "accumulators",
             lambda tile_m, tile_n, consumers, ping_pong: ceil_div(
-                tile_m * tile_n, WARPGROUP * _sharing(consumers, ping_pong)
+                tile_m * tile_n, problem.sums_of_register * WARPGROUP * _sharing(consumers, ping_pong)
             ),
-            "f32 accumulators of a consumer's thread",
+            "accumulators of a consumer's thread, in registers: two of f16 share one",
         ),
         Attribute(
             "needed_registers",
@@ -230,7 +229,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *fragment_rules(),
         _store_rule(problem),
         *persistent_rules(problem, device),
-        *_register_rules(device),
+        *_register_rules(problem, device),
         tiling(problem).split_rule(),
         *tiling(problem).grid_rules(parameters(problem)),
         *device_rules(device),
@@ -316,7 +315,7 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
 
 
 def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
-    row = wgmma_row(problem.multiplied_as, 256)
+    row = row_of(problem, 256)
 
     def why_not(extent: int, tile_k: int, swizzle: int) -> str | None:
         box = box_of(problem, side, extent, tile_k, swizzle)
@@ -343,7 +342,7 @@ def _launched(device: Device, consumers: npt.ArrayLike, min_blocks: npt.ArrayLik
     return limit // REGISTER_STEP * REGISTER_STEP
 
 
-def _register_rules(device: Device) -> tuple[Rule, ...]:
+def _register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     def limit(consumers: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
         return np.where(consumer_registers > 0, consumer_registers, _launched(device, consumers, min_blocks))
 
@@ -369,10 +368,11 @@ def _register_rules(device: Device) -> tuple[Rule, ...]:
         Rule(
             "instruction_registers",
             lambda tile_n, consumers, min_blocks: (
-                tile_n // 2 + REGISTER_OVERHEAD <= _launched(device, consumers, min_blocks)
+                tile_n // (2 * problem.sums_of_register) + REGISTER_OVERHEAD <= _launched(device, consumers, min_blocks)
             ),
-            "a wgmma of n = {tile_n} holds {tile_n} / 2 accumulators, which ptxas does not place in the registers that "
-            "{consumers} consumers are launched with in {min_blocks} blocks per SM, whatever setmaxnreg adds later",
+            f"a wgmma of n = {{tile_n}} holds {{tile_n}} / {2 * problem.sums_of_register} registers of accumulators, "
+            "which ptxas does not place in the registers that {consumers} consumers are launched with in {min_blocks} "
+            "blocks per SM, whatever setmaxnreg adds later",
         ),
     )
 

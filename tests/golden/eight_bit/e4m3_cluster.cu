@@ -4,6 +4,7 @@
 
 struct Config {
   using T = autosched::e4m3;
+  using Sum = float;
   using Out = autosched::bf16;
   static constexpr int m = 4096;
   static constexpr int n = 4096;

@@ -4,6 +4,7 @@
 
 struct Config {
   using T = signed char;
+  using Sum = int;
   using Out = int;
   static constexpr int m = 4096;
   static constexpr int n = 4224;

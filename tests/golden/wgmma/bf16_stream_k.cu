@@ -3,6 +3,7 @@
 
 struct Config {
   using T = autosched::bf16;
+  using Sum = float;
   using Out = autosched::bf16;
   static constexpr int m = 4096;
   static constexpr int n = 4096;

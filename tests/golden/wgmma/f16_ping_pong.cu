@@ -3,6 +3,7 @@
 
 struct Config {
   using T = autosched::f16;
+  using Sum = float;
   using Out = autosched::f16;
   static constexpr int m = 1000;
   static constexpr int n = 520;

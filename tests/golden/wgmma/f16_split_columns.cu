@@ -3,6 +3,7 @@
 
 struct Config {
   using T = autosched::f16;
+  using Sum = float;
   using Out = float;
   static constexpr int m = 136;
   static constexpr int n = 131;

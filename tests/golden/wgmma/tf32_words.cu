@@ -5,6 +5,7 @@
 
 struct Config {
   using T = float;
+  using Sum = float;
   using Out = float;
   static constexpr int m = 4096;
   static constexpr int n = 4096;

@@ -69,6 +69,30 @@ def test_every_f16_and_bf16_converts_to_f32(run: Run) -> None:
     np.testing.assert_array_equal(brain, x << 16)
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in add", "ignore:invalid value encountered in add")
+def test_pairs_of_f16(run: Run) -> None:
+    """All f16 beside each other, and added to a permutation of all."""
+    x = np.arange(65536, dtype=np.uint32)
+    pairs = x | x[::-1] << 16
+    low = map_words(run, "bits_of(cvt_f32_f16_low(f16x2(x)))", pairs).view(np.float32)
+    high = map_words(run, "bits_of(cvt_f32_f16_high(f16x2(x)))", pairs).view(np.float32)
+    every = x.astype(np.uint16).view(np.float16)
+    same_floats(low.astype(np.float64), every.astype(np.float64))
+    same_floats(high.astype(np.float64), every[::-1].astype(np.float64))
+    other = (
+        f"f16x2(x * {0x9E3B} & 0xffff | x >> 16 << 16)"  # odd factors permute the lower halves; the upper ones double
+    )
+    added = map_words(run, f"unsigned(add_rn(f16x2(x), {other}))", pairs)
+    turned = (pairs * np.uint32(0x9E3B) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)
+    same_floats(
+        (added & 0xFFFF).astype(np.uint16).view(np.float16).astype(np.float64), (every + turned).astype(np.float64)
+    )
+    same_floats(
+        (added >> 16).astype(np.uint16).view(np.float16).astype(np.float64),
+        (every[::-1] + every[::-1]).astype(np.float64),
+    )
+
+
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def test_f32_rounds_to_f16(run: Run) -> None:
     x = interesting_floats(10)
@@ -288,10 +312,52 @@ MMA = [row for row in INTRINSICS.values() if row.unit == "mma"]
 WMMA = [row for row in INTRINSICS.values() if row.unit == "wmma"]
 
 
+F16_CORNERS = (0.0, -0.0, 1.0, -2.0, 2.0**-24, -(2.0**-14), 65504.0, -65504.0, 240.0, np.inf, -np.inf, np.nan)
+
+
+def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) -> None:
+    """Random numbers, and all pairs of corner cases as a factor and a sum: subnormal, largest, infinite, NaN."""
+    rng = np.random.default_rng(9)
+    c = rng.standard_normal((16, 8)).astype(np.float16)
+    sets = [(a, b, c)]
+    for factor, start in itertools.product(F16_CORNERS, F16_CORNERS):
+        x, y, z = np.zeros_like(a), rng.integers(-2, 3, b.shape).astype(b.dtype), c.copy()
+        at = rng.integers(row.k)
+        x[:, at], z[::2] = factor, start
+        x[8:, (at + 1) % row.k] = 60000.0
+        sets.append((x, y, z))
+    held = [[fragment.distribute(x) for fragment, x in zip((row.a, row.b, row.c), each, strict=True)] for each in sets]
+    in_words = [np.stack([as_words(row, x) for x in part]) for part in zip(*held, strict=True)]
+    na, nb = row.a.registers, row.b.registers
+    source = entry(
+        "const unsigned at = blockIdx.x * 32 + threadIdx.x;\n"
+        f"unsigned x[{na}], y[{nb}];\n"
+        "f16x2 d[2];\n"
+        f"for (int i = 0; i < {na}; ++i) x[i] = ld_global_nc<4>(a + at * {na} + i).word[0];\n"
+        f"for (int i = 0; i < {nb}; ++i) y[i] = ld_global_nc<4>(b + at * {nb} + i).word[0];\n"
+        "for (int i = 0; i < 2; ++i) d[i] = f16x2(ld_global_nc<4>(c + at * 2 + i).word[0]);\n"
+        f"{row.name.removesuffix('_f16')}(d, x, y);\n"
+        "for (int i = 0; i < 2; ++i) st_global(o + at * 2 + i, AlignedVector<4>{{unsigned(d[i])}});",
+        "const unsigned* a, const unsigned* b, const unsigned* c, unsigned* o",
+    )
+    arguments = (
+        *(words(name, "input", x.size) for name, x in zip("abc", in_words, strict=True)),
+        words("o", "output", in_words[2].size),
+    )
+    inputs = {name: x.reshape(-1) for name, x in zip("abc", in_words, strict=True)}
+    out = output_of(run(source, arguments, inputs, grid=len(sets), block=32)).view(np.float16)
+    with np.errstate(invalid="ignore"):
+        expected = np.stack([row.execute_fragments(*each) for each in held])
+    assert expected.dtype == np.float16 and np.isinf(expected).any() and np.isnan(expected).any()
+    same_floats(out.reshape(expected.shape).astype(np.float64), expected.astype(np.float64))
+
+
 @pytest.mark.parametrize("row", MMA, ids=lambda row: row.name)
 def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None:
     a, b = operand_values(row, (16, row.k), 7), operand_values(row, (row.k, 8), 8)
     c = np.random.default_rng(9).standard_normal((16, 8)).astype(np.float32)
+    if row.halves:
+        return in_f16_is_the_reference(run, row, a, b)
     sums, call = ("int", row.name.replace("i8", "s8")) if row.type_a == "i8" else ("float", row.name)
     if sums == "int":
         c = np.rint(1000 * c)

@@ -10,6 +10,8 @@ struct f16 {
 struct bf16 {
   unsigned short bits;
 };
+// Two f16 in a register, the first one in its lower half.
+enum class f16x2 : unsigned {};
 
 // 8-bit floats of 4 or 5 exponent bits (OCP 8-bit Floating Point Specification, revision 1.0).
 struct e4m3 {

@@ -68,12 +68,13 @@ __device__ __forceinline__ void finish_values(int*, const End&, float, int) {
                 "out of i32 is the sum alone");
 }
 
-// The same of sums, and their store.
+// The same of the sums in registers from the `first` on, and their store.
 template <class C, int Count, class Sum, class End>
-__device__ __forceinline__ void finish(const Sum* sums, const End& ends, float of_row, typename C::Out* row, int col) {
+__device__ __forceinline__ void finish(const Sum* registers, int first, const End& ends, float of_row,
+                                       typename C::Out* row, int col) {
   Finished<C> x[Count];
 #pragma unroll
-  for (int i = 0; i < Count; ++i) x[i] = static_cast<Finished<C>>(sums[i]);
+  for (int i = 0; i < Count; ++i) x[i] = static_cast<Finished<C>>(sum_at(registers, first + i));
   finish_values<C, Count>(x, ends, of_row, col);
   ptx::st_global(row + col, pack<typename C::Out, Count>(x));
 }

@@ -1,6 +1,7 @@
 // Conversions between storage types and f32, and the elements of aligned vectors.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
+#include <autosched/ptx/arithmetic.cuh>
 #include <autosched/ptx/convert.cuh>
 
 namespace autosched {
@@ -53,6 +54,26 @@ struct Element<int> {
   __device__ static __forceinline__ int of(unsigned bits) { return static_cast<int>(bits); }
 };
 
+// Two sums in f16, as tensor cores keep them.
+template <>
+struct Element<f16x2> {
+  using Sum = f16x2;
+  __device__ static __forceinline__ f16x2 of(unsigned bits) { return f16x2(bits); }
+};
+__device__ __forceinline__ f16x2& operator+=(f16x2& a, f16x2 b) { return a = ptx::add_rn(a, b); }
+
+// Accumulators are registers of Sum: float, int, or two f16. `sum_at` is one of them as the end of a matmul computes.
+template <class Sum>
+inline constexpr int sums_of_register = is_same<Sum, f16x2> ? 2 : 1;
+template <class Sum>
+__device__ __forceinline__ auto sum_at(const Sum* registers, int i) {
+  if constexpr (is_same<Sum, f16x2>) {
+    return i % 2 == 0 ? ptx::cvt_f32_f16_low(registers[i / 2]) : ptx::cvt_f32_f16_high(registers[i / 2]);
+  } else {
+    return registers[i];
+  }
+}
+
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ int multiply_add(int a, int b, int c) { return a * b + c; }
 
@@ -82,8 +103,8 @@ __device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, cons
 // The bits of x rounded to T, in the low bits of a word.
 template <class T, class X>
 __device__ __forceinline__ unsigned round_to(X x) {
-  if constexpr (is_same<X, int>) {
-    static_assert(is_same<T, int>, "whole numbers are stored as they are");
+  if constexpr (is_same<X, int> || is_same<X, f16x2>) {
+    static_assert(is_same<T, X>, "whole numbers, and f16 in pairs, are stored as they are");
     return static_cast<unsigned>(x);
   } else if constexpr (sizeof(T) == 4) {
     return ptx::bits_of(x);

@@ -63,14 +63,15 @@ struct StreamK {
 template <int Sums, int Threads, class Sum>
 __device__ __forceinline__ bool add_other_part(Sum* registers, float* sums, unsigned* counters, unsigned flag,
                                                int thread, int barrier) {
-  static_assert(Sums % 4 == 0, "sums leave in vectors of four");
+  constexpr int vector = Sums % 4 == 0 ? 4 : 2;
+  static_assert(Sums % vector == 0, "registers leave in vectors of four, or of two");
   unsigned *tickets = counters, *stored = counters + 1;
-  sums += thread * 4;
+  sums += thread * vector;
   if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(tickets, 1u)}});
   ptx::barrier_sync(barrier, Threads);
   if (ptx::ld_shared<4>(flag).word[0] == 0) {
 #pragma unroll
-    for (int r = 0; r < Sums; r += 4) ptx::st_global(sums + r * Threads, pack<Sum, 4>(registers + r));
+    for (int r = 0; r < Sums; r += vector) ptx::st_global(sums + r * Threads, pack<Sum, vector>(registers + r));
     ptx::barrier_sync(barrier, Threads);  // all threads' sums are stored
     if (thread == 0) {
       ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)
@@ -86,10 +87,10 @@ __device__ __forceinline__ bool add_other_part(Sum* registers, float* sums, unsi
   }
   ptx::barrier_sync(barrier, Threads);
 #pragma unroll
-  for (int r = 0; r < Sums; r += 4) {
-    const auto other = ptx::ld_global_cg<16>(sums + r * Threads);
+  for (int r = 0; r < Sums; r += vector) {
+    const auto other = ptx::ld_global_cg<4 * vector>(sums + r * Threads);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) registers[r + i] += Element<Sum>::of(other.word[i]);
+    for (int i = 0; i < vector; ++i) registers[r + i] += Element<Sum>::of(other.word[i]);
   }
   return true;
 }

@@ -15,6 +15,7 @@ struct Fma {
   static constexpr int c_registers = ElementsM * ElementsN;
   static constexpr int c_run = ElementsN;  // accumulators that are neighbours along n
   using Number = typename Element<T>::Sum;
+  using Sum = Number;
   struct FragmentA {
     Number x[ElementsM];
   };

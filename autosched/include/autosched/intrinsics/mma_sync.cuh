@@ -1,5 +1,6 @@
 // ldmatrix + mma.sync (PTX ISA 9.7.14.5). T is f16 or bf16 (m16n8k16) or float, multiplied as tf32 (m16n8k8); fragments
-// of 8-bit types, which intrinsics/mma_8_bit.cuh multiplies (m16n8k32), are loaded in the same way.
+// of 8-bit types, which intrinsics/mma_8_bit.cuh multiplies (m16n8k32), are loaded in the same way. With a Sum of f16x2
+// products of f16 are added up in f16, of half the k (m16n8k8), too.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/ldmatrix.cuh>
@@ -7,22 +8,24 @@
 
 namespace autosched {
 
-template <class T>
+template <class T, class Sum_ = typename Element<T>::Sum, int K = 32 / int(sizeof(T))>
 struct MmaSync {
-  static constexpr int m = 16, n = 8, k = 32 / int(sizeof(T));
-  static constexpr int half_k = k / 2;         // columns of one 8-row matrix of ldmatrix
-  static constexpr int b_group = 2;            // ldmatrix.x4 fills two fragments of B
+  using Sum = Sum_;
+  static constexpr int m = 16, n = 8, k = K;
+  static constexpr int matrix_k = 16 / int(sizeof(T));  // columns of one 8-row matrix of ldmatrix
+  static constexpr int matrices_k = k / matrix_k;       // 1 or 2
+  static constexpr int b_group = 2;                     // one ldmatrix fills two fragments of B
   static constexpr bool opaque = false;
   static constexpr int c_registers = 4;
   static constexpr int c_run = 2;
   struct FragmentA {
-    unsigned x[4];
+    unsigned x[2 * matrices_k];
   };
   struct FragmentB {
-    unsigned x[2];
+    unsigned x[matrices_k];
   };
   struct FragmentC {
-    typename Element<T>::Sum x[4];
+    Sum x[c_registers / sums_of_register<Sum>];
   };
 
   __device__ static __forceinline__ int c_row(int lane, int run) { return lane / 4 + 8 * run; }
@@ -46,16 +49,17 @@ struct MmaSync {
   }
   template <class Operand>
   __host__ __device__ static constexpr int a_depth(int lane) {
-    return Operand::transposed ? lane / 16 * 8 + lane % 8 : lane / 16 * half_k;
+    const int second = lane / 16 % matrices_k;
+    return Operand::transposed ? second * 8 + lane % 8 : second * matrix_k;
   }
   template <class Operand, int Group>
   __host__ __device__ static constexpr int b_depth(int lane) {
-    const int half = lane / 8 % 2;
-    return Operand::transposed ? half * 8 + lane % 8 : half * half_k;
+    const int second = lane / 8 % matrices_k;
+    return Operand::transposed ? second * 8 + lane % 8 : second * matrix_k;
   }
   template <class Operand, int Group>
   __host__ __device__ static constexpr int b_col(int lane) {
-    return lane / 8 % (2 * Group) / 2 * 8 + (Operand::transposed ? 0 : lane % 8);
+    return lane / 8 % (matrices_k * Group) / matrices_k * 8 + (Operand::transposed ? 0 : lane % 8);
   }
 
   // A's fragment `rows` and `depth` on from the warp's first `row`.
@@ -63,11 +67,7 @@ struct MmaSync {
   __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int lane) {
     static_assert(!Operand::transposed || sizeof(T) == 2, "rule layout_a: ldmatrix.trans moves 16-bit elements only");
     const unsigned address = tile + Operand::offset(row + a_row<Operand>(lane), a_depth<Operand>(lane), rows, depth);
-    if constexpr (Operand::transposed) {
-      ptx::ldmatrix_x4_trans(a.x, address);
-    } else {
-      ptx::ldmatrix_x4(a.x, address);
-    }
+    load_matrices<Operand::transposed>(a.x, address);
     round_operands(a.x);
   }
 
@@ -76,28 +76,29 @@ struct MmaSync {
   __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int cols, int lane) {
     const unsigned address =
         tile + Operand::offset(b_depth<Operand, Group>(lane), col + b_col<Operand, Group>(lane), depth, cols);
-    if constexpr (Group == 2) {
-      unsigned x[4];
-      if constexpr (Operand::transposed) {
-        ptx::ldmatrix_x4_trans(x, address);
-      } else {
-        ptx::ldmatrix_x4(x, address);
-      }
-      round_operands(x);
-      b[0].x[0] = x[0], b[0].x[1] = x[1], b[1].x[0] = x[2], b[1].x[1] = x[3];
+    unsigned x[Group * matrices_k];
+    load_matrices<Operand::transposed>(x, address);
+    round_operands(x);
+#pragma unroll
+    for (int i = 0; i < Group * matrices_k; ++i) b[i / matrices_k].x[i % matrices_k] = x[i];
+  }
+
+  template <bool Transposed, int Count>
+  __device__ static __forceinline__ void load_matrices(unsigned (&x)[Count], unsigned address) {
+    if constexpr (Count == 4) {
+      Transposed ? ptx::ldmatrix_x4_trans(x, address) : ptx::ldmatrix_x4(x, address);
+    } else if constexpr (Count == 2) {
+      Transposed ? ptx::ldmatrix_x2_trans(x, address) : ptx::ldmatrix_x2(x, address);
     } else {
-      if constexpr (Operand::transposed) {
-        ptx::ldmatrix_x2_trans(b->x, address);
-      } else {
-        ptx::ldmatrix_x2(b->x, address);
-      }
-      round_operands(b->x);
+      Transposed ? ptx::ldmatrix_x1_trans(x, address) : ptx::ldmatrix_x1(x, address);
     }
   }
 
   template <class A, class B>
   __device__ static __forceinline__ void multiply(FragmentC& c, const FragmentA& a, const FragmentB& b) {
-    if constexpr (is_same<T, f16>) {
+    if constexpr (k == 8 && is_same<T, f16>) {
+      ptx::mma_m16n8k8_f16(c.x, a.x, b.x);
+    } else if constexpr (is_same<T, f16>) {
       ptx::mma_m16n8k16_f16(c.x, a.x, b.x);
     } else if constexpr (is_same<T, bf16>) {
       ptx::mma_m16n8k16_bf16(c.x, a.x, b.x);

@@ -7,6 +7,7 @@ namespace autosched {
 
 template <class T>
 struct Wmma {
+  using Sum = float;
   static constexpr int m = 16, n = 16, k = sizeof(T) == 4 ? 8 : 16;
   static constexpr int operand_registers = is_same<T, f16> ? 8 : 4;
   static constexpr int b_group = 1;

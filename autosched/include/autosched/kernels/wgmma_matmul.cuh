@@ -15,7 +15,8 @@
 // a stage that is full, behind the proxy fence without which wgmma would not see what they have written.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
-// batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, and the types T (of A and B) and Out.
+// batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, and the types T (of A and B), Sum (of a
+// register of accumulators) and Out.
 #pragma once
 #include <autosched/kernels/wgmma_matmul/consumers.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>

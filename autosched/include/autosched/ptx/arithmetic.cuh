@@ -1,5 +1,6 @@
-// Arithmetic that C++ has no operator for: PTX ISA 9.7.3.
+// Arithmetic that C++ has no operator for: PTX ISA 9.7.3, and of f16 9.7.4.
 #pragma once
+#include <autosched/common/aligned_vector.cuh>
 
 namespace autosched::ptx {
 
@@ -8,6 +9,12 @@ __device__ __forceinline__ float max_nan(float a, float b) {
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
+}
+// Both halves, rounded to nearest even.
+__device__ __forceinline__ f16x2 add_rn(f16x2 a, f16x2 b) {
+  unsigned y;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(static_cast<unsigned>(a)), "r"(static_cast<unsigned>(b)));
+  return f16x2(y);
 }
 // 2 to the power x, to about 2 ulp; subnormal results are zero.
 __device__ __forceinline__ float ex2_approx_ftz(float x) {

@@ -1,5 +1,6 @@
 // cvt: PTX ISA 9.7.9.21. Sixteen-bit floats are passed as their bits.
 #pragma once
+#include <autosched/common/aligned_vector.cuh>
 
 namespace autosched::ptx {
 
@@ -7,6 +8,11 @@ __device__ __forceinline__ float cvt_f32_f16(unsigned short x) {
   float y;
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
   return y;
+}
+// Of the lower and the upper half of a register.
+__device__ __forceinline__ float cvt_f32_f16_low(f16x2 x) { return cvt_f32_f16(static_cast<unsigned short>(x)); }
+__device__ __forceinline__ float cvt_f32_f16_high(f16x2 x) {
+  return cvt_f32_f16(static_cast<unsigned short>(static_cast<unsigned>(x) >> 16));
 }
 // bf16 is the upper half of an f32: the conversion is a shift and exact.
 __device__ __forceinline__ float cvt_f32_bf16(unsigned short x) {

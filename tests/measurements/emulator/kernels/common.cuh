@@ -1,6 +1,7 @@
 // What the test kernels share. A test prepends `#define BROKEN 0` or `1` to a kernel: 1 puts the fault in. The line
 // at which the fault is to be found ends in `// found here`.
 #pragma once
+#include <autosched/ptx/arithmetic.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/convert.cuh>
 #include <autosched/ptx/cp_async.cuh>

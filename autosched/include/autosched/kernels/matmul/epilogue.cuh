@@ -23,7 +23,6 @@ struct MatmulEpilogue {
   using I = typename C::Intrinsic;
   using Warp = WarpTile<C>;
   using Accumulators = typename Warp::Accumulators;
-  using Sum = typename Warp::Sum;
   using Out = typename C::Out;
   static constexpr ReducedAxis reduced_axis = reduced_axis_of(C::reduction);
   // The shared route has the whole tile in f32 where a reduction reads it or only wmma.store knows the accumulators.
@@ -81,7 +80,7 @@ struct MatmulEpilogue {
       for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
         for (int r = 0; r < I::c_registers; ++r) {
-          auto y = static_cast<Finished<C>>(acc[i][j].x[r]);
+          auto y = static_cast<Finished<C>>(sum_at(acc[i][j].x, r));
           if constexpr (C::scale == "tensor") y *= of_rows[i][r / run];
           if constexpr (C::scale == "row_column") y *= of_rows[i][r / run] * of_columns[r % run];
           if constexpr (C::has_bias) y += added[r % run];
@@ -109,7 +108,7 @@ struct MatmulEpilogue {
           const int col = n0 + warp_n * C::sg_data_n + Warp::fragment_col(j) + I::c_col(lane, r);
 #pragma unroll
           for (int e = 0; e < run; e += vector) {
-            if (col + e < C::n) finish<C, vector>(&acc[i][j].x[r * run + e], ends, of_row, out_row, col + e);
+            if (col + e < C::n) finish<C, vector>(acc[i][j].x, r * run + e, ends, of_row, out_row, col + e);
           }
         }
       }
@@ -173,7 +172,10 @@ struct MatmulEpilogue {
 #pragma unroll
           for (int r = 0; r < I::c_registers / I::c_run; ++r) {
             const int at = (row + I::c_row(lane, r)) * C::epilogue_line + col + I::c_col(lane, r);
-            ptx::st_shared(shared + unsigned(at) * 4u, pack<Sum, I::c_run>(&acc[i][j].x[r * I::c_run]));
+            Finished<C> x[I::c_run];
+#pragma unroll
+            for (int e = 0; e < I::c_run; ++e) x[e] = static_cast<Finished<C>>(sum_at(acc[i][j].x, r * I::c_run + e));
+            ptx::st_shared(shared + unsigned(at) * 4u, pack<Finished<C>, I::c_run>(x));
           }
         }
       }
@@ -190,7 +192,7 @@ struct MatmulEpilogue {
       const auto loaded = ptx::ld_shared<vector * 4>(address);
       Finished<C> x[vector];
 #pragma unroll
-      for (int i = 0; i < vector; ++i) x[i] = static_cast<Finished<C>>(get_element<Sum>(loaded, i));
+      for (int i = 0; i < vector; ++i) x[i] = get_element<Finished<C>>(loaded, i);
       finish_values<C, vector>(x, ends, ends.of_row(m0 + row), n0 + col);
       ptx::st_global(out + static_cast<long long>(m0 + row) * C::n + n0 + col, pack<Out, vector>(x));
       if constexpr (reduced_axis != ReducedAxis::none) ptx::st_shared(address, pack<float, vector>(x));

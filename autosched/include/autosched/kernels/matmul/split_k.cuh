@@ -21,7 +21,7 @@ __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulator
   }
   if (!is_last_block<C::split_k>(counter, shared)) return false;
 #pragma unroll
-  for (int r = 0; r < C::accumulators; ++r) acc_registers[r] = 0;
+  for (int r = 0; r < C::accumulators; ++r) acc_registers[r] = Sum{};
   constexpr int sums = C::accumulators * C::threads;  // of one split
   const float* from = partials + static_cast<long long>(tile) * C::split_k * sums + int(threadIdx.x);
 #pragma unroll 1

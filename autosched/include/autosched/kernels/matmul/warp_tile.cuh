@@ -13,7 +13,7 @@ __host__ __device__ constexpr int fragment_at(int i, int size, int sg_layout, in
 template <class C>
 struct WarpTile {
   using I = typename C::Intrinsic;
-  using Sum = typename Element<typename C::T>::Sum;
+  using Sum = typename C::Intrinsic::Sum;
   using Accumulators = typename I::FragmentC[C::fragments_m][C::fragments_n];
 
   // Where the fragments of C that a warp owns begin, from the warp's first one on.

@@ -28,7 +28,7 @@ struct WgmmaExchange : WgmmaPlan<Config> {
     }
     if (!is_last_block<C::split_k, consumer_threads>(counter, flag)) return false;
 #pragma unroll
-    for (int r = 0; r < C::accumulators; ++r) registers[r] = 0;
+    for (int r = 0; r < C::accumulators; ++r) registers[r] = Sum{};
     const float* from = partials + static_cast<long long>(work.output_tile) * C::split_k * sums + int(threadIdx.x);
 #pragma unroll 1
     for (int s = 0; s < C::split_k; ++s) {

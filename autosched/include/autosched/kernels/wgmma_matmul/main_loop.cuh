@@ -16,7 +16,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
       typename Plan::Place, typename Plan::T, typename Plan::Work;
   using Plan::a_in_registers, Plan::cluster, Plan::consumer_threads, Plan::fragments, Plan::of_turns, Plan::peers,
       Plan::rank_m, Plan::rank_n, Plan::wait;
-  using Multiply = ptx::Wgmma<T, C::tile_n>;
+  using Multiply = ptx::Wgmma<T, C::tile_n, (Plan::paired > 1)>;
   static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
 
   __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int group, bool first) {
@@ -54,8 +54,8 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
       ptx::wgmma_fence();  // of A's registers, too
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
-        ptx::WgmmaOfRegisters<T, C::tile_n>::template multiply<B::major>(acc[i], a[i], b + B::advance(step, 0),
-                                                                         step > 0 || !first);
+        ptx::WgmmaOfRegisters<T, C::tile_n, (Plan::paired > 1)>::template multiply<B::major>(
+            acc[i], a[i], b + B::advance(step, 0), step > 0 || !first);
       }
     }
   }
@@ -104,7 +104,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
 #pragma unroll
-      for (int r = 0; r < C::tile_n / 2; ++r) ptx::hold_register(acc[i][r]);
+      for (int r = 0; r < Plan::registers_n; ++r) ptx::hold_register(acc[i][r]);
     }
   }
 

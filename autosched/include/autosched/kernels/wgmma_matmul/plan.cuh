@@ -20,7 +20,7 @@ struct WgmmaPlan {
   using A = WgmmaOperand<T, C::tile_m, C::tile_k, C::order_a == "row", C::swizzle_a>;
   using B = WgmmaOperand<T, C::tile_n, C::tile_k, C::order_b == "col", C::swizzle_b>;
   static constexpr bool a_in_registers = C::a_from == "registers";
-  using Sum = typename Element<T>::Sum;
+  using Sum = typename C::Sum;
   using End = Ends<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
 
   using Box = WgmmaOutBox<Out, C::store_line>;
@@ -29,6 +29,8 @@ struct WgmmaPlan {
   static constexpr int sharing = C::ping_pong ? 1 : C::consumers;  // the rows of a tile
   static constexpr bool gives_registers = C::producer_registers > 0;
   static constexpr int fragments = C::tile_m / 64 / sharing;  // of 64 rows, of one consumer
+  static constexpr int paired = sums_of_register<Sum>;
+  static constexpr int registers_n = C::tile_n / 2 / paired;  // of accumulators, of a fragment
   static constexpr int boxes_n = C::tile_n / Box::width;      // of out, of a fragment
   static constexpr int cluster = C::cluster_m * C::cluster_n;
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;  // blocks that read what one copies, itself among them
@@ -54,7 +56,7 @@ struct WgmmaPlan {
   static_assert(!gives_registers || (C::producer_registers + C::consumers * C::consumer_registers) * 128 *
                                             C::min_blocks <= 65536,
                 "rule consumer_registers: the warpgroups of the blocks of an SM share its registers");
-  static_assert(C::accumulators == fragments * C::tile_n / 2, "rule accumulators: those of one consumer's rows");
+  static_assert(C::accumulators == fragments * registers_n, "rule accumulators: those of one consumer's rows");
   static_assert(C::stage_bytes == A::bytes + B::bytes && flag_at + 16 + C::ends_bytes * C::stages <= C::shared_bytes,
                 "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
   static_assert(A::bytes % 1024 == 0 && C::stage_bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024");
@@ -81,7 +83,7 @@ struct WgmmaPlan {
   static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,
                 "rule store_buffers: each tile begins with the first box in shared memory");
 
-  using Accumulators = Sum[fragments][C::tile_n / 2];
+  using Accumulators = Sum[fragments][registers_n];
 
   // Which block of its cluster this is: ranks go along m first.
   __device__ static __forceinline__ int rank() { return int(blockIdx.x) % cluster; }

@@ -12,7 +12,7 @@ template <class Config>
 struct WgmmaStores : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
   using typename Plan::Accumulators, typename Plan::Box, typename Plan::C, typename Plan::End, typename Plan::Out,
-      typename Plan::Sum, typename Plan::Work;
+      typename Plan::Work;
   using Plan::boxes_n, Plan::fragments, Plan::of_boxes;
 
   __device__ static __forceinline__ void store(Accumulators& acc, End ends, Out* out, const Work& work,
@@ -50,16 +50,15 @@ struct WgmmaStores : WgmmaPlan<Config> {
           for (int half = 0; half < 2; ++half) {
             const int row = i * 64 + half * 8;
             if (partial_m && row0 + row >= C::m) continue;
-            const Sum* sums = &acc[i][r0 + half * 2];
             if constexpr (C::transposed) {
-              finish<C, 1>(sums, ends, ends.of_row(col), first + static_cast<long long>(col) * C::m, row);
+              finish<C, 1>(acc[i], r0 + half * 2, ends, ends.of_row(col), first + static_cast<long long>(col) * C::m, row);
             } else {
-              finish<C, vector>(sums, ends, of_rows[i][half], first + static_cast<long long>(row) * C::n, col);
+              finish<C, vector>(acc[i], r0 + half * 2, ends, of_rows[i][half], first + static_cast<long long>(row) * C::n, col);
             }
           }
         }
       }
-      move_down<part / 2>(acc);
+      move_down<part / 2 / Plan::paired>(acc);
     }
   }
 
@@ -69,7 +68,7 @@ struct WgmmaStores : WgmmaPlan<Config> {
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
 #pragma unroll
-      for (int r = 0; r + Stored < C::tile_n / 2; ++r) acc[i][r] = acc[i][r + Stored];
+      for (int r = 0; r + Stored < Plan::registers_n; ++r) acc[i][r] = acc[i][r + Stored];
     }
   }
 
@@ -107,8 +106,8 @@ struct WgmmaStores : WgmmaPlan<Config> {
 #pragma unroll
         for (int r = 0; r < Box::registers; r += 2) {
           const int col = column + r / 4 * 8;
-          x[r] = static_cast<Finished<C>>(acc[i][b * Box::registers + r]);
-          x[r + 1] = static_cast<Finished<C>>(acc[i][b * Box::registers + r + 1]);
+          x[r] = static_cast<Finished<C>>(sum_at(acc[i], b * Box::registers + r));
+          x[r + 1] = static_cast<Finished<C>>(sum_at(acc[i], b * Box::registers + r + 1));
           if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], ends, of_rows[i][r / 2 % 2], col);
         }
         if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();
@@ -121,7 +120,7 @@ struct WgmmaStores : WgmmaPlan<Config> {
           ptx::commit_stores();
         }
       }
-      move_down<together * Box::registers>(acc);
+      move_down<together * Box::registers / Plan::paired>(acc);
     }
   }
 };

@@ -1,0 +1,67 @@
+// grid (108, 1, 1), block (384, 1, 1), 106560 bytes of dynamic shared memory
+#include <autosched/ptx/wgmma_in_f16.cuh>
+#include <autosched/kernels/wgmma_matmul.cuh>
+
+struct Config {
+  using T = autosched::f16;
+  using Sum = autosched::f16x2;
+  using Out = autosched::f16;
+  static constexpr int m = 1000;
+  static constexpr int n = 520;
+  static constexpr int k = 640;
+  static constexpr int batch = 3;
+  static constexpr autosched::Choice order_a = "row";
+  static constexpr autosched::Choice order_b = "col";
+  static constexpr autosched::Choice scale = "none";
+  static constexpr bool has_bias = true;
+  static constexpr autosched::Choice activation = "silu";
+  static constexpr bool transposed = false;
+  static constexpr int access_a = 0;
+  static constexpr int access_b = 0;
+  static constexpr int tile_m = 128;
+  static constexpr int tile_n = 64;
+  static constexpr int tile_k = 64;
+  static constexpr int consumers = 2;
+  static constexpr int swizzle_a = 128;
+  static constexpr int swizzle_b = 128;
+  static constexpr int stages = 3;
+  static constexpr int in_flight = 1;
+  static constexpr autosched::Choice a_from = "shared";
+  static constexpr autosched::Choice copy_a = "tma";
+  static constexpr autosched::Choice copy_b = "tma";
+  static constexpr int producer_registers = 24;
+  static constexpr int min_blocks = 1;
+  static constexpr int split_k = 1;
+  static constexpr autosched::Choice raster = "row";
+  static constexpr int store_buffers = 2;
+  static constexpr int tiles_of_block = 2;
+  static constexpr int ping_pong = 1;
+  static constexpr int stream_k = 0;
+  static constexpr int cluster_m = 2;
+  static constexpr int cluster_n = 1;
+  static constexpr int l2_promotion = 128;
+  static constexpr autosched::Choice kept = "neither";
+  static constexpr int tiles_m = 8;
+  static constexpr int tiles_n = 9;
+  static constexpr int tiles_k = 10;
+  static constexpr int tiles_of_split = 10;
+  static constexpr int blocks = 216;
+  static constexpr int threads = 384;
+  static constexpr int stage_bytes_a = 16384;
+  static constexpr int stage_bytes_b = 8192;
+  static constexpr int stage_bytes = 24576;
+  static constexpr int store_line = 128;
+  static constexpr int store_bytes = 32768;
+  static constexpr int ends_bytes = 0;
+  static constexpr int shared_bytes = 106560;
+  static constexpr int launched_blocks = 108;
+  static constexpr int accumulators = 32;
+  static constexpr int needed_registers = 74;
+  static constexpr int consumer_registers = 240;
+  static constexpr int registers = 168;
+};
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
+autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const autosched::f16* __restrict__ bias, const __grid_constant__ autosched::ptx::TensorMap out_map) {
+  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, bias, nullptr, &out_map, nullptr, nullptr);
+}

@@ -109,7 +109,7 @@ K = FindingKind
 WRONG = "wrong numbers"
 NUMERIC, STREAM_K = "autosched/common/numeric.cuh", "autosched/common/stream_k.cuh"
 MMA, WGMMA_MATMUL = "autosched/intrinsics/mma_sync.cuh", "autosched/kernels/wgmma_matmul.cuh"
-SPLIT, SINGLE, GELU, NARROW = list(CASES)[:DEFAULT]
+SPLIT, SINGLE, GELU, NARROW, TURNED_K8, *_ = CASES
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,12 @@ FAULTS = (
     Fault("a register for each sum", SPLIT, NUMERIC, "registers[i / 2]) : ", "registers[i / 2 ^ 1]) : "),
     Fault("vectors of four where there are two", SINGLE, STREAM_K, "sums += thread * vector;", "sums += thread * 4;",
           (K.OUT_OF_BOUNDS_GLOBAL, K.GLOBAL_RACE, WRONG)),
-    Fault("the second half of k8", SINGLE, MMA, "lane / 8 % (matrices_k * Group) / matrices_k * 8",
+    Fault("the second half of k8", TURNED_K8, MMA, "lane / 8 % (matrices_k * Group) / matrices_k * 8",
           "lane / 8 % (2 * Group) / 2 * 8"),
     Fault("rows of k8 exchanged", SINGLE, "autosched/ptx/mma.cuh",
           "f16.f16.f16.f16 {%0, %1}, {%2, %3}, {%4}", "f16.f16.f16.f16 {%0, %1}, {%3, %2}, {%4}"),
-    Fault("sums move twice as far", GELU, WGMMA_MATMUL, "together * Box::registers / paired", "together * Box::registers"),
+    Fault("sums move twice as far", GELU, WGMMA_MATMUL, "together * Box::registers / Plan::paired",
+          "together * Box::registers"),
     Fault("even sums alone", GELU, WGMMA_MATMUL, "b * Box::registers + r + 1)", "b * Box::registers + r)"),
     Fault("columns exchanged", NARROW, "autosched/ptx/wgmma_in_f16.cuh", '#define AUTOSCHED_PAIRS8 "%0, %1"',
           '#define AUTOSCHED_PAIRS8 "%1, %0"'),

@@ -11,7 +11,9 @@ from autosched.verify import emulated_problem
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Reduce
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
@@ -113,6 +115,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
     "hilbert_square": (Matmul(560, 88, 72, a="f16", order_b="col"), _CURVE),
     "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_of_block": 2, "swizzle_b": 0}),
+    "hilbert_even": (Matmul(500, 157, 72, a="f16", order_b="col"), _CURVE),  # with pieces of four rows
     "hilbert_high": (Matmul(860, 41, 72, a="f16", order_b="col"), _CURVE),
     "fragments": (
         Matmul(131, 104, 264, a="bf16", order_b="row", epilogue="relu"),
@@ -134,6 +137,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(72, 40, 200, a="bf16", order_a="col"),
         {**_ALONE, "copy_b": "cp.async", "swizzle_b": 64},
     ),
+    "one_column": (Matmul(67, 1, 136, a="f16", order_b="col"), {**_ALONE, "tile_n": 8}),
     "scaled_rows": (
         Matmul(131, 72, 400, a="e4m3", scale="row_column", epilogue="bias+relu"),
         {**_BOTH, "tile_k": 128, "store_buffers": 1},
@@ -149,7 +153,7 @@ _TRANSPOSED: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "tile_n": 16, "split_k": 2, "swizzle_b": 32},
     ),
 }
-# What cases of matmul change of the schedule of a golden case: instructions and storage orders that no golden case has.
+# What cases change of the schedule of a golden one: instructions, storage orders and sizes that no golden case has.
 _WMMA: Changes = {
     **{"tile_m": 32, "tile_n": 32, "sg_layout_n": 1, "sg_data_m": 16, "min_blocks": 1},
     **{"copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4, "copy_columns_b": 4},
@@ -161,7 +165,7 @@ _STREAM_K: Changes = {
     **{"tile_m": 32, "tile_n": 32, "sg_layout_n": 1, "sg_data_m": 16, "layout_a": "swizzle(2,3,3)", "stages": 3},
     **{"layout_b": "swizzle(2,3,3)", "copy_columns_a": 4, "copy_columns_b": 4},
 }
-_MMA: dict[str, tuple[str, str, Matmul, Changes]] = {
+_OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
     "wmma_f16_columns": (
         *("wmma_f16_padded", "h200"),
         Matmul(72, 72, 104, a="f16", order_a="col", order_b="col"),
@@ -191,11 +195,29 @@ _MMA: dict[str, tuple[str, str, Matmul, Changes]] = {
         Matmul(67, 72, 80, a="e5m2", order_b="col"),
         {"intrinsic": "mma_m16n8k32_e5m2"},
     ),
+    "mma_splits_outer": (
+        *("mma_tf32_split", "h200"),
+        Matmul(80, 96, 260, a="f32", batch=3, order_b="col"),
+        {"batch_mapping": "outer"},
+    ),
+    # Whole steps of k, and one element behind them; rows of less than a vector, each of one thread.
+    "matvec_one_more": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=65, x="f16"), {}),
+    "matvec_whole": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=128, x="f16"), {}),
+    "reduce_argmax_short": (
+        *("reduce_f16_argmax_peeled", "h200"),
+        Reduce(rows=67, columns=5, dtype="f16", kind="argmax"),
+        {"lanes": 1, "split": 1},
+    ),
     # Tiles that no wave divides, of which several pairs of blocks share one each.
     "mma_stream_k_pairs": (
         *("mma_f16_stream_k", "h200"),
         Matmul(131, 72, 200, a="f16", order_b="col", epilogue="bias+relu"),
         {**_STREAM_K, "fragment_buffers": 1, "epilogue": "registers", "layout_b": _TURNED_SWIZZLE},
+    ),
+    "mma_stream_k_shared": (
+        *("mma_f16_stream_k", "h200"),
+        Matmul(131, 72, 200, a="f16", order_b="col"),
+        {**_STREAM_K, "stages": 4, "layout_b": _TURNED_SWIZZLE},
     ),
     "mma_stream_k_batch": (
         *("mma_f16_stream_k", "h200"),
@@ -225,9 +247,10 @@ def all_cases() -> list[Case]:
             data = json.loads(path.read_text())
             schedule = Schedule.from_json(data["template"], data["schedule"])
             cases.append(_case(path.stem, problem_from_json(data["problem"]), schedule, device(data["device"])))
-    for name, (golden, device_name, matmul, changes) in _MMA.items():
-        schedule = Schedule.from_json("matmul", {**_schedule(golden), **changes})
-        cases.append(_case(name, matmul, schedule, device(device_name)))
+    for name, (golden, device_name, problem, changes) in _OF_GOLDEN.items():
+        data = json.loads((GOLDEN / f"{golden}.json").read_text())
+        schedule = Schedule.from_json(data["template"], {**data["schedule"], **changes})
+        cases.append(_case(name, problem, schedule, device(device_name)))
     for of_template, table in (("wgmma_matmul", _WGMMA), ("wgmma_matmul_transposed", _TRANSPOSED)):
         cases += [_wgmma_case(name, problem, of_template, changes) for name, (problem, changes) in table.items()]
     return sorted(cases, key=lambda case: (case.kernel.threads * case.problem.flops, case.name))

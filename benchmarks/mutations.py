@@ -7,11 +7,11 @@
 
 Mutants are made by ``benchmarks/mutants.py`` (C++ of the headers) and ``benchmarks/ptx_mutants.py`` (inline PTX of the
 headers, PTX that NVRTC makes of golden kernels). One of a header runs with the golden cases (``tests/golden``) that
-include it, until one reports it; one of a case's PTX with that case. A proof is a quick one (``autosched verify``), and
-where that finds nothing a full one of the same problem. What does not compile is no mutant; one that leaves the PTX of
-all cases as it was is not reached. Both are left out of the score. Results go to a log of JSON lines as they come: a
-run that is started again goes on. The report lists the survivors, with reasons for those that cannot be told from the
-right program (``benchmarks/equivalent_mutants.toml``).
+include it, until one reports it; one of a case's PTX with that case. Proofs are quick ones (``autosched verify``), and
+where those of all cases find nothing, full ones of the smallest. What does not compile is no mutant; one that leaves
+the PTX of all cases as it was is not reached. Both are left out of the score. Results go to a log of JSON lines as they
+come: a run that is started again goes on. The report lists the survivors, with reasons for those that cannot be told
+from the right program (``benchmarks/equivalent_mutants.toml``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -34,15 +35,16 @@ from typing import Any
 
 import numpy as np
 
-from autosched.verify import Execute, Run, prove
+from autosched.verify import Depth, Execute, Run, prove
 from benchmarks.mutants import Mutant, mutants_of
 from benchmarks.mutation_cases import Case, all_cases, case_of_columns
 from benchmarks.ptx_equivalence import why_same
 from benchmarks.ptx_mutants import asm_of, drawn_of_ptx, mutants_of_asm
+from measurements.cache_folder import cache_root, make_folder, publish
 from measurements.emulator import Emulation, Order, emulate_ptx
 from measurements.emulator.architecture import ptx_arch, source_arch
 from measurements.emulator.ptx.digest import instructions
-from measurements.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx
+from measurements.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx, toolchain_version
 from search_spaces.operators.problem import Array
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
@@ -59,7 +61,8 @@ OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
 TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times what the right one takes now, where that is more
 SLOWER = 10.0
 FULL = "full proof: "  # in front of what only that reports
-MOST_CASES = 12  # that a mutant of a header runs with, the smallest first: what none of them reports has survived
+MOST_CASES = 24  # that a mutant of a header runs with, the smallest first: what none of them reports has survived
+FULL_CASES = 2  # of those, that have a full proof where a quick one of each finds nothing
 
 
 def right_ptx(case: Case) -> PtxOutput:
@@ -73,8 +76,17 @@ _COMPILING = Lock()
 
 @lru_cache(maxsize=256)
 def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
+    """From the cache of this machine, if an earlier run has put it there: most of a small run would go into compiling
+    what mutants are compared with."""
     headers = Headers.from_folder(include_dir())
-    return compile_to_ptx(source, entry, source_arch(source, headers), headers, (*PTX_OPTIONS, *options))
+    request = (source, entry, source_arch(source, headers), headers.digest, *PTX_OPTIONS, *options, toolchain_version())
+    path = cache_root() / "mutants" / f"{sha256(json.dumps(request).encode()).hexdigest()}.json"
+    if path.exists():
+        return PtxOutput(**json.loads(path.read_text()))
+    made = compile_to_ptx(source, entry, source_arch(source, headers), headers, (*PTX_OPTIONS, *options))
+    make_folder(path.parent)
+    publish(path, json.dumps(asdict(made)).encode())
+    return made
 
 
 def ptx_of(kernel: Kernel) -> PtxOutput:
@@ -162,14 +174,15 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
     result, case_name, said = "refused", "", ""
     files = dict(Headers.from_folder(include_dir()).files)
     of_ptx, of_asm = mutant.header.startswith(OF_CASE), mutant.header.startswith(INLINE_PTX)
-    headers, opcode, tried = Headers.of({}), "", 0
+    headers, opcode = Headers.of({}), ""
+    tried: list[tuple[Case, Kernel, PtxOutput]] = []
     if not of_ptx:
         name = f"autosched/{mutant.header}"
         headers = Headers.of(files | {name: mutant.applied(files[name])})
         opcode = _opcode(files[name], mutant) if of_asm else ""
     columns = 0 if of_ptx else _columns(files[f"autosched/{mutant.header}"], mutant)
     for case in [case_of_columns(columns)] if columns else _cases_of(mutant, cases):
-        if tried == MOST_CASES:
+        if len(tried) == MOST_CASES:
             break
         right = right_ptx(case)
         kernel = case.kernel
@@ -188,18 +201,22 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
             if instructions(made.text) == instructions(right.text or ""):
                 result = "unreached" if result == "refused" else result
                 continue
-        tried += 1
-        last = _last_run(case, kernel, executed(made))
-        if last.status in ("compile_error", "unsupported"):
-            result, case_name, said = "refused", case.name, last.reason[:200]
+        tried.append((case, kernel, made))
+        result, said = _judged(_last_run(case, kernel, executed(made)))
+        case_name = case.name
+        if result != "survived":
             break
-        if last.status != "ok":
-            result, case_name, said = "reported", case.name, f"{last.status}: {last.reason}"[:200]
-            break
-        result, case_name, said = "survived", case.name, ""
-        if of_ptx:
-            why = why_same(right.text or "", mutant, partial(_passes, case, right))
-            result, said = ("same", why) if why else (result, said)
+    if result == "survived":
+        for case, kernel, made in tried[:FULL_CASES]:
+            result, said = _judged(_last_run(case, kernel, executed(made), "full"))
+            case_name = case.name
+            if result != "survived":
+                break
+    if result == "survived" and of_ptx:
+        case, _, _ = tried[0]
+        right = right_ptx(case)
+        why = why_same(right.text or "", mutant, partial(_passes, case, right))
+        result, said = ("same", why) if why else (result, said)
     seconds = round(time.monotonic() - started, 2)
     return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
 
@@ -246,26 +263,30 @@ def _columns(text: str, mutant: Mutant) -> int:
     return int(found[1]) if found else 0
 
 
-def _last_run(case: Case, kernel: Kernel, execute: Execute) -> Run:
+def _judged(last: Run) -> tuple[str, str]:
+    """What the last run of a proof says of a mutant, and in which words."""
+    if last.status in ("compile_error", "unsupported"):
+        return "refused", last.reason[:200]
+    if last.status != "ok":
+        return "reported", f"{last.status}: {last.reason}"[:200]
+    return "survived", ""
+
+
+def _last_run(case: Case, kernel: Kernel, execute: Execute, depth: Depth = "quick") -> Run:
     """The run that ends a proof of ``kernel`` in the place of the right one. What does not end in time has more of it
     if the right one is slow too, as it is on a busy machine."""
-    last = _proven(case, kernel, execute, TIME_LIMIT)
+    last = _proven(case, kernel, execute, TIME_LIMIT, depth)
     if last.status == "timeout":
-        right = right_ptx(case)
-        runs = list(prove(case.problem, case.kernel, execute=executed(right)))
+        runs = list(prove(case.problem, case.kernel, execute=executed(right_ptx(case))))
         limit = SLOWER * max(run.emulation.run_seconds for run in runs)
         if limit > TIME_LIMIT:
-            last = _proven(case, kernel, execute, limit)
+            last = _proven(case, kernel, execute, limit, depth)
     return last
 
 
-def _proven(case: Case, kernel: Kernel, execute: Execute, time_limit: float) -> Run:
-    """The last run of a quick proof, and where that finds nothing, of a full one of the same problem."""
-    *_, last = prove(case.problem, kernel, time_limit=time_limit, execute=execute)
-    if last.status == "ok":
-        for run in prove(case.problem, kernel, time_limit=time_limit, depth="full", execute=execute):
-            last = replace(run, reason=f"{FULL}{run.reason}" if run.reason else "")
-    return last
+def _proven(case: Case, kernel: Kernel, execute: Execute, time_limit: float, depth: Depth) -> Run:
+    *_, last = prove(case.problem, kernel, time_limit=time_limit, depth=depth, execute=execute)
+    return replace(last, reason=f"{FULL}{last.reason}") if depth == "full" and last.status != "ok" else last
 
 
 def _passes(case: Case, right: PtxOutput, text: str) -> bool:
@@ -334,28 +355,36 @@ def reasons() -> list[Mapping[str, Any]]:
     return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
 
 
-def why_equivalent(outcome: Outcome, line: str, known: Sequence[Mapping[str, Any]]) -> str | None:
+def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[str, Any]]) -> str | None:
+    """The reason of ``known`` that ``outcome`` is the right program. ``text`` is that of its header, None of a case's
+    PTX."""
     for entry in known:
-        if not outcome.header.startswith(entry["header"]) or entry["text"] not in line:
+        if not outcome.header.startswith(entry["header"]) or entry.get("has", "") not in outcome.new:
             continue
-        if entry.get("has", "") not in outcome.new:
+        part = entry["text"]
+        if not (part in outcome.old if text is None else _touches(text, part, outcome)):
+            continue
+        if outcome.line not in entry.get("lines", [outcome.line]):
             continue
         if entry.get("old", outcome.old) == outcome.old and entry.get("new", outcome.new) == outcome.new:
             return str(entry["reason"])
     return None
 
 
+def _touches(text: str, part: str, edit: Outcome) -> bool:
+    """Whether an edit of ``text`` lies in a ``part`` of it, or holds one."""
+    end = edit.start + len(edit.old)
+    places = (found.span() for found in re.finditer(re.escape(part), text))
+    return any((a <= edit.start and end <= b) or (edit.start <= a and b <= end) for a, b in places)
+
+
 def report(outcomes: Sequence[Outcome]) -> str:
     """A Markdown page: scores by file and kind, survivors by reason."""
     known = reasons()
     root = Path(include_dir()) / "autosched"
-    headers = {o.header for o in outcomes if not o.header.startswith(OF_CASE)}
-    lines = {name: (root / name).read_text().splitlines() for name in headers}
+    texts = {o.header: (root / o.header).read_text() for o in outcomes if not o.header.startswith(OF_CASE)}
     survivors = [o for o in outcomes if o.result in ("survived", "same")]
-    why = {
-        o: o.said or why_equivalent(o, lines[o.header][o.line - 1] if o.header in lines else o.old, known)
-        for o in survivors
-    }
+    why = {o: o.said or why_equivalent(o, texts.get(o.header), known) for o in survivors}
     open_ones = [o for o in survivors if why[o] is None]
     counted = [o for o in outcomes if o.result == "reported" or o in open_ones]
     reported = sum(o.result == "reported" for o in counted)

@@ -24,6 +24,7 @@ _ELEMENT_OF = {
 }  # fmt: skip
 SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}  # widest inner box, 0: any
 _BOX_BYTES = 232_448  # shared memory that a block of sm_90 can have
+MOST_BOX = 256  # elements of a box along one dimension
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class TensorMap:
                 all(0 < s < 2**40 and s % unit == 0 for s in self.strides),
                 f"strides are multiples of {unit} bytes below 2^40, not {self.strides}",
             ),
-            (all(1 <= n <= 256 for n in self.box), f"box sizes are 1 to 256, not {self.box}"),
+            (all(1 <= n <= MOST_BOX for n in self.box), f"box sizes are 1 to {MOST_BOX}, not {self.box}"),
             (all(1 <= n <= 8 for n in self.element_strides), f"element strides are 1 to 8, not {self.element_strides}"),
             (
                 self.interleave != "NONE" or inner % 16 == 0,

@@ -33,6 +33,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"m": 131, "n": 100, "out": "f32", "epilogue": "bias+gelu"},
     ),
     "many stages, and columns apart by 8": ({"tile_n": 56, "stages": 12, "tile_m": 64}, {"k": 1480, "n": 104}),
+    "a tile of more rows than a box": ({"tile_m": 320, "tile_n": 16, "store_buffers": 1}, {"m": 331, "n": 24}),
     "persistent": ({"tiles_of_block": 3}, {}),
     "persistent, with stores": (
         {

@@ -15,7 +15,7 @@ from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Argument, Kernel
-from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
 from search_spaces.templates.wgmma_matmul.fragments import HEADER, REGISTERS
 from search_spaces.templates.wgmma_matmul.movement import access
 from search_spaces.templates.wgmma_matmul.problem import SIDES, along_k, row_of
@@ -40,17 +40,20 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
     """How TMA copies ``operand``, which is a side of ``problem``: a box of one matrix at a time, whose lines are the
-    width of the swizzle, and of them the share of one block where a cluster copies together."""
+    width of the swizzle, and of them the share of one block where a cluster copies together, or half of too many."""
     swizzle = config.integer(f"swizzle_{side}")
     width = line_bytes(swizzle) // operand.dtype.bytes
     extent = config.integer("tile_m" if side == "a" else "tile_n")
     lines = extent if along_k(problem, side) else config.integer("tile_k")
     share = config.integer("cluster_n" if side == "a" else "cluster_m")
+    copied = lines // share
+    if copied > MOST_BOX:
+        copied //= 2
     promotions: dict[int, Literal["L2_128B", "L2_256B"]] = {128: "L2_128B", 256: "L2_256B"}
     return TensorMap.dense(
         f"{operand.name}_map",
         operand,
-        (1, lines // share, width),
+        (1, copied, width),
         swizzle=_SWIZZLE_NAMES[swizzle],
         l2_promotion=promotions[config.integer("l2_promotion")],
     )

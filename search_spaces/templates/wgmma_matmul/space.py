@@ -84,7 +84,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
     span = 128 // problem.input_dtype.bytes
     in_blocks = problem.scale == "block"  # whose sums are those of a k-tile
     return (
-        ordinal("tile_m", (64, 128, 192, 256), "rows of the workgroup tile of out"),
+        ordinal("tile_m", (64, 128, 192, 256, 320), "rows of the workgroup tile of out"),
         ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out, the n of one wgmma"),
         ordinal("tile_k", (SCALE_BLOCK,) if in_blocks else (span, 2 * span), "depth of one pipeline stage"),
         ordinal("consumers", (1, 2, 3), "warpgroups that multiply, each its share of the rows"),

@@ -17,6 +17,8 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   using Plan::cluster, Plan::consumer_threads, Plan::for_each_work, Plan::lines_a, Plan::lines_b, Plan::rank_m,
       Plan::rank_n, Plan::tma_bytes, Plan::wait;
 
+  static constexpr int most_lines = 256;  // of what TMA copies at a time
+
   // The ranks of the blocks along n, as bits: 1, and every cluster_m-th behind it.
   static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
 
@@ -121,20 +123,22 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     return keep ? ptx::Evict::last : other ? ptx::Evict::first : ptx::Evict::normally;
   }
 
-  // The share `part` of the tile's boxes, Lines lines of each.
+  // The share `part` of the tile's boxes, Lines lines of each; of those that are too long for TMA one half after another.
   template <class Operand, int Lines, bool Multicast>
   __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
                                               unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {
+    constexpr int halves = Lines > most_lines ? 2 : 1;
     const int line0 = Multicast ? part * Lines : 0;
     to += unsigned(line0 * Operand::line);
 #pragma unroll
-    for (int box = 0; box < Operand::boxes; ++box) {
-      const int along = box * Operand::width;
-      const int x = Operand::major ? mn0 + along : k0 + along, y = (Operand::major ? k0 : mn0) + line0;
+    for (int i = 0; i < Operand::boxes * halves; ++i) {
+      const int box = i / halves, behind = i % halves * (Lines / halves), along = box * Operand::width;
+      const unsigned at = to + unsigned(box * Operand::box_bytes + behind * Operand::line);
+      const int x = (Operand::major ? mn0 : k0) + along, y = (Operand::major ? k0 : mn0) + line0 + behind;
       if constexpr (Multicast) {
-        ptx::load_box_for(blocks, to + unsigned(box * Operand::box_bytes), map, x, y, batch, barrier, evict);
+        ptx::load_box_for(blocks, at, map, x, y, batch, barrier, evict);
       } else {
-        ptx::load_box(to + unsigned(box * Operand::box_bytes), map, x, y, batch, barrier, evict);
+        ptx::load_box(at, map, x, y, batch, barrier, evict);
       }
     }
   }

@@ -39,8 +39,16 @@ GPUS: Mapping[str, str] = {
 }  # the library's names of our rows
 
 # Types of a and b, accumulators and out, as nvMatmulHeuristics.h spells them; it knows no out of 16 bits for i8, and
-# both 8-bit floats have one rate.
-_PRECISIONS = {"f16": "HSH", "bf16": "TST", "f32": "SFS", "e4m3": "QQTST", "e5m2": "QQTST", "i8": "BII"}
+# both 8-bit floats have one rate. f16_f16: added up in f16.
+_PRECISIONS = {
+    "f16": "HSH",
+    "f16_f16": "HHH",
+    "bf16": "TST",
+    "f32": "SFS",
+    "e4m3": "QQTST",
+    "e5m2": "QQTST",
+    "i8": "BII",
+}
 _PROPOSED = 3  # among the first trials
 _ASKED = 12  # of which some are the same schedule of ours
 _SECONDS = 20.0  # until a process that does not answer is given up; it takes a fifth of a second
@@ -121,7 +129,7 @@ def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]
     letters = "".join("N" if order == "row" else "T" for order in (problem.order_a, problem.order_b))
     request = {
         "gpu": gpu,
-        "precision": _PRECISIONS[problem.a],
+        "precision": _PRECISIONS["f16_f16" if problem.acc == "f16" else problem.a],
         "layout": f"{letters}_ROW_MAJOR",  # of row-major matrices, T for one that is turned while it is loaded
         **{name: getattr(problem, name) for name in ("m", "n", "k", "batch")},
         "count": count,

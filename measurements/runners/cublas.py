@@ -19,7 +19,8 @@ _INSTALL = "pip install nvidia-cublas (nvidia-cublas-cu12 for CUDA 12)"
 WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper; its own would be allocated inside graphs
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
 ELEMENTS = frozenset(_TYPES)  # types of factors and of results
-_COMPUTE_F32, _COMPUTE_TF32 = 68, 77  # cublasComputeType_t
+COMPUTE_F16, _COMPUTE_F32, _COMPUTE_TF32 = 64, 68, 77  # cublasComputeType_t
+F16_ONE = 0x3C00
 _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
 _DEFAULT_ALGORITHM = -1
 _VERSION_PARTS = (0, 1, 2)  # libraryPropertyType: major, minor, patch
@@ -31,7 +32,7 @@ class CublasError(RuntimeError):
 
 @dataclass(frozen=True)
 class Gemm:
-    """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; sums in f32.
+    """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; sums in f32, or ``in_f16``.
 
     ``a_turned``: a is stored as k x m, not m x k; ``b_turned``: b as n x k, not k x n. ``element`` is the type of a and
     b, ``out`` that of the result. ``tf32`` lets f32 be multiplied on tensor cores. ``scale`` says what f32 scales
@@ -48,6 +49,7 @@ class Gemm:
     b_turned: bool = False
     tf32: bool = False
     scale: str = "none"
+    in_f16: bool = False
 
 
 def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], None]:
@@ -57,8 +59,8 @@ def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], No
     """
     library = _library()
     handle = _handle(cp, stream)
-    one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
-    compute = _COMPUTE_TF32 if gemm.tf32 else _COMPUTE_F32
+    one, zero = factors(gemm)
+    compute = COMPUTE_F16 if gemm.in_f16 else _COMPUTE_TF32 if gemm.tf32 else _COMPUTE_F32
     element, out = _TYPES[gemm.element], _TYPES[gemm.out]
     m, n, k = gemm.m, gemm.n, gemm.k
 
@@ -80,6 +82,13 @@ def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], No
         )
 
     return multiply
+
+
+def factors(gemm: Gemm) -> tuple[Any, Any]:
+    """1 and 0 in the type that floats are added up in."""
+    if gemm.in_f16:
+        return ctypes.c_uint16(F16_ONE), ctypes.c_uint16(0)
+    return ctypes.c_float(1.0), ctypes.c_float(0.0)
 
 
 @cache

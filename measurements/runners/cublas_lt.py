@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from measurements.runners.cublas import WORKSPACE, CublasError, Gemm
+from measurements.runners.cublas import COMPUTE_F16, WORKSPACE, CublasError, Gemm, factors
 
 EIGHT_BIT = frozenset({"e4m3", "e5m2", "i8"})  # types of factors that this library alone multiplies
 SCALES = frozenset({"none", "tensor", "row_column"})  # of 8-bit floats
@@ -58,9 +58,12 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
     """
     library = _library()
     handle, workspace = _place(cp, stream)
-    compute = _COMPUTE_I32 if gemm.element == "i8" else _COMPUTE_TF32 if gemm.tf32 else _COMPUTE_F32
-    sums = "i32" if gemm.element == "i8" else "f32"
-    one, zero = (ctypes.c_int32(1), ctypes.c_int32(0)) if sums == "i32" else (ctypes.c_float(1.0), ctypes.c_float(0.0))
+    compute, sums = _COMPUTE_TF32 if gemm.tf32 else _COMPUTE_F32, "f32"
+    if gemm.element == "i8":
+        compute, sums = _COMPUTE_I32, "i32"
+    elif gemm.in_f16:
+        compute, sums = COMPUTE_F16, "f16"
+    one, zero = (ctypes.c_int32(1), ctypes.c_int32(0)) if sums == "i32" else factors(gemm)
     operation = _description(library, compute, _TYPES[sums])
     # The library is column-major: it computes out^T = b^T @ a^T of the arrays as they lie, so b is its A.
     _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSA, ctypes.c_int32(int(gemm.b_turned)))

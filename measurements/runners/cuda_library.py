@@ -94,6 +94,7 @@ def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
             b_turned=problem.order_b == "col",
             tf32=problem.a == "f32" and problem.precision == "tf32",
             scale=problem.scale,
+            in_f16=problem.acc == "f16",
         )
     elif problem.operator == "matvec":
         names = ("x", "w", "out")
@@ -103,6 +104,8 @@ def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
     _plain_product("the library", problem)
     if gemm.element not in ELEMENTS | EIGHT_BIT:
         raise Unable(f"the library call that is compared with does not multiply {gemm.element}")
+    if gemm.in_f16 and gemm.out != "f16":
+        raise Unable(f"the library adds up in f16 where out is f16, not {gemm.out}")
     if gemm.scale not in SCALES or (gemm.element == "i8" and gemm.out != "i32"):
         raise Unable(f"the library does not scale {gemm.element} by {gemm.scale} to {gemm.out}")
     return gemm, names

@@ -44,6 +44,14 @@ def test_the_roof_over_a_problem(problem: Problem, bound: bool, peak: float) -> 
     assert roof.share(least) == pytest.approx(1.0) and roof.share(4 * least) == pytest.approx(0.25)
 
 
+def test_sums_in_f16_raise_the_roof_of_geforce_gpus() -> None:
+    in_f32, in_f16 = Matmul(4096, 4096, 4096), Matmul(4096, 4096, 4096, acc="f16")
+    for name, higher in (("rtx4090", 2.0), ("rtx3090", 2.0), ("l40s", 1.0), ("a100", 1.0), ("h200", 1.0)):
+        assert roofline(in_f16, device(name)).peak == higher * roofline(in_f32, device(name)).peak
+    assert device("rtx4090").tensor_peak("f16_f16") == pytest.approx(330.3e12, rel=1e-3)
+    assert device("rtx3090").tensor_peak("f16_f16") == pytest.approx(142e12, rel=5e-3)
+
+
 def test_memory_bound_times_are_shown_as_bandwidth_and_others_as_arithmetic() -> None:
     softmax, matmul = Softmax(4096, 4096), Matmul(4096, 4096, 4096)
     seconds = softmax.min_bytes / 2.4e12

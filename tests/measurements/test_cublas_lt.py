@@ -65,13 +65,15 @@ int cublasLtMatmulAlgoGetHeuristic(void* h, Operation* d, Layout* a, Layout* b, 
   bool fp8 = a->type >= 28;
   if (fp8 && (!d->ta || d->tb || d->fast != 1 || (a->type == 29 && b->type == 29))) return 15;
   if (a->type == 3 && (d->compute != 72 || d->scale_type != 10 || out->type != 10)) return 15;
-  if (a->type != 3 && d->compute != 68) return 15;
+  bool in_f16 = d->compute == 64 && d->scale_type == 2 && a->type == 2 && out->type == 2;
+  if (a->type != 3 && d->compute != 68 && !in_f16) return 15;
   *found = count < 3 ? count : 3;
   for (int i = 0; i < *found; i++) { memset(&results[i], 0, sizeof(Result)); results[i].algorithm[0] = 40 + i; }
   return 0;
 }
 static float value(const void* p, int type, long long i) {
   if (type == 0) return ((const float*)p)[i];
+  if (type == 2) return (float)((const _Float16*)p)[i];
   if (type == 3) return ((const int8_t*)p)[i];
   if (type == 14) { uint32_t bits = (uint32_t)((const uint16_t*)p)[i] << 16; float x; memcpy(&x, &bits, 4); return x; }
   uint8_t bits = ((const uint8_t*)p)[i];
@@ -100,6 +102,7 @@ int cublasLtMatmul(void* h, Operation* d, const void* alpha, const void* a, Layo
         long long at = i * ol->stride + x + y * ol->ld;
         if (ol->type == 10) ((int32_t*)out)[at] = (int32_t)sum * *(const int32_t*)alpha;
         else if (ol->type == 0) ((float*)out)[at] = sum * *(const float*)alpha;
+        else if (ol->type == 2) ((_Float16*)out)[at] = (_Float16)(sum * value(alpha, d->scale_type, 0));
         else {
           uint32_t bits; memcpy(&bits, &sum, 4);
           ((uint16_t*)out)[at] = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
@@ -179,6 +182,17 @@ def test_products_of_8_bit_types(name, types):
     assert np.array_equal(arrays[0]["out"], arrays[1]["out"])
 
 
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("batch", [1, 2])
+def test_products_that_are_added_up_in_f16(batch):
+    problem = Matmul(m=5, n=7, k=32, acc="f16", batch=batch)
+    inputs, arrays, made = call("cublaslt", problem)
+    assert callable(made), made
+    assert_right(problem, inputs, arrays[0]["out"])
+    why = "the library adds up in f16 where out is f16, not bf16"
+    assert call("cublaslt", Matmul(m=5, n=7, k=32, acc="f16", out="bf16"))[2] == why
+
+
 def test_the_fastest_of_the_heuristics_is_taken_and_what_cannot_be_launched_left_out(library):
     launches, refused = (ctypes.c_int * 4).in_dll(library, "launches"), ctypes.c_int.in_dll(library, "refused")
     refused.value = 0
@@ -236,8 +250,13 @@ def test_the_real_library_takes_every_attribute(monkeypatch):
     except CublasError:
         pytest.skip("cuBLASLt is not installed")
     monkeypatch.setattr(cublas_lt, "_place", lambda cp, stream: (ctypes.c_void_p(), SimpleNamespace(ptr=4096)))
-    for element, out, scale in (("e4m3", "bf16", "row_column"), ("e4m3", "f32", "tensor"), ("i8", "i32", "none")):
-        gemm = Gemm(64, 128, 256, 2, element, out, b_turned=True, scale=scale)
+    for element, out, scale, in_f16 in (
+        ("e4m3", "bf16", "row_column", False),
+        ("e4m3", "f32", "tensor", False),
+        ("i8", "i32", "none", False),
+        ("f16", "f16", "none", True),
+    ):
+        gemm = Gemm(64, 128, 256, 2, element, out, b_turned=True, scale=scale, in_f16=in_f16)
         multiply = cublas_lt.lt_multiplier(CUPY, Stream(), gemm)
         pointers = (4096, 8192, 12288) + ((256, 512) if scale != "none" else ())
         with pytest.raises(CublasError, match="refuses with status"):  # there is no handle

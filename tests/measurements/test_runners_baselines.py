@@ -59,7 +59,8 @@ int cublasGemmStridedBatchedEx(void* h, int ta, int tb, int m, int n, int k, con
     void* c, int ct, int ldc, long long sc, int batch, int compute, int algo) {
   if (h != &handle || stream != (void*)7 || workspace != (32u << 20) || algo != -1) return 1;
   if (at != bt || (at != ct && ct != 0)) return 15;
-  if (compute != (at == 0 ? 77 : 68) && !(at == 0 && compute == 68)) return 15;
+  if (compute == 64 ? at != 2 || ct != 2 : compute != (at == 0 ? 77 : 68) && !(at == 0 && compute == 68)) return 15;
+  int scale = compute == 64 ? 2 : 0;
   for (int i = 0; i < batch; i++)
     for (int x = 0; x < m; x++)
       for (int y = 0; y < n; y++) {
@@ -67,7 +68,7 @@ int cublasGemmStridedBatchedEx(void* h, int ta, int tb, int m, int n, int k, con
         for (int z = 0; z < k; z++)
           sum += load(a, at, i * sa + (ta ? z + (long long)x * lda : x + (long long)z * lda)) *
                  load(b, bt, i * sb + (tb ? y + (long long)z * ldb : z + (long long)y * ldb));
-        store(c, ct, i * sc + x + (long long)y * ldc, *(const float*)alpha * sum + *(const float*)beta);
+        store(c, ct, i * sc + x + (long long)y * ldc, load(alpha, scale, 0) * sum + load(beta, scale, 0));
       }
   return 0;
 }
@@ -127,6 +128,7 @@ def no_cublas(monkeypatch):
     [
         {},
         {"out": "f32"},
+        {"acc": "f16"},
         {"a": "bf16", "b": "bf16", "out": "bf16", "batch": 3},
         {"a": "f32", "b": "f32", "out": "f32", "precision": "ieee"},
         {"a": "f32", "b": "f32", "out": "f32", "batch": 2},
@@ -156,6 +158,8 @@ def test_what_cublas_refuses_has_a_reason():
     assert call("library", refused)[2] == "library cannot be called: CublasError: cuBLAS refuses with status 15"
     assert call("library", Matmul(m=4, n=4, k=4, epilogue="bias"))[2] == "the library has no epilogue to compare with"
     assert call("library", Softmax(4, 8))[2] == "no library computes softmax"
+    in_f16 = call("library", Matmul(m=4, n=4, k=4, acc="f16", out="f32"))[2]
+    assert in_f16 == "the library adds up in f16 where out is f16, not f32"
 
 
 @pytest.mark.usefixtures("a_cublas")

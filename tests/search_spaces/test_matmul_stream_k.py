@@ -6,6 +6,7 @@ import math
 
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.stream_k import LEAST_IDLE
 from search_spaces.templates.matmul.counts import counts
@@ -79,3 +80,18 @@ def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
 def test_a_reduction_has_no_stream_k() -> None:
     sums = Matmul(2048, 2048, 2048, reduction="row_sum")
     assert {p.name: p.values for p in space(sums, A100).parameters}["stream_k"] == (0,)
+
+
+def test_stream_k_runs_as_many_blocks_on_an_sm_as_fit() -> None:
+    """128x128 tiles of 32 in three stages share an A100's SM; in five stages of 64 one fills its shared memory, as one
+    of 256x128 does its registers."""
+    names = {"tile_m": 128, "tile_n": 128, "tile_k": 32, "stages": 3, "min_blocks": 1, "stream_k": 1}
+    (rule,) = (rule for rule in space(PROBLEM, A100).rules if rule.name == "stream_k_resident")
+
+    def tried(**changes: int) -> bool:
+        values = {**names, **changes}
+        return bool(rule.evaluate(Columns({name: [value] for name, value in values.items()}, {}))[0])
+
+    assert not tried() and tried(min_blocks=2) and tried(stream_k=0)
+    assert tried(tile_k=64, stages=5) and tried(tile_m=256)
+    assert not tried(tile_m=64, tile_n=64, min_blocks=3) and tried(tile_m=64, tile_n=64, min_blocks=4)

@@ -24,6 +24,7 @@ from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matmul.stream_k import KEPT_BYTES, launched_blocks, stream_k
 
 EPILOGUE_PAD = 8  # elements after each row of the epilogue's tile: of f32 32 bytes, the step of wmma.store; of out 16
+MIN_BLOCKS = (1, 2, 3, 4)
 COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)  # threads of a copy along contiguous memory
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
 
@@ -65,7 +66,7 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
             before=1,
         ),
         categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
-        ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
+        ordinal("min_blocks", MIN_BLOCKS, "blocks per SM that registers are limited for"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
         stream_k(problem),
         raster(),

@@ -22,6 +22,7 @@ from search_spaces.templates.common.line_access import sectors_rule, width_rule
 from search_spaces.templates.common.raster import raster_rule
 from search_spaces.templates.matmul.decisions import (
     COPY_COLUMNS,
+    MIN_BLOCKS,
     contiguous_extent,
     operand_names,
     row_major,
@@ -51,7 +52,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_whole_copies(problem, device, "a"),
         *_whole_copies(problem, device, "b"),
         _split_pruning(problem, device),
-        stream_k_pruning(problem, device),
+        *stream_k_pruning(problem, device, MIN_BLOCKS[-1]),
     )
 
 

@@ -17,6 +17,7 @@ from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.stream_k import too_little_idle
 
+ACCUMULATING = 2  # registers of a block over its accumulators: fragments and addresses take about as many
 KEPT_BYTES = 32  # of shared memory: the part that a block computes, and what is left for it
 
 
@@ -84,10 +85,13 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     )
 
 
-def stream_k_pruning(problem: Matmul, device: Device) -> Rule:
-    """Stream-K pays behind a whole wave; with less, ``split_k`` has the same effect without a loop over tiles."""
+def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, ...]:
+    """Stream-K pays behind a whole wave, with less ``split_k`` has the same effect without a loop over tiles; and with
+    as many blocks as an SM holds, since it launches ``min_blocks`` for each, where whole tiles run as many as fit.
+    ``most`` is the largest value of ``min_blocks``."""
+    room = device.registers_per_sm // ACCUMULATING
 
-    def why_not(tile_m: int, tile_n: int, min_blocks: int, stream_k: int) -> str | None:
+    def too_little(tile_m: int, tile_n: int, min_blocks: int, stream_k: int) -> str | None:
         if stream_k == 0:
             return None
         tiles, resident = _tiles(problem, tile_m, tile_n), device.sm_count * min_blocks
@@ -95,7 +99,20 @@ def stream_k_pruning(problem: Matmul, device: Device) -> Rule:
             return f"{tiles} tiles do not fill the {resident} blocks that run at a time: split_k shares their k"
         return too_little_idle(tiles, resident)
 
-    return Rule.refusing("stream_k_idle", why_not, "stream-K saves more than it costs")
+    def too_few(tile_m: int, tile_n: int, tile_k: int, stages: int, min_blocks: int, stream_k: int) -> str | None:
+        staged = stages * (tile_m + tile_n) * tile_k * problem.input_dtype.bytes
+        fit = min(room // (tile_m * tile_n), device.shared_per_sm // staged, most)
+        if stream_k == 0 or min_blocks >= fit:
+            return None
+        return (
+            f"stream-K would launch {min_blocks} blocks for each SM, which holds {fit} of {tile_m}x{tile_n}x{tile_k} "
+            f"tiles in {stages} stages: together they hide more than even shares of k save"
+        )
+
+    return (
+        Rule.refusing("stream_k_idle", too_little, "stream-K saves more than it costs"),
+        Rule.refusing("stream_k_resident", too_few, "stream-K runs as many blocks on an SM as whole tiles do"),
+    )
 
 
 def _tiles(problem: Matmul, tile_m: int, tile_n: int) -> int:

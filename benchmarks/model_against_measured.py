@@ -20,6 +20,9 @@ from benchmarks.autoheuristic import NotARecording, Recorded, counts, files, rea
 from cost_models.analytic import LAUNCH_SECONDS, analyse
 from cost_models.evaluation import rank_correlation, regret
 from search_spaces.arrays import FloatArray
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
 
 FITTED = ("a100_mm", "h100_mm")
 # What is of the machines that recorded, not of the GPUs; all fitted to the files FITTED.
@@ -58,17 +61,20 @@ def comparable(recorded: Recorded) -> bool:
 
 def predicted(recorded: Recorded) -> FloatArray:
     """Seconds of each configuration, launched alone between two events by the machine that recorded."""
-    problem, chip, name = recorded.problem, recorded.device, recorded.device.name
-    works = [counts(recorded, c) for c in recorded.configs]
+    return as_recorded(recorded.problem, recorded.device, [counts(recorded, c) for c in recorded.configs])
+
+
+def as_recorded(problem: Matmul, chip: Device, works: Sequence[CostCounts]) -> FloatArray:
+    """Seconds of kernels that compute ``problem``, launched as the machine that recorded launched Triton's."""
     analysis = analyse(works, chip)
     free = analysis.seconds - LAUNCH_SECONDS
-    if name in WRITES_WAIT:
+    if chip.name in WRITES_WAIT:
         written = max(0, problem.m * problem.n * problem.out_dtype.bytes - chip.l2_bytes) / chip.dram_bandwidth
         free = free + np.minimum(written, analysis.sm_seconds)
     energy = BF16_ENERGY if problem.a == "bf16" else 1.0
-    sustained = energy * np.array([work.flops * work.blocks for work in works]) / SUSTAINED_FLOPS[name]
+    sustained = energy * np.array([work.flops * work.blocks for work in works]) / SUSTAINED_FLOPS[chip.name]
     limited = sustained * free / (free + REST_SECONDS)
-    seconds: FloatArray = (free**SHARPNESS + limited**SHARPNESS) ** (1 / SHARPNESS) + ALONE_SECONDS[name]
+    seconds: FloatArray = (free**SHARPNESS + limited**SHARPNESS) ** (1 / SHARPNESS) + ALONE_SECONDS[chip.name]
     return seconds
 
 

@@ -39,6 +39,7 @@ class FindingKind(StrEnum):
     MISSING_PROXY_FENCE = "missing_proxy_fence"  # generic writes that wgmma or a bulk copy reads
     MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialization
     BLOCK_EXITED = "block_exited"  # shared memory of a block of the cluster that may have exited
+    HEAP_MISUSE = "heap_misuse"  # memory that was freed, or that malloc did not return
     CRASH = "crash"
     TIMEOUT = "timeout"
 

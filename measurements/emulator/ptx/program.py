@@ -25,6 +25,7 @@ LANES = 32
 _HEAD = 32  # bytes before the values of a register
 _SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/shared_memory.cpp
 _IGNORED_FUNCTIONS = ("vprintf",)
+_HEAP_FUNCTIONS = ("malloc", "free")
 _STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")
 _CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 _WIDE_SPECIALS = ("%gridid",)
@@ -337,6 +338,11 @@ class _Translation:
                     return Form("nothing")
                 if target.name in _STOPPING_FUNCTIONS:
                     return Form("trap")
+                if target.name in _HEAP_FUNCTIONS:
+                    passed = [n for o in (*arguments, *results) for n in self.passed(f, o)]
+                    if len(passed) != (4 if target.name == "malloc" else 2) or passed[1::2].count(8) * 2 != len(passed):
+                        raise Unsupported
+                    return Form(f"heap.{target.name}", immediates=passed)
                 raise Unsupported
             callee_frame = self.frame(target.name)
             callee = callee_frame.index
@@ -375,17 +381,13 @@ class _Translation:
 
         function = f.function
         if function.is_kernel:
-            return f"function {f.entry} {f.local_bytes} 0 0 0"
+            return f"function {f.entry} {f.local_bytes} 0 0 {_kept(f)}"
         for p in (*function.results, *function.parameters):
             if p.space == "reg":
                 self.register(f, p.name)
         results, parameters = [r.name for r in function.results], [p.name for p in function.parameters]
-        own = [n for n in f.slots if n in function.registers]
-        others = [n for n in f.slots if n not in function.registers]
-        kept = [str(len(own) + len(others))]
-        kept += [f"{f.slots[n]} {f.widths[n]} {int(n in function.registers)}" for n in (*own, *others)]
         head = f"function {f.entry} {f.local_bytes}"
-        return f"{head} {spans(results, False)} {spans(parameters, False)} {' '.join(kept)}"
+        return f"{head} {spans(results, False)} {spans(parameters, False)} {_kept(f)}"
 
     def variable_lines(self) -> list[str]:
         lines, relocations = [], []
@@ -415,6 +417,12 @@ class _Translation:
         if target is not None:
             return f"relocation {variable} {offset} v {self.global_index(symbol.name)} {symbol.offset}"
         return f"relocation {variable} {offset} f {self.frame(symbol.name).index} {symbol.offset}"
+
+
+def _kept(f: _Frame) -> str:
+    """All registers and parameters of a function, and whether each is a register."""
+    own = [f"{slot} {f.widths[n]} {int(n in f.function.registers)}" for n, slot in f.slots.items()]
+    return " ".join([str(len(own)), *own])
 
 
 def _f32_of_f64(bits: int) -> int:

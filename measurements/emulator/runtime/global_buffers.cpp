@@ -98,7 +98,10 @@ Buffer* check_access(const void* address, int bytes, const char* instruction) {
             where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
-  if (launch.sparse && b->spec.role != BufferSpec::Role::variable) touch(*b, address, bytes);
+  if (b->spec.role >= BufferSpec::Role::variable) {
+    return b->spec.role == BufferSpec::Role::heap && !check_heap(address, bytes, instruction) ? nullptr : b;
+  }
+  if (launch.sparse) touch(*b, address, bytes);
   return b;
 }
 

@@ -35,6 +35,8 @@ struct Buffer {
 
 // The buffer of an access, or nullptr (and a finding) where it is in none.
 Buffer* check_access(const void* address, int bytes, const char* instruction);
+// Whether an access of the heap is one of what is allotted; a finding where not.
+bool check_heap(const void* address, int bytes, const char* instruction);
 std::string element(const Buffer& b, const void* address);
 std::string element(const Buffer& b, const Cell& cell);
 

@@ -173,7 +173,7 @@ inline bool seeded() { return launch.order_seed != 0; }
 
 // Global memory (global_memory.cpp).
 struct BufferSpec {
-  enum class Role { input, output, workspace, variable } role;  // variable: of the program, not of the launch
+  enum class Role { input, output, workspace, variable, heap } role;  // the last two: of the program, not of the launch
   std::string name;
   std::size_t bytes;
   unsigned element_bytes;
@@ -206,6 +206,11 @@ bool check_global_read(const void* address, int bytes);
 // What a bulk copy reads or writes, of any length and alignment. Out of bounds reads as 0xFF.
 void read_global_bulk(void* to, const void* address, int bytes, const char* instruction);
 void write_global_bulk(void* address, const void* from, int bytes, const char* instruction);
+// The heap of device code (global_heap.cpp): addresses, 0 for none. At self->site.
+BufferSpec heap_spec();
+void place_heap(void* address);
+std::uint64_t heap_malloc(std::uint64_t bytes);
+void heap_free(std::uint64_t address);
 void check_after_launch();
 // Of a sparse launch: every page of an output that was written, as the number of the buffer (4 bytes), its first
 // element (8), how many (4), the elements, and for each the block that wrote it last (4; all ones: none).

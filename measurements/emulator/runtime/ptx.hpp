@@ -171,6 +171,7 @@ struct Program {
   std::vector<Span> parameter_spans;
   bool perturb = false;  // approximate functions err as much as the PTX ISA allows
   bool uses_wgmma = false;
+  bool uses_heap = false;
   bool truncates_tf32 = false;  // its compiler leaves it to the tensor core to drop the low bits of tf32 operands
   unsigned blocks_of_sm = 1;  // .minnctapersm: they share its registers
   Index3 cluster{0, 0, 0};  // as __cluster_dims__ says; 0: nothing

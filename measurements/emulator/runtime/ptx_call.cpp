@@ -218,7 +218,30 @@ void store_frame(Warp& w, const Instruction& i, Lanes active) {
   }
 }
 
+// malloc and free. Immediates: offset in the register file, and bytes, of the argument; of the result.
+void allocate(Warp& w, const Instruction& i, Lanes active) {
+  const auto from = static_cast<std::uint32_t>(i.immediate[0]), to = static_cast<std::uint32_t>(i.immediate[2]);
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    if (w.head(from).bits >> k & 1u) report_undefined(w, i, origin_of(w, from, i), k);
+    w.values<std::uint64_t>(to)[k] = heap_malloc(w.values<std::uint64_t>(from)[k]);
+    w.head(to).bits &= ~(1u << k);
+  });
+}
+void release_allocation(Warp& w, const Instruction& i, Lanes active) {
+  const auto from = static_cast<std::uint32_t>(i.immediate[0]);
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    if (w.head(from).bits >> k & 1u) report_undefined(w, i, origin_of(w, from, i), k);
+    heap_free(w.values<std::uint64_t>(from)[k]);
+  });
+}
+
 constexpr Row rows[] = {
+    {"heap.malloc", allocate, 0, ":", Flow::plain, false, true},
+    {"heap.free", release_allocation, 0, ":", Flow::plain, false, true},
     {"ld.frame", load_frame, read_only | by_l2 | acquire | block_scope, "*:", Flow::plain, false, true},
     {"st.frame", store_frame, 0, ":*", Flow::plain, false, true},
 };

@@ -124,6 +124,17 @@ void start_block() {
       warp.local[k].known.assign(warp.local[k].bytes.size(), 0);
       warp.local[k].origins.clear();
     }
+    // What an earlier block has written is nothing to this one.
+    for (const Span& r : program.functions[0].registers) {
+      Register& head = warp.head(r.offset);
+      head.defined = 0;
+      head.bits = 0;
+      head.origin = 0;
+    }
+    if (warp.knows_parts) {
+      std::memset(warp.known, 0, program.register_bytes);
+      warp.knows_parts = false;
+    }
     warp.yielded_at = ~0u;
     fill_special(warp);
   }

@@ -246,6 +246,7 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   }
   i.copies = name == "mov" || name.starts_with("mov.b");
   if (name == "wgmma.mma_async") program.uses_wgmma = true;
+  if (name.starts_with("heap.")) program.uses_heap = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
   if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
   program.code.push_back(i);
@@ -339,10 +340,12 @@ bool set_arguments(const std::vector<std::string>& bytes) {
 std::vector<BufferSpec> variable_specs() {
   std::vector<BufferSpec> specs;
   for (const Variable& v : variables) specs.push_back(v.spec);
+  if (program.uses_heap) specs.push_back(heap_spec());
   return specs;
 }
 
 void place_variables(const std::vector<void*>& addresses) {
+  if (program.uses_heap) place_heap(addresses.back());
   for (std::size_t k = 0; k < variables.size(); ++k) {
     variables[k].address = reinterpret_cast<std::uint64_t>(addresses[k]);
     std::memcpy(addresses[k], variables[k].bytes.data(), std::min(variables[k].bytes.size(), variables[k].spec.bytes));

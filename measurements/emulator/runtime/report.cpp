@@ -112,6 +112,7 @@ const char* kind_name(Kind kind) {
     case Kind::missing_proxy_fence: return "missing_proxy_fence";
     case Kind::mbarrier_misuse: return "mbarrier_misuse";
     case Kind::block_exited: return "block_exited";
+    case Kind::heap_misuse: return "heap_misuse";
   }
   return "";
 }

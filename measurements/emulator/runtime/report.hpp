@@ -51,8 +51,9 @@ enum class Kind {
   missing_proxy_fence,
   mbarrier_misuse,
   block_exited,
+  heap_misuse,
 };
-constexpr Kind last_kind = Kind::block_exited;
+constexpr Kind last_kind = Kind::heap_misuse;
 const char* kind_name(Kind kind);
 
 // Counts a finding; whether it is the first of its kind at its site.

@@ -268,6 +268,15 @@ st.global.u32 [%p], %b;"""
     assert kinds(kernel(body, RECURSIVE.replace("USED", used))) == ({"undefined_register"} if found else set())
 
 
+def test_what_an_earlier_block_has_written_is_nothing_to_the_next() -> None:
+    text = kernel_text(
+        "mov.u32 %c, %ctaid.x; setp.eq.u32 %q, %c, 0; @%q mov.u32 %b, 5; "
+        "mad.wide.u32 %p, %c, 256, %p; cvt.u64.u32 %w, %b; st.global.u64 [%p], %w;"
+    ).replace("ld.param.u64 %o", ".reg .pred %q; ld.param.u64 %o")
+    assert not kinds(run_ptx(text, 32, np.zeros(4, np.uint64)))
+    assert kinds(run_ptx(text, 64, np.zeros(4, np.uint64), grid=2)) == {"undefined_register"}
+
+
 def test_code_of_nvcc_g_may_copy_fields_that_hold_nothing() -> None:
     """What is made of such a field is found at the line that first reads it, and says where it matters."""
     text = (PTX / "stack_copies.ptx").read_text()

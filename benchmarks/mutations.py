@@ -24,7 +24,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -334,7 +334,8 @@ def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers
     left = [m for m in mutants if (m.header, m.start, m.old, m.new) not in known]
     print(f"{len(mutants)} mutants, {len(left)} of them to run with {len(cases)} cases", file=sys.stderr)
     with log.open("a") as file, ThreadPoolExecutor(workers) as pool:
-        for outcome in pool.map(lambda mutant: run(mutant, cases), left):
+        for done in as_completed([pool.submit(run, mutant, cases) for mutant in left]):
+            outcome = done.result()
             file.write(json.dumps(asdict(outcome)) + "\n")
             file.flush()
             yield outcome

@@ -218,6 +218,7 @@ def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = Fals
         # of the tile that was multiplied last.
         refills=not wgmma or (warps > _WARPGROUP and not own_buffers),
         copies_behind=not (wgmma or own_buffers) and config.stages > 1,
+        run_bytes=CostCounts.run_bytes if own_buffers else _run_bytes(problem, chip, config),
     )
     return dataclasses.replace(work, dram_bytes=_dram_bytes(problem, chip, config, work))
 
@@ -232,6 +233,17 @@ def _lines(problem: Matmul, side: str, k: int) -> float:
     least, most = _LONG_LINES
     far = min(1.0, max(0.0, (problem.k * element - least) / (most - least)))
     return 1 + far * (max(1.0, _LINE / (element * k)) - 1) if along_k else 1.0
+
+
+def _run_bytes(problem: Matmul, chip: Device, config: TritonConfig) -> float:
+    """Bytes that a step reads of DRAM in one piece: the harmonic mean of both operands, by their sizes. On A100 the
+    rule of ``_lines`` says what short pieces cost, and its recordings show no more."""
+    if chip.sm < 90:
+        return CostCounts.run_bytes
+    element = problem.input_dtype.bytes
+    a = element * (config.block_k if problem.order_a == "row" else config.block_m)
+    b = element * (config.block_n if problem.order_b == "row" else config.block_k)
+    return (problem.m + problem.n) / (problem.m / a + problem.n / b)
 
 
 def _warps(config: TritonConfig) -> tuple[int, int]:

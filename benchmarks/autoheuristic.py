@@ -197,6 +197,9 @@ def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = Fals
     accumulators = tile // threads
     fragments = 0 if wgmma else (m // warps_m + n // warps_n) * min(k, 16) // 32
     loaded = 0.0 if wgmma else read / 512
+    # Warpgroups of a block wait for each other where a tile has arrived and where its place is free, and the tensor
+    # cores for the last of them. CUTLASS's wait each for itself.
+    together = wgmma and warps > _WARPGROUP and not own_buffers
     work = CostCounts(
         blocks=tiles_m * tiles_n,
         threads=threads,
@@ -212,11 +215,10 @@ def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = Fals
         dram_bytes=0.0,
         iterations=steps,
         stages=config.stages,
-        barriers_per_iteration=1 if config.stages > 1 else 2,
-        # wgmma: one multiplication stays in flight over the barrier, and there is a buffer more; but warpgroups of a
-        # block wait for each other there, and the tensor cores for the last. mma.sync: the next load takes the place
-        # of the tile that was multiplied last.
-        refills=not wgmma or (warps > _WARPGROUP and not own_buffers),
+        barriers_per_iteration=1 if config.stages > 1 and not together else 2,
+        # wgmma: one multiplication stays in flight over the barrier, and there is a buffer more. mma.sync: the next
+        # load takes the place of the tile that was multiplied last.
+        refills=not wgmma or together,
         copies_behind=not (wgmma or own_buffers) and config.stages > 1,
         run_bytes=CostCounts.run_bytes if own_buffers else _run_bytes(problem, chip, config),
     )

@@ -88,8 +88,19 @@ def test_warpgroups_wait_for_each_other(tmp_path: Path) -> None:
     """In Triton's loop; CUTLASS's warpgroups wait for barriers in shared memory, each for itself."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     one, two = (TritonConfig(128, 128, 64, 5, warps) for warps in (4, 8))
-    assert not counts(hopper, one).refills and counts(hopper, two).refills
-    assert not counts(hopper, two, own_buffers=True).refills
+    alone, together, cutlass = counts(hopper, one), counts(hopper, two), counts(hopper, two, own_buffers=True)
+    assert not alone.refills and together.refills and not cutlass.refills
+    assert together.barriers_per_iteration == 2 > alone.barriers_per_iteration == cutlass.barriers_per_iteration
+
+
+def test_short_pieces_of_dram_cost_time_on_h100(tmp_path: Path) -> None:
+    (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
+    short, long = (TritonConfig(128, 128, step, 3, 4) for step in (32, 128))
+    assert 64 < counts(hopper, short).run_bytes < 128  # 64 bytes of a, 256 of b
+    assert counts(hopper, long).run_bytes == 256
+    turned = dataclasses.replace(hopper, problem=dataclasses.replace(hopper.problem, order_a="col"))
+    assert counts(turned, short).run_bytes == 256  # 128 rows of a lie side by side
+    assert counts(ampere, short).run_bytes == counts(hopper, short, own_buffers=True).run_bytes == 128
 
 
 def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

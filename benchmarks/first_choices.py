@@ -1,7 +1,8 @@
 """What the time model would try first for the matmuls of ``benchmarks.gpu_problems``, beside NVIDIA's heuristics.
 
 ``python -m benchmarks.first_choices [--device h200] [--shapes N] > benchmarks/results/first_choices.md``. Nothing is
-measured or compiled: a choice is the first guess of the sampler ``bayes`` over all kernel templates of the problem.
+measured: a choice is the first guess of the sampler ``bayes`` over all kernel templates of the problem. ``--compile``
+compiles each and ends with their spills, what ptxas serialises, and the CPU time of compiling, in place of the table.
 nvMatmulHeuristics (``pip install 'autosched[judge]'``, NVIDIA's licence) names a CUTLASS configuration; what comes
 nearest to it among the legal schedules, which ``tune`` tries too, is judged by our model. Its own times are not used:
 they are for its own kernels.
@@ -10,7 +11,10 @@ they are for its own kernels.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
+import time
+from dataclasses import dataclass
 
 from autosched import nvidia_heuristics
 from autosched.default_choice import predicted_seconds
@@ -18,7 +22,9 @@ from autosched.nvidia_heuristics import Configuration
 from autosched.search.bayes import BayesSampler
 from autosched.search.prior import AnalyticPrior
 from benchmarks.gpu_problems import matmuls
-from search_spaces.catalogue import templates_for
+from measurements.compile import parse_resources
+from measurements.nvrtc import compile_source
+from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
@@ -45,6 +51,43 @@ def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> fl
     usable = templates_for(problem, on)
     near = nvidia_heuristics.nearest(configuration, usable, problem, on, AnalyticPrior(usable, problem, on))
     return None if near is None else predicted_seconds(usable, problem, [near], on)[0]
+
+
+@dataclass(frozen=True)
+class CompiledChoice:
+    """What a first choice compiles to: bytes of spills, whether ptxas serialises its wgmma (C7515), and the CPU seconds
+    of this process for NVRTC and ptxas."""
+
+    name: str
+    spilled: int
+    serialised: bool
+    cpu_seconds: float
+
+
+def compiled(name: str, problem: Matmul, schedule: Schedule, on: Device) -> CompiledChoice:
+    """Raises ValueError where it does not compile."""
+    kernel = template(schedule.template).kernel(problem, schedule, on)
+    started = time.process_time()
+    output = compile_source(kernel.source, kernel.entry, on.arch, kernel.headers)
+    seconds = time.process_time() - started
+    resources = parse_resources(output.log, output.entry)
+    if output.cubin is None or resources is None:
+        raise ValueError(f"{name}: {output.log}")
+    return CompiledChoice(name, resources.spill_store_bytes, "C7515" in output.log, seconds)
+
+
+def _summary(choices: list[CompiledChoice]) -> str:
+    seconds = [choice.cpu_seconds for choice in choices]
+    spilled = [f"{choice.name} ({choice.spilled} bytes)" for choice in choices if choice.spilled]
+    serialised = [choice.name for choice in choices if choice.serialised]
+    return "\n".join(
+        (
+            f"compiled: {len(choices)}",
+            f"spill: {', '.join(spilled) or 'none'}",
+            f"serialised by ptxas: {', '.join(serialised) or 'none'}",
+            f"CPU seconds of a compilation: median {statistics.median(seconds):.2f}, largest {max(seconds):.2f}",
+        )
+    )
 
 
 def _shown(schedule: Schedule) -> str:
@@ -74,8 +117,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h200")
     parser.add_argument("--shapes", type=int, default=None, help="only so many of the shapes")
+    parser.add_argument("--compile", action="store_true", help="compile the choices, and sum up what becomes of them")
     arguments = parser.parse_args()
     on = device(arguments.device)
+    if arguments.compile:
+        problems = [(purpose, p) for purpose, p in matmuls()[: arguments.shapes] if isinstance(p, Matmul)]
+        names = [f"{purpose} {p.m}x{p.n}x{p.k} {p.a}" for purpose, p in problems]
+        found = [compiled(n, p, first_choice(p, on)[0], on) for n, (_, p) in zip(names, problems, strict=True)]
+        print(_summary(found))
+        return 0
     print("| problem | first choice of the time model | its TFLOP/s | nvMatmulHeuristics | as ours, against ours |")
     print("|---|---|---|---|---|", flush=True)
     for purpose, problem in matmuls()[: arguments.shapes]:

@@ -14,6 +14,7 @@ from measurements.compile import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
 from measurements.verification import check
 from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.parameters import Value
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.wgmma_matmul.proxy import proxy
 from search_spaces.templates.wgmma_matmul.space import space, validity_constraints
@@ -95,6 +96,41 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
     for kernel, result in zip(kernels, compiled(kernels), strict=True):
         assert isinstance(result, Compiled), result.reason
         assert result.resources.spill_store_bytes == 0, kernel.source
+
+
+# What rules of spills leave out, and what they keep beside it.
+SPILLS: dict[str, tuple[dict[str, Value], dict[str, Value]]] = {
+    "store_registers": (
+        {"tile_m": 256, "tile_n": 208, "stages": 2, "tiles_of_block": 3, "stream_k": 1, "cluster_m": 1},
+        {"store_buffers": 0},
+    ),
+    "walking_registers": (
+        {"tile_n": 256, "stages": 3, "tiles_of_block": 4, "stream_k": 1, "cluster_m": 2, "raster": "hilbert"},
+        {"producer_registers": 40},
+    ),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("rule", SPILLS)
+def test_what_a_rule_of_spills_leaves_out_spills(rule: str) -> None:
+    problem = Matmul(4096, 4096, 4096, a="bf16", order_b="col")
+    left_out = GOOD.replace(producer_registers=24, **SPILLS[rule][0])
+    kept = left_out.replace(**SPILLS[rule][1])
+    its = space(problem, H200)
+    assert rule in {v.rule for v in its.explain(left_out)} and rule not in {v.rule for v in its.explain(kept)}
+    spilled, whole = compiled([generate(problem, schedule, H200) for schedule in (left_out, kept)])
+    assert isinstance(spilled, Compiled) and isinstance(whole, Compiled)
+    assert spilled.resources.spill_store_bytes > 0 == whole.resources.spill_store_bytes
+
+
+@needs_nvrtc
+def test_many_boxes_of_an_operand_do_not_spill() -> None:
+    """24 boxes of b without a swizzle, each copied for the two blocks of a cluster by a thread with 24 registers."""
+    problem = Matmul(4096, 4096, 4096, a="bf16")
+    schedule = GOOD.replace(producer_registers=24, tile_n=192, swizzle_b=0)
+    (result,) = compiled([generate(problem, schedule, H200)])
+    assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
 
 
 @needs_nvrtc

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from needs import needs_nvrtc
+
 from autosched.nvidia_heuristics import Configuration
-from benchmarks.first_choices import first_choice, like_theirs
+from benchmarks.first_choices import compiled, first_choice, like_theirs
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -30,3 +32,11 @@ def test_a_configuration_of_cutlass_is_judged_as_its_nearest_schedule() -> None:
     near, far = like_theirs(PROBLEM, THEIRS, H200), like_theirs(PROBLEM, small, H200)
     assert near is not None and far is not None
     assert 0.9 * first_choice(PROBLEM, H200)[1] < near < far
+
+
+@needs_nvrtc
+def test_the_first_choice_neither_spills_nor_is_serialised() -> None:
+    """It spilled before rules left out what ptxas does not fit into registers."""
+    schedule, _ = first_choice(PROBLEM, H200)
+    found = compiled("square", PROBLEM, schedule, H200)
+    assert found.spilled == 0 and not found.serialised and found.cpu_seconds > 0

@@ -30,7 +30,7 @@ from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
-from search_spaces.templates.common.launch_rules import device_rules, register_limit
+from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.wgmma_matmul.fragments import (
     a_from,
@@ -53,13 +53,18 @@ from search_spaces.templates.wgmma_matmul.persistent import (
     persistent_rules,
 )
 from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, along_k, row_of, tiling
+from search_spaces.templates.wgmma_matmul.registers import (
+    END_REGISTERS,
+    MOST_REGISTERS,
+    REGISTER_OVERHEAD,
+    REGISTER_STEP,
+    launched_registers,
+    register_rules,
+    spill_rules,
+)
 
 BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
 FLAG_BYTES = 16  # of shared memory: what the last block of a split tells its threads
-REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
-REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest that ptxas takes (message C7602)
-END_REGISTERS = 16  # besides, where columns have values of their own to be scaled by or to add, or a long activation
-MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
 COLUMNS_APART, CLOSE_COLUMNS = 16, 32  # tiles apart by 8 of more columns than this are not worth a try each
 BALANCED_N = 64  # of a wgmma: for fewer columns reading shared memory takes longer than multiplying
 FEW_STAGES = 3  # one that is multiplied, and two on their way
@@ -142,7 +147,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     def consumer_registers(consumers: IntArray, producer_registers: IntArray, min_blocks: IntArray) -> IntArray:
         """The most that the consumers can take: setmaxnreg waits for ever for more than the warpgroups of the block
         were launched with (PTX ISA, "setmaxnreg")."""
-        left = (consumers + 1) * _launched(device, consumers, min_blocks) - producer_registers
+        left = (consumers + 1) * launched_registers(device, consumers, min_blocks) - producer_registers
         most = left // consumers // REGISTER_STEP * REGISTER_STEP
         return np.where(producer_registers > 0, np.minimum(most, MOST_REGISTERS), 0)
 
@@ -229,7 +234,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *fragment_rules(),
         _store_rule(problem),
         *persistent_rules(problem, device),
-        *_register_rules(problem, device),
+        *register_rules(problem, device),
         tiling(problem).split_rule(),
         *tiling(problem).grid_rules(parameters(problem)),
         *device_rules(device),
@@ -334,49 +339,6 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
     )
 
 
-def _launched(device: Device, consumers: npt.ArrayLike, min_blocks: npt.ArrayLike) -> IntArray:
-    """Registers that each thread is launched with, as setmaxnreg counts. A warp that copies alone takes the room of
-    four: each of the SM's four parts has registers of its own, and takes every fourth warp."""
-    threads = WARPGROUP * (np.asarray(consumers) + 1)
-    limit: IntArray = register_limit(device, threads, min_blocks)
-    return limit // REGISTER_STEP * REGISTER_STEP
-
-
-def _register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    def limit(consumers: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
-        return np.where(consumer_registers > 0, consumer_registers, _launched(device, consumers, min_blocks))
-
-    return (
-        Rule(
-            "setmaxnreg",
-            lambda consumers, min_blocks, producer_registers, consumer_registers: (
-                np.equal(producer_registers, 0) | (consumer_registers > _launched(device, consumers, min_blocks))
-            ),
-            f"{{consumers}} consumers are launched with as many registers as the {MOST_REGISTERS} at most that they "
-            "could take from a copying warpgroup with {min_blocks} blocks per SM: setmaxnreg only adds to them",
-        ),
-        Rule(
-            "consumer_registers",
-            lambda needed_registers, consumers, min_blocks, consumer_registers: (
-                needed_registers <= limit(consumers, min_blocks, consumer_registers)
-            ),
-            lambda needed_registers, consumers, min_blocks, consumer_registers: (
-                f"a consumer needs {needed_registers} registers a thread, and each of {consumers} has "
-                f"{int(limit(consumers, min_blocks, consumer_registers))} with {min_blocks} blocks per SM"
-            ),
-        ),
-        Rule(
-            "instruction_registers",
-            lambda tile_n, consumers, min_blocks: (
-                tile_n // (2 * problem.sums_of_register) + REGISTER_OVERHEAD <= _launched(device, consumers, min_blocks)
-            ),
-            f"a wgmma of n = {{tile_n}} holds {{tile_n}} / {2 * problem.sums_of_register} registers of accumulators, "
-            "which ptxas does not place in the registers that {consumers} consumers are launched with in {min_blocks} "
-            "blocks per SM, whatever setmaxnreg adds later",
-        ),
-    )
-
-
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
     split = tiling(problem)
@@ -407,6 +369,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         _kept_rule(problem, device),
         *copy_pruning(problem, device),
         *fragment_pruning(problem),
+        *spill_rules(device),
         _narrow_rule(problem, device),
         _few_stages_rule(problem, device),
         Rule(

@@ -124,13 +124,14 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   }
 
   // The share `part` of the tile's boxes, Lines lines of each; of those that are too long for TMA one half after another.
+  // Many boxes are in a loop: unrolled, ptxas keeps more of their coordinates than 24 registers hold.
   template <class Operand, int Lines, bool Multicast>
   __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
                                               unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {
     constexpr int halves = Lines > most_lines ? 2 : 1;
     const int line0 = Multicast ? part * Lines : 0;
     to += unsigned(line0 * Operand::line);
-#pragma unroll
+#pragma unroll(Operand::boxes * halves <= 4 ? Operand::boxes * halves : 1)
     for (int i = 0; i < Operand::boxes * halves; ++i) {
       const int box = i / halves, behind = i % halves * (Lines / halves), along = box * Operand::width;
       const unsigned at = to + unsigned(box * Operand::box_bytes + behind * Operand::line);

@@ -1,0 +1,110 @@
+"""Registers of wgmma matmuls: what consumers need and have, and what ptxas compiles only with spills."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.wgmma import WARPGROUP
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import TextColumn
+from search_spaces.spaces.rules import Rule
+from search_spaces.templates.common.launch_rules import register_limit
+from search_spaces.templates.common.raster import HILBERT
+
+REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
+REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest that ptxas takes (message C7602)
+END_REGISTERS = 16  # besides, where columns have values of their own to be scaled by or to add, or a long activation
+# And besides for boxes of out, of one and again of more: with 32 beyond 208 accumulators some kernels spilled 4 to 56
+# bytes, and with 40 beyond 192 those of two boxes 4 bytes (NVRTC 13.5, 2026-11-22). Of 60 sampled near these limits two
+# spill 4 bytes still.
+STORE_REGISTERS = 8
+MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
+# Of a thread that copies for a cluster, where two of these make it hold more: stream-K, a Hilbert curve, a cluster
+# along both axes. With 24 each of 18 such kernels spilled 4 to 32 bytes, with 40 none did (the same compiler).
+WALKING_REGISTERS = 40
+
+
+def launched_registers(device: Device, consumers: npt.ArrayLike, min_blocks: npt.ArrayLike) -> IntArray:
+    """Registers that each thread is launched with, as setmaxnreg counts. A warp that copies alone takes the room of
+    four: each of the SM's four parts has registers of its own, and takes every fourth warp."""
+    threads = WARPGROUP * (np.asarray(consumers) + 1)
+    limit: IntArray = register_limit(device, threads, min_blocks)
+    return limit // REGISTER_STEP * REGISTER_STEP
+
+
+def consumer_limit(device: Device, consumers: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
+    """Registers that a consumer's thread has."""
+    return np.where(consumer_registers > 0, consumer_registers, launched_registers(device, consumers, min_blocks))
+
+
+def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    return (
+        Rule(
+            "setmaxnreg",
+            lambda consumers, min_blocks, producer_registers, consumer_registers: (
+                np.equal(producer_registers, 0)
+                | (consumer_registers > launched_registers(device, consumers, min_blocks))
+            ),
+            f"{{consumers}} consumers are launched with as many registers as the {MOST_REGISTERS} at most that they "
+            "could take from a copying warpgroup with {min_blocks} blocks per SM: setmaxnreg only adds to them",
+        ),
+        Rule(
+            "consumer_registers",
+            lambda needed_registers, consumers, min_blocks, consumer_registers: (
+                needed_registers <= consumer_limit(device, consumers, min_blocks, consumer_registers)
+            ),
+            lambda needed_registers, consumers, min_blocks, consumer_registers: (
+                f"a consumer needs {needed_registers} registers a thread, and each of {consumers} has "
+                f"{int(consumer_limit(device, consumers, min_blocks, consumer_registers))} with {min_blocks} blocks "
+                "per SM"
+            ),
+        ),
+        Rule(
+            "instruction_registers",
+            lambda tile_n, consumers, min_blocks: (
+                tile_n // (2 * problem.sums_of_register) + REGISTER_OVERHEAD
+                <= launched_registers(device, consumers, min_blocks)
+            ),
+            f"a wgmma of n = {{tile_n}} holds {{tile_n}} / {2 * problem.sums_of_register} registers of accumulators, "
+            "which ptxas does not place in the registers that {consumers} consumers are launched with in {min_blocks} "
+            "blocks per SM, whatever setmaxnreg adds later",
+        ),
+    )
+
+
+def spill_rules(device: Device) -> tuple[Rule, ...]:
+    """Pruning rules, which leave out what ptxas compiles only with spills."""
+
+    def boxes_fit(
+        needed_registers: IntArray, store_buffers: IntArray, consumers: IntArray, min_blocks: IntArray,
+        consumer_registers: IntArray,
+    ) -> BoolArray:  # fmt: skip
+        needed = needed_registers + STORE_REGISTERS * np.minimum(store_buffers, 2)
+        limit = consumer_limit(device, consumers, min_blocks, consumer_registers)
+        return np.asarray((needed <= limit) | np.equal(store_buffers, 0))
+
+    def walk_fits(
+        producer_registers: IntArray, stream_k: IntArray, cluster_m: IntArray, cluster_n: IntArray, raster: TextColumn
+    ) -> BoolArray:
+        both_axes = (cluster_m > 1) & (cluster_n > 1)
+        held = np.add(stream_k > 0, raster == HILBERT, dtype=np.int64) + both_axes
+        few = (producer_registers > 0) & (producer_registers < WALKING_REGISTERS)
+        return np.asarray(~(few & (cluster_m * cluster_n > 1) & (held > 1)))
+
+    return (
+        Rule(
+            "store_registers",
+            boxes_fit,
+            f"a consumer needs {{needed_registers}} registers a thread, and {STORE_REGISTERS} more for each of one or "
+            "two boxes of out: ptxas would spill",
+        ),
+        Rule(
+            "walking_registers",
+            walk_fits,
+            f"of {{producer_registers}} registers, fewer than {WALKING_REGISTERS}, ptxas would spill, as stream-K, a "
+            "Hilbert curve and a cluster along both axes each take some",
+        ),
+    )

@@ -39,19 +39,22 @@ struct MatmulEpilogue {
     }
   }
 
-  // Scales, bias and activation of sums in registers: those of a column are loaded once for all rows of the warp.
-  using Results = Finished<C>[C::fragments_m][C::fragments_n][I::c_registers];
-  __device__ static __forceinline__ void finish_in_registers(const Accumulators& acc, Results& x, const Ends<C>& ends,
-                                                             int m0, int n0, int warp_m, int warp_n, int lane) {
+  // Scales, bias and activation of sums in registers, of `rows_finished` rows of fragments from the `from`th on: those of a
+  // column are loaded once for all rows of the warp. Of pairs of f16, which become two registers each, it is a row at a time.
+  static constexpr int rows_finished = sums_of_register<typename Warp::Sum> > 1 ? 1 : C::fragments_m;
+  using Results = Finished<C>[rows_finished][C::fragments_n][I::c_registers];
+  __device__ static __forceinline__ void finish_in_registers(const Accumulators& acc, int from, Results& x,
+                                                             const Ends<C>& ends, int m0, int n0, int warp_m,
+                                                             int warp_n, int lane) {
     constexpr int run = I::c_run;
     constexpr int vector = common_vector<run>(C::n);
-    float of_rows[C::fragments_m][I::c_registers / run];
+    float of_rows[rows_finished][I::c_registers / run];
     if constexpr (C::scale != "none") {
 #pragma unroll
-      for (int i = 0; i < C::fragments_m; ++i) {
+      for (int i = 0; i < rows_finished; ++i) {
 #pragma unroll
         for (int r = 0; r < I::c_registers / run; ++r) {
-          const int row = m0 + warp_m * C::sg_data_m + Warp::fragment_row(i) + I::c_row(lane, r);
+          const int row = m0 + warp_m * C::sg_data_m + Warp::fragment_row(from + i) + I::c_row(lane, r);
           of_rows[i][r] = ends.of_row(row < C::m ? row : C::m - 1);  // what is outside is not stored
         }
       }
@@ -77,10 +80,10 @@ struct MatmulEpilogue {
         }
       }
 #pragma unroll
-      for (int i = 0; i < C::fragments_m; ++i) {
+      for (int i = 0; i < rows_finished; ++i) {
 #pragma unroll
         for (int r = 0; r < I::c_registers; ++r) {
-          auto y = static_cast<Finished<C>>(sum_at(acc[i][j].x, r));
+          auto y = static_cast<Finished<C>>(sum_at(acc[from + i][j].x, r));
           if constexpr (C::scale == "tensor") y *= of_rows[i][r / run];
           if constexpr (C::scale == "row_column") y *= of_rows[i][r / run] * of_columns[r % run];
           if constexpr (C::has_bias) y += added[r % run];
@@ -124,13 +127,15 @@ struct MatmulEpilogue {
     constexpr int vector = common_vector<widest>(C::n);
     static_assert(C::epilogue_line % vector == 0, "rule epilogue: rows begin at whole vectors");
     Results x;
-    finish_in_registers(acc, x, ends, m0, n0, warp_m, warp_n, lane);
+    constexpr bool all_finished = rows_finished == C::fragments_m;
+    if constexpr (all_finished) finish_in_registers(acc, 0, x, ends, m0, n0, warp_m, warp_n, lane);
     ptx::barrier_sync();  // everybody has read the last k-tile
     const unsigned slice = shared + unsigned((warp_m * C::sg_layout_n + warp_n) * I::m * C::epilogue_line * bytes);
     const unsigned mine = slice + unsigned(I::c_row(lane, 0) * C::epilogue_line + I::c_col(lane, 0)) * bytes;
     const int row0 = m0 + warp_m * C::sg_data_m, col0 = n0 + warp_n * C::sg_data_n;
 #pragma unroll
     for (int i = 0; i < C::fragments_m; ++i) {
+      if constexpr (!all_finished) finish_in_registers(acc, i, x, ends, m0, n0, warp_m, warp_n, lane);
       if (i > 0) ptx::warp_sync();  // all lanes have read the rows before
 #pragma unroll
       for (int j = 0; j < C::fragments_n; ++j) {
@@ -138,7 +143,7 @@ struct MatmulEpilogue {
         for (int r = 0; r < I::c_registers / run; ++r) {
           const int rows = I::c_row(0, r);  // below the lane's first
           ptx::st_shared(mine + unsigned(rows * C::epilogue_line + j * I::n) * bytes,
-                         pack<Out, run>(&x[i][j][r * run]));
+                         pack<Out, run>(&x[i % rows_finished][j][r * run]));
         }
       }
       ptx::warp_sync();

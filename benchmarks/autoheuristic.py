@@ -216,10 +216,10 @@ def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = Fals
         iterations=steps,
         stages=config.stages,
         barriers_per_iteration=1 if config.stages > 1 and not together else 2,
-        # wgmma: one multiplication stays in flight over the barrier, and there is a buffer more. mma.sync: the next
-        # load takes the place of the tile that was multiplied last.
+        # The next load takes the place of the tile that was multiplied last. With wgmma one multiplication stays in
+        # flight over the barrier, and there is a buffer more; the load waits for the one before it.
         refills=not wgmma or together,
-        copies_behind=not (wgmma or own_buffers) and config.stages > 1,
+        copies_behind=not own_buffers and config.stages > 1,
         run_bytes=CostCounts.run_bytes if own_buffers else _run_bytes(problem, chip, config),
     )
     return dataclasses.replace(work, dram_bytes=_dram_bytes(problem, chip, config, work))

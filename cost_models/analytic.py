@@ -30,7 +30,8 @@ its minimum. The latency grows from that of L2 to that of DRAM with the bytes of
 An SM processes ``ceil(blocks / SMs)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and tail.
 Clusters leave SMs idle where they do not divide those of a GPC (``Device.sms_of_clusters``). Every group of blocks pays
 for filling its pipeline and for storing its tile; only the first fill is fully exposed. Where a block says that its
-arithmetic stops for a result (``drains``), that costs a refill and what it waits for. What a last block does alone
+arithmetic stops for a result (``drains``), that costs a refill and what it waits for; where it starts loads anew behind
+one (``restarts``), the first of them. What a last block does alone
 (``alone_bytes``) is added.
 
 DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY`` less what two things cost: too few bytes in
@@ -187,7 +188,9 @@ def analyse(
     per_sm = -(-w.blocks // sms)
     resident = np.minimum(resident, per_sm)
     full, rest = per_sm // resident, per_sm % resident
-    fill = BLOCK_START + np.where(w.stages == 1, 0.0, latency + load / w.iterations)
+    first_load = np.where(w.stages == 1, 0.0, latency + load / w.iterations)
+    drain += w.restarts * first_load
+    fill = BLOCK_START + first_load
     full_step = step(resident)
     cycles = full * (w.iterations * full_step + resident * store + drain) + fill * (1.0 + (full - 1) / resident)
     last = w.iterations * step(np.maximum(rest, 1)) + rest * store + drain + fill / resident
@@ -215,12 +218,12 @@ class _Counts:
                     *(w.blocks, w.threads, w.shared_bytes, w.registers, w.iterations, w.stages),
                     *(w.flops, w.instructions, w.shared_wavefronts, w.load_bytes, w.store_bytes, w.dram_bytes),
                     *(w.barriers_per_iteration, w.launches, w.alone_bytes, w.run_bytes),
-                    *(w.multicast_bytes, w.drains, w.drain_instructions),
+                    *(w.multicast_bytes, w.drains, w.drain_instructions, w.restarts),
                 )
                 for w in works
             ],
             dtype=np.float64,
-        ).reshape(len(works), 19)
+        ).reshape(len(works), 20)
         if not (np.isfinite(table) & (table >= 0)).all():
             raise ValueError("every count of a CostCounts must be finite and not negative")
         if (table[:, [0, 1, 4, 5, 13, 15]] < 1).any():
@@ -232,7 +235,7 @@ class _Counts:
         self.flops, self.instructions, self.shared_wavefronts = table[:, 6], table[:, 7], table[:, 8]
         self.load_bytes, self.store_bytes, self.dram_bytes = table[:, 9], table[:, 10], table[:, 11]
         self.barriers, self.launches, self.alone_bytes, self.run_bytes = table[:, 12:16].T
-        self.multicast_bytes, self.drains, self.drain_instructions = table[:, 16:].T
+        self.multicast_bytes, self.drains, self.drain_instructions, self.restarts = table[:, 16:].T
         self.tensor = np.array([unit(w.unit).tensor for w in works], dtype=np.bool_)
         self.refills = np.array([w.refills for w in works], dtype=np.bool_)
         self.copies_behind = np.array([w.copies_behind for w in works], dtype=np.bool_)

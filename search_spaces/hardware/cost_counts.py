@@ -38,6 +38,7 @@ class CostCounts:
     multicast_bytes: float = 0.0  # per block, that arrive besides load_bytes: L2 reads them for another block
     drains: int = 0  # times that a block's arithmetic stops until a result has left the registers
     drain_instructions: float = 0.0  # warp instructions of a block that its arithmetic waits for then
+    restarts: int = 0  # times that a block starts loads anew and waits for them with nothing else to do
     run_bytes: float = (
         128.0  # of DRAM that neighbouring threads of a block read or write in one piece, the shorter of both
     )

@@ -119,6 +119,7 @@ def works(draw: st.DrawFn) -> CostCounts:
         alone_bytes=count(1e7),
         multicast_bytes=count(1e8),
         drains=draw(st.integers(0, 8)),
+        restarts=draw(st.integers(0, 8)),
         drain_instructions=count(1e5),
     )
 
@@ -155,7 +156,7 @@ def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
     "field",
     [
         *("flops", "instructions", "shared_wavefronts", "load_bytes", "dram_bytes", "alone_bytes", "multicast_bytes"),
-        *("drains", "drain_instructions"),
+        *("drains", "drain_instructions", "restarts"),
     ],
 )
 def test_more_of_anything_is_never_faster(field: str, work: CostCounts, on: Device, factor: float) -> None:

@@ -66,6 +66,7 @@ struct Config {
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 2560;
   static constexpr int shared_bytes = 16896;
+  static constexpr int early_copies = 0;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 4;
   static constexpr int fragments_n = 8;

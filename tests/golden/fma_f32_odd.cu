@@ -66,6 +66,7 @@ struct Config {
   static constexpr int epilogue_line = 72;
   static constexpr int epilogue_bytes = 9216;
   static constexpr int shared_bytes = 25344;
+  static constexpr int early_copies = 0;
   static constexpr int accumulators = 64;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 2;

@@ -66,6 +66,7 @@ struct Config {
   static constexpr int epilogue_line = 104;
   static constexpr int epilogue_bytes = 13312;
   static constexpr int shared_bytes = 16384;
+  static constexpr int early_copies = 0;
   static constexpr int accumulators = 24;
   static constexpr int fragments_m = 1;
   static constexpr int fragments_n = 6;

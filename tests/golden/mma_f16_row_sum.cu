@@ -66,6 +66,7 @@ struct Config {
   static constexpr int epilogue_line = 72;
   static constexpr int epilogue_bytes = 9216;
   static constexpr int shared_bytes = 12800;
+  static constexpr int early_copies = 0;
   static constexpr int accumulators = 16;
   static constexpr int fragments_m = 1;
   static constexpr int fragments_n = 4;

@@ -1,4 +1,4 @@
-// grid (2, 1, 1), block (128, 1, 1), 32800 bytes of dynamic shared memory
+// grid (2, 1, 1), block (128, 1, 1), 32816 bytes of dynamic shared memory
 #include <autosched/kernels/matmul.cuh>
 
 struct Config {
@@ -65,7 +65,8 @@ struct Config {
   static constexpr int staging = 0;
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 5120;
-  static constexpr int shared_bytes = 32800;
+  static constexpr int shared_bytes = 32816;
+  static constexpr int early_copies = 1;
   static constexpr int accumulators = 16;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 4;

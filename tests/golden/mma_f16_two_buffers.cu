@@ -66,6 +66,7 @@ struct Config {
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 5120;
   static constexpr int shared_bytes = 32768;
+  static constexpr int early_copies = 0;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 4;

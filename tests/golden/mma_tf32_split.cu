@@ -66,6 +66,7 @@ struct Config {
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 10240;
   static constexpr int shared_bytes = 27648;
+  static constexpr int early_copies = 0;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 4;

@@ -8,7 +8,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.common.stream_k import LEAST_IDLE
+from search_spaces.templates.common.stream_k import LEAST_IDLE, STOPS_TO_EXCHANGE
 from search_spaces.templates.matmul.counts import counts
 from search_spaces.templates.matmul.lowering import lower
 from search_spaces.templates.matmul.proxy import LEAST_TILES, proxy
@@ -75,6 +75,25 @@ def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
         assert dealt.instructions * dealt.blocks > whole.instructions * whole.blocks
         assert dealt.dram_bytes > whole.dram_bytes
         assert dealt.drains > 0 == whole.drains
+
+
+def test_first_copies_are_hidden_where_results_leave_a_stage_of_their_own() -> None:
+    valid = space(PROBLEM, A100).valid
+    found = set()
+    for schedule in SAMPLES:
+        for changed in (schedule, schedule.replace(stages=1, fragment_buffers=1), schedule.replace(stream_k=0)):
+            if changed not in valid:
+                continue
+            config, counted = valid.config(changed), counts(PROBLEM, valid.config(changed), A100)
+            early = config.integer("early_copies")
+            fits = config["epilogue"] == "registers" or config.integer("epilogue_bytes") <= config.integer(
+                "stage_bytes"
+            )
+            assert early == (config.integer("stream_k") == 1 and config.integer("stages") > 1 and fits)
+            hidden = early or config.integer("stream_k") == 0
+            assert counted.restarts == (0 if hidden else counted.drains - STOPS_TO_EXCHANGE - 1)
+            found.add((early, config.integer("stream_k")))
+    assert found == {(0, 0), (0, 1), (1, 1)}
 
 
 def test_a_reduction_has_no_stream_k() -> None:

@@ -85,6 +85,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         barriers_per_iteration=1 if stages > 1 else 2,
         refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(c.region.line * c.region.element_bytes for c in copies)),
+        restarts=max(ends - 1, 0) * (1 - config.integer("early_copies")),
         drains=ends + STOPS_TO_EXCHANGE * stream_k,
         drain_instructions=finishing * ends + ADDITIONS * exchanged,
     )

@@ -21,7 +21,7 @@ from search_spaces.spaces.rules import Attribute
 from search_spaces.templates.common.raster import raster
 from search_spaces.templates.common.shared_tiles import stage_bytes
 from search_spaces.templates.common.tiling import Tiling
-from search_spaces.templates.matmul.stream_k import KEPT_BYTES, launched_blocks, stream_k
+from search_spaces.templates.matmul.stream_k import KEPT_BYTES, early_copies, launched_blocks, stream_k
 
 EPILOGUE_PAD = 8  # elements after each row of the epilogue's tile: of f32 32 bytes, the step of wmma.store; of out 16
 MIN_BLOCKS = (1, 2, 3, 4)
@@ -189,6 +189,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             ),
             "dynamic shared memory of a block",
         ),
+        early_copies(),
         Attribute(
             "accumulators",
             lambda tile_m, tile_n, threads: ceil_div(tile_m * tile_n, problem.sums_of_register * threads),

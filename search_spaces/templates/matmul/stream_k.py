@@ -18,7 +18,7 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.stream_k import too_little_idle
 
 ACCUMULATING = 2  # registers of a block over its accumulators: fragments and addresses take about as many
-KEPT_BYTES = 32  # of shared memory: the part that a block computes, and what is left for it
+KEPT_BYTES = 48  # of shared memory: the part that a block computes, the next one, and what is left behind it
 
 
 def stream_k(problem: Matmul) -> Parameter:
@@ -51,6 +51,18 @@ def launched_blocks(device: Device) -> Attribute:
         return found
 
     return Attribute("launched_blocks", blocks_of_launch, "blocks of the launch")
+
+
+def early_copies() -> Attribute:
+    """With stream-K: whether the first k-tiles of a block's next part are copied while the results of this one leave.
+    That costs no shared memory, as results have the last stage, which is the only one that these copies leave free."""
+    return Attribute(
+        "early_copies",
+        lambda stream_k, stages, epilogue, epilogue_bytes, stage_bytes: (
+            (stream_k > 0) & (stages > 1) & ((epilogue == "registers") | (epilogue_bytes <= stage_bytes))
+        ).astype(np.int64),
+        "1 where the first k-tiles of the next part are copied while results leave",
+    )
 
 
 def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:

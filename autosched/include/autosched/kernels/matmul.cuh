@@ -39,6 +39,7 @@ struct Matmul {
   using T = typename C::T;
   using Out = typename C::Out;
   using Loader = MatmulLoader<C>;
+  using Loop = MatmulLoop<C>;
   using Work = MatmulWork<C>;
   using Warp = WarpTile<C>;
   static constexpr bool epilogue_shared = C::epilogue == "shared";
@@ -82,67 +83,93 @@ struct Matmul {
   static_assert(sizeof(Accumulators) == C::accumulators * sizeof(typename Warp::Sum),
                 "rule accumulators: the fragments of a warp must make up its part of the tile");
 
+  static_assert(!C::early_copies || (C::stages > 1 && (!epilogue_shared || C::epilogue_bytes <= C::stage_bytes)),
+                "rule stages: early copies leave the last stage to results");
+
+  // With early copies the first k-tiles of the next part are on their way while the results of this one leave. Those
+  // and the exchange of sums have the last stage then, which is the only one that these copies leave free.
+  static constexpr int leave_at = C::early_copies ? (C::stages - 1) * C::stage_bytes : 0;
+
   __device__ static __forceinline__ void run(const T* a, const T* b, const Ends<C>& ends, Out* out, float* partials,
                                              unsigned* counters, float* reduced, float* parts,
                                              unsigned* band_counters) {
     const unsigned shared = ptx::shared_memory();
     if constexpr (C::stream_k) {
-      Work::begin(shared);
+      if (threadIdx.x == 0) Work::begin(shared);
+      ptx::barrier_sync();  // the first part is kept
+      start(Work::next(shared), shared, a, b);
 #pragma unroll 1
       while (true) {
-        if (!Work::next(shared)) break;
-        compute(shared, a, b, ends, out, partials, counters, reduced, parts, band_counters);
-        ptx::barrier_sync();  // everybody has read what the next tile overwrites
+        Accumulators acc = {};
+        const Work work = Work::next(shared);
+        Loader loader = loader_of(work, Loop::ahead, shared, a, b);
+        Loop::multiply(acc, loader, work.count, work.warp_m(), work.warp_n(), work.lane());
+        if (threadIdx.x == 0) Work::step(shared);
+        ptx::barrier_sync();  // the next part is kept, and everybody has read the last k-tile
+        if constexpr (C::early_copies) start(Work::next(shared), shared, a, b);
+        if (has_all(acc, Work::now(shared), shared + leave_at, partials, counters)) {
+          store(acc, Work::now(shared), shared + leave_at, ends, out, reduced, parts, band_counters);
+        }
+        if (Work::next(shared).count == 0) break;
+        if constexpr (!C::early_copies) {
+          ptx::barrier_sync();  // everybody has read what the next tile overwrites
+          start(Work::next(shared), shared, a, b);
+        }
       }
     } else {
-      compute(shared, a, b, ends, out, partials, counters, reduced, parts, band_counters);
+      Accumulators acc = {};
+      const Work work = Work::alone();
+      Loader loader = loader_of(work, 0, shared, a, b);
+      Loop::start(loader, work.count);
+      Loop::multiply(acc, loader, work.count, work.warp_m(), work.warp_n(), work.lane());
+      if (has_all(acc, work, shared, partials, counters)) {
+        store(acc, work, shared, ends, out, reduced, parts, band_counters);
+      }
     }
   }
 
-  __device__ static __forceinline__ void compute(unsigned shared, const T* a, const T* b, Ends<C> ends, Out* out,
-                                                 float* partials, unsigned* counters, float* reduced, float* parts,
-                                                 unsigned* band_counters) {
-    Accumulators acc = {};
-    multiply(acc, Work::now(shared), shared, a, b);
-    const Work work = Work::now(shared);
+  // What copies the k-tiles of a part from `skipped` on.
+  __device__ static __forceinline__ Loader loader_of(const Work& work, int skipped, unsigned shared, const T* a,
+                                                     const T* b) {
+    const int m0 = work.m0(), n0 = work.n0(), k0 = (work.first + skipped) * C::tile_k, thread = work.thread;
+    a += static_cast<long long>(work.batch) * C::m * C::k;
+    b += static_cast<long long>(work.batch) * C::k * C::n;
+    return {A::row_major ? typename A::Copy(a, m0, k0, thread) : typename A::Copy(a, k0, m0, thread),
+            B::row_major ? typename B::Copy(b, k0, n0, thread) : typename B::Copy(b, n0, k0, thread), shared};
+  }
+  __device__ static __forceinline__ void start(const Work& work, unsigned shared, const T* a, const T* b) {
+    Loader loader = loader_of(work, 0, shared, a, b);
+    Loop::start(loader, work.count);
+  }
+
+  // Exchanges sums with the blocks that share a tile. Returns whether this one has those of all k-tiles then.
+  __device__ static __forceinline__ bool has_all(Accumulators& acc, const Work& work, unsigned shared, float* partials,
+                                                 unsigned* counters) {
+    if constexpr (C::split_k > 1) {
+      const int output_tile = (work.batch * C::tiles_m + work.tile.m) * C::tiles_n + work.tile.n;
+      return combine_splits<C>(acc, shared, partials, counters + output_tile, output_tile, work.split);
+    } else if constexpr (C::stream_k) {
+      if (work.count < C::tiles_k) {
+        const typename Work::Deal::Part part{0, work.first, work.count};
+        const int cut = part.cut(int(blockIdx.x));
+        return add_other_part<C::accumulators, C::threads>(
+            &acc[0][0].x[0], partials + static_cast<long long>(cut) * C::accumulators * C::threads, counters + 2 * cut,
+            shared, work.thread, 0);
+      }
+    }
+    return true;
+  }
+
+  // The way of a tile's sums to memory, and to the reduction.
+  __device__ static __forceinline__ void store(Accumulators& acc, const Work& work, unsigned shared, Ends<C> ends,
+                                               Out* out, float* reduced, float* parts, unsigned* band_counters) {
     const TileIndex tile = work.tile;
     const int batch = work.batch, m0 = work.m0(), n0 = work.n0();
     const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     out += static_cast<long long>(batch) * C::m * C::n;
     ends = ends.of_matrix(batch);
-    if constexpr (C::split_k > 1) {
-      const int output_tile = (batch * C::tiles_m + tile.m) * C::tiles_n + tile.n;
-      if (!combine_splits<C>(acc, shared, partials, counters + output_tile, output_tile, work.split)) return;
-    }
-    if constexpr (C::stream_k) {
-      if (work.count < C::tiles_k) {
-        ptx::barrier_sync();  // everybody has read the last k-tile
-        const typename Work::Deal::Part part{0, work.first, work.count};
-        const int cut = part.cut(int(blockIdx.x));
-        if (!add_other_part<C::accumulators, C::threads>(
-                &acc[0][0].x[0], partials + static_cast<long long>(cut) * C::accumulators * C::threads,
-                counters + 2 * cut, shared, work.thread, 0)) {
-          return;
-        }
-      }
-    }
     MatmulEpilogue<C>::store(acc, shared, ends, out, m0, n0, warp_m, warp_n, lane);
     if constexpr (reduced_axis != ReducedAxis::none) reduce_tile<C>(shared, reduced, parts, band_counters, batch, tile);
-  }
-
-  // The products of all k-tiles of a part, copies included.
-  __device__ static __forceinline__ void multiply(Accumulators& acc, const Work& work, unsigned shared, const T* a,
-                                                  const T* b) {
-    const int m0 = work.m0(), n0 = work.n0(), k0 = work.first * C::tile_k, thread = work.thread;
-    a += static_cast<long long>(work.batch) * C::m * C::k;
-    b += static_cast<long long>(work.batch) * C::k * C::n;
-    Loader loader{A::row_major ? typename A::Copy(a, m0, k0, thread) : typename A::Copy(a, k0, m0, thread),
-                  B::row_major ? typename B::Copy(b, k0, n0, thread) : typename B::Copy(b, n0, k0, thread), shared};
-    if constexpr (C::fragment_buffers == 2) {
-      MatmulLoop<C>::pipelined_loop(acc, loader, work.count, work.warp_m(), work.warp_n(), work.lane());
-    } else {
-      MatmulLoop<C>::main_loop(acc, loader, work.count, work.warp_m(), work.warp_n(), work.lane());
-    }
   }
 };
 

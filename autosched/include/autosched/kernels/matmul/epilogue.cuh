@@ -129,7 +129,7 @@ struct MatmulEpilogue {
     Results x;
     constexpr bool all_finished = rows_finished == C::fragments_m;
     if constexpr (all_finished) finish_in_registers(acc, 0, x, ends, m0, n0, warp_m, warp_n, lane);
-    ptx::barrier_sync();  // everybody has read the last k-tile
+    if constexpr (!C::stream_k) ptx::barrier_sync();  // everybody has read the last k-tile
     const unsigned slice = shared + unsigned((warp_m * C::sg_layout_n + warp_n) * I::m * C::epilogue_line * bytes);
     const unsigned mine = slice + unsigned(I::c_row(lane, 0) * C::epilogue_line + I::c_col(lane, 0)) * bytes;
     const int row0 = m0 + warp_m * C::sg_data_m, col0 = n0 + warp_n * C::sg_data_n;

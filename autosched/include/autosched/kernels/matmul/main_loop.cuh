@@ -41,6 +41,21 @@ struct MatmulLoop {
     }
   };
   static constexpr int tile_steps = C::tile_k / I::k;
+  static constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;  // k-tiles loaded before the first is used
+
+  // Starts the copies of the first k-tiles.
+  __device__ static __forceinline__ void start(Loader& loader, int tiles) {
+#pragma unroll 1
+    for (int s = 0; s < ahead; ++s) {
+      if (s < tiles) {
+        loader.start(s);
+        loader.load();
+        loader.store(s);
+        loader.advance();
+      }
+      Loader::commit();
+    }
+  }
 
   __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int warp_m, int warp_n,
                                                        int lane) {
@@ -56,15 +71,7 @@ struct MatmulLoop {
   // over the barrier between two k-tiles, so that the tensor cores have work behind it.
   __device__ static __forceinline__ void pipelined_loop(Accumulators& acc, Loader& loader, int tiles, int warp_m,
                                                         int warp_n, int lane) {
-    constexpr int ahead = C::stages - 1, pending = C::stages - 2;
-#pragma unroll 1
-    for (int s = 0; s < ahead; ++s) {
-      if (s < tiles) {
-        loader.start(s);
-        loader.advance();
-      }
-      Loader::commit();
-    }
+    constexpr int pending = C::stages - 2;
     const auto behind = [](int at) { return at + 1 == C::stages ? 0 : at + 1; };
     Fragments held[2];
     unsigned tile = loader.shared;
@@ -72,7 +79,7 @@ struct MatmulLoop {
     Loader::template wait<pending>();
     held[0].load(tile, 0, warp_m, warp_n, lane);
 #pragma unroll 1
-    for (int now = 0; now < tiles; ++now) {
+    for (int left = tiles; left > 0; --left) {
 #pragma unroll
       for (int step = 0; step < tile_steps; ++step) {
         if (step + 1 < tile_steps) {
@@ -82,11 +89,11 @@ struct MatmulLoop {
           stage = behind(stage);
           tile = loader.shared + unsigned(stage * C::stage_bytes);
           Loader::template wait<pending>();
-          if (now + 1 < tiles) held[0].load(tile, 0, warp_m, warp_n, lane);
+          if (left > 1) held[0].load(tile, 0, warp_m, warp_n, lane);
         }
         if (step == 0) {
           // Stage `fill` held the k-tile before this one; the last barrier says that everybody is done with it.
-          if (now + ahead < tiles) loader.start(fill);
+          if (left > ahead) loader.start(fill);
           loader.advance();
           Loader::commit();
           fill = behind(fill);
@@ -96,24 +103,14 @@ struct MatmulLoop {
     }
   }
 
+  // With one buffer: a step's fragments are loaded when it begins.
   __device__ static __forceinline__ void main_loop(Accumulators& acc, Loader& loader, int tiles, int warp_m,
                                                    int warp_n, int lane) {
-    constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;  // k-tiles loaded before the first is used
-#pragma unroll 1
-    for (int s = 0; s < ahead; ++s) {
-      if (s < tiles) {
-        loader.start(s);
-        loader.load();
-        loader.store(s);
-        loader.advance();
-      }
-      Loader::commit();
-    }
     int stage = 0, fill = C::stages > 1 ? C::stages - 1 : 0;
 #pragma unroll 1
-    for (int t = 0; t < tiles; ++t) {
+    for (int left = tiles; left > 0; --left) {
       Loader::template wait<C::stages >= 2 ? C::stages - 2 : 0>();
-      const bool more = t + ahead < tiles;
+      const bool more = left > ahead;
       const unsigned tile = loader.shared + unsigned(stage * C::stage_bytes);
       if constexpr (C::stages > 1) {
         // Stage `fill` was read in the previous step; the barrier above says that everybody is done with it.
@@ -138,6 +135,16 @@ struct MatmulLoop {
         }
         Loader::commit();
       }
+    }
+  }
+
+  // The products of all k-tiles, of which the first copies have been started.
+  __device__ static __forceinline__ void multiply(Accumulators& acc, Loader& loader, int tiles, int warp_m, int warp_n,
+                                                  int lane) {
+    if constexpr (C::fragment_buffers == 2) {
+      pipelined_loop(acc, loader, tiles, warp_m, warp_n, lane);
+    } else {
+      main_loop(acc, loader, tiles, warp_m, warp_n, lane);
     }
   }
 };

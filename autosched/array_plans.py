@@ -68,6 +68,7 @@ def matmul_plan(
     out: Facts | None,
     activation: str,
     precision: str,
+    acc: str = "",
     dtype: str | None,
 ) -> Plan:
     """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a."""
@@ -96,6 +97,7 @@ def matmul_plan(
         batch=batch,
         a=_type("a", a, MULTIPLIED_DTYPES),
         b=_type("b", b, MULTIPLIED_DTYPES),
+        acc=acc,
         out=_out_type(out, dtype, ""),
         order_a=order_a,
         order_b=_order("b", b),

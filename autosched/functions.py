@@ -42,6 +42,7 @@ def matmul(
     bias: Any = None,
     activation: str = "none",
     precision: str = "tf32",
+    acc: str = "",
     dtype: str | None = None,
     database: Source | None = None,
 ) -> Any:
@@ -52,8 +53,8 @@ def matmul(
     each row of a and 128 of k, (..., m, k / 128), and one for each 128 columns of b and 128 of k, (..., n / 128,
     k / 128), rounded up, which multiply the sums of 128 products. ``bias`` has n elements of the result's type;
     ``activation`` is "none", "relu", "gelu" or "silu"; ``precision`` says whether f32 may be rounded to "tf32" or not
-    ("ieee"). The result has the type of a (of 8-bit floats bf16, of int8 int32, with scales bf16), or ``dtype``, or
-    that of out.
+    ("ieee"), and ``acc`` = "f16" that products of f16 are added up in f16. The result has the type of a (of 8-bit
+    floats bf16, of int8 int32, with scales bf16), or ``dtype``, or that of out.
     """
     given = {"scale_a": scale_a, "scale_b": scale_b, "bias": bias}
     more = {name: array for name, array in given.items() if array is not None}
@@ -61,7 +62,7 @@ def matmul(
         (a, b, *more.values()),
         out,
         database,
-        ("matmul", activation, precision, dtype, *more),
+        ("matmul", activation, precision, acc, dtype, *more),
         lambda facts, of: array_plans.matmul_plan(
             facts[0],
             facts[1],
@@ -69,6 +70,7 @@ def matmul(
             out=of,
             activation=activation,
             precision=precision,
+            acc=acc,
             dtype=dtype,
         ),
     )

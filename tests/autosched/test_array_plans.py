@@ -230,3 +230,13 @@ def test_transpose_of_any_element(kind: str) -> None:
     assert (found == x.swapaxes(1, 2)).all()
     with pytest.raises(ValueError, match="out must hold"):
         transpose_plan(facts(x), out=of((2, 5, 3), "i8"))
+
+
+def test_the_type_of_the_sums() -> None:
+    a, b = of((4, 16)), of((16, 8))
+    assert matmul_plan(a, b, out=None, **MATMUL).problem == Matmul(4, 8, 16)
+    assert matmul_plan(a, b, out=None, acc="f16", **MATMUL).problem == Matmul(4, 8, 16, acc="f16")
+    with pytest.raises(
+        ValueError, match="acc must be f32 for f32, not 'f16': only products of f16 are added up in f16"
+    ):
+        matmul_plan(of((4, 16), "float32"), of((16, 8), "float32"), out=None, acc="f16", **MATMUL)

@@ -288,7 +288,7 @@ def provoking_jobs(
             inputs = next(iter(size.problem.provoking_inputs(seed)), None)
             if inputs is None:
                 inputs = ProvokingInputs((RANDOM,), size.problem.random_inputs(seed))
-            yield size.name, partial(_run, size.problem, larger, inputs, seed, Order("interleaved"), time_limit)
+            yield size.name, partial(_run, size.problem, larger, inputs, seed, Order("alternating"), time_limit)
         elif can_sample(size.problem, larger):
             yield size.name, partial(_sampled, size.problem, larger, seed, time_limit)
 
@@ -308,7 +308,7 @@ def _jobs_of(
         for i, given in islice(_drawn_again(problem, seed), again):
             yield partial(_run, problem, kernel, given, i, replace(turns, seed=i + 1), time_limit, execute)
         return
-    orders = (turns, Order("descending", seed + 2), Order("interleaved", seed + 3), ASCENDING)
+    orders = (turns, Order("descending", seed + 2), Order("alternating", seed + 3), ASCENDING)
     for i, order in enumerate(orders[:3]):
         for given in problem.provoking_inputs(seed + i):
             yield partial(_run, problem, kernel, given, seed + i, order, time_limit, execute)

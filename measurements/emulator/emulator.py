@@ -242,7 +242,7 @@ def _job_text(
     check: bool,
     perturb: bool,
     blocks: Sequence[int] | None,
-    order_seed: int,
+    order: Order,
     contents: Mapping[str, str] | None,
 ) -> str:
     def numbers(values: tuple[int, int, int]) -> str:
@@ -258,7 +258,9 @@ def _job_text(
         f"check {int(check)}",
         f"perturb {int(perturb)}",
         f"sparse {int(contents is not None)}",
-        f"order_seed {order_seed}",
+        f"order_seed {order.seed}",
+        f"resident {order.resident}",
+        f"interleaved {int(order.blocks == 'interleaved')}",
     ]
     if blocks is not None:
         lines.append(f"blocks {len(blocks)} {' '.join(map(str, blocks))}")
@@ -325,7 +327,7 @@ def run_launch(
     blocks = None if order.blocks == "ascending" else [int(b) for b in order.of(math.prod(kernel.grid))]
     offsets = offsets_of(kernel.operands)
     _write_data(folder / "data", kernel, arrays, offsets)
-    done = run_blocks(kernel, compiled, folder, offsets, time_limit, check, perturb, blocks, order.seed)
+    done = run_blocks(kernel, compiled, folder, offsets, time_limit, check, perturb, blocks, order)
     if done.status not in ("ok", "findings"):
         return done
     return dataclasses.replace(done, outputs=_read_outputs(folder / "data", kernel, offsets))
@@ -340,14 +342,14 @@ def run_blocks(
     check: bool,
     perturb: bool = False,
     blocks: Sequence[int] | None = None,
-    order_seed: int = 0,
+    order: Order = ASCENDING,
     contents: Mapping[str, str] | None = None,
 ) -> Emulation:
     """Run ``blocks`` (None: all) of a launch on the file ``data`` of ``folder``, which the runner rewrites; without
     outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written."""
     program = runner()
     job, data, report = folder / "job", folder / "data", folder / "report"
-    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb, blocks, order_seed, contents))
+    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents))
     report.touch()
     started = time.monotonic()
     command = [str(program), str(compiled.path), str(job), str(data), str(report)]

@@ -40,6 +40,7 @@ class FindingKind(StrEnum):
     MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialization
     BLOCK_EXITED = "block_exited"  # shared memory of a block of the cluster that may have exited
     HEAP_MISUSE = "heap_misuse"  # memory that was freed, or that malloc did not return
+    DEADLOCK = "deadlock"  # threads that ask memory for what nobody ever writes; ends the launch
     CRASH = "crash"
     TIMEOUT = "timeout"
 

@@ -8,17 +8,25 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-OrderKind = Literal["ascending", "descending", "interleaved", "random"]
+OrderKind = Literal["ascending", "descending", "alternating", "interleaved", "random"]
+RESIDENT_BLOCKS = 128
 
 
 @dataclass(frozen=True)
 class Order:
-    """``blocks``: ascending or descending, interleaved (from both ends in turn) or random. With a ``seed`` other than
-    0, warps and lanes take turns at random, some warps far ahead of others, and so do the atomics that they reach; the
-    same seed gives the same turns."""
+    """``blocks``: ascending or descending, alternating (from both ends in turn), or random; one after another, but that
+    a block which waits lets others go on. ``interleaved``: up to 16 blocks at a time, from both ends, take turns at each
+    access of global memory. With a ``seed`` other than 0, warps and lanes take turns at random, some warps far ahead of
+    others, and so do the atomics that they reach, and the blocks that are interleaved; the same seed gives the same
+    turns. ``resident``: how many blocks (or clusters) may have begun and not ended; all of a cooperative launch."""
 
     blocks: OrderKind = "ascending"
     seed: int = 0
+    resident: int = RESIDENT_BLOCKS
+
+    def __post_init__(self) -> None:
+        if self.resident < 1:
+            raise ValueError(f"resident must be at least 1 block, not {self.resident}")
 
     @property
     def name(self) -> str:
@@ -32,7 +40,7 @@ class Order:
                 return ascending
             case "descending":
                 return ascending[::-1]
-            case "interleaved":
+            case "alternating" | "interleaved":
                 both = np.empty(count, dtype=np.int64)
                 both[0::2], both[1::2] = ascending[: -(-count // 2)], ascending[::-1][: count // 2]
                 return both

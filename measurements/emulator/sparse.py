@@ -114,7 +114,7 @@ def emulate_blocks(
             return SparseEmulation(error.emulation, {})
         (folder / "data").touch()
         emulation = run_blocks(
-            kernel, compiled, folder, offsets_of(kernel.operands), time_limit, True, False, chosen, order.seed, contents
+            kernel, compiled, folder, offsets_of(kernel.operands), time_limit, True, False, chosen, order, contents
         )
         done = emulation.status in ("ok", "findings")
         return SparseEmulation(emulation, _written(kernel, folder / "data") if done else {})

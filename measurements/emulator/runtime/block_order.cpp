@@ -29,6 +29,8 @@ constexpr std::uint64_t shared_flag = std::uint64_t{1} << 63;
 
 std::vector<Order> orders;  // by thread
 std::unordered_map<std::uint64_t, std::vector<Release>> flags;
+const Parked<decltype(orders)> parked_orders{orders};
+const Parked<decltype(flags)> parked_flags{flags};
 std::uint64_t events = 0;
 
 std::uint32_t living_lanes() {

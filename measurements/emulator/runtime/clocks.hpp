@@ -102,8 +102,10 @@ struct Alone {
 };
 
 struct Clocks {
-  // Epochs go on from block to block, so that an older stamp is one of an earlier block.
+  // Epochs go on from block to block, so that an older stamp is one of an earlier block. Blocks that take turns have
+  // several stretches of epochs, none of which overlap (residents.cpp).
   Epoch first = 1;
+  Epoch resumed = 1;  // of the stretch that is running
   unsigned warps = 0, actors = 0;
   Epoch now[max_actors];
   // Of each warp: what happened before what all of its lanes do next, and before what some of them do.
@@ -111,7 +113,8 @@ struct Clocks {
   std::vector<Alone> alone[max_warps];
   std::uint32_t live[max_warps];  // lanes, when one last learnt something alone
 
-  void start_block(unsigned warp_count) {
+  void start_block(unsigned warp_count, Epoch next) {
+    first = resumed = next;
     warps = actors = warp_count;
     for (unsigned w = 0; w < warp_count; ++w) {
       now[w] = first;
@@ -121,10 +124,23 @@ struct Clocks {
       known[w].fenced.up_to.assign(warp_count, first - 1);
     }
   }
-  void end_block() {
-    for (unsigned a = 0; a < actors; ++a) {
-      if (now[a] >= first) first = now[a] + 1;
-    }
+  // The first epoch behind all that the running blocks have used.
+  Epoch end() const { return std::max(first, *std::max_element(now, now + actors) + 1); }
+  // Others have run in between. Lanes stay unordered with each other.
+  void resume(Epoch next) {
+    resumed = next;
+    std::fill_n(now, warps, next);
+  }
+  friend void swap(Clocks& a, Clocks& b) {
+    const unsigned most = std::max(a.actors, b.actors), most_known = std::max(a.warps, b.warps);
+    std::swap(a.first, b.first);
+    std::swap(a.resumed, b.resumed);
+    std::swap(a.warps, b.warps);
+    std::swap(a.actors, b.actors);
+    std::swap_ranges(a.now, a.now + most, b.now);
+    std::swap_ranges(a.known, a.known + most_known, b.known);
+    std::swap_ranges(a.alone, a.alone + most_known, b.alone);
+    std::swap_ranges(a.live, a.live + most_known, b.live);
   }
   // An actor without lanes. Its epochs are counted by whoever works with it.
   unsigned add_actor() {

@@ -1,5 +1,7 @@
 // What threads do to global memory, and who wrote and read each element of what the kernel may write.
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "global_shadow.hpp"
 
@@ -13,10 +15,10 @@ Stamp stamp(bool atomic, bool narrow = false) {
   return {clocks.now[self->warp], self->fences, self->who, self->site, atomic, narrow};
 }
 // Whether an atomic that wrote, of the scope of its block, is none to the running block.
-bool too_narrow(const Stamp& write, bool narrow) { return (narrow || write.narrow) && write.epoch < clocks.first; }
+bool too_narrow(const Stamp& write, bool narrow) { return (narrow || write.narrow) && !of_running(write.epoch); }
 
 void report_race(const Buffer& b, const Cell& cell, const char* doing, const Stamp& other, const char* did) {
-  const bool same_block = other.epoch >= clocks.first;
+  const bool same_block = of_running(other.epoch);
   FINDING(global_race, self->site, "%s %s %s, which %s %s at %s, and nothing orders the two%s", describe_self().c_str(),
           doing, element(b, cell).c_str(), describe(other.who, block_of_epoch(other.epoch)).c_str(), did,
           place(other.site).c_str(),
@@ -40,12 +42,21 @@ Cells cells_of(Buffer& b, const void* address, int bytes) {
   return {b.cells + first, b.cells + last + 1};
 }
 
-void note_read(Cell& cell) {
+// Whether a strong write has been seen by a strong read that happened before (PTX ISA, memory consistency model: what
+// precedes in observation order and base causality order precedes in causality order).
+bool observed(const Cell& cell) {
+  if (!cell.write.atomic) return false;
+  return std::any_of(std::begin(cell.reads), std::end(cell.reads), [&](const Stamp& read) {
+    return read.atomic && read.epoch != 0 && !too_narrow(cell.write, read.narrow) && ordered(read);
+  });
+}
+
+void note_read(Cell& cell, bool strong, bool narrow) {
   cell.write_was_read = true;
-  const Stamp mine = stamp(false);
+  const Stamp mine = stamp(strong, narrow);
   Stamp* slot = nullptr;
   for (Stamp& read : cell.reads) {
-    if (read.who == mine.who && read.epoch >= clocks.first) {
+    if (read.who == mine.who && of_running(read.epoch)) {
       slot = &read;
       break;
     }
@@ -54,7 +65,7 @@ void note_read(Cell& cell) {
   *(slot != nullptr ? slot : &cell.reads[0]) = mine;
 }
 
-void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool relaxed) {
+void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false) {
   if (!b.writable() || !launch.check) return;
   const Cells cells = cells_of(b, address, bytes);
   for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
@@ -71,11 +82,12 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
               element(b, *cell).c_str(), describe(write.who, block_of_epoch(write.epoch)).c_str(),
               place(write.site).c_str());
       return;
-    } else if (!(relaxed && write.atomic && !too_narrow(write, false)) && !ordered(write)) {
+    } else if (!(relaxed && write.atomic && !too_narrow(write, narrow)) && !ordered(write) &&
+               !observed(*cell)) {
       report_race(b, *cell, "reads", write, "wrote");
       return;
     }
-    note_read(*cell);
+    note_read(*cell, relaxed, narrow);
   }
 }
 
@@ -87,14 +99,14 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool s
   bool reported = false;
   for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
     const Stamp& write = cell->write;
-    const bool together = same_value && write.site == self->site && write.epoch >= clocks.first &&
+    const bool together = same_value && write.site == self->site && of_running(write.epoch) &&
                           warp_of(write.who) == self->warp && write.who != self->who;
     if (!reported && write.epoch != 0 && !(atomic && write.atomic && !too_narrow(write, narrow)) && !together) {
       if (!ordered(write)) {
         report_race(b, *cell, atomic ? "updates" : "writes", write, "wrote");
         reported = true;
       } else if (b.spec.role == BufferSpec::Role::output && !atomic && !cell->write_was_read &&
-                 (write.who != self->who || write.epoch < clocks.first)) {
+                 (write.who != self->who || !of_running(write.epoch))) {
         FINDING(lost_write, self->site, "%s writes %s over what %s wrote at %s and nobody has read",
                 describe_self().c_str(), element(b, *cell).c_str(),
                 describe(write.who, block_of_epoch(write.epoch)).c_str(), place(write.site).c_str());
@@ -143,19 +155,20 @@ void write_global_bulk(void* address, const void* from, int bytes, const char* i
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
 
-void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed) {
+void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
+                 bool narrow) {
   Buffer* b = check_access(address, bytes, instruction);
   if (b == nullptr) {
     std::memset(to, 0xff, static_cast<std::size_t>(bytes));
     return;
   }
   check_alignment(*b, address, bytes, instruction);
-  shadow_read(*b, address, bytes, read_only, relaxed);
+  shadow_read(*b, address, bytes, read_only, relaxed, narrow);
   if (relaxed && any_release && launch.check) acquire_from(address);
   std::memcpy(to, address, static_cast<std::size_t>(bytes));
 }
 
-void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed) {
+void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow) {
   Buffer* b = check_access(address, bytes, instruction);
   if (b == nullptr) return;
   if (!b->writable()) {
@@ -164,7 +177,7 @@ void write_global(void* address, const void* from, int bytes, const char* instru
     return;
   }
   check_alignment(*b, address, bytes, instruction);
-  shadow_write(*b, address, bytes, relaxed, std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0);
+  shadow_write(*b, address, bytes, relaxed, std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0, narrow);
   if (any_release) forget_releases(address);
   if (relaxed && launch.check) synchronize(address);
   std::memcpy(address, from, static_cast<std::size_t>(bytes));

@@ -16,18 +16,42 @@ namespace {
 // What a block has published by a fence followed by an atomic: all of epochs up to covered[warp], and of each thread
 // what came before so many of its fences.
 struct Release {
-  unsigned block, rank;
-  Epoch begin;
-  Epoch covered[max_warps] = {};
+  unsigned block = 0, rank = 0;
+  std::vector<Epoch> covered;
   std::vector<std::uint32_t> fences;
 
+  // Of something that its block has done.
   bool covers(const Stamp& s) const {
-    if (s.epoch < begin || s.epoch >= end_of_block(block)) return false;
     if (s.epoch <= covered[warp_of(s.who)]) return true;
     return s.fences < fences[warp_of(s.who) * warp_size + lane_of(s.who)];
   }
+  bool holds(const Release& other) const {
+    const auto none_less = [](const auto& a, const auto& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), [](auto x, auto y) { return x >= y; });
+    };
+    return none_less(covered, other.covered) && none_less(fences, other.fences);
+  }
 };
 using ReleasePointer = std::shared_ptr<const Release>;
+
+// Who learns of several releases of one block learns of them as of one.
+void add(std::vector<ReleasePointer>& releases, const ReleasePointer& next) {
+  for (ReleasePointer& known : releases) {
+    if (known->block != next->block || known->rank != next->rank) continue;
+    if (known == next || known->holds(*next)) return;
+    if (next->holds(*known)) {
+      known = next;
+      return;
+    }
+    const auto larger = [](auto x, auto y) { return std::max(x, y); };
+    auto both = std::make_shared<Release>(*known);
+    std::transform(both->covered.begin(), both->covered.end(), next->covered.begin(), both->covered.begin(), larger);
+    std::transform(both->fences.begin(), both->fences.end(), next->fences.begin(), both->fences.begin(), larger);
+    known = std::move(both);
+    return;
+  }
+  releases.push_back(next);
+}
 
 // A release this block has read through an atomic; it counts for those who are ordered behind a later fence.
 struct Acquire {
@@ -36,6 +60,7 @@ struct Acquire {
   Epoch epoch;
   Epoch fence_of_warp[max_warps] = {};  // first fence behind the atomic by some lane of each warp; 0: none
   std::vector<bool> fenced;             // by thread: has itself fenced behind the atomic
+  unsigned fences = 0;                  // of how many threads
 
   bool visible_to(const Thread& t) const {
     if (fenced[t.linear]) return true;
@@ -44,30 +69,67 @@ struct Acquire {
     }
     return false;
   }
+  bool visible_to_all() const {
+    for (unsigned w = 0; w < warp_count; ++w) {
+      if (fence_of_warp[w] == 0) continue;
+      unsigned v = 0;
+      while (v < warp_count && fence_of_warp[w] <= clocks.seen(v, w)) ++v;
+      if (v == warp_count) return true;
+    }
+    return false;
+  }
 };
 
 std::unordered_map<std::uintptr_t, std::vector<ReleasePointer>> released_at;  // by address of the atomic
-std::vector<Acquire> acquires;                                                // of the running block
-unsigned fences_in_block = 0;
-struct {
-  ReleasePointer release;
+
+// Of the running block.
+struct Learnt {
+  std::vector<Acquire> acquires;
+  std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;  // what all its threads know of, by block
   unsigned fences = 0;
-  Epoch epoch = 0;
-  Who who = 0;
-} latest_release;
+  struct {
+    ReleasePointer release;
+    unsigned fences = 0;
+    Epoch epoch = 0;
+    Who who = 0;
+  } latest_release;
+};
+Learnt learnt;
+const Parked<Learnt> parked{learnt};
+
+bool nobody_knows(Who who, Epoch epoch) {
+  for (unsigned w = 0; w < warp_count; ++w) {
+    if (clocks.any_knows(who, epoch, w)) return false;
+  }
+  return true;
+}
+
+// What a thread has learnt from a block stands for what it learnt from it before, where this is of no use to others.
+bool replaces(const Acquire& next, const Acquire& old) {
+  return old.who == next.who && old.release->block == next.release->block && old.release->rank == next.release->rank &&
+         next.release->holds(*old.release);
+}
+
+void settle() {
+  auto& acquires = learnt.acquires;
+  const auto settled = std::stable_partition(acquires.begin(), acquires.end(), [](const Acquire& a) { return !a.visible_to_all(); });
+  for (auto a = settled; a != acquires.end(); ++a) add(learnt.by_all[a->release->block], a->release);
+  acquires.erase(settled, acquires.end());
+}
 
 // What this thread's fences, and those of others that are ordered before now, cover.
 ReleasePointer current_release() {
-  if (fences_in_block == 0) return nullptr;
+  if (learnt.fences == 0) return nullptr;
   const Epoch epoch = clocks.now[self->warp];
-  if (latest_release.release != nullptr && latest_release.fences == fences_in_block && latest_release.epoch == epoch &&
+  auto& latest_release = learnt.latest_release;
+  if (latest_release.release != nullptr && latest_release.fences == learnt.fences && latest_release.epoch == epoch &&
       latest_release.who == self->who) {
     return latest_release.release;
   }
   auto release = std::make_shared<Release>();
   release->block = block_index;
   release->rank = self->rank;
-  release->begin = clocks.first;
+  release->covered.assign(warp_count, 0);
   release->fences.assign(warp_count * warp_size, 0);
   bool any = false;
   for (const Thread& t : threads) {
@@ -79,15 +141,22 @@ ReleasePointer current_release() {
       break;
     }
   }
-  latest_release = {any ? release : nullptr, fences_in_block, epoch, self->who};
+  latest_release = {any ? release : nullptr, learnt.fences, epoch, self->who};
   return latest_release.release;
 }
 
 }  // namespace
 
 bool acquired(const Stamp& before) {
-  for (auto a = acquires.rbegin(); a != acquires.rend(); ++a) {
-    if (a->release->covers(before) && a->visible_to(*self)) return true;
+  if (learnt.acquires.empty() && learnt.by_all.empty()) return false;
+  const unsigned block = block_of_epoch(before.epoch);
+  if (const auto known = learnt.by_all.find(block); known != learnt.by_all.end()) {
+    for (const ReleasePointer& release : known->second) {
+      if (release->covers(before)) return true;
+    }
+  }
+  for (auto a = learnt.acquires.rbegin(); a != learnt.acquires.rend(); ++a) {
+    if (a->release->block == block && a->release->covers(before) && a->visible_to(*self)) return true;
   }
   return false;
 }
@@ -95,27 +164,45 @@ bool acquired(const Stamp& before) {
 void acquire_from(const void* address) {
   const auto found = released_at.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == released_at.end()) return;
+  auto& acquires = learnt.acquires;
+  bool settled = false;
   for (const ReleasePointer& release : found->second) {
     if (release->block == block_index && release->rank == self->rank) continue;
     const bool known = std::any_of(acquires.begin(), acquires.end(),
                                    [&](const Acquire& a) { return a.release == release && a.who == self->who; });
     if (known) continue;
-    acquires.push_back({release, self->who, clocks.now[self->warp], {}, std::vector<bool>(threads.size())});
+    if (const auto all = learnt.by_all.find(release->block);
+        all != learnt.by_all.end() && std::find(all->second.begin(), all->second.end(), release) != all->second.end()) {
+      continue;
+    }
+    if (!settled) settle();
+    settled = true;
+    Acquire next{release, self->who, clocks.now[self->warp], {}, {}};
+    const auto old = std::find_if(acquires.begin(), acquires.end(), [&](const Acquire& a) {
+      return a.fences == 0 && replaces(next, a) && nobody_knows(a.who, a.epoch);
+    });
+    if (old != acquires.end()) {
+      old->release = release;
+      old->epoch = next.epoch;
+    } else {
+      next.fenced.assign(threads.size(), false);
+      acquires.push_back(std::move(next));
+    }
   }
 }
 
 void synchronize(void* address) {
   acquire_from(address);
   std::vector<ReleasePointer>& here = released_at[reinterpret_cast<std::uintptr_t>(address)];
-  auto publish = [&](const ReleasePointer& release) {
-    if (std::find(here.begin(), here.end(), release) == here.end()) here.push_back(release);
-    any_release = true;
-  };
   if (const ReleasePointer mine = current_release()) {
-    publish(mine);
+    any_release = true;
+    add(here, mine);
     // Causality is transitive: what this thread has acquired goes on to the next.
-    for (const Acquire& a : acquires) {
-      if (a.visible_to(*self)) publish(a.release);
+    for (const auto& [block, releases] : learnt.by_all) {
+      for (const ReleasePointer& release : releases) add(here, release);
+    }
+    for (const Acquire& a : learnt.acquires) {
+      if (a.visible_to(*self)) add(here, a.release);
     }
   }
 }
@@ -125,24 +212,41 @@ void forget_releases(const void* address) { released_at.erase(reinterpret_cast<s
 }  // namespace global_shadow
 
 void start_block_global() {
-  global_shadow::acquires.clear();
-  global_shadow::fences_in_block = 0;
-  global_shadow::latest_release = {};
+  global_shadow::learnt = {};
 }
 
 void fence_device() {
-  ++global_shadow::fences_in_block;
+  ++global_shadow::learnt.fences;
   ++self->fences;
   self->last_fences[1] = self->last_fences[0];
   Fence& fence = self->last_fences[0];
   fence.epoch = clocks.now[self->warp];
   fence.count = self->fences;
   for (unsigned w = 0; w < warp_count; ++w) fence.seen[w] = clocks.seen(self->warp, w);
-  for (global_shadow::Acquire& a : global_shadow::acquires) {
-    if (!clocks.ordered(a.who, a.epoch, self->who)) continue;
+  using global_shadow::Acquire;
+  auto& acquires = global_shadow::learnt.acquires;
+  bool fresh = false;
+  for (Acquire& a : acquires) {
+    if (a.fenced[self->linear] || !clocks.ordered(a.who, a.epoch, self->who)) continue;
     a.fenced[self->linear] = true;
+    ++a.fences;
+    fresh = fresh || a.who == self->who;
     if (a.fence_of_warp[self->warp] == 0) a.fence_of_warp[self->warp] = fence.epoch;
   }
+  if (!fresh) return;
+  // Later ones stand behind earlier ones.
+  std::vector<bool> replaced(acquires.size());
+  for (std::size_t k = 0; k < acquires.size(); ++k) {
+    const Acquire& old = acquires[k];
+    if (old.who != self->who || old.fences != 1 || !old.fenced[self->linear]) continue;
+    for (std::size_t n = k + 1; n < acquires.size() && !replaced[k]; ++n) {
+      const Acquire& next = acquires[n];
+      if (next.who != self->who || !next.fenced[self->linear]) continue;
+      replaced[k] = global_shadow::replaces(next, old) && global_shadow::nobody_knows(self->who, old.fence_of_warp[self->warp]);
+    }
+  }
+  std::size_t k = 0;
+  std::erase_if(acquires, [&](const Acquire&) { return replaced[k++]; });
 }
 
 }  // namespace autosched::emulator

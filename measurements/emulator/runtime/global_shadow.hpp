@@ -44,7 +44,7 @@ std::string element(const Buffer& b, const Cell& cell);
 bool acquired(const Stamp& before);  // from the other block that did it
 inline bool ordered(const Stamp& before) {
   if (before.epoch < launch.began) return true;
-  if (before.epoch >= clocks.first) {
+  if (of_running(before.epoch)) {
     if (clocks.ordered(before.who, before.epoch, self->who)) return true;
     if (rank_of(before.who) == self->rank) return false;
   }

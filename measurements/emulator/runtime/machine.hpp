@@ -1,6 +1,7 @@
 // The state of the emulated machine: one launch, one resident block, its warps and threads.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
@@ -49,6 +50,8 @@ struct Thread {
   State state = State::exited;
   SiteIndex site = 0;  // of the last instruction
   bool polls = false;  // waits by asking again and again
+  bool spins = false;  // has got the same answer as before from where it asked last, in memory
+  std::uint64_t asked = 0;
 
   const Collective* collective = nullptr;  // while gathering
   unsigned mask = 0;  // while gathering: the lanes that it waits for; 0: the whole warp
@@ -77,6 +80,9 @@ struct Launch {
   bool sparse = false;  // buffers are backed, and inputs made, where they are touched
   std::vector<unsigned> blocks;  // that run, in this order; none: all of the grid, ascending
   std::uint64_t order_seed = 0;  // of the turns of warps and lanes; 0: ascending
+  unsigned resident = 128;  // blocks, or clusters, that may have begun and not ended
+  bool interleaved = false;  // blocks take turns at each access of global memory
+  bool cooperative = false;  // all blocks are resident
 };
 
 extern Launch launch;
@@ -97,13 +103,45 @@ std::string describe(Who who, unsigned block);
 inline std::string describe_self() { return describe(self->who, block_index); }
 // The block to which an epoch belongs.
 unsigned block_of_epoch(Epoch epoch);
-// The first epoch after a finished block.
-Epoch end_of_block(unsigned block);
+// Whether an epoch is one of the running blocks.
+inline bool of_running(Epoch epoch) {
+  return epoch >= clocks.resumed || (epoch >= clocks.first && block_of_epoch(epoch) == block_index);
+}
 
 // A whole warp has reached a barrier. False where its arguments are invalid; `completed` lists the warps that go on.
 bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
-// Runs the whole grid. Returns false where the launch was ended by a deadlock.
+// Runs the whole grid (residents.cpp). Returns false where the launch was ended by a deadlock.
 bool run_grid();
+
+// What the blocks that run together have for themselves, and leave to others who run in their place (residents.cpp):
+// each variable of this kind has one of these beside it, which keeps its values by slot.
+class ParkedBase {
+ public:
+  ParkedBase() { all().push_back(this); }
+  ParkedBase(const ParkedBase&) = delete;
+  virtual void swap_with(unsigned slot) const = 0;
+  static std::vector<const ParkedBase*>& all() {
+    static std::vector<const ParkedBase*> list;
+    return list;
+  }
+
+ protected:
+  ~ParkedBase() = default;
+};
+template <class T>
+class Parked final : ParkedBase {
+ public:
+  explicit Parked(T& current) : current_(current) {}
+  void swap_with(unsigned slot) const override {
+    if (slot >= values_.size()) values_.resize(slot + std::size_t{1});
+    using std::swap;
+    swap(current_, values_[slot]);
+  }
+
+ private:
+  T& current_;
+  mutable std::deque<T> values_;
+};
 
 // Zeros, of which only what is touched takes memory.
 void* reserve_zeroed(std::size_t bytes);
@@ -122,6 +160,8 @@ void note_uninitialized(SiteIndex site, const std::function<std::string()>& text
 void touch_block(unsigned rank, Who who, Epoch epoch);
 void check_exits();
 void reserve_shared(std::size_t static_bytes);
+void allot_shared();  // to blocks that are not resident yet
+std::size_t shared_books_bytes();  // what they take at most, with the books about it
 void start_block_shared();
 void end_block_shared();
 unsigned dynamic_shared_address();
@@ -165,8 +205,24 @@ std::string describe_shared(unsigned address);
 unsigned add_actor(std::string name, Kind in_flight);
 Kind in_flight_kind(unsigned actor);
 
-// Turns that found a thread still waiting, since anything has happened at all.
-extern std::uint64_t idle_polls;
+// Turns that found a thread still waiting, since anything has happened at all: in this turn of the running blocks, and
+// in all turns of all blocks.
+class IdlePolls {
+ public:
+  void operator++() { ++count_, ++vain_; }
+  void operator=(int) { count_ = vain_ = 0, ++progress_; }
+  operator std::uint64_t() const { return count_; }
+  std::uint64_t vain() const { return vain_; }
+  std::uint64_t progress() const { return progress_; }
+  void begin_turn() { count_ = laps_ = 0; }
+  // Of loops that ask nobody, but are long.
+  void add_lap() { ++laps_; }
+  std::uint64_t laps() const { return laps_; }
+
+ private:
+  std::uint64_t count_ = 0, vain_ = 0, progress_ = 0, laps_ = 0;
+};
+extern IdlePolls idle_polls;
 // Random numbers of the launch's order; below 1: 0.
 unsigned random_below(unsigned count);
 inline bool seeded() { return launch.order_seed != 0; }
@@ -186,8 +242,10 @@ struct BufferSpec {
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
 void start_block_global();
 // Accesses of one thread, at self->site, that are not counted. ``relaxed``: it does not race with atomics.
-void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed);
-void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed);
+// ``narrow``: of the scope of its block.
+void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
+                 bool narrow = false);
+void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow = false);
 unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow = false);
 void fence_device();
 

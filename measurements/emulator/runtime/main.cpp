@@ -69,6 +69,10 @@ Job read_job(const char* path) {
       file >> launch.check;
     } else if (key == "sparse") {
       file >> launch.sparse;
+    } else if (key == "resident") {
+      file >> launch.resident;
+    } else if (key == "interleaved") {
+      file >> launch.interleaved;
     } else if (key == "order_seed") {
       file >> launch.order_seed;
     } else if (key == "blocks") {
@@ -241,9 +245,16 @@ int run(int argc, char** argv) {
 
   if (!ptx::load_program(argv[1]) || !arrange_cluster()) return 5;
   reserve_shared(ptx::program.static_shared_bytes);
+  allot_shared();
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);
+  // {bytes, barrier}, as cooperative_groups/details/driver_abi.h has it.
+  if (ptx::program.uses_grid_workspace) specs.push_back({BufferSpec::Role::variable, "the grid's barrier", 8, 4, true});
   std::vector<void*> buffers = reserve_buffers(specs);
+  if (ptx::program.uses_grid_workspace) {
+    ptx::program.grid_workspace = reinterpret_cast<std::uint64_t>(buffers.back());
+    buffers.pop_back();
+  }
   ptx::place_variables({buffers.begin() + static_cast<std::ptrdiff_t>(job.buffers.size()), buffers.end()});
   buffers.resize(job.buffers.size());
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {

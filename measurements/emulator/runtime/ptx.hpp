@@ -146,6 +146,8 @@ struct Warp {
   bool knows_parts = false;  // any of `known` was ever written
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
+  std::unordered_map<std::uint64_t, std::uint64_t> answers;  // what memory said last, by where and what lanes asked
+  bool ahead = false;  // the lanes furthest ahead run next
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
   bool retry = false;  // a collective cannot go on yet: its lanes come again
 
@@ -173,6 +175,8 @@ struct Program {
   bool uses_wgmma = false;
   bool uses_heap = false;
   bool truncates_tf32 = false;  // its compiler leaves it to the tensor core to drop the low bits of tf32 operands
+  bool uses_grid_workspace = false;  // as cooperative groups do for this_grid().sync()
+  std::uint64_t grid_workspace = 0;  // its address
   unsigned blocks_of_sm = 1;  // .minnctapersm: they share its registers
   Index3 cluster{0, 0, 0};  // as __cluster_dims__ says; 0: nothing
 };

@@ -127,6 +127,7 @@ void update(Warp& w, const Instruction& i, Lanes active) {
       write_flag(flag, true, (i.flags & block_scope) != 0);
       std::memcpy(&old, at, sizeof old);
       const T result = F(old, b, c);
+      if (std::memcmp(&old, &result, sizeof old) != 0) idle_polls = 0;
       std::memcpy(at, &result, sizeof result);
     }
     after_access(i);
@@ -172,6 +173,7 @@ void update_vector(Warp& w, const Instruction& i, Lanes active) {
       if (at != nullptr) {
         std::memcpy(&old, at, sizeof old);
         const T b = w.values<T>(i.source(1 + e))[k], result = F(old, b, b);
+        idle_polls = 0;
         std::memcpy(at, &result, sizeof result);
       }
       if (i.destinations != 0) w.values<T>(i.destination(e))[k] = old;

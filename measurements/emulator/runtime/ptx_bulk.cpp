@@ -10,6 +10,7 @@ namespace autosched::emulator::ptx {
 namespace {
 
 std::vector<BulkLoad> under_way;
+const Parked<decltype(under_way)> parked_loads{under_way};
 
 void land(std::size_t index) {
   const BulkLoad load = std::move(under_way[index]);
@@ -47,6 +48,7 @@ struct Stores {
   Lane lanes[warp_size];
 };
 std::vector<Stores> stores;  // by warp
+const Parked<decltype(stores)> parked_stores{stores};
 
 Stores& stores_of(Warp& w) {
   Stores& s = stores[w.index];

@@ -17,8 +17,10 @@ struct ClusterBarrier {
   SiteIndex site = 0;
 };
 ClusterBarrier barrier;
+const Parked<ClusterBarrier> parked_barrier{barrier};
 
 std::vector<Knowledge> fenced;  // by warp: what its last fence for the cluster published
+const Parked<decltype(fenced)> parked_fenced{fenced};
 
 struct Pool {
   unsigned free = 0;
@@ -26,6 +28,9 @@ struct Pool {
 std::vector<Pool> pools;                // by block
 std::vector<unsigned> registers_of;     // by warp, of a thread
 std::vector<SiteIndex> asks;            // by warp: where it waits for registers
+const Parked<decltype(pools)> parked_pools{pools};
+const Parked<decltype(registers_of)> parked_registers{registers_of};
+const Parked<decltype(asks)> parked_asks{asks};
 
 bool is_live(unsigned w) {
   for (unsigned lane = 0; lane < emulator::warps[w].lanes; ++lane) {

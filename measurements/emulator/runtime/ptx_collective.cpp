@@ -14,6 +14,7 @@ struct BarrierReduction {
   std::uint32_t count = 0;
 };
 std::vector<BarrierReduction> reductions;  // 16 of each block
+const Parked<decltype(reductions)> parked_reductions{reductions};
 
 }  // namespace
 

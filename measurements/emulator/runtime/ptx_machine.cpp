@@ -17,8 +17,11 @@ std::vector<Warp> machine;
 
 namespace {
 
+const Parked<decltype(machine)> parked_machine{machine};
+
 // Turns after which lanes that others of their warp or block may wait for are let go on.
 constexpr unsigned patience = 4096;
+constexpr std::size_t most_answers = 1 << 14;  // that a warp remembers
 
 struct Group {
   Lanes lanes = 0;
@@ -57,6 +60,37 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
     if (pc > group.pc) group.meets = std::min(group.meets, pc);
   }
   return group;
+}
+
+// Whether the memory that lanes ask at this instruction answers as it did when they asked there last: they may be waiting.
+void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
+  const auto mix = [](std::uint64_t x, std::uint64_t y) {
+    x = (x ^ y) * 0xff51afd7ed558ccdu;
+    return x ^ x >> 33;
+  };
+  std::uint64_t question = mix(reinterpret_cast<std::uintptr_t>(&i), lanes), answer = 0;
+  for_lanes(lanes, [&](unsigned k) {
+    question = mix(question, read_bits(w, i.source(0), i.width_of_source(0), k));
+    for (unsigned d = 0; d < i.destinations; ++d) {
+      const unsigned width = i.width_of_destination(d);
+      answer = mix(answer, width <= 8 ? read_bits(w, i.destination(d), width, k) : width);
+    }
+  });
+  if (w.answers.size() > most_answers) w.answers.clear();
+  const auto [known, first] = w.answers.try_emplace(question, answer);
+  const bool same = !first && known->second == answer;
+  known->second = answer;
+  w.ahead = same && !w.ahead;
+  for_lanes(lanes, [&](unsigned k) {
+    Thread& t = w.thread[k];
+    t.spins = same;
+    t.asked = read_bits(w, i.source(0), i.width_of_source(0), k) + static_cast<std::uint64_t>(i.immediate[0]);
+  });
+  if (same) {
+    ++idle_polls;
+  } else {
+    idle_polls = 0;
+  }
 }
 
 void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
@@ -136,6 +170,8 @@ void start_block() {
       warp.knows_parts = false;
     }
     warp.yielded_at = ~0u;
+    warp.ahead = false;
+    if (!warp.answers.empty()) warp.answers.clear();
     fill_special(warp);
   }
   start_block_collectives();
@@ -154,7 +190,7 @@ void end_block() {
 void run_warp(unsigned index) {
   Warp& w = machine[index];
   unsigned turns = 0;
-  bool ahead = false;
+  bool ahead = w.ahead;  // lanes that got an old answer let the others of their warp go on
   for (;;) {
     Lanes runnable = runnable_lanes(w);
     if (runnable == 0) {
@@ -168,6 +204,7 @@ void run_warp(unsigned index) {
       turns = 0;
       ahead = !ahead;
       idle_polls = 0;
+      idle_polls.add_lap();
       if (!ahead) return;  // other warps too
     }
     const Group group = choose(w, runnable, ahead);
@@ -232,12 +269,17 @@ void run_warp(unsigned index) {
         case Flow::yields:
           if (w.yielded_at != pc) {
             w.yielded_at = pc;
-            if (i.flow == Flow::yields) idle_polls = 0;
             place_lanes(w, now, pc);
             return;
           }
           w.yielded_at = ~0u;
-          execute(w, i, now);
+          if (const std::uint64_t before = idle_polls.progress(); i.row->flow == Flow::yields) {
+            execute(w, i, now);
+            if (i.destinations != 0 && before == idle_polls.progress()) compare_answer(w, i, now);
+          } else {
+            if (i.flow == Flow::yields) idle_polls = 0;  // blocks take turns here, and nobody waits
+            execute(w, i, now);
+          }
           place_lanes(w, now, pc + 1);
           break;
         default:

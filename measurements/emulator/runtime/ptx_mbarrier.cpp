@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1;
 
 std::unordered_map<std::uint32_t, Mbarrier> mbarriers;  // by address
+const Parked<decltype(mbarriers)> parked{mbarriers};
 
 void finish_phase(Mbarrier& m) {
   if (m.left != 0 || m.bytes != 0) return;

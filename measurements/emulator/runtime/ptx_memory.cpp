@@ -168,7 +168,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
     } else if (p.space == Space::global) {
       read_global(value, reinterpret_cast<const void*>(p.offset), r.bytes(), load_name(i, Space::global),
-                  (i.flags & read_only) != 0, (i.flags & by_l2) != 0);
+                  (i.flags & read_only) != 0, (i.flags & by_l2) != 0, (i.flags & block_scope) != 0);
       if (i.flags & by_l2) read_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)));
     } else if (p.space == Space::shared) {
       const auto address = static_cast<unsigned>(p.offset);
@@ -241,7 +241,8 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     before_access(i);
     if (p.space == Space::global) {
       if (!known.whole) report_undefined(w, i, known.origin, k);
-      write_global(reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0);
+      write_global(reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0,
+                   (i.flags & block_scope) != 0);
       if (i.flags & by_l2) write_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::shared) {
       write_shared(static_cast<unsigned>(p.offset), value, r.bytes(), "st.shared");
@@ -280,11 +281,13 @@ void fence(Warp& w, const Instruction& i, Lanes active) {
 }
 
 void nothing(Warp&, const Instruction&, Lanes) {}
+void sleep(Warp&, const Instruction&, Lanes) { ++idle_polls; }
 
-// The emulated machine has no time, but a loop that waits for some of it to pass must end.
+// The emulated machine has no time, but a loop that waits for some of it to pass must end; all the sooner where nothing
+// else happens.
 void clock(Warp& w, const Instruction& i, Lanes active) {
   static std::uint64_t ticks = 0;
-  ticks += 100;
+  ticks += 100 + 1000 * idle_polls.vain();
   for_lanes(active, [&](unsigned k) { write_bits(w, i.destination(0), i.width_of_destination(0), k, ticks); });
 }
 
@@ -298,7 +301,7 @@ constexpr Row rows[] = {
     {"fence", fence, block_scope, ":"},
     {"nothing", nothing, 0, "*:*"},
     {"clock", clock, 0, "*:"},
-    {"nanosleep", nothing, 0, ":4", Flow::yields},
+    {"nanosleep", sleep, 0, ":4", Flow::yields},
 };
 
 }  // namespace

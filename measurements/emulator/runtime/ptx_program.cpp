@@ -132,6 +132,7 @@ std::uint32_t slot_of(const Token& t, unsigned width) {
   slots.emplace(key, slot);
   if (t.kind == 's') {
     if (t.text.starts_with("reserved_smem")) launch.uses_reserved_shared = true;
+    if (t.text == "envreg1" || t.text == "envreg2") program.uses_grid_workspace = launch.cooperative = true;
     specials.push_back({slot, width, std::string(t.text)});
     return slot;
   }
@@ -244,6 +245,7 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   if (name == "st" && numbers[3] < 2) {  // generic or global
     launch.narrowest_store = std::min(launch.narrowest_store, static_cast<unsigned>(numbers[1]) * (i.sources - 1));
   }
+  if (launch.interleaved && (name == "ld" || name == "st") && numbers[3] < 2) i.flow = Flow::yields;
   i.copies = name == "mov" || name.starts_with("mov.b");
   if (name == "wgmma.mma_async") program.uses_wgmma = true;
   if (name.starts_with("heap.")) program.uses_heap = true;
@@ -405,6 +407,8 @@ void fill_special(Warp& warp) {
       else if (is("lanemask_gt")) value = ~((2u << lane) - 1);
       else if (is("reserved_smem_offset_end") || is("reserved_smem_offset_cap")) value = reserved_shared_bytes;
       else if (is("dynamic_smem_size")) value = launch.dynamic_shared_bytes;
+      else if (is("envreg1")) value = program.grid_workspace >> 32;  // high, and low: as cooperative groups read it
+      else if (is("envreg2")) value = program.grid_workspace & 0xffffffffu;
       else if (is("total_smem_size")) value = launch.dynamic_shared_bytes + program.static_shared_bytes;
       write_bits(warp, s.slot, s.width, lane, value & (s.width == 4 ? 0xffffffffu : ~std::uint64_t{0}));
     }

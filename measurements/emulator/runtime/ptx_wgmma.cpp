@@ -109,6 +109,8 @@ unsigned first_of_group(unsigned warp) { return warp - place_in_group(warp); }
 
 std::vector<State> states;  // by warp
 std::vector<Group> groups;  // by warpgroup
+const Parked<decltype(states)> parked_states{states};
+const Parked<decltype(groups)> parked_groups{groups};
 std::vector<Warp>* warps_of_block = nullptr;
 
 // The number of an operation in a register's head: never 0.

@@ -52,8 +52,9 @@ enum class Kind {
   mbarrier_misuse,
   block_exited,
   heap_misuse,
+  deadlock,
 };
-constexpr Kind last_kind = Kind::heap_misuse;
+constexpr Kind last_kind = Kind::deadlock;
 const char* kind_name(Kind kind);
 
 // Counts a finding; whether it is the first of its kind at its site.

@@ -1,4 +1,6 @@
-// Runs the grid: blocks one after another, the warps of a block in turns.
+// Runs the blocks that are together: their warps in turns, their barriers, and what is said of threads that wait for ever.
+#include "scheduler.hpp"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -13,7 +15,7 @@ Warp warps[max_warps];
 unsigned warp_count = 0;
 Thread* self = nullptr;
 unsigned block_index = 0;
-std::uint64_t idle_polls = 0;
+IdlePolls idle_polls;
 
 Index3 block_size{1, 1, 1}, grid_size{1, 1, 1};
 
@@ -32,7 +34,10 @@ struct Barrier {
 };
 
 std::vector<Barrier> barriers;  // of all blocks that run together
-std::vector<Epoch> block_starts;
+const Parked<decltype(barriers)> parked_barriers{barriers};
+const Parked<Clocks> parked_clocks{clocks};
+const Parked<decltype(threads)> parked_threads{threads};
+const Parked<unsigned> parked_index{block_index};
 
 // "threads 0-31, 64" of linear thread indices in ascending order.
 std::string list_threads(const std::vector<unsigned>& indices) {
@@ -71,6 +76,29 @@ std::string describe_others(Wanted wanted) {
   return text.empty() ? "there are no more threads" : text;
 }
 
+Index3 block_coordinates(unsigned n, unsigned rank) {
+  const unsigned block = block_in_grid(n, rank);
+  return {block % grid_size.x, block / grid_size.x % grid_size.y, block / grid_size.x / grid_size.y};
+}
+
+std::uint64_t turns_taken = 0;
+
+struct EngineActor {
+  std::string name;
+  Kind in_flight;
+};
+std::vector<EngineActor> engine_actors;  // of the running block, from clocks.warps on
+unsigned turn = 0;  // the warp that is next, where blocks take turns
+const Parked<decltype(engine_actors)> parked_actors{engine_actors};
+const Parked<unsigned> parked_turn{turn};
+
+bool can_run(unsigned w) {
+  const Thread* const first = &threads[w * warp_size];
+  return std::any_of(first, first + warps[w].lanes, [](const Thread& t) { return t.state == State::runnable; });
+}
+
+}  // namespace
+
 // Nobody can go on: says who waits for whom.
 void report_deadlock() {
   for (unsigned place = 0; place < barriers.size(); ++place) {
@@ -107,24 +135,11 @@ void report_deadlock() {
   }
 }
 
-Index3 block_coordinates(unsigned n, unsigned rank) {
-  const unsigned block = block_in_grid(n, rank);
-  return {block % grid_size.x, block / grid_size.x % grid_size.y, block / grid_size.x / grid_size.y};
-}
-
-std::uint64_t turns_taken = 0;
-
-struct EngineActor {
-  std::string name;
-  Kind in_flight;
-};
-std::vector<EngineActor> engine_actors;  // of the running block, from clocks.warps on
-
-void start_block() {
-  clocks.start_block(warp_count);
+void start_blocks(Epoch first) {
+  clocks.start_block(warp_count, first);
   engine_actors.clear();
+  turn = 0;
   idle_polls = 0;
-  block_starts.push_back(clocks.first);
   start_block_shared();
   start_block_global();
   start_block_order();
@@ -155,19 +170,28 @@ void start_block() {
   ptx::start_block();
 }
 
-bool can_run(unsigned w) {
-  const Thread* const first = &threads[w * warp_size];
-  return std::any_of(first, first + warps[w].lanes, [](const Thread& t) { return t.state == State::runnable; });
+namespace {
+
+constexpr unsigned patience_of_pollers = 2048;  // of each warp: more questions in vain are a deadlock
+constexpr unsigned patience_of_turns = 8;       // of each warp: more are a reason to let others run
+constexpr unsigned patience_of_loops = 256;     // of long loops
+constexpr unsigned furthest = 24;               // waits that a warp may be ahead in one round
+
+bool all_exited() {
+  return std::all_of(threads.begin(), threads.end(), [](const Thread& t) { return t.state == State::exited; });
 }
 
-// Lets every warp that can run up to its next wait, until nobody can. With a seed, warps take their turns in random
-// order, some running far ahead of others.
-void run_block() {
+}  // namespace
+
+bool wait_in_vain(unsigned resident) {
+  return idle_polls.vain() > std::uint64_t{patience_of_pollers} * warp_count * std::max(1u, resident / 8);
+}
+
+// With a seed, warps take their turns in random order, some running far ahead of others.
+Turn run_blocks(bool others) {
   unsigned turns[max_warps];
   for (unsigned w = 0; w < warp_count; ++w) turns[w] = w;
   const bool random = launch.order_seed != 0;
-  constexpr unsigned patience_of_pollers = 2048;  // of each warp: more turns in vain are a deadlock
-  constexpr unsigned furthest = 24;  // waits that a warp may be ahead in one round
   for (bool progress = true; progress;) {
     progress = false;
     for (unsigned w = warp_count; random && w > 1; --w) std::swap(turns[w - 1], turns[random_below(w)]);
@@ -180,12 +204,31 @@ void run_block() {
         progress = true;
       }
     }
-    if (idle_polls > patience_of_pollers * warp_count) break;
+    if (!others) {
+      if (idle_polls > patience_of_pollers * warp_count) break;
+    } else if (idle_polls > patience_of_turns * warp_count || idle_polls.laps() > patience_of_loops) {
+      self = nullptr;
+      return Turn::waits;
+    }
   }
   self = nullptr;
+  return all_exited() ? Turn::ended : Turn::stuck;
 }
 
-}  // namespace
+// One warp up to its next access of memory.
+Turn run_step() {
+  for (unsigned i = 0; i < warp_count; ++i) {
+    const unsigned w = seeded() ? random_below(warp_count) : turn++ % warp_count;
+    if (!can_run(w)) continue;
+    ptx::run_warp(w);
+    self = nullptr;
+    return Turn::waits;
+  }
+  for (unsigned w = 0; w < warp_count; ++w) {
+    if (can_run(w)) return Turn::waits;
+  }
+  return all_exited() ? Turn::ended : Turn::stuck;
+}
 
 // Counter-based (the finalizer of MurmurHash3): turns depend on nothing but the seed.
 unsigned random_below(unsigned count) {
@@ -249,13 +292,6 @@ void choose_clusters() {
   launch.blocks = clusters;
 }
 
-unsigned block_of_epoch(Epoch epoch) {
-  return static_cast<unsigned>(std::upper_bound(block_starts.begin(), block_starts.end(), epoch) -
-                               block_starts.begin() - 1);
-}
-
-Epoch end_of_block(unsigned block) { return block + 1 < block_starts.size() ? block_starts[block + 1] : ~Epoch{0}; }
-
 bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed) {
   const bool whole_block = count == all_threads;
   if (id < 0 || id >= static_cast<int>(barriers_per_block) ||
@@ -305,27 +341,6 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
   std::vector<std::pair<unsigned, Epoch>> arrivals = std::move(b.arrivals);
   b = Barrier{};
   b.before = std::move(arrivals);
-  return true;
-}
-
-bool run_grid() {
-  threads.resize(cluster_blocks() == 1 ? launch.threads : warp_count * warp_size);
-  if (cluster_blocks() > 1) choose_clusters();
-  const unsigned blocks = launch.blocks.empty() ? grid_size.x * grid_size.y * grid_size.z / cluster_blocks()
-                                                : static_cast<unsigned>(launch.blocks.size());
-  for (block_index = 0; block_index < blocks * launch.launches; ++block_index) {
-    start_block();
-    if (block_index % blocks == 0) launch.began = clocks.first;
-    run_block();
-    if (std::any_of(threads.begin(), threads.end(), [](const Thread& t) { return t.state != State::exited; })) {
-      report_deadlock();
-      ptx::report_waiting();
-      return false;
-    }
-    ptx::end_block();
-    end_block_shared();
-    clocks.end_block();
-  }
   return true;
 }
 

@@ -20,6 +20,7 @@ struct RemoteUse {
   SiteIndex site;
 };
 std::unordered_map<std::uint64_t, RemoteUse> remote_uses;  // by all of it but the epoch
+const Parked<decltype(remote_uses)> parked_uses{remote_uses};
 
 }  // namespace
 

@@ -15,11 +15,12 @@ namespace {
 constexpr unsigned window_begin = reserved_shared_bytes;
 constexpr unsigned dynamic_alignment = 1024;
 
-unsigned char* static_memory = nullptr;
 unsigned static_bytes = 0;
 unsigned dynamic_begin = 0;
+unsigned char* static_memory = nullptr;
 unsigned char* dynamic_memory = nullptr;
 unsigned char* reserved_memory = nullptr;  // for those who ask where it is, as cooperative groups do
+const Parked<unsigned char*> parked_memory[] = {Parked(static_memory), Parked(dynamic_memory), Parked(reserved_memory)};
 
 std::string describe_offset(unsigned address) {
   char text[128];
@@ -97,7 +98,10 @@ void reserve_shared(std::size_t bytes) {
   static_bytes = static_cast<unsigned>(bytes);
   dynamic_begin = (window_begin + static_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
   window_bytes = std::size_t{dynamic_begin} + launch.dynamic_shared_bytes;
-  static_memory = zeroed_array<unsigned char>(bytes * cluster_blocks());
+}
+
+void allot_shared() {
+  static_memory = zeroed_array<unsigned char>(std::size_t{static_bytes} * cluster_blocks());
   reserved_memory = zeroed_array<unsigned char>(std::size_t{window_begin} * cluster_blocks());
   dynamic_memory = zeroed_array<unsigned char>(std::size_t{launch.dynamic_shared_bytes} * cluster_blocks());
   reserve_shadow();
@@ -125,6 +129,12 @@ void end_block_shared() {
     }
   }
   if (has_engines) std::fill_n(pending, window_bytes * cluster_blocks(), Pending{});
+}
+
+// A byte has its last write, what is under way to it, two masks, and the last read of each warp.
+std::size_t shared_books_bytes() {
+  const std::size_t each = 1 + sizeof(Stamp) + sizeof(Pending) + 2 * sizeof(std::uint32_t) + warp_count * sizeof(Stamp);
+  return window_bytes * cluster_blocks() * each;
 }
 
 unsigned dynamic_shared_address() { return dynamic_begin; }

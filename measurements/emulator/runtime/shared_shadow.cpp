@@ -14,10 +14,15 @@ std::uint32_t* readers = nullptr;
 std::uint32_t* together = nullptr;
 bool has_engines = false;
 std::unordered_map<unsigned, Unknown> unknown;
+const Parked<decltype(unknown)> parked_unknown{unknown};
 
 namespace {
 
-Stamp* last_read[max_actors] = {};
+Stamp** last_read = nullptr;  // by actor
+const Parked<Stamp**> parked_reads{last_read};
+const Parked<Stamp*> parked_writes{last_write};
+const Parked<Pending*> parked_pending{pending};
+const Parked<std::uint32_t*> parked_masks[] = {Parked(readers), Parked(together)};
 
 // Sites whose accesses do not race with each other: atomics, and volatile or relaxed loads and stores.
 std::vector<bool> strong_sites;
@@ -81,6 +86,7 @@ void reserve_shadow() {
   pending = zeroed_array<Pending>(all);
   readers = zeroed_array<std::uint32_t>(all);
   together = zeroed_array<std::uint32_t>(all);
+  last_read = zeroed_array<Stamp*>(max_actors);
 }
 
 void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {

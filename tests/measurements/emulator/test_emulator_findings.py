@@ -88,7 +88,7 @@ CASES = (
     Case("operands_not_rounded", K.UNROUNDED_TF32, a=128, o=128, block=32),
     Case("plain_pointer_past_the_end", K.OUT_OF_BOUNDS_GLOBAL),
     Case("endless_recursion", K.TRAP, block=32, o=32),
-    Case("endless_loop", K.TIMEOUT, workspaces=(COUNTER,), status="timeout"),
+    Case("endless_loop", K.DEADLOCK, workspaces=(COUNTER,)),
     Case("endless_loop_without_memory", K.TIMEOUT, status="timeout"),
 )
 

@@ -10,7 +10,7 @@ from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Kernel
 
-KINDS = ("ascending", "descending", "interleaved", "random")
+KINDS = ("ascending", "descending", "alternating", "interleaved", "random")
 TICKETS = """
 extern "C" __global__ void tickets(unsigned* counter, unsigned* out) {
   out[blockIdx.x * blockDim.x + threadIdx.x] = atomicAdd(counter, 1u);
@@ -26,7 +26,7 @@ def test_every_order_has_every_block_once(kind: str, count: int) -> None:
 
 def test_orders_are_what_their_names_say() -> None:
     assert Order("descending").of(4).tolist() == [3, 2, 1, 0]
-    assert Order("interleaved").of(5).tolist() == [0, 4, 1, 3, 2]
+    assert Order("alternating").of(5).tolist() == [0, 4, 1, 3, 2]
     assert Order("random", 1).of(64).tolist() != Order("random", 2).of(64).tolist()
 
 

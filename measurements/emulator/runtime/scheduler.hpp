@@ -1,0 +1,22 @@
+// The blocks that run together, for who decides which do (residents.cpp).
+#pragma once
+#include "machine.hpp"
+
+namespace autosched::emulator {
+
+// What came of a turn: all threads have exited; they wait for others, or have had their turn; nobody can ever go on.
+enum class Turn { ended, waits, stuck };
+
+// Makes the block (or cluster) `block_index` ready to run, in epochs from `first` on.
+void start_blocks(Epoch first);
+// Lets every warp that can run up to its next wait, until nobody can, or until all have asked in vain for a while, where
+// there are `others` that may run meanwhile.
+Turn run_blocks(bool others);
+Turn run_step();
+// Whether so many blocks, each of which has asked again and again, wait for ever.
+bool wait_in_vain(unsigned resident);
+// Nobody can go on: says who waits for whom.
+void report_deadlock();
+void choose_clusters();
+
+}  // namespace autosched::emulator

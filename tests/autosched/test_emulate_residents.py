@@ -16,6 +16,8 @@ needs_cuda_headers = pytest.mark.skipif(not cuda_include_folders(), reason="CUDA
 
 FORWARD, BACKWARD = Order(), Order("descending")
 BOTH = [FORWARD, BACKWARD, Order("random", 5), Order("interleaved"), Order("interleaved", 3)]
+# Cooperative groups take a second to compile.
+EACH_NIGHT_BUT_LAST = [*(pytest.param(o, marks=pytest.mark.nightly) for o in BOTH[:-1]), BOTH[-1]]
 
 
 def launched(
@@ -68,7 +70,7 @@ def grid_sync(source: str, order: Order, grid: int = 6) -> tuple[EmulatedLaunch,
 
 
 @needs_cuda_headers
-@pytest.mark.parametrize("order", BOTH, ids=str)
+@pytest.mark.parametrize("order", EACH_NIGHT_BUT_LAST, ids=str)
 def test_all_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid(order: Order) -> None:
     done, expected = grid_sync(GRID_SYNC.replace("SYNC", "grid.sync();"), order)
     assert done.ok, done.reason
@@ -76,6 +78,7 @@ def test_all_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid(orde
 
 
 @needs_cuda_headers
+@pytest.mark.nightly
 @pytest.mark.parametrize("order", [FORWARD, Order("interleaved")], ids=str)
 def test_a_missing_barrier_of_the_grid_is_a_race(order: Order) -> None:
     done, _ = grid_sync(GRID_SYNC.replace("SYNC", "__syncthreads();"), order)
@@ -189,7 +192,7 @@ def test_blocks_that_take_turns_lose_updates_that_are_not_atomic() -> None:
     assert done.ok and done.arrays[0][0] == 8
 
 
-# Waiting for a later block, and for ever -------------------------------------------------------------------------------
+# Waiting for a later block, and for ever -----------------------------------------------------------------------------
 
 HANDSHAKE = """
 __device__ unsigned load(const unsigned* p) {
@@ -281,6 +284,7 @@ extern "C" __global__ void kernel(unsigned* o) {
 
 
 @needs_cuda_headers
+@pytest.mark.nightly
 def test_a_cuda_barrier_that_expects_too_many_is_never_reached() -> None:
     assert launched(CUDA_BARRIER.replace("EXPECTED", "64"), words(64), grid=1).ok
     done = launched(CUDA_BARRIER.replace("EXPECTED", "65"), words(64), grid=1)

@@ -16,9 +16,10 @@ RESIDENT_BLOCKS = 128
 class Order:
     """``blocks``: ascending or descending, alternating (from both ends in turn), or random; one after another, but that
     a block which waits lets others go on. ``interleaved``: up to 16 blocks at a time, from both ends, take turns at
-    each access of global memory. With a ``seed`` other than 0, warps and lanes take turns at random, some warps far ahead of
-    others, and so do the atomics that they reach, and the blocks that are interleaved; the same seed gives the same
-    turns. ``resident``: how many blocks (or clusters) may have begun and not ended; all of a cooperative launch."""
+    each access of global memory. With a ``seed`` other than 0, warps and lanes take turns at random, some warps far
+    ahead of others, and so do the atomics that they reach, and the blocks that are interleaved; the same seed gives the
+    same turns. ``resident``: how many blocks (or clusters) may have begun and not ended; all of a cooperative launch.
+    """
 
     blocks: OrderKind = "ascending"
     seed: int = 0

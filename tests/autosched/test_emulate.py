@@ -306,7 +306,7 @@ def test_verify_ptx_in_other_orders_and_several_times(tmp_path: Path, capsys: py
     [
         (
             ("--order", "backwards"),
-            "--order backwards is no order of blocks: write ascending, descending, interleaved or random",
+            "--order backwards is no order of blocks: write ascending, descending, alternating, interleaved or random",
         ),
         (("--turns", "-1"), "--turns must be at least 0, got -1"),
         (("--launches", "0"), "--launches must be at least 1, got 0"),

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t most_bytes = std::size_t{6} << 30;  // of what resident blocks have for themselves
 constexpr unsigned most_interleaved = 16;
+constexpr unsigned longest_turn = 32;  // steps, with a seed; half of the turns are of one
 
 // A stretch of epochs: whose they are.
 struct Stretch {
@@ -134,7 +135,7 @@ unsigned most_residents(unsigned units) {
 bool run_launch(unsigned first, unsigned units) {
   const unsigned most = most_residents(units);
   auto& waiting = residents.waiting;
-  unsigned begun = 0;
+  unsigned begun = 0, steps = 0;
   start(first + begun++);
   launch.began = clocks.first;
   for (;;) {
@@ -155,12 +156,15 @@ bool run_launch(unsigned first, unsigned units) {
     } else if (turn == Turn::stuck || (!more && wait_in_vain(residents.count()))) {
       report_endless(begun, units);
       return false;
+    } else if (launch.interleaved && steps > 0) {
+      --steps;
     } else if (more) {
       start_beside(first + begun++);
     } else if (!waiting.empty()) {
       const unsigned next = take_waiting();
       waiting.push_back(residents.running);
       resume(next);
+      steps = seeded() && random_below(2) != 0 ? random_below(longest_turn) : 0;
     }
   }
 }

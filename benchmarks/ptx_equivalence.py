@@ -24,8 +24,8 @@ Passes = Callable[[str], bool]  # whether a proof of this text finds nothing
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-_KEEP = ("add", "sub", "mul", "mad", "shl", "mov", "cvt", "neg", "not", "xor", "fma")  # two values stay two, mostly
-_DROP = ("setp", "selp", "shr", "and", "or", "min", "max", "div", "rem", "bfe", "abs", "copysign")
+_KEEP = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "mov", "cvt", "neg", "not", "xor", "fma")  # two values stay two
+_DROP = ("setp", "selp", "min", "max", "div", "rem", "bfe", "abs", "copysign")
 _EFFECTS = (
     "st",
     "bra",

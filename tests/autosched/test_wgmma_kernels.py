@@ -83,7 +83,7 @@ def test_a_long_activation_is_in_the_code_for_a_part_of_the_columns(store_buffer
     )
     short, whole = compiled([WGMMA_MATMUL.kernel(problem, schedule, H200) for problem in (plain, long)])
     assert isinstance(short, Compiled) and isinstance(whole, Compiled)
-    assert len(whole.cubin) < 1.5 * len(short.cubin)  # 3 times as much with 128 of them
+    assert len(whole.cubin) < 2 * len(short.cubin)  # 3 times as much with 128 of them
 
 
 @needs_nvrtc

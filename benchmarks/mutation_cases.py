@@ -4,6 +4,7 @@ other ways show."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -138,6 +139,33 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "copy_b": "cp.async", "swizzle_b": 64},
     ),
     "one_column": (Matmul(67, 1, 136, a="f16", order_b="col"), {**_ALONE, "tile_n": 8}),
+    # Sums in f16, two to a register: through boxes in parts, of few columns, by stream-K, and from fragments of a.
+    "f16_sums_boxes": (
+        Matmul(140, 136, 200, a="f16", acc="f16", order_b="col", epilogue="bias+gelu"),
+        {**_ALONE, "tile_n": 96, "store_buffers": 1},
+    ),
+    "f16_sums_stream_k": (
+        Matmul(300, 8, 264, a="f16", acc="f16"),
+        {**_ALONE, "tile_n": 8, "swizzle_b": 0, "tiles_of_block": 3, "stream_k": 1},
+    ),
+    "f16_sums_fragments": (
+        Matmul(140, 45, 400, a="f16", acc="f16", out="f32", order_a="col"),
+        {
+            **_ALONE,
+            **{"tile_n": 24, "swizzle_b": 0, "copy_b": "cp.async", "a_from": "registers", "in_flight": 0, "split_k": 2},
+        },
+    ),
+    "f16_sums_in_turn": (
+        Matmul(296, 136, 264, a="f16", acc="f16", order_a="col", epilogue="silu"),
+        {
+            **{**_IN_TURN, "tile_m": 128, "producer_registers": 40, "tile_n": 80, "swizzle_b": 0, "store_buffers": 2},
+            **{"tiles_of_block": 2},
+        },
+    ),
+    "scaled_rows_alone": (
+        Matmul(67, 37, 144, a="e4m3", scale="row_column", out="f32"),
+        {**_ALONE, "tile_k": 128},
+    ),
     "scaled_rows": (
         Matmul(131, 72, 400, a="e4m3", scale="row_column", epilogue="bias+relu"),
         {**_BOTH, "tile_k": 128, "store_buffers": 1},
@@ -152,6 +180,10 @@ _TRANSPOSED: dict[str, tuple[Matmul, Changes]] = {
         Matmul(8, 136, 320, a="bf16", order_a="col", order_b="col"),
         {**_ALONE, "tile_n": 16, "split_k": 2, "swizzle_b": 32},
     ),
+    "f16_sums_transposed": (
+        Matmul(40, 136, 400, a="f16", acc="f16", batch=2, order_b="col", epilogue="bias"),
+        {**_ALONE, "tile_n": 40},
+    ),
 }
 # What cases change of the schedule of a golden one: instructions, storage orders and sizes that no golden case has.
 _WMMA: Changes = {
@@ -165,6 +197,12 @@ _STREAM_K: Changes = {
     **{"tile_m": 32, "tile_n": 32, "sg_layout_n": 1, "sg_data_m": 16, "layout_a": "swizzle(2,3,3)", "stages": 3},
     **{"layout_b": "swizzle(2,3,3)", "copy_columns_a": 4, "copy_columns_b": 4},
 }
+_F16_SUMS: Changes = {
+    **{"tile_m": 64, "tile_n": 32, "sg_layout_n": 1, "copy_columns_a": 4, "copy_columns_b": 4, "stages": 2},
+    **{"fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "raster": "row", "stream_k": 0},
+    **{"layout_b": "swizzle(2,3,3)"},
+}
+_OF_K8: Changes = {**_F16_SUMS, "intrinsic": "mma_m16n8k8_f16_f16", "k_unroll": 4}
 _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
     "wmma_f16_columns": (
         *("wmma_f16_padded", "h200"),
@@ -224,6 +262,33 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(72, 104, 136, a="f16", batch=3, order_a="col", out="f32"),
         {**_STREAM_K, "batch_mapping": "inner", "raster": "column", "layout_a": _TURNED_SWIZZLE},
     ),
+    # Sums in f16: split, of one fragment of two registers, turned with a second output, and through shared memory.
+    "mma_f16_sums_split": (
+        *("mma_f16_sums_stream_k", "rtx4090"),
+        Matmul(70, 41, 200, a="f16", acc="f16", batch=2, order_b="col", epilogue="bias+silu"),
+        {**_F16_SUMS, "layout_b": _TURNED_SWIZZLE, "split_k": 3},
+    ),
+    "mma_f16_sums_pairs": (
+        *("mma_f16_sums_stream_k", "a100"),
+        Matmul(150, 24, 136, a="f16", acc="f16", out="f32"),
+        {
+            **{**_OF_K8, "tile_m": 32, "tile_n": 16, "sg_layout_n": 2, "sg_data_m": 16, "sg_data_n": 8, "vector_b": 4},
+            **{"stream_k": 1},
+        },
+    ),
+    "mma_f16_sums_row_sum": (
+        *("mma_f16_sums_stream_k", "rtx3090"),
+        Matmul(70, 40, 100, a="f16", acc="f16", order_a="col", epilogue="relu", reduction="row_sum"),
+        {
+            **{**_OF_K8, "layout_a": "transpose+swizzle(3,3,3)", "copy_columns_a": 8, "vector_a": 2},
+            **{"epilogue": "shared"},
+        },
+    ),
+    "mma_f16_sums_shared": (
+        *("mma_f16_sums_stream_k", "a100"),
+        Matmul(70, 40, 200, a="f16", acc="f16", out="bf16", epilogue="bias+gelu"),
+        {**_F16_SUMS, "fragment_buffers": 2, "epilogue": "shared"},
+    ),
 }
 
 
@@ -233,7 +298,13 @@ class Case:
 
     name: str
     problem: Problem
+    schedule: Schedule
     kernel: Kernel
+
+    @property
+    def cost(self) -> int:
+        """Threads of a block times operations: roughly how long a proof of it takes."""
+        return self.kernel.threads * self.problem.flops
 
     def with_headers(self, headers: Headers) -> Kernel:
         return replace(self.kernel, headers=headers)
@@ -253,13 +324,21 @@ def all_cases() -> list[Case]:
         cases.append(_case(name, problem, schedule, device(device_name)))
     for of_template, table in (("wgmma_matmul", _WGMMA), ("wgmma_matmul_transposed", _TRANSPOSED)):
         cases += [_wgmma_case(name, problem, of_template, changes) for name, (problem, changes) in table.items()]
-    return sorted(cases, key=lambda case: (case.kernel.threads * case.problem.flops, case.name))
+    return sorted(cases, key=lambda case: (case.cost, case.name))
 
 
-def case_of_columns(n: int) -> Case:
-    """One tile of n columns, whose a lies along k and whose b does not."""
-    changes = {**_ALONE, "tile_n": n, "swizzle_b": 0}
-    return _wgmma_case(f"columns_{n}", Matmul(64, n, 136, a="f16", order_b="row"), "wgmma_matmul", changes)
+def cases_of_columns(n: int) -> Iterator[Case]:
+    """One tile of n columns each, in every way that a line of one n of ``ptx/`` is for: a from shared memory, where it
+    lies along k and b does not, and from registers; sums in f32 and in f16, and of tf32 by way of registers."""
+    shared: Changes = {**_ALONE, "tile_n": n, "swizzle_b": 0}
+    registers: Changes = {**shared, "a_from": "registers", "in_flight": 0}
+    yield _wgmma_case(f"columns_{n}", Matmul(64, n, 136, a="f16", order_b="row"), "wgmma_matmul", shared)
+    yield _wgmma_case(f"columns_{n}_fragments", Matmul(64, n, 136, a="f16", order_b="row"), "wgmma_matmul", registers)
+    words = Matmul(64, n, 68, a="f32", order_b="col")
+    yield _wgmma_case(f"columns_{n}_words", words, "wgmma_matmul", {**registers, "tile_k": 32})
+    halves = Matmul(64, n, 136, a="f16", acc="f16", order_b="row")
+    yield _wgmma_case(f"columns_{n}_f16_sums", halves, "wgmma_matmul", shared)
+    yield _wgmma_case(f"columns_{n}_f16_sums_fragments", halves, "wgmma_matmul", registers)
 
 
 def _wgmma_case(name: str, problem: Matmul, of_template: str, changes: Changes) -> Case:
@@ -275,4 +354,4 @@ def _schedule(golden: str) -> Changes:
 def _case(name: str, problem: Problem, schedule: Schedule, of: Device) -> Case:
     of_schedule = template(schedule.template)
     small = emulated_problem(of_schedule, problem, schedule)
-    return Case(name, small, of_schedule.kernel(small, schedule, of))
+    return Case(name, small, schedule, of_schedule.kernel(small, schedule, of))

@@ -6,12 +6,13 @@
     python -m benchmarks.mutations --report LOG [LOG ...]
 
 Mutants are made by ``benchmarks/mutants.py`` (C++ of the headers) and ``benchmarks/ptx_mutants.py`` (inline PTX of the
-headers, PTX that NVRTC makes of golden kernels). One of a header runs with the golden cases (``tests/golden``) that
-include it, until one reports it; one of a case's PTX with that case. Proofs are quick ones (``autosched verify``), and
-where those of all cases find nothing, full ones of the smallest. What does not compile is no mutant; one that leaves
-the PTX of all cases as it was is not reached. Both are left out of the score. Results go to a log of JSON lines as they
-come: a run that is started again goes on. The report lists the survivors, with reasons for those that cannot be told
-from the right program (``benchmarks/equivalent_mutants.toml``).
+headers, PTX that NVRTC makes of golden kernels). One of a header runs with the cases (``benchmarks/mutation_cases.py``)
+that include it, those first that differ in what they do (``benchmarks/cases_of_mutants.py``), until one reports it; one
+of a case's PTX with that case. Proofs are quick ones (``autosched verify``), and where those of all cases find nothing,
+full ones of the smallest. What does not compile is no mutant; one that leaves the PTX of all cases as it was, but for
+names of registers, is not reached. Both are left out of the score. Results go to a log of JSON lines as they come: one
+that is started again goes on. The report lists the survivors, with reasons for those that cannot be told from the right
+program (``benchmarks/equivalent_mutants.toml``).
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from typing import Any
 import numpy as np
 
 from autosched.verify import Depth, Execute, Run, prove
+from benchmarks.cases_of_mutants import OF_CASE, cases_of, program
 from benchmarks.mutants import Mutant, mutants_of
-from benchmarks.mutation_cases import Case, all_cases, case_of_columns
+from benchmarks.mutation_cases import Case, all_cases, cases_of_columns
 from benchmarks.ptx_equivalence import why_same
 from benchmarks.ptx_mutants import asm_of, drawn_of_ptx, mutants_of_asm
 from measurements.cache_folder import cache_root, make_folder, publish
 from measurements.emulator import Emulation, Order, emulate_ptx
 from measurements.emulator.architecture import ptx_arch, source_arch
-from measurements.emulator.ptx.digest import instructions
 from measurements.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx, toolchain_version
 from search_spaces.operators.problem import Array
 from search_spaces.templates.device_source import include_dir
@@ -57,18 +58,21 @@ WGMMA = (
     *("kernels/wgmma_matmul", "intrinsics/wgmma.cuh", "intrinsics/wgmma_copy.cuh", "intrinsics/wgmma_out.cuh"),
     *("intrinsics/wgmma_fragment.cuh", "common/finish.cuh", "common/realign.cuh"),
 )  # beginnings of the names of what wgmma_matmul is made of, some of it shared
-OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
 TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times what the right one takes now, where that is more
 SLOWER = 10.0
 FULL = "full proof: "  # in front of what only that reports
-MOST_CASES = 24  # that a mutant of a header runs with, the smallest first: what none of them reports has survived
-FULL_CASES = 2  # of those, that have a full proof where a quick one of each finds nothing
+MOST_CASES = 24  # that a mutant of a header runs with: what none of them reports has survived
+FULL_CASES = 2  # of those, the smallest, that have a full proof where a quick one of each finds nothing
 
 
 def right_ptx(case: Case) -> PtxOutput:
     """The PTX of a case as it is."""
     with _COMPILING:  # one thread compiles it for all
         return _right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
+
+
+def _right_text(case: Case) -> str:
+    return right_ptx(case).text or ""
 
 
 _COMPILING = Lock()
@@ -181,7 +185,9 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
         headers = Headers.of(files | {name: mutant.applied(files[name])})
         opcode = _opcode(files[name], mutant) if of_asm else ""
     columns = 0 if of_ptx else _columns(files[f"autosched/{mutant.header}"], mutant)
-    for case in [case_of_columns(columns)] if columns else _cases_of(mutant, cases):
+    proven: list[Case] = []
+    chosen = cases_of_columns(columns) if columns else cases_of(mutant, cases, proven, _right_text)
+    for case in chosen:
         if len(tried) == MOST_CASES:
             break
         right = right_ptx(case)
@@ -198,16 +204,17 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
                 errors = [line for line in made.log.splitlines() if "error" in line]
                 result, case_name, said = "refused", case.name, (errors or [made.log])[0][:200]
                 break
-            if instructions(made.text) == instructions(right.text or ""):
+            if program(made.text) == program(right.text or ""):
                 result = "unreached" if result == "refused" else result
                 continue
         tried.append((case, kernel, made))
+        proven.append(case)
         result, said = _judged(_last_run(case, kernel, executed(made)))
         case_name = case.name
         if result != "survived":
             break
     if result == "survived":
-        for case, kernel, made in tried[:FULL_CASES]:
+        for case, kernel, made in sorted(tried, key=lambda one: one[0].cost)[:FULL_CASES]:
             result, said = _judged(_last_run(case, kernel, executed(made), "full"))
             case_name = case.name
             if result != "survived":
@@ -219,34 +226,6 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
         result, said = ("same", why) if why else (result, said)
     seconds = round(time.monotonic() - started, 2)
     return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
-
-
-def _cases_of(mutant: Mutant, cases: Iterable[Case]) -> Iterator[Case]:
-    """Those that the mutant is part of. Of a header: those with an instruction of its line, or where there are none, as
-    of what is computed when it is compiled, all that include it."""
-    if mutant.header.startswith(OF_CASE):
-        yield from (case for case in cases if mutant.header == OF_CASE + case.name)
-        return
-    place, found = (f"autosched/{mutant.header}", mutant.line), False
-    without: list[Case] = []
-    for case in cases:
-        if not _includes(case.kernel, mutant.header):
-            continue
-        if place in _lines_of_ptx(right_ptx(case).text or ""):
-            found = True
-            yield case
-        else:
-            without.append(case)
-    if not found:
-        yield from without
-
-
-@lru_cache(maxsize=256)
-def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
-    """The lines of headers that a program has instructions of, with those that these are inlined at."""
-    names = {found[1]: found[2] for found in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
-    places = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
-    return frozenset((names[place[1]], int(place[2])) for place in places)
 
 
 def _opcode(text: str, mutant: Mutant) -> str:
@@ -313,19 +292,6 @@ def executed(ptx: PtxOutput) -> Execute:
         return emulate_ptx(ptx.text or "", replace(kernel, entry=ptx.entry), inputs, time_limit=time_limit, order=order)
 
     return execute
-
-
-def _includes(kernel: Kernel, header: str) -> bool:
-    """Whether ``header`` is among the files that the kernel's source includes, directly or not."""
-    seen, todo = set(), ["".join(kernel.source)]
-    files = dict(kernel.headers.files)
-    while todo:
-        text = todo.pop()
-        for name, content in files.items():
-            if name not in seen and f"<{name}>" in text:
-                seen.add(name)
-                todo.append(content)
-    return f"autosched/{header}" in seen
 
 
 def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers: int) -> Iterator[Outcome]:

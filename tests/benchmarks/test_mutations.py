@@ -12,9 +12,10 @@ import pytest
 from needs import needs_nvrtc
 
 from benchmarks import mutations
+from benchmarks.cases_of_mutants import cases_of, program, ways
 from benchmarks.false_findings import drawn, proven
 from benchmarks.mutants import Mutant, mutants_of
-from benchmarks.mutation_cases import all_cases
+from benchmarks.mutation_cases import Case, all_cases
 from benchmarks.mutations import (
     OF_CASE,
     WGMMA,
@@ -140,7 +141,7 @@ def test_reasons_are_of_lines_that_are_there() -> None:
         assert entry["text"] in text and entry["reason"], entry
 
 
-# One of each kind of file, reported by the smallest cases.
+# One of each kind of file.
 CHOSEN = (
     ("common/last_block.cuh", "ptx::fence_gpu();", ";"),
     ("common/raster.cuh", " % ", " / "),
@@ -290,6 +291,59 @@ def test_a_line_of_one_n_is_proven_with_a_tile_of_so_many_columns() -> None:
     mutant = next(m for m in all_mutants("ptx/wgmma_registers") if m.old == '"%23, %24"')
     outcome = run(mutant, [])
     assert (outcome.result, outcome.case) == ("reported", "wgmma_columns_40"), outcome
+
+
+def chosen_cases(mutant: Mutant, cases: list[Case], count: int) -> list[Case]:
+    """The first ``count`` that it is proven with, of cases that all have its line."""
+    tried: list[Case] = []
+    for case in cases_of(mutant, cases, tried, lambda case: ""):
+        if len(tried) == count:
+            break
+        tried.append(case)
+    return tried
+
+
+def test_cases_that_go_other_ways_come_before_more_of_the_same() -> None:
+    cases, mutant = all_cases(), first_of("kernels/wgmma_matmul/stores.cuh", "1.0f", "0.0f")
+    every, few = chosen_cases(mutant, cases, len(cases)), chosen_cases(mutant, cases, 24)
+    assert len(every) > 48 and few == every[:24] and len({case.name for case in every}) == len(every)
+    assert few[0].cost == min(case.cost for case in every)
+    smallest = sorted(every, key=lambda case: (case.cost, case.name))[:24]
+    assert len(frozenset().union(*map(ways, few))) > len(frozenset().union(*map(ways, smallest)))
+    assert {"wgmma_scaled_rows_alone", "wgmma_stream_k_of_two"} <= {case.name for case in few}
+    assert any(case.problem.to_json()["acc"] == "f16" for case in few)
+
+
+def test_programs_are_the_same_whatever_their_registers_are_called() -> None:
+    text = "\t.reg .b32 %r<9>;\n\tadd.s32 %r1, %r2, %r2;\n\tst.u32 [%rd1+4], %r1;\n"
+    renamed = "\t.reg .b32 %r<8>;\n\tadd.s32 %r7, %r3, %r3;\n\tst.u32 [%rd5+4], %r7;\n"
+    assert program(text) == program(renamed)
+    for other in ("%r3, %r2", "%r7, %r7"):
+        assert program(text) != program(renamed.replace("%r3, %r3", other))
+    assert program(text) != program(renamed.replace("+4], %r7", "+4], %r3"))
+
+
+@needs_nvrtc
+def test_what_only_row_scales_show_is_reported() -> None:
+    """The loop that reads them runs no more: kernels without scales compute the same."""
+    mutant = next(m for m in all_mutants("kernels/wgmma_matmul/stores.cuh") if (m.line, m.new) == (29, " > "))
+    cases = [case for case in all_cases() if case.name in ("wgmma_scaled_rows_alone", "wgmma_one_column")]
+    outcome = run(mutant, cases)
+    assert (outcome.result, outcome.case) == ("reported", "wgmma_scaled_rows_alone"), outcome
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("header", "old", "way"),
+    [
+        ("ptx/wgmma_in_f16.cuh", '"%11, %12"', "32_f16_sums"),
+        ("ptx/wgmma_of_registers.cuh", '"{%8, %9, %10, %11}, %12, p"', "16_fragments"),
+    ],
+)
+@pytest.mark.nightly
+def test_a_line_of_one_n_is_proven_in_the_way_that_it_is_for(header: str, old: str, way: str) -> None:
+    outcome = run(next(m for m in all_mutants(header) if m.old == old), [])
+    assert (outcome.result, outcome.case) == ("reported", f"wgmma_columns_{way}"), outcome
 
 
 @needs_nvrtc

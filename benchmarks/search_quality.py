@@ -1,6 +1,6 @@
 """Ours against other tuners' searches on recorded spaces, by one rule, in one run.
 
-    python -m benchmarks.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M[@FILE] ...] [--files F ...]
+    python -m benchmarks.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M[@FILE][:N] ...]
 
 FOLDER holds caches of Kernel Tuner (``*.json.gz``). One evaluation is the first visit of a recorded configuration,
 whether or not it ran; every method searches exactly the recorded configurations. Writes the table and the curves with
@@ -29,6 +29,7 @@ import platform
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -259,20 +260,24 @@ def _bootstrap(table: Table, job: Job) -> Iterator[Schedule]:
 
 
 def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: int) -> list[Job]:
-    """All searches, method by method. A method may end in ``@`` and the name of the one recording it is for.
+    """All searches, method by method. A method may end in ``@`` and the name of the one recording it is for, and then
+    in ``:`` and a number of searches that is not ``repeats``.
 
-    Raises ValueError for a method or a recording that is not there.
+    Raises ValueError for a method or a recording that is not there, or where no number follows the colon.
     """
     named = {_name(str(f)): f for f in files}
     made = []
     for text in methods:
-        method, _, only = text.partition("@")
+        rest, _, number = text.partition(":")
+        method, _, only = rest.partition("@")
+        if number and not number.isdecimal():
+            raise ValueError(f"{text!r} does not end in a number of searches")
         if method not in METHODS:
             raise ValueError(f"there is no method {method!r}; the methods are {', '.join(METHODS)}")
         if only and only not in named:
             raise ValueError(f"there is no recording {only!r} for {method}; there are {', '.join(named)}")
         for file in [named[only]] if only else files:
-            made += [Job(str(file), method, seed, budget) for seed in range(repeats)]
+            made += [Job(str(file), method, seed, budget) for seed in range(int(number or repeats))]
     return made
 
 
@@ -316,7 +321,7 @@ def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, no
         "# Search quality on recorded spaces",
         "",
         "Written by `python -m benchmarks.search_quality`; the rule and the methods are explained there.",
-        f"{repeats} searches of {budget} evaluations each, {now:%Y-%m-%d}, on {os.cpu_count()} cores "
+        f"Up to {repeats} searches of {budget} evaluations each, {now:%Y-%m-%d}, on {os.cpu_count()} cores "
         f"({platform.machine()}), without a GPU: the times are recorded ones.",
         "",
     ]
@@ -325,14 +330,14 @@ def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, no
         lines += [
             f"## {file}",
             "",
-            "| method | to 90% | to 95% | to 99% | " + " | ".join(f"after {n}" for n in after) + " |",
-            "|---|" + "---:|" * (3 + len(after)),
+            "| method | searches | to 90% | to 95% | to 99% | " + " | ".join(f"after {n}" for n in after) + " |",
+            "|---|" + "---:|" * (4 + len(after)),
         ]
         for method, made in methods.items():
             medians = [made.median_evaluations_to(q) for q in QUALITIES]
             cells = [f"over {budget}" if m is None else f"{m:g}" for m in medians]
             cells += [f"{made.quartiles(n)[1]:.3f}" for n in after]
-            lines.append(f"| {method} | " + " | ".join(cells) + " |")
+            lines.append(f"| {method} | {len(made.searches)} | " + " | ".join(cells) + " |")
         missing = [method for method in METHODS if method not in methods]
         lines += ["", f"Not run: {', '.join(missing)}.", ""] if missing else [""]
     lines += [*_against_best_peer(found, budget), ""]
@@ -358,12 +363,20 @@ def _against_best_peer(found: dict[str, dict[str, Searches]], budget: int) -> li
     return [*lines, "", f"Geometric mean of the ratios: {float(np.exp(np.mean(np.log(ratios)))):.2f}."]
 
 
-def _write(folder: Path, searches: dict[str, dict[str, list[Search]]], repeats: int, budget: int) -> str:
-    """Write table, JSON and curves of the methods that are done, and return the table."""
+def _write(
+    folder: Path,
+    searches: dict[str, dict[str, list[Search]]],
+    wanted: Counter[tuple[str, str]],
+    repeats: int,
+    budget: int,
+) -> str:
+    """Write table, JSON and curves of the methods whose ``wanted`` searches are done, and return the table."""
     from autosched.search_curves import draw_curves
 
     found = {
-        file: {m: Searches(m, budget, tuple(methods[m])) for m in METHODS if len(methods.get(m, ())) == repeats}
+        file: {
+            m: Searches(m, budget, tuple(methods[m])) for m in METHODS if len(methods.get(m, ())) == wanted[file, m] > 0
+        }
         for file, methods in searches.items()
     }
     now = datetime.now(UTC)
@@ -387,7 +400,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", help="a folder with caches of Kernel Tuner (*.json.gz)")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--budget", type=int, default=200)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="M", help="M or M@FILE (default: all)")
+    parser.add_argument(
+        "--methods", nargs="+", default=list(METHODS), metavar="M", help="M, M@FILE, M:SEARCHES (default: all)"
+    )
     parser.add_argument("--files", nargs="+", default=None, metavar="F", help="names without .json.gz (default: all)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -406,6 +421,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"search_quality: {error}", file=sys.stderr)
         return 2
     found: dict[str, dict[str, list[Search]]] = {_name(str(f)): {} for f in files}
+    wanted = Counter((_name(job.file), job.method) for job in todo)
     text = ""
     with ProcessPoolExecutor(given.workers) as pool:
         made = pool.map(run, [job for job in todo if _key(job) not in done], chunksize=max(given.repeats // 2, 1))
@@ -416,7 +432,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found[_name(job.file)].setdefault(job.method, []).append(found_here)
             if following is None or following.method != job.method:
                 print(f"{datetime.now():%H:%M} {job.method}", file=sys.stderr, flush=True)
-                text = _write(given.results, found, given.repeats, given.budget)
+                text = _write(given.results, found, wanted, given.repeats, given.budget)
     print(text)
     return 0
 

@@ -48,15 +48,16 @@ def test_every_method_but_kernel_tuner_searches(
 
 def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [Path("a.json.gz"), Path("b.json.gz")]
-    made = search_quality.jobs(files, ["random", "bayes@b"], repeats=2, budget=9)
+    made = search_quality.jobs(files, ["random", "bayes@b", "tpe@a:1"], repeats=2, budget=9)
     assert [(job.file[0], job.method, job.seed) for job in made] == [
         *(("a", "random", 0), ("a", "random", 1), ("b", "random", 0), ("b", "random", 1)),
-        *(("b", "bayes", 0), ("b", "bayes", 1)),
+        *(("b", "bayes", 0), ("b", "bayes", 1), ("a", "tpe", 0)),
     ]
     assert search_quality.main([str(folder), "--methods", "magic"]) == 2
+    assert search_quality.main([str(folder), "--methods", "bayes:few"]) == 2
     assert search_quality.main([str(folder), "--methods", "bayes@elsewhere"]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and "'magic'" in said[0] and "'elsewhere'" in said[1]
+    assert len(said) == 3 and "'magic'" in said[0] and "'bayes:few'" in said[1] and "'elsewhere'" in said[2]
 
 
 def test_a_run_that_was_stopped_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

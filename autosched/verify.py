@@ -313,6 +313,9 @@ def _jobs_of(
         for given in problem.provoking_inputs(seed + i):
             yield partial(_run, problem, kernel, given, seed + i, order, time_limit, execute)
     yield partial(_run, problem, kernel, random, seed, Order("random", seed + 4), time_limit, execute)
+    fewer = _fewer_blocks(kernel)
+    if fewer != kernel:
+        yield partial(_shrunk, problem, fewer, random, seed, time_limit, execute)
     if execute is emulate:
         yield partial(_perturbed, problem, kernel, random, seed, time_limit)
         for given in problem.provoking_inputs(seed + 5):
@@ -378,6 +381,19 @@ def _asked(problem: Problem, kernel: Kernel, asked: AskedLaunch, seed: int, time
     run = _run(problem, again, given, seed, asked.order, time_limit)
     times = f"; launched {asked.launches} times" if run.reason and asked.launches > 1 else ""
     return replace(run, reason=run.reason + times)
+
+
+def _fewer_blocks(kernel: Kernel) -> Kernel:
+    """``kernel`` as a GPU launches it on which two thirds of its clusters run at a time, where its grid may shrink."""
+    clusters = kernel.grid[0] // kernel.cluster[0]
+    return replace(kernel, grid=kernel.grid_of(max(1, 2 * clusters // 3)))
+
+
+def _shrunk(
+    problem: Problem, kernel: Kernel, given: ProvokingInputs, seed: int, time_limit: float, execute: Execute
+) -> Run:
+    run = _run(problem, kernel, given, seed, Order("random", seed + 6), time_limit, execute)
+    return replace(run, reason=f"{run.reason}; with {kernel.grid[0]} blocks alone" if run.reason else "")
 
 
 def _perturbed(problem: Problem, kernel: Kernel, given: ProvokingInputs, seed: int, time_limit: float) -> Run:

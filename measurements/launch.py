@@ -25,8 +25,9 @@ class LaunchRefused(RuntimeError):
 class LoadedLaunch:
     """``launch`` with its function loaded from ``cubin`` (the path of a file) on the current GPU; ``cp`` is cupy.
 
-    The file is no longer needed afterwards. Raises LaunchRefused where the function was compiled for another
-    cluster than ``launch.cluster``, and cupy's errors where it does not load.
+    ``grid`` is what is launched: that of ``launch``, or, where it may shrink, at most what runs at a time on this GPU,
+    as its driver says. The file is no longer needed afterwards. Raises LaunchRefused where the function was compiled
+    for another cluster than ``launch.cluster``, and cupy's errors where it does not load.
     """
 
     def __init__(self, cp: Any, launch: Launch, cubin: str) -> None:
@@ -38,12 +39,18 @@ class LoadedLaunch:
             self._function.max_dynamic_shared_size_bytes = launch.dynamic_shared_bytes
         if launch.cluster != (1, 1, 1):
             _check_cluster(int(self._function.kernel.ptr), launch.cluster)
+        self.grid = _grid(cp, int(self._function.kernel.ptr), launch) if launch.grid_may_shrink else launch.grid
         self._scalars = {a.name: a.stored for a in launch.arguments if isinstance(a, Scalar)}
         self._maps: dict[tuple[str, int], Array] = {}
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
         """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
         self.launch_with(self.parameters(arrays))
+
+    def shrunk(self) -> str:
+        """How much smaller the grid is than that of the description, in a few words, or ""."""
+        (blocks, *_), (described, *_) = self.grid, self.launch.grid
+        return f"launched {blocks} of {described} blocks: no more run at a time" if blocks < described else ""
 
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         """The function's parameters, as cupy takes them; ``arrays`` are cupy's, or addresses on the GPU."""
@@ -53,7 +60,7 @@ class LoadedLaunch:
         """Launch on cupy's current stream, without waiting."""
         launch = self.launch
         for _ in range(launch.launches):
-            self._function(launch.grid, launch.block, parameters, shared_mem=launch.dynamic_shared_bytes)
+            self._function(self.grid, launch.block, parameters, shared_mem=launch.dynamic_shared_bytes)
 
     def _parameter(self, argument: Argument, arrays: Mapping[str, Any]) -> Any:
         if isinstance(argument, Operand):
@@ -125,6 +132,38 @@ def _encode_function() -> Any:
         *(number, number, number, number),
     ]
     return encode
+
+
+def _grid(cp: Any, function: int, launch: Launch) -> Size3:
+    """The grid of ``launch``, no larger than what runs at a time of the loaded ``function``; as it is where nobody can
+    be asked. Where nothing would run, the launch itself has the error to tell."""
+    clusters = _clusters_at_a_time(cp, function, launch)
+    return launch.grid_of(clusters) if clusters else launch.grid
+
+
+def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
+    """Clusters, or blocks where there are none, that run at a time on the whole of the current GPU (CUDA Driver API,
+    Occupancy). None where the driver does not answer."""
+    clustered = launch.cluster != (1, 1, 1)
+    try:
+        from cuda.bindings import driver
+
+        handle = driver.CUfunction(function)
+        if clustered:
+            config = driver.CUlaunchConfig()  # without a cluster: it is the function's own
+            config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+            config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+            config.sharedMemBytes = launch.dynamic_shared_bytes
+            status, running = driver.cuOccupancyMaxActiveClusters(handle, config)
+        else:
+            status, running = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                handle, launch.threads, launch.dynamic_shared_bytes
+            )
+    except (ImportError, RuntimeError):  # no bindings, or no driver for them, or one that lacks the function
+        return None
+    if int(status) != 0:
+        return None
+    return int(running) if clustered else int(running) * int(cp.cuda.Device().attributes["MultiProcessorCount"])
 
 
 def _check_cluster(function: int, cluster: Size3) -> None:

@@ -213,6 +213,7 @@ class GpuWorker:
             self._poison(program.slots)
             sampler = self._timer.sampler(program.launch, data.copies, limit, float(request["graph_below"]))
             answer |= self._repeated(sampler, StopRule(**request["rule"]), request["best"])
+            answer["reason"] = "; ".join(filter(None, (program.loaded.shrunk(), answer["reason"])))
             self._undamaged(program, data)
             answer["error"] = max(answer["error"], self._right(program, data, "after repeated launches: "))
         return answer

@@ -123,7 +123,7 @@ class Device:
     def sms_of_clusters(self, cluster: int) -> int:
         """SMs that clusters of so many blocks fill, of 1, 2 or a multiple of 2: two blocks share a TPC; more find room
         in a GPC, of which the last SMs stay empty where ``cluster`` does not divide them. Which GPCs of a chip have
-        more SMs than the fewest only its driver knows (cudaOccupancyMaxActiveClusters); here none has."""
+        more SMs than the fewest only its driver knows, which is asked where a kernel is loaded; here none has."""
         if cluster <= _SMS_OF_TPC:
             return self.sm_count // cluster * cluster
         return max(cluster, self.sm_count // _SMS_OF_GPC * (_SMS_OF_GPC // cluster * cluster))

@@ -55,6 +55,7 @@ class DeviceSource:
         launches: int = 1,
         cooperating: tuple[int, int] = (1, 1),
         chained: bool = False,
+        grid_may_shrink: bool = False,
         includes: Sequence[str] = (),
     ) -> Kernel:
         """The kernel whose ``Config`` has every parameter and attribute of ``config`` as a constant of its own name.
@@ -98,6 +99,7 @@ class DeviceSource:
             launches=launches,
             cooperating=cooperating,
             chained=chained,
+            grid_may_shrink=grid_may_shrink,
         )
 
 

@@ -57,8 +57,9 @@ class Launch:
     """How a loaded function is launched, and with what: its ``arguments``, in the order of its parameters.
 
     ``entry`` is launched ``launches`` times, one after another on one stream with the same arguments: a launch sees all
-    that the one before it wrote. ``cluster`` is what ``__cluster_dims__`` says in the source. Raises ValueError for a
-    launch that no GPU supports.
+    that the one before it wrote. ``cluster`` is what ``__cluster_dims__`` says in the source. With ``grid_may_shrink``
+    any smaller number of whole clusters computes the same: whoever launches it may leave out blocks that would not run
+    at a time with the others. Raises ValueError for a launch that no GPU supports.
     """
 
     entry: str
@@ -68,6 +69,7 @@ class Launch:
     cluster: Size3 = (1, 1, 1)
     dynamic_shared_bytes: int = 0
     launches: int = 1
+    grid_may_shrink: bool = False
 
     def __post_init__(self) -> None:
         for name in ("grid", "block", "cluster"):
@@ -80,6 +82,8 @@ class Launch:
             raise ValueError(f"a cluster has at most {_MAX_CLUSTER} blocks, not {math.prod(self.cluster)}")
         if self.dynamic_shared_bytes < 0 or self.launches < 1:
             raise ValueError("dynamic_shared_bytes must be at least 0, and launches at least 1")
+        if self.grid_may_shrink and (self.grid[1:] != (1, 1) or self.cluster[1:] != (1, 1)):
+            raise ValueError(f"only a grid of one dimension may shrink, not {self.grid} in clusters of {self.cluster}")
         if len({a.name for a in self.arguments}) < len(self.arguments):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
         names: dict[str, Operand] = {}
@@ -92,13 +96,28 @@ class Launch:
         """Of a block."""
         return math.prod(self.block)
 
+    def grid_of(self, clusters: int) -> Size3:
+        """The grid where so many clusters run at a time: ``grid``, or where it may shrink no more than those.
+
+        Raises ValueError for fewer than 1.
+        """
+        if clusters < 1:
+            raise ValueError(f"a grid has at least one cluster, not {clusters}")
+        if not self.grid_may_shrink:
+            return self.grid
+        return min(self.grid[0], clusters * self.cluster[0]), 1, 1
+
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
         """The arrays that the launch takes, each once: passed as a pointer, or described by a tensor map."""
         return tuple(dict.fromkeys(_all_operands(self.arguments)))
 
     def launch_json(self) -> dict[str, Any]:
-        """Everything of the launch, as JSON: what ``launch_from_json`` reads."""
+        """Everything of the launch, as JSON: what ``launch_from_json`` reads.
+
+        ``grid_may_shrink`` is named only where it may: digests of kernels are older than it.
+        """
+        shrinks = {"grid_may_shrink": True} if self.grid_may_shrink else {}
         return {
             "entry": self.entry,
             "arguments": [argument_json(a) for a in self.arguments],
@@ -107,6 +126,7 @@ class Launch:
             "cluster": list(self.cluster),
             "dynamic_shared_bytes": self.dynamic_shared_bytes,
             "launches": self.launches,
+            **shrinks,
         }
 
 
@@ -199,6 +219,7 @@ def launch_from_json(data: Mapping[str, Any]) -> Launch:
         arguments=tuple(argument_from_json(a) for a in data["arguments"]),
         dynamic_shared_bytes=int(data["dynamic_shared_bytes"]),
         launches=int(data["launches"]),
+        grid_may_shrink=bool(data.get("grid_may_shrink", False)),
         **sizes,
     )
 

@@ -93,7 +93,7 @@ def signature(function):
             return None
     text = re.sub(r"\([^()]*\)|'[^']*'", "0", said[1]).replace("\\", "")  # commas in defaults, escapes
     words = (word.strip().partition("=") for word in text.split(",") if word.strip())
-    arguments = [name.split()[-1] + equals + ("0" if equals else "") for name, equals, _ in words]
+    arguments = [name.partition(":")[0].split()[-1] + equals + ("0" if equals else "") for name, equals, _ in words]
     made = ast.parse(f"def f({', '.join(arguments)}): ...").body[0].args
     kinds = inspect.Parameter
     first_default = len(made.posonlyargs) + len(made.args) - len(made.defaults)
@@ -166,6 +166,8 @@ _BINDINGS = {"driver": "driver", "attributes": "driver.CUfunction_attribute"}
         (Path(inspect.getsourcefile(launch)).read_text(), False),
         ("driver.cuFuncGetAttribute(side, handle)", False),
         ("driver.cuFuncGetAttribute(side)", True),
+        ("driver.cuOccupancyMaxActiveClusters(handle)", True),
+        ("driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(handle, config)", True),
         ("driver.cuFuncGetAttributes(side, handle)", True),
         ("attributes.CU_FUNC_ATTRIBUTE_CLUSTER", True),
     ],

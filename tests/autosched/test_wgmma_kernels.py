@@ -147,6 +147,32 @@ def test_each_decision_computes_what_it_should(case: str) -> None:
 
 @needs_nvrtc
 @needs_compiler
+@pytest.mark.parametrize(
+    "case", ["persistent, with stores", "a copied by a warp, b by TMA, in turns", "by rows, in turns"]
+)
+def test_fewer_clusters_than_described_compute_all(case: str) -> None:
+    """As launched where fewer run at a time than assumed: one alone. No part of a cluster can be launched."""
+    small, kernel = small_kernel(*CASES[case]) if case in CASES else small_transposed(*TRANSPOSED[case])
+    fewer = dataclasses.replace(kernel, grid=kernel.grid_of(1))
+    assert fewer.grid[0] == kernel.cluster[0] < kernel.grid[0]
+    inputs = small.random_inputs(0)
+    run = emulate(fewer, inputs)
+    assert run.ok, (run.reason, run.findings)
+    assert check(small, inputs, run.outputs).ok
+    if kernel.cluster[0] > 1:
+        with pytest.raises(ValueError, match="must be a multiple of the cluster"):
+            dataclasses.replace(kernel, grid=(kernel.cluster[0] + 1, 1, 1))
+
+
+def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_dealt_out() -> None:
+    """Who shares a tile, and the workspace, are of as many blocks as stream-K was compiled for."""
+    for changes, fields in CASES.values():
+        _, kernel = small_kernel(changes, fields)
+        assert kernel.grid_may_shrink == ("tiles_of_block" in changes and not changes.get("stream_k"))
+
+
+@needs_nvrtc
+@needs_compiler
 @pytest.mark.parametrize("changes", [{}, {"tiles_of_block": 4, "cluster_m": 2}, {"split_k": 2}])
 def test_tiles_along_a_hilbert_curve(changes: dict[str, int]) -> None:
     """Of more tiles than a proxy keeps: 12 x 7, or 6 x 7 clusters, whose curve bends."""

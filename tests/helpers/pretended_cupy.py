@@ -178,6 +178,7 @@ class _Function:
 
     def __init__(self, call: Any) -> None:
         self._call = call
+        self.kernel = SimpleNamespace(ptr=77)
         self.max_dynamic_shared_size_bytes = 0
 
     def __call__(self, *arguments: Any, **named: Any) -> None:

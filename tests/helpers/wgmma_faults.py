@@ -23,7 +23,7 @@ _STREAM_K = "autosched/common/stream_k.cuh"
 @dataclass(frozen=True)
 class WgmmaFault:
     """``old`` becomes ``new`` in a header; emulating the case of CASES must give one of ``found``: kinds of findings,
-    or WRONG, in every order of warps with the blocks in the order ``blocks``."""
+    or WRONG, in every order of warps with the blocks in the order ``blocks``. ``clusters`` run at a time, or all."""
 
     name: str
     case: str
@@ -32,14 +32,17 @@ class WgmmaFault:
     found: tuple[str, ...]
     header: str = _KERNEL
     blocks: OrderKind = "ascending"
+    clusters: int = 0
 
     def kernel(self) -> tuple[Matmul, Kernel]:
         problem, kernel = small_kernel(*CASES[self.case])
         headers = edited(kernel.headers, self.header, self.old, self.new)
-        return problem, dataclasses.replace(kernel, headers=headers)
+        grid = kernel.grid_of(self.clusters) if self.clusters else kernel.grid
+        return problem, dataclasses.replace(kernel, headers=headers, grid=grid)
 
 
 PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking turns"
+TURNED = "a copied by a warp, b by TMA, in turns"
 STREAM, STREAM_STORES = "stream-K", "stream-K, with stores"
 STREAM_TURNS = "stream-K, in turns, of clusters"
 ALONG_M, ALONG_N, ALL = "cluster along m", "cluster along n", "all of it"
@@ -58,6 +61,7 @@ _FIRST_ROUND = """
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
         wait(place.empty(), place.parity ^ 1u);  // the first"""
+_BODY = "body(Work(next), turn, next + launched < works);"
 _NEXT_BOX = "if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();"
 _LAST_BOX = "if (threadIdx.x % 128 == 0) ptx::wait_stores_read<0>();"
 
@@ -199,11 +203,14 @@ FAULTS = (
                "for_each_work([&](const Work& work, int, bool) {" + _FIRST_ROUND,
                "for_each_work([&, at = place](const Work& work, int, bool) { Place place = at;" + _FIRST_ROUND, LOST),
     WgmmaFault("a parity is forgotten", TURNS, "parity ^= unsigned(stage / C::stages) & 1u;", "", LOST),
-    WgmmaFault("strides over blocks, not clusters", ALL, "workers = C::launched_blocks / cluster",
-               "workers = C::launched_blocks", (WRONG, K.UNWRITTEN_OUTPUT, K.BARRIER_NOT_REACHED)),
-    WgmmaFault("the copies end a tile early", PERSISTENT, "body(Work(next), turn, next + workers < works);",
-               "if (threadIdx.x < consumer_threads || next + workers < works) body(Work(next), turn, true);",
-               LOST),
+    WgmmaFault("strides over blocks, not clusters", ALL, "int(gridDim.x / unsigned(cluster))", "int(gridDim.x)",
+               (WRONG, K.UNWRITTEN_OUTPUT, K.BARRIER_NOT_REACHED)),
+    WgmmaFault("strides by what was described, not launched", TURNED, "next += launched", "next += workers",
+               (WRONG, K.UNWRITTEN_OUTPUT), clusters=1),
+    WgmmaFault("the last one is that of what was described", TURNED, _BODY, _BODY.replace("launched", "workers"), LOST,
+               clusters=1),
+    WgmmaFault("the copies end a tile early", PERSISTENT, _BODY,
+               "if (threadIdx.x < consumer_threads || next + launched < works) body(Work(next), turn, true);", LOST),
     # Turns.
     WgmmaFault("begins before its turn", "taking turns, with registers",
                "ptx::barrier_sync(of_turns + group, consumer_threads);", "", LOST),

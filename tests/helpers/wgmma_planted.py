@@ -177,9 +177,9 @@ PLANTED = (
              "    const Place first{ptx::shared_memory()};\n    sync();"}),
     # Tiles of a block.
     Planted("the last tile is left out", PERSISTENT, K.UNWRITTEN_OUTPUT,
-            {"next < works; next": "turn == 0 || next + workers < works; next"}),
+            {"next < works; next": "turn == 0 || next + launched < works; next"}),
     Planted("two blocks compute the same tile", PERSISTENT, K.GLOBAL_RACE,
-            {"next < works; next += workers": "next < works; next += workers - 1"}),
+            {"next < works; next += launched": "next < works; next += launched - 1"}),
     Planted("sums go on in the next tile", PERSISTENT, WRONG,
             {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
              "    for_each_work([&](const Work& work, int turn, bool more)":

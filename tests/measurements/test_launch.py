@@ -41,7 +41,10 @@ class Function:
 
 def loaded(described=LAUNCH):
     function = Function()
-    cupy = SimpleNamespace(RawModule=lambda path: SimpleNamespace(get_function=lambda name: function))
+    cupy = SimpleNamespace(
+        RawModule=lambda path: SimpleNamespace(get_function=lambda name: function),
+        cuda=SimpleNamespace(Device=lambda: SimpleNamespace(attributes={"MultiProcessorCount": 40})),
+    )
     return LoadedLaunch(cupy, described, "f.cubin"), function
 
 
@@ -175,3 +178,80 @@ def test_the_cluster_is_that_of_the_compiled_function(monkeypatch, cluster, larg
     monkeypatch.setattr(bindings, "cuFuncGetAttribute", lambda *_: (broken, 0))
     with pytest.raises(LaunchRefused, match="cannot be read: CUDA_ERROR_INVALID_HANDLE"):
         loaded(clustered)
+
+
+SHRINKING = dataclasses.replace(LAUNCH, grid=(128, 1, 1), launches=1, grid_may_shrink=True)
+
+
+@pytest.fixture
+def occupancy(monkeypatch):
+    """A pretended driver that says how many blocks of an SM, or clusters of the GPU, run at a time."""
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    fine, asked = bindings.CUresult.CUDA_SUCCESS, []
+    said = SimpleNamespace(status=fine, blocks_of_sm=2, clusters=31, asked=asked)
+
+    def blocks(function, threads, shared_bytes):
+        asked.append((int(function), threads, shared_bytes))
+        return said.status, said.blocks_of_sm
+
+    def clusters(function, config):
+        sizes = (
+            (config.gridDimX, config.gridDimY, config.gridDimZ),
+            (config.blockDimX, config.blockDimY, config.blockDimZ),
+        )
+        asked.append((int(function), *sizes, config.sharedMemBytes, config.numAttrs))
+        return said.status, said.clusters
+
+    monkeypatch.setattr(bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", blocks)
+    monkeypatch.setattr(bindings, "cuOccupancyMaxActiveClusters", clusters)
+    monkeypatch.setattr(launch, "_check_cluster", lambda function, cluster: None)
+    return said
+
+
+def launched(described):
+    """The grid of two launches, which is that of ``grid``, and what is said of it."""
+    program, function = loaded(described)
+    parameters = program.parameters({"out": 4096, "a": 8192})
+    for _ in range(2):
+        program.launch_with(parameters)
+    assert {call[0] for call in function.calls} == {program.grid}
+    return program.grid, program.shrunk()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "running", "blocks"),
+    [(1, 4, 128), (1, 3, 120), (2, 31, 62), (4, 31, 124), (4, 32, 128), (4, 33, 128), (4, 1, 4)],
+)
+def test_no_more_blocks_are_launched_than_run_at_a_time(driver, occupancy, cluster, running, blocks):
+    """40 SMs, or so many clusters on all of the GPU. The driver is asked once, of the kernel as it is launched."""
+    occupancy.blocks_of_sm = occupancy.clusters = running
+    grid, said = launched(dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1)))
+    assert grid == (blocks, 1, 1)
+    assert said == ("" if blocks == 128 else f"launched {blocks} of 128 blocks: no more run at a time")
+    clustered = (77, (128, 1, 1), (64, 1, 1), 70_000, 0)
+    assert occupancy.asked == [(77, 64, 70_000) if cluster == 1 else clustered]
+
+
+def test_a_grid_that_may_not_shrink_is_launched_without_a_question(driver, occupancy):
+    assert launched(LAUNCH) == ((4, 2, 1), "")
+    assert launched(dataclasses.replace(SHRINKING, grid_may_shrink=False)) == ((128, 1, 1), "")
+    assert occupancy.asked == []
+
+
+@pytest.mark.parametrize("cluster", [1, 4])
+def test_where_the_driver_has_no_answer_the_grid_is_the_described_one(driver, occupancy, monkeypatch, cluster):
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    described = dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1))
+    occupancy.blocks_of_sm = occupancy.clusters = 0  # of a kernel that does not fit: the launch will say so
+    assert launched(described) == ((128, 1, 1), "")
+    occupancy.blocks_of_sm = occupancy.clusters = 1
+    assert launched(described)[1]
+    occupancy.status = bindings.CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE
+    assert launched(described) == ((128, 1, 1), "")
+
+    def missing(*_):
+        raise RuntimeError('Function "cuOccupancyMaxActiveClusters" not found')
+
+    for name in ("cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxActiveClusters"):
+        monkeypatch.setattr(bindings, name, missing)
+    assert launched(described) == ((128, 1, 1), "")

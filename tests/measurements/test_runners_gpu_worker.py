@@ -186,7 +186,7 @@ class Function:
     """A kernel: the checking kernels in numpy, or a matmul that does what its name says."""
 
     def __init__(self, cupy, name):
-        self.cupy, self.name = cupy, name
+        self.cupy, self.name, self.kernel = cupy, name, SimpleNamespace(ptr=77)
         if name == "missing":
             raise CudaError(500, "CUDA_ERROR_NOT_FOUND: named symbol not found")
 
@@ -307,9 +307,11 @@ def kernel(name, workspace=False, launches=1):
 RULE = {"target": 0.01, "min_repeats": 5, "max_repeats": 20, "max_seconds": 10.0}
 
 
-def measure(worker, name, workspace=False, launch_limit=0.05, best=None, launches=1):
+def measure(worker, name, workspace=False, launch_limit=0.05, best=None, launches=1, launch=None):
+    described = kernel(name, workspace, launches)
+    described["launch"] |= launch or {}
     request = {
-        "op": "measure", "data": "key", "kernel": kernel(name, workspace, launches), "rule": RULE, "best": best,
+        "op": "measure", "data": "key", "kernel": described, "rule": RULE, "best": best,
         "launch_limit": launch_limit, "graph_below": 100e-6,
     }  # fmt: skip
     return worker.handle(Message(request, BLOBS))
@@ -324,6 +326,17 @@ def test_a_right_kernel_is_measured_at_its_own_time(arrays):
     assert 0 < answer["error"] <= 1
     assert cupy.graphs == []
     assert "poisoned" not in answer
+
+
+def test_a_grid_that_is_no_larger_than_what_runs_at_a_time_is_in_the_record(arrays, monkeypatch):
+    monkeypatch.setattr("measurements.launch._clusters_at_a_time", lambda cp, function, launch: 6)
+    assert measure(opened(FakeCupy(time=2e-3), arrays), "right")["reason"] == ""
+    shrinking = {"grid": [8, 1, 1], "grid_may_shrink": True}
+    answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3, launch=shrinking)
+    assert answer["status"] == Status.OK
+    assert answer["reason"] == (
+        "launched 6 of 8 blocks: no more run at a time; repeated 3 times only: over 3 times slower than the best"
+    )
 
 
 def test_a_slow_kernel_is_given_up_after_a_few_repeats_and_says_so(arrays):

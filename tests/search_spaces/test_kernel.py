@@ -27,6 +27,29 @@ def test_a_launch_is_the_same_after_json():
     assert launch_from_json(json.loads(json.dumps(KERNEL.launch_json()))) == launch
 
 
+SHRINKING = dataclasses.replace(KERNEL, grid=(12, 1, 1), cluster=(4, 1, 1), grid_may_shrink=True)
+
+
+@pytest.mark.parametrize("clusters", range(1, 9))
+def test_a_grid_shrinks_to_whole_clusters_that_run_at_a_time(clusters):
+    grid = SHRINKING.grid_of(clusters)
+    assert grid == (4 * min(clusters, 3), 1, 1)
+    dataclasses.replace(SHRINKING, grid=grid)  # which is a launch
+    assert KERNEL.grid_of(clusters) == KERNEL.grid
+
+
+def test_a_grid_of_no_cluster_is_refused():
+    with pytest.raises(ValueError, match="at least one cluster, not 0"):
+        SHRINKING.grid_of(0)
+
+
+def test_a_launch_whose_grid_may_shrink_says_so_and_others_are_as_they_were():
+    assert launch_from_json(json.loads(json.dumps(SHRINKING.launch_json()))).grid_may_shrink
+    fixed = dataclasses.replace(SHRINKING, grid_may_shrink=False)
+    assert "grid_may_shrink" not in fixed.launch_json()
+    assert fixed.digest != SHRINKING.digest
+
+
 def test_the_arrays_of_a_launch_are_those_of_its_pointers_and_maps_once_each():
     both = dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, A))
     assert KERNEL.operands == both.operands == (A, OUT)
@@ -46,6 +69,8 @@ def test_the_arrays_of_a_launch_are_those_of_its_pointers_and_maps_once_each():
         ({"grid": (32, 1, 1), "cluster": (32, 1, 1)}, "at most 16 blocks, not 32"),
         ({"dynamic_shared_bytes": -1}, "must be at least 0"),
         ({"launches": 0}, "launches"),
+        ({"grid_may_shrink": True}, "only a grid of one dimension may shrink"),
+        ({"grid": (4, 1, 1), "cluster": (1, 1, 2), "grid_may_shrink": True}, "must be a multiple of the cluster"),
         ({"entry": "two words"}, "C identifier"),
         ({"entry": 'f<"text">'}, "C identifier"),
         ({"entry": "f; g"}, "C identifier"),

@@ -129,6 +129,7 @@ def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, 
         cluster=(cluster, 1, 1),
         cooperating=(cluster, 1) if stream_k else (config.integer("split_k"), tiles),
         chained=stream_k,
+        grid_may_shrink=config.integer("tiles_of_block") > 1 and not stream_k,
         includes=tuple(
             header for header in (row.header, HEADER if config.text("a_from") == REGISTERS else "") if header
         ),

@@ -149,6 +149,8 @@ struct WgmmaPlan {
     if constexpr (C::tiles_of_block == 1) {
       body(Work(id), 0, false);
     } else if constexpr (C::stream_k) {
+      // Dealt out to launched_blocks once and for all, which is right whatever runs at a time: a block waits for sums of
+      // one alone that has its ticket already, and so runs or has run.
       auto walk = Deal::Walk::of(id);
 #pragma unroll 1
       for (int turn = 0; walk.left > 0; ++turn) {
@@ -160,9 +162,10 @@ struct WgmmaPlan {
         body(work, turn, walk.left > 0);
       }
     } else {
+      const int launched = int(gridDim.x / unsigned(cluster));  // clusters: workers, or fewer where fewer run at a time
 #pragma unroll 1
-      for (int next = id, turn = 0; next < works; next += workers, ++turn) {
-        body(Work(next), turn, next + workers < works);
+      for (int next = id, turn = 0; next < works; next += launched, ++turn) {
+        body(Work(next), turn, next + launched < works);
       }
     }
   }

@@ -13,11 +13,13 @@ from functools import lru_cache
 from benchmarks.mutants import Mutant
 from benchmarks.mutation_cases import Case
 from measurements.emulator.ptx.digest import instructions
+from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
 OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
 _FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10  # what a case takes: to compile it, and then by its cost
 _SIZES = ("m", "n", "k", "rows", "columns")
+_INCLUDED = re.compile(r"#include <([^>]*)>")
 _REGISTER = re.compile(r"%(p|rs|rd|r|fd|f)\d+\b")
 
 
@@ -75,15 +77,21 @@ def _few(value: object) -> object:
 
 def includes(kernel: Kernel, header: str) -> bool:
     """Whether ``header`` is among the files that the kernel's source includes, directly or not."""
-    seen, todo = set(), ["".join(kernel.source)]
-    files = dict(kernel.headers.files)
+    return f"autosched/{header}" in _included(frozenset(_INCLUDED.findall(kernel.source)), kernel.headers)
+
+
+@lru_cache(maxsize=256)
+def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
+    """Those names, and of those that are ``headers`` all that they include."""
+    files = dict(headers.files)
+    seen: set[str] = set()
+    todo = [*names]
     while todo:
-        text = todo.pop()
-        for name, content in files.items():
-            if name not in seen and f"<{name}>" in text:
-                seen.add(name)
-                todo.append(content)
-    return f"autosched/{header}" in seen
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += _INCLUDED.findall(files.get(name, ""))
+    return frozenset(seen)
 
 
 @lru_cache(maxsize=256)

@@ -348,6 +348,7 @@ def test_a_line_of_one_n_is_proven_in_the_way_that_it_is_for(header: str, old: s
 
 @needs_nvrtc
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_nearly_all_of_a_sample_are_reported() -> None:
     cases = all_cases()
     counts = Counter(run(mutant, cases).result for mutant in sample_of_all(cases, 60, 7))
@@ -356,6 +357,7 @@ def test_nearly_all_of_a_sample_are_reported() -> None:
 
 @needs_nvrtc
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_sampled_schedules_of_all_templates_are_proven() -> None:
     h200 = device("h200")
     for problem, schedule in islice(drawn(7, h200), 120):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,8 +97,8 @@ def emulate(
     - ``kernel``: the name of its ``__global__`` function, or a name expression (``"scale<float, 4>"``); may be left out
       where there is one.
     - ``arguments``: numpy arrays, and numbers or structs (``numpy.void``, bytes) for parameters that are no pointers,
-      in the order of the parameters. The arrays given are not changed. Pointers that a compiler adds, such as Triton's
-      scratch memory, are null.
+      in the order of the parameters. The arrays given are not changed. Of the pointers that Triton adds, that of its
+      global scratch memory is made where the kernel needs it; others that a compiler adds are null.
     - ``grid``, ``block``: one to three sizes each; ``shared_bytes``: dynamic shared memory. A Triton kernel knows its
       block and its shared memory.
     - ``outputs``: positions of arrays that the kernel fills: what is read or left before it is written is a finding.
@@ -122,7 +123,10 @@ def emulate(
     entry = entry or _only(module)
     if entry not in module.kernels:
         raise ValueError(f"the program has no kernel {entry!r}; it has {', '.join(module.kernels) or 'none'}")
-    passed, inputs = _arguments(module.functions[entry].parameters, arguments, outputs)
+    parameters = module.functions[entry].parameters
+    left_out = len(parameters) > len(arguments)
+    given = [*arguments, *(_scratch(program, math.prod(_three(grid))) if left_out else ())]
+    passed, inputs = _arguments(parameters, given, outputs)
     launch = Launch(
         entry=entry,
         arguments=passed,
@@ -180,6 +184,13 @@ def _launch_of(program: Any, block: Size | None, shared_bytes: int | None) -> tu
     if shared_bytes is None:
         shared_bytes = int(metadata.shared) if metadata is not None else 0
     return block, shared_bytes
+
+
+def _scratch(program: Any, blocks: int) -> list[Array]:
+    """The global memory that a Triton kernel asks for, of all its blocks: there it makes its tensor descriptors."""
+    metadata = getattr(program, "metadata", None)
+    size = int(getattr(metadata, "global_scratch_size", 0) or 0)
+    return [np.zeros(size * blocks, dtype=np.uint8)] if size else []
 
 
 def _only(module: Module) -> str:

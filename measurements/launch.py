@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from measurements.nvrtc import NvrtcMissing
+from measurements.tensor_map_builder import build_tensor_map
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Argument, Launch, Scalar, Size3
 from search_spaces.templates.tensor_map import TensorMap
@@ -22,6 +24,10 @@ class LaunchRefused(RuntimeError):
     """A kernel that cannot be launched as it is described. The message is one line."""
 
 
+class NoEncoder(LaunchRefused):
+    """This machine's driver has no function that encodes tensor maps."""
+
+
 class LoadedLaunch:
     """``launch`` with its function loaded from ``cubin`` (the path of a file) on the current GPU; ``cp`` is cupy.
 
@@ -32,6 +38,7 @@ class LoadedLaunch:
 
     def __init__(self, cp: Any, launch: Launch, cubin: str) -> None:
         self.launch = launch
+        self._cupy = cp
         self._function = cp.RawModule(path=cubin).get_function(launch.entry)
         # The carveout between L1 and shared memory stays the driver's, which sets it for each kernel such that shared
         # memory does not limit its occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
@@ -73,8 +80,21 @@ class LoadedLaunch:
         if known is None:
             if len(self._maps) >= _KEPT_MAPS:
                 self._maps.clear()
-            known = self._maps[argument.name, address] = encode_tensor_map(argument, address)
+            known = self._maps[argument.name, address] = self._encoded(argument, address)
         return known
+
+    def _encoded(self, tensor_map: TensorMap, address: int) -> Array:
+        """By the driver, or by a kernel where this machine's has no function for it."""
+        try:
+            _encode_function()
+        except NoEncoder as missing:
+            _check_address(tensor_map, address)
+            try:
+                made = build_tensor_map(self._cupy, tensor_map, address)
+            except (NvrtcMissing, ValueError) as error:
+                raise LaunchRefused(f"{missing}, and none can be made on the GPU: {error}") from error
+            return _passed(made)
+        return encode_tensor_map(tensor_map, address)
 
 
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
@@ -90,9 +110,7 @@ def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
     start = -memory.ctypes.data % _MAP_ALIGNMENT
     encoded = memory[start : start + _MAP_BYTES]
     rank = len(tensor_map.sizes)
-    base = 32 if tensor_map.interleave == "32B" else 16
-    if address % base:
-        raise LaunchRefused(f"{tensor_map.operand.name} must start at a multiple of {base} bytes for its tensor map")
+    _check_address(tensor_map, address)
     status = _encode_function()(
         encoded.ctypes.data,
         _number(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{tensor_map.element}"),
@@ -109,6 +127,17 @@ def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
     )
     if status != 0:
         raise LaunchRefused(f"the driver refuses tensor map {tensor_map.name}: {driver.CUresult(status).name}")
+    return _passed(encoded)
+
+
+def _check_address(tensor_map: TensorMap, address: int) -> None:
+    base = 32 if tensor_map.interleave == "32B" else 16
+    if address % base:
+        raise LaunchRefused(f"{tensor_map.operand.name} must start at a multiple of {base} bytes for its tensor map")
+
+
+def _passed(encoded: Array) -> Array:
+    """The bytes of a map as cupy passes a struct: one element."""
     return encoded.view(np.dtype((np.void, _MAP_BYTES)))
 
 
@@ -119,11 +148,12 @@ def _number(names: Any, name: str) -> int:
 
 @cache
 def _encode_function() -> Any:
-    """``cuTensorMapEncodeTiled`` of the driver. Raises LaunchRefused where there is none (before CUDA 12)."""
+    """``cuTensorMapEncodeTiled`` of the driver. Raises NoEncoder where there is none: before CUDA 12, or where the
+    driver's library has another name."""
     try:
         encode = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
     except (OSError, AttributeError) as error:
-        raise LaunchRefused(f"this machine's driver does not support tensor maps ({error})") from error
+        raise NoEncoder(f"this machine's driver does not support tensor maps ({error})") from error
     pointer, sizes, boxes = ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
     number = ctypes.c_int
     encode.restype = number

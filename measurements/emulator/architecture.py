@@ -18,7 +18,8 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[>"]', re.MULTILINE)
 ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Instructions of sm_90 and sm_90a in inline PTX.
 HOPPER = re.compile(
-    r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster|__cluster_dims__)\b"
+    r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster|tensormap|"
+    r"__cluster_dims__)\b"
 )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import re
+
 import numpy as np
 import pytest
 from needs import needs_compiler
 
 import autosched
-from measurements.emulator import emulate_ptx
+from measurements.emulator import FindingKind, emulate_ptx
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Argument, Launch, Scalar
@@ -85,3 +88,65 @@ def test_matmul_by_tensor_descriptors(stages: int) -> None:
     done = emulate_ptx(text, launch, {"a": a, "b": b}, time_limit=60)
     assert done.ok, done.reason
     np.testing.assert_allclose(done.outputs["c"], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2)
+
+
+def test_matmul_by_descriptors_made_on_the_device() -> None:
+    m, n, k = 80, 96, 112
+    signature = {"a": "*fp16", "b": "*fp16", "c": "*fp16", "M": "i32", "N": "i32", "K": "i32"}
+    compiled = triton_kernels.compiled(
+        "matmul_by_made_descriptors", signature, {"BM": 64, "BN": 64, "BK": 64}, 6, 90, num_warps=4, num_stages=3
+    )
+    text = compiled.asm["ptx"]
+    assert all(name in text for name in ("wgmma.mma_async", "tensormap.replace", "tensormap.cp_fenceproxy"))
+    a, b = RNG.standard_normal((m, k)).astype(np.float16), RNG.standard_normal((k, n)).astype(np.float16)
+    result = autosched.emulate(
+        compiled, arguments=(a, b, np.zeros((m, n), np.float16), m, n, k), grid=(2, 2), outputs=(2,)
+    )
+    assert result.ok, result.reason
+    np.testing.assert_allclose(result.arrays[2], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2)
+
+
+@functools.cache
+def doubling() -> tuple[str, int, int]:
+    """The PTX of a copy by descriptors that are made on the device, its shared memory, and a block's scratch memory."""
+    signature = {"o": "*fp32", "x": "*fp32", "M": "i32", "N": "i32"}
+    compiled = triton_kernels.compiled("copy_by_made_descriptors", signature, {"BM": 16, "BN": 32}, 4, 90, num_warps=4)
+    return compiled.asm["ptx"], compiled.metadata.shared, compiled.metadata.global_scratch_size
+
+
+def run_doubling(text: str) -> autosched.EmulatedLaunch:
+    _, shared, scratch = doubling()
+    x = np.arange(40 * 28, dtype=np.float32).reshape(40, 28)
+    arguments = (np.zeros_like(x), x, 40, 28, np.zeros(scratch, np.uint8))
+    result = autosched.emulate(text, arguments=arguments, grid=1, block=128, shared_bytes=shared, outputs=(0,))
+    assert not result.ok or np.array_equal(result.arrays[0], 2 * x)  # type: ignore[arg-type]
+    return result
+
+
+def test_copy_by_descriptors_made_on_the_device() -> None:
+    result = run_doubling(doubling()[0])
+    assert result.ok, result.reason
+
+
+LINE = "(?m)^.*{}.*$"  # of which nothing is left
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "said"),
+    [
+        (LINE.format("acquire.gpu"), "", "missing_proxy_fence", "generic.acquire of it by this block"),
+        (LINE.format("st.shared::cta.b32"), "", "uninitialized_shared_read", ""),
+        (LINE.format("bar.warp.sync"), "", "shared_race", ""),
+        (LINE.format("element_stride"), "", "invalid_argument", "element_stride 0 of its 2 dimensions"),
+        (LINE.format("global_stride"), "", "invalid_argument", "global_stride 0 of its 2 dimensions"),
+        (LINE.format("elemtype"), "", "invalid_argument", "elemtype was never set"),
+        (LINE.format("tile.rank"), "", "invalid_argument", "rank was never set"),
+        (r"(tile\.rank.*) 0x1", r"\1 0x2", "invalid_argument", "global_stride 1 of its 3 dimensions was never set"),
+        (r"(swizzle_mode.*) 0x3", r"\1 0x1", "invalid_argument", "swizzle_mode is of 32 bytes"),
+    ],
+)
+def test_faults_of_descriptors_made_on_the_device(old: str, new: str, kind: str, said: str) -> None:
+    text, changed = re.subn(old, new, doubling()[0])
+    assert changed
+    result = run_doubling(text)
+    assert any(f.kind == FindingKind(kind) and said in f.message for f in result.findings), result.reason

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
+import numpy as np
 import pytest
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
@@ -11,15 +13,20 @@ from static_asserts import asserted_rules
 from wgmma_cases import CASES, GOOD, H200, PROBLEM, SMALL, TRANSPOSED, small_kernel, small_transposed
 
 from measurements.compile import Compiled, CompileFailure, CompilePool
-from measurements.emulator import emulate
+from measurements.emulator import FindingKind, emulate
+from measurements.tensor_map_builder import fields_of
 from measurements.verification import check
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Array, Operand
 from search_spaces.spaces.parameters import Value
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.tensor_map import TensorMap
 from search_spaces.templates.wgmma_matmul.proxy import proxy
 from search_spaces.templates.wgmma_matmul.space import space, validity_constraints
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
+U8 = SCALAR_DTYPES["u8"]
 ORDERS = [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]
 
 
@@ -209,3 +216,54 @@ def test_sampled_schedules_compute_what_they_should(problem: Matmul) -> None:
         run = emulate(generate(small, schedule, H200), inputs)
         assert run.ok, (schedule, run.reason, run.findings)
         assert check(small, inputs, run.outputs).ok, schedule
+
+
+MAP_PARAMETER = re.compile(r"const __grid_constant__ autosched::ptx::TensorMap (\w+)")
+MAKE_A_MAP = """  autosched::ptx::TensorMap& {0} = {0}_made[blockIdx.x];
+  if (threadIdx.x == 0) {{
+    autosched::ptx::TensorMapFields fields = *{0}_fields;
+    fields.address = (unsigned long long){0}_data;
+    autosched::ptx::fill_tensor_map(&{0}, fields);
+    asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&{0}) : "memory");
+  }}
+"""
+
+
+def making_its_maps(kernel: Kernel) -> tuple[Kernel, dict[str, Array]]:
+    """The kernel with tensor maps that each block makes in global memory, and what it takes beside its inputs."""
+    maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
+    arguments: list[Argument] = []
+    inputs = {}
+    for argument in kernel.arguments:
+        if not isinstance(argument, TensorMap):
+            arguments.append(argument)
+            continue
+        inputs[f"{argument.name}_fields"] = fields_of(argument, 0).view(np.uint8)
+        of_fields = Operand(f"{argument.name}_fields", "input", U8, inputs[f"{argument.name}_fields"].shape)
+        made = Operand(f"{argument.name}_made", "workspace", U8, (kernel.grid[0], 128))
+        arguments += [argument.operand, of_fields, made]
+    head, _, body = kernel.source.rpartition(") {\n")
+    head = MAP_PARAMETER.sub(
+        r"const void* \1_data, const autosched::ptx::TensorMapFields* \1_fields, autosched::ptx::TensorMap* \1_made",
+        head,
+    )
+    making = "".join(MAKE_A_MAP.format(name) for name in maps) + "  __syncthreads();\n"
+    source = f'#include "autosched/ptx/tensor_map_fields.cuh"\n{head}) {{\n{making}{body}'
+    return dataclasses.replace(kernel, source=source, arguments=tuple(arguments)), inputs
+
+
+@needs_compiler
+@needs_nvrtc
+def test_maps_that_are_made_on_the_device_serve_as_those_of_the_driver(nightly: bool) -> None:
+    small, kernel = small_kernel(*CASES["cluster along m"])
+    made, fields = making_its_maps(kernel)
+    inputs = small.random_inputs(0)
+    run = emulate(made, {**inputs, **fields})
+    assert run.ok, (run.reason, run.findings)
+    assert check(small, inputs, run.outputs).ok
+    if not nightly:
+        return
+    unfenced = made.source.replace("generic.acquire.gpu [%0], 128;", "generic.release.gpu;")
+    found = emulate(dataclasses.replace(made, source=unfenced), {**inputs, **fields}).findings
+    assert {f.kind for f in found} == {FindingKind.MISSING_PROXY_FENCE}

@@ -54,6 +54,28 @@ def matmul_by_descriptors(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl
     c.store([m, n], sums.to(tl.float16))
 
 
+@triton.jit
+def matmul_by_made_descriptors(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Its tensor descriptors are made on the device, in scratch memory of the launch."""
+    of_a = tl.make_tensor_descriptor(a, shape=[M, K], strides=[K, 1], block_shape=[BM, BK])
+    of_b = tl.make_tensor_descriptor(b, shape=[K, N], strides=[N, 1], block_shape=[BK, BN])
+    of_c = tl.make_tensor_descriptor(c, shape=[M, N], strides=[N, 1], block_shape=[BM, BN])
+    m = tl.program_id(0) * BM
+    n = tl.program_id(1) * BN
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        sums = tl.dot(of_a.load([m, k]), of_b.load([k, n]), sums)
+    of_c.store([m, n], sums.to(tl.float16))
+
+
+@triton.jit
+def copy_by_made_descriptors(o, x, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    of_x = tl.make_tensor_descriptor(x, shape=[M, N], strides=[N, 1], block_shape=[BM, BN])
+    of_o = tl.make_tensor_descriptor(o, shape=[M, N], strides=[N, 1], block_shape=[BM, BN])
+    for m in range(0, M, BM):
+        of_o.store([m, 0], of_x.load([m, 0]) * 2)
+
+
 def compiled(
     kernel: Any, signature: dict[str, str], constants: dict[str, Any], aligned: int = 0, sm: int = 80, **options: Any
 ) -> Any:

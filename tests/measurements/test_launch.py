@@ -3,13 +3,17 @@
 import ctypes
 import dataclasses
 import itertools
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from needs import needs_compiler, needs_nvrtc
 
-from measurements import launch
+import autosched
+from measurements import launch, tensor_map_builder
 from measurements.launch import LaunchRefused, LoadedLaunch, encode_tensor_map
+from measurements.nvrtc import NvrtcMissing, compile_source
 from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Launch, Scalar
@@ -138,14 +142,84 @@ def test_what_the_driver_refuses_is_one_line(monkeypatch):
         encode_tensor_map(MAP, 4104)
 
 
-def test_a_machine_without_a_driver_says_so(monkeypatch):
-    pytest.importorskip("cuda.bindings.driver")
+@pytest.fixture
+def no_driver(monkeypatch):
     launch._encode_function.cache_clear()
 
     def missing(name):
         raise OSError(f"{name}: cannot open shared object file")
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
+
+
+class EmulatedCupy:
+    """One GPU, on which the kernel that makes tensor maps is emulated."""
+
+    def __init__(self):
+        self.cuda = SimpleNamespace(Device=lambda: SimpleNamespace(id=0))
+        self.function, self.loaded, self.made = Function(), [], []
+
+    def RawModule(self, path):
+        self.loaded.append(Path(path).stem)
+        builds = self.loaded[-1] == "fill_tensor_map"
+        return SimpleNamespace(get_function=lambda name: self.build if builds else self.function)
+
+    def zeros(self, size, dtype):
+        return np.zeros(size, dtype)
+
+    def asnumpy(self, array):
+        return array
+
+    def build(self, grid, block, parameters):
+        made, fields = parameters
+        assert (grid, block, made.nbytes, fields.size) == ((1,), (1,), 128, 1)
+        self.made.append(fields.view(tensor_map_builder.FIELDS)[0])
+        text = dict(tensor_map_builder.headers().files)
+        done = autosched.emulate(tensor_map_builder.SOURCE, arguments=(made, fields[0]), grid=1, block=1, headers=text)
+        assert done.ok, done.reason
+        made[:] = done.arrays[0]
+
+
+@needs_compiler
+@needs_nvrtc
+def test_maps_are_made_on_the_gpu_where_the_driver_has_no_function(no_driver):
+    cupy = EmulatedCupy()
+    program = LoadedLaunch(cupy, LAUNCH, "f.cubin")
+    for address in (4096, 8192, 4096):
+        program({"out": array(0), "a": array(address)})
+    assert cupy.loaded == ["f", "fill_tensor_map"]
+    assert [int(fields["address"]) for fields in cupy.made] == [4096, 8192], "once for each address"
+    maps = [parameters[1] for _, _, parameters, _ in cupy.function.calls]
+    assert {(m.size, m.nbytes) for m in maps} == {(1, 128)}
+    assert maps[0].tobytes() == maps[4].tobytes() != maps[2].tobytes()
+    of = cupy.made[0]
+    assert (of["rank"], of["element"], of["swizzle"], of["fill"]) == (2, 6, 3, 0)
+    assert of["sizes"].tolist() == [256, 128, 0, 0, 0] and of["strides"].tolist() == [512, 0, 0, 0]
+    with pytest.raises(LaunchRefused, match="a must start at a multiple of 16 bytes"):
+        program({"out": array(0), "a": array(4104)})
+
+
+def test_a_machine_without_driver_and_compiler_says_so(no_driver, monkeypatch):
+    def missing(*_):
+        raise NvrtcMissing("no libnvrtc")
+
+    monkeypatch.setattr(tensor_map_builder, "compile_source", missing)
+    program = LoadedLaunch(EmulatedCupy(), LAUNCH, "f.cubin")
+    with pytest.raises(
+        LaunchRefused, match=r"does not support tensor maps .*none can be made on the GPU: NVRTC was not"
+    ):
+        program({"out": array(0), "a": array(4096)})
+
+
+@needs_nvrtc
+def test_the_kernel_that_makes_maps_compiles_for_hopper():
+    b = tensor_map_builder
+    done = compile_source(b.SOURCE, b.ENTRY, b.ARCH, b.headers())
+    assert done.cubin is not None and done.entry == b.ENTRY and "0 bytes spill stores" in done.log
+
+
+def test_a_machine_without_a_driver_says_so(no_driver):
+    pytest.importorskip("cuda.bindings.driver")
     with pytest.raises(LaunchRefused, match=r"does not support tensor maps \(libcuda"):
         encode_tensor_map(MAP, 4096)
 

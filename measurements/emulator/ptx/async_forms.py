@@ -81,7 +81,55 @@ def _fence(i: Instruction) -> Form | None:
         return Form("fence.mbarrier_init")
     if text.startswith("proxy.async") and not text.endswith("global"):
         return Form("fence.proxy.async")
+    if text.startswith("proxy.tensormap::generic."):
+        return _tensor_map_fence(i)
     return None
+
+
+def _tensor_map_fence(i: Instruction) -> Form:
+    flags = FLAGS["cta"] if i.qualifiers[-1] == "cta" else 0
+    if "release" in i.qualifiers:
+        return Form("fence.tensormap.release", flags)
+    at = _address(i.operands[0])
+    if _number(i.operands[1]) != _MAP_BYTES:
+        raise Unsupported  # ptxas refuses it
+    return Form("fence.tensormap.acquire", flags, (), [Source(at.base, 8)], [at.offset])
+
+
+_MAP_BYTES = 128
+# What tensormap.replace can set, in the order of MapField in runtime/tensor_map.hpp, and how many dimensions have one
+# (0: the map has). The largest number of those that are immediate, of what the machine has.
+_FIELDS = {
+    "global_address": 0, "rank": 0, "box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5,
+    "elemtype": 0, "interleave_layout": 0, "swizzle_mode": 0, "fill_mode": 0,
+}  # fmt: skip
+_LARGEST = {"elemtype": 12, "interleave_layout": 0, "swizzle_mode": 3, "fill_mode": 1}
+
+
+def _tensormap(i: Instruction) -> Form:
+    """``replace``: ``[map], value`` or ``[map], dimension, value``; ``cp_fenceproxy``: ``[to], [from], 128``."""
+    what, *q = i.qualifiers
+    at = _address(i.operands[0])
+    if what == "cp_fenceproxy":
+        from_ = _address(i.operands[1])
+        if _number(i.operands[2]) != _MAP_BYTES:
+            raise Unsupported  # ptxas refuses it
+        sources = [Source(at.base, 8), Source(from_.base, 8)]
+        return Form(
+            "tensormap.cp_fenceproxy", FLAGS["cta"] if "cta" in q else 0, (), sources, [1, at.offset, from_.offset]
+        )
+    field = q[1] if len(q) > 1 and q[0] == "tile" else ""
+    if what != "replace" or field not in _FIELDS:
+        raise Unsupported
+    *dimension, value = i.operands[1:]
+    dimensions = _FIELDS[field]
+    if bool(dimension) != bool(dimensions) or (dimension and not 0 <= _number(dimension[0]) < dimensions):
+        raise Unsupported
+    if field in _LARGEST and not 0 <= _number(value) <= _LARGEST[field]:
+        raise Unsupported
+    space = 2 if "shared::cta" in q else int("global" in q)  # of SPACES
+    numbers = [at.offset, space, list(_FIELDS).index(field), _number(dimension[0]) if dimension else 0]
+    return Form("tensormap.replace", 0, (), [Source(at.base, 8), Source(value, 8 if q[-1] == "b64" else 4)], numbers)
 
 
 def _cp(i: Instruction) -> Form | None:
@@ -234,5 +282,5 @@ def _setmaxnreg(i: Instruction) -> Form:
 
 _ASYNC: dict[str, Callable[[Instruction], Form | None]] = {
     "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "wgmma": _wgmma, "barrier": _barrier,
-    "mapa": _mapa, "getctarank": _getctarank, "setmaxnreg": _setmaxnreg,
+    "mapa": _mapa, "tensormap": _tensormap, "getctarank": _getctarank, "setmaxnreg": _setmaxnreg,
 }  # fmt: skip

@@ -31,17 +31,6 @@ void check_alignment(const Buffer& b, const void* address, int bytes, const char
           instruction, bytes, element(b, address).c_str());
 }
 
-struct Cells {
-  Cell* begin;
-  Cell* end;
-};
-Cells cells_of(Buffer& b, const void* address, int bytes) {
-  const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
-  const std::size_t first = offset / b.cell_bytes;
-  const std::size_t last = (offset + static_cast<std::size_t>(bytes) - 1) / b.cell_bytes;
-  return {b.cells + first, b.cells + last + 1};
-}
-
 // Whether a strong write has been seen by a strong read that happened before (PTX ISA, memory consistency model: what
 // precedes in observation order and base causality order precedes in causality order).
 bool observed(const Cell& cell) {

@@ -33,6 +33,17 @@ struct Buffer {
   bool writable() const { return spec.role != BufferSpec::Role::input; }
 };
 
+struct Cells {
+  Cell* begin;
+  Cell* end;
+};
+inline Cells cells_of(const Buffer& b, const void* address, int bytes) {
+  const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
+  const std::size_t first = offset / b.cell_bytes;
+  const std::size_t last = (offset + static_cast<std::size_t>(bytes) - 1) / b.cell_bytes;
+  return {b.cells + first, b.cells + last + 1};
+}
+
 // The buffer of an access, or nullptr (and a finding) where it is in none.
 Buffer* check_access(const void* address, int bytes, const char* instruction);
 // Whether an access of the heap is one of what is allotted; a finding where not.

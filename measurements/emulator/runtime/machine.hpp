@@ -264,6 +264,12 @@ bool check_global_read(const void* address, int bytes);
 // What a bulk copy reads or writes, of any length and alignment. Out of bounds reads as 0xFF.
 void read_global_bulk(void* to, const void* address, int bytes, const char* instruction);
 void write_global_bulk(void* address, const void* from, int bytes, const char* instruction);
+// Tensor maps in global memory (global_tensor_maps.cpp): what threads write there, the Tensor Memory Accelerator sees behind
+// a fence.proxy.tensormap::generic.release and, by a thread of its block, an .acquire of the map's address.
+// ``narrow``: of the scope of the block.
+void release_tensor_maps(std::uint32_t lanes, bool whole, bool narrow);  // lanes of the running thread's warp
+void acquire_tensor_map(const void* address, std::uint32_t lanes, bool narrow);
+void check_tensor_map_acquired(const void* address, const char* instruction);
 // The heap of device code (global_heap.cpp): addresses, 0 for none. At self->site.
 BufferSpec heap_spec();
 void place_heap(void* address);

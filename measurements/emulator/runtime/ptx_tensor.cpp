@@ -8,40 +8,7 @@
 
 namespace autosched::emulator::ptx {
 
-std::string encoded(const TensorMapSpec& spec, void* base) {
-  EncodedTensorMap e{};
-  e.what = EncodedTensorMap::mark;
-  e.base = reinterpret_cast<std::uint64_t>(base);
-  e.rank = static_cast<std::uint8_t>(spec.rank);
-  e.element_bytes = static_cast<std::uint8_t>(spec.element_bytes);
-  e.swizzle_bytes = static_cast<std::uint8_t>(spec.swizzle_bytes);
-  e.fills_nan = spec.fills_nan;
-  e.kind = static_cast<ElementKind>(spec.kind);
-  for (unsigned d = 0; d < spec.rank; ++d) {
-    e.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);
-    e.box[d] = static_cast<std::uint16_t>(spec.box[d]);
-    e.element_strides[d] = static_cast<std::uint8_t>(spec.element_strides[d]);
-    if (d + 1 < spec.rank) e.strides[d] = spec.strides[d];
-  }
-  return std::string(reinterpret_cast<const char*>(&e), sizeof e);
-}
-
 namespace {
-
-// The tensor map that a generic address names; false, and a finding, where it names none.
-bool map_at(std::uint64_t address, const char* instruction, EncodedTensorMap& map) {
-  const std::uint64_t offset = address & ~window_mask;
-  if ((address & window_mask) == param_base && offset + sizeof map <= program.parameters.size()) {
-    std::memcpy(&map, program.parameters.data() + offset, sizeof map);
-  } else if ((address & window_mask) == 0 && address != 0 && !locate_global(reinterpret_cast<void*>(address)).empty()) {
-    read_global_bulk(&map, reinterpret_cast<const void*>(address), sizeof map, instruction);
-  }
-  if (map.what == EncodedTensorMap::mark && offset % 64 == 0) return true;
-  FINDING(invalid_argument, self->site, "%s: %s takes %#llx, which is not the address of a tensor map%s",
-          describe_self().c_str(), instruction, static_cast<unsigned long long>(address),
-          map.what == EncodedTensorMap::mark ? " at a multiple of 64 bytes" : "");
-  return false;
-}
 
 std::uint32_t swizzled(std::uint32_t address, unsigned swizzle_bytes) {
   const std::uint32_t pieces = swizzle_bytes / 16;
@@ -57,7 +24,7 @@ struct Box {
   Box(const EncodedTensorMap& map, const std::int32_t* coordinates) {
     rows = 1;
     for (unsigned d = 0; d < map.rank; ++d) {
-      counts[d] = (map.box[d] + map.element_strides[d] - 1u) / map.element_strides[d];
+      counts[d] = (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
       first[d] = coordinates[d];
       if (d != 0) rows *= counts[d];
     }

@@ -21,19 +21,51 @@ struct TensorMapSpec {
 // The order is that of _KINDS in measurements/emulator/emulator.py.
 enum class ElementKind : std::uint8_t { unsigned_integer, signed_integer, f16, bf16, f32, f64 };
 
+// What tensormap.replace can set, in the order of _FIELDS in measurements/emulator/ptx/async_forms.py.
+enum class MapField : std::uint8_t {
+  global_address,
+  rank,
+  box_dim,
+  global_dim,
+  global_stride,
+  element_stride,
+  elemtype,
+  interleave_layout,
+  swizzle_mode,
+  fill_mode,
+};
+
+// Zeros are a map of which nothing has been set yet.
 struct EncodedTensorMap {
   static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
   std::uint64_t what, base;
   std::uint64_t strides[4];
   std::uint32_t last[5];  // sizes minus 1
-  std::uint16_t box[5];
-  std::uint8_t element_strides[5];
+  std::uint32_t box[5], element_strides[5];
+  std::uint32_t given;  // what has been set: bit_of
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
   ElementKind kind;
-  unsigned char unused[128 - 88];
+  unsigned char unused[128 - 117];
+
+  // Of a field, and the dimension where it has one of each.
+  static constexpr std::uint32_t bit_of(MapField field, unsigned dimension = 0) {
+    switch (field) {
+      case MapField::global_address: return 1u;
+      case MapField::rank: return 2u;
+      case MapField::elemtype: return 4u;
+      case MapField::box_dim: return 1u << (3 + dimension);
+      case MapField::global_dim: return 1u << (8 + dimension);
+      case MapField::element_stride: return 1u << (13 + dimension);
+      case MapField::global_stride: return 1u << (18 + dimension);
+      default: return 0;  // zero is a value of the others
+    }
+  }
 };
 static_assert(sizeof(EncodedTensorMap) == 128);
 
 std::string encoded(const TensorMapSpec& spec, void* base);
+// The tensor map that a generic address names to an instruction of the running thread; false, and a finding, where it
+// names none, or one that no tensor can have.
+bool map_at(std::uint64_t address, const char* instruction, EncodedTensorMap& map);
 
 }  // namespace autosched::emulator::ptx

@@ -82,6 +82,10 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(131, 143, 263, a="bf16", order_b="row"),  # all boxes of the last tile have columns
         {**_BOTH, "tile_n": 48, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
     ),
+    "shifted_a": (  # by how much depends on the matrix of the batch, of one operand
+        Matmul(67, 48, 131, a="f16", batch=2, order_b="row"),
+        {**_BOTH, "tile_n": 48, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
+    ),
     "shifted_in_turn": (
         Matmul(129, 65, 131, a="f16", batch=3, order_a="col", order_b="row"),
         {**_IN_TURN, "tile_n": 64, "producer_registers": 64, "stages": 3},
@@ -89,7 +93,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     "shifted_bytes": (Matmul(70, 40, 321, a="i8", order_b="col"), {**_ALONE, "tile_k": 128}),
     "tf32": (Matmul(70, 40, 132, a="f32", order_b="col"), {**_ALONE, "tile_k": 32}),
     "scaled_blocks": (
-        Matmul(131, 136, 400, a="e4m3", scale="block"),
+        Matmul(131, 136, 400, a="e4m3", batch=2, scale="block"),
         {**_BOTH, "tile_n": 64, "tile_k": 128, "in_flight": 0},
     ),
     "scaled_splits": (
@@ -162,12 +166,19 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
             **{"tiles_of_block": 2},
         },
     ),
-    "scaled_rows_alone": (
-        Matmul(67, 37, 144, a="e4m3", scale="row_column", out="f32"),
-        {**_ALONE, "tile_k": 128},
+    "scaled_rows_alone": (  # from registers, of two fragments
+        Matmul(131, 37, 144, a="e4m3", scale="row_column", out="f32"),
+        {**_ALONE, "tile_m": 128, "tile_k": 128},
+    ),
+    "scaled_tensors": (Matmul(67, 37, 144, a="e4m3", scale="tensor"), {**_ALONE, "tile_k": 128}),
+    # An activation of many instructions, a part of the columns at a time.
+    "in_parts": (Matmul(67, 72, 136, a="bf16", order_b="col", epilogue="bias+gelu"), {**_ALONE, "tile_n": 64}),
+    "f16_sums_in_parts": (
+        Matmul(67, 104, 136, a="f16", acc="f16", order_b="col", epilogue="gelu"),
+        {**_ALONE, "tile_n": 96},
     ),
     "scaled_rows": (
-        Matmul(131, 72, 400, a="e4m3", scale="row_column", epilogue="bias+relu"),
+        Matmul(131, 72, 400, a="e4m3", batch=2, scale="row_column", epilogue="bias+relu"),
         {**_BOTH, "tile_k": 128, "store_buffers": 1},
     ),
 }
@@ -232,6 +243,22 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         *("eight_bit/mma_e4m3_bias", "rtx4090"),
         Matmul(67, 72, 80, a="e5m2", order_b="col"),
         {"intrinsic": "mma_m16n8k32_e5m2"},
+    ),
+    # Scales, of sums that leave through shared memory and from registers.
+    "mma_scaled_rows": (
+        *("eight_bit/mma_e4m3_bias", "rtx4090"),
+        Matmul(67, 72, 80, a="e4m3", order_b="col", scale="row_column", epilogue="bias"),
+        {},
+    ),
+    "mma_scaled_from_registers": (
+        *("eight_bit/mma_e4m3_bias", "rtx4090"),
+        Matmul(67, 41, 80, a="e4m3", order_b="col", scale="row_column", batch=2),
+        {"epilogue": "registers"},
+    ),
+    "mma_scaled_tensors": (
+        *("eight_bit/mma_e4m3_bias", "rtx4090"),
+        Matmul(67, 72, 80, a="e4m3", order_b="col", scale="tensor", epilogue="relu"),
+        {},
     ),
     "mma_splits_outer": (
         *("mma_tf32_split", "h200"),

@@ -3,8 +3,9 @@
 More of them keep compilers and GPUs busy; fewer let a sampler learn from each before it proposes the next, which
 matters most at the start. So a quarter of what has been told may be out, and no more than what keeps the machine busy:
 where a GPU measures faster than one compiler compiles, as many as there are compilers, but no more of these than the
-GPU and the sampler keep up with. Once twice a batch may be out, the next one is proposed and compiled while the last
-one is measured.
+GPU and the sampler keep up with. Half of these may be out from the start: each batch waits for a compile, however few
+it has, and on recorded spaces batches of eight need hardly more trials than those of four. Once twice a batch may be
+out, the next one is proposed and compiled while the last one is measured.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Pace:
 
     def size(self, told: int) -> int:
         """How many schedules to ask for, after so many have been told."""
-        return max(min(self._busy(), max(LEAST * self._gpus, told // TOLD_FOR_EACH)), 1)
+        busy = self._busy()
+        least = max(LEAST * self._gpus, 0 if self._compilers is None else -(-busy // 2))
+        return max(min(busy, max(least, told // TOLD_FOR_EACH)), 1)
 
     def overlaps(self, size: int, told: int) -> bool:
         """Whether the next batch is proposed while one of ``size`` is measured."""

@@ -39,6 +39,11 @@ def test_no_more_than_what_keeps_the_machine_busy(
     assert pace(compilers, compiling, measuring, proposing).size(1000) == size
 
 
+@pytest.mark.parametrize(("compilers", "size"), [(2, 2), (6, 4), (16, 8)])
+def test_starts_with_half_of_what_keeps_the_machine_busy_or_with_a_few(compilers: int, size: int) -> None:
+    assert pace(compilers, 0.3, 0.02, 0.02).size(0) == size
+
+
 def test_a_few_waits_do_not_count_as_cost() -> None:
     made = pace(16, 0.3, 0.02, 0.02)
     made.note("measure", [0.3] * 12)  # the first of each batch waited for its compiler

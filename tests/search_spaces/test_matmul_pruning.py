@@ -6,17 +6,33 @@ import dataclasses
 
 import numpy as np
 import pytest
+from needs import needs_nvrtc
 
+from measurements.compile import Compiled, CompilePool
 from search_spaces.hardware.devices import Device, device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.matmul.decisions import attributes, parameters
 from search_spaces.templates.matmul.pruning import pruning_rules
 from search_spaces.templates.matmul.space import space, validity_constraints
+from search_spaces.templates.matmul.template import MATMUL
 
 H200 = device("h200")
+# What the time model chose first for f32 of 2048^3 before there was ``rounding_registers``.
+TWO_ROUNDED_BUFFERS = Schedule.from_json(
+    "matmul",
+    {
+        **{"tile_m": 256, "tile_n": 128, "tile_k": 32, "intrinsic": "mma_m16n8k8_tf32", "sg_layout_m": 4},
+        **{"sg_layout_n": 2, "sg_data_m": 16, "sg_data_n": 64, "layout_a": "pad(4,1)"},
+        **{"layout_b": "transpose+swizzle(3,2,3)", "copy_a": "cp.async", "copy_b": "cp.async", "vector_a": 4},
+        **{"vector_b": 1, "copy_columns_a": 8, "copy_columns_b": 16, "stages": 4, "k_unroll": 4},
+        **{"fragment_buffers": 2, "epilogue": "shared", "min_blocks": 1, "split_k": 1, "stream_k": 0},
+        **{"raster": "row", "batch_mapping": "outer"},
+    },
+)
 VOLTA = dataclasses.replace(H200, name="volta", sm=70, arch="sm_70")  # wmma of f16, and no other tensor instruction
 
 
@@ -163,3 +179,33 @@ def test_what_is_pruned_stays_valid() -> None:
     refused = [s for s in unpruned.sample(200, 1) if s not in whole]
     assert len(refused) > 100
     assert all(s in whole.valid for s in refused)
+
+
+ROUNDED = Matmul(2048, 2048, 2048, a="f32")
+# One buffer of fragments; half as many accumulators.
+NEIGHBOURS = (
+    TWO_ROUNDED_BUFFERS.replace(fragment_buffers=1),
+    TWO_ROUNDED_BUFFERS.replace(tile_n=64, sg_data_n=32),
+)
+
+
+def broken(problem: Matmul, schedule: Schedule) -> set[str]:
+    return {violation.rule for violation in space(problem, H200).explain(schedule)}
+
+
+def test_two_buffers_that_are_rounded_need_more_registers() -> None:
+    assert broken(ROUNDED, TWO_ROUNDED_BUFFERS) == {"rounding_registers"}
+    for neighbour in NEIGHBOURS:
+        assert "rounding_registers" not in broken(ROUNDED, neighbour)
+
+
+@needs_nvrtc
+@pytest.mark.nightly
+def test_what_rounding_registers_leaves_out_spills_and_its_neighbours_do_not() -> None:
+    kernels = [MATMUL.kernel(ROUNDED, schedule, H200) for schedule in (TWO_ROUNDED_BUFFERS, *NEIGHBOURS)]
+    with CompilePool() as pool:
+        found = dict(pool.compile_many(kernels, H200.arch))
+    compiled = [found[i] for i in range(len(kernels))]
+    spilled = [c.resources.spill_store_bytes for c in compiled if isinstance(c, Compiled)]
+    assert spilled[0] > 0
+    assert spilled[1:] == [0, 0]

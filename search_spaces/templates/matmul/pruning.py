@@ -18,6 +18,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import TextColumn, ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
+from search_spaces.templates.common.launch_rules import register_limit
 from search_spaces.templates.common.line_access import sectors_rule, width_rule
 from search_spaces.templates.common.raster import raster_rule
 from search_spaces.templates.matmul.decisions import (
@@ -35,6 +36,10 @@ NARROW = 16  # rows or columns of out under which fragments of tensor cores, at 
 FULL_WAVES = 2  # blocks per SM from which more blocks add no parallelism
 WIDE_TILE = 64  # a side of a tile from which its loads cost less than its arithmetic
 FEW_THREADS = 128  # a warp for each scheduler of an SM
+# Of a thread, for each that a step's fragments take: two buffers of f32 are rounded to tf32 (cvt.rna) while others are
+# loaded. Of 37 sampled schedules near the limit 20 of the 25 with less room spill 8 to 296 bytes, and 2 of the 12 with
+# as much (NVRTC 13.5, sm_90a, 2026-11-22); f16, which is not rounded, does not spill there.
+ROUNDING_REGISTERS = 2
 LEAST_RESULTS = 32  # of a thread: 32 x 32 results of a warp, whose reads of fragments keep up with mma.sync
 
 
@@ -51,6 +56,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_mma_rules(problem, device),
         *_whole_copies(problem, device, "a"),
         *_whole_copies(problem, device, "b"),
+        _rounding_rule(device),
         _split_pruning(problem, device),
         *stream_k_pruning(problem, device, MIN_BLOCKS[-1]),
     )
@@ -217,6 +223,27 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
             "a time by cp.async",
             names={name: names[name] for name in ("vector", "major", "minor", "copy")},
         ),
+    )
+
+
+def _rounding_rule(device: Device) -> Rule:
+    """Two buffers of fragments that are rounded, where ptxas compiles them without spills."""
+    rounds = each(lambda name: intrinsics.intrinsic(name).rounds)
+
+    def fits(
+        intrinsic: TextColumn, fragment_buffers: IntArray, fragment_registers_a: IntArray,
+        fragment_registers_b: IntArray, registers: IntArray, threads: IntArray, min_blocks: IntArray,
+    ) -> BoolArray:  # fmt: skip
+        needed = registers + ROUNDING_REGISTERS * (fragment_registers_a + fragment_registers_b)
+        kept: BoolArray = np.equal(fragment_buffers, 1) | (needed <= register_limit(device, threads, min_blocks))
+        return kept | ~rounds(intrinsic)
+
+    return Rule(
+        "rounding_registers",
+        fits,
+        "about {registers} registers a thread, and twice those of a step's fragments ({fragment_registers_a} and "
+        "{fragment_registers_b}) while two buffers of them are rounded to tf32, are more than {threads} threads have "
+        "with {min_blocks} blocks per SM: ptxas would spill",
     )
 
 

@@ -26,7 +26,7 @@ from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, li
 
 COPYING_REGISTERS, SHIFTING_REGISTERS = 48, 64  # that a thread takes which copies, and which shifts lines, too
 BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
-WORD_BYTES = 4  # the least that cp.async copies
+LEAST_COPY_BYTES = 4  # the least that cp.async copies
 ISSUED_PER_COPY = 4  # with the predicate, the address and the walk of the box
 # A word that is shifted into place is read, exchanged and written, eight at a time: what they wait for, some 110 cycles
 # (an assumption), is more than what they issue.
@@ -55,7 +55,11 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
 
 def _enough_registers(problem: Matmul) -> int:
     """Where lines of an operand are aligned to less than cp.async copies, threads shift them."""
-    return SHIFTING_REGISTERS if any(aligned_bytes(problem, side) < WORD_BYTES for side in SIDES) else COPYING_REGISTERS
+    return (
+        SHIFTING_REGISTERS
+        if any(aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES)
+        else COPYING_REGISTERS
+    )
 
 
 def producer_registers(problem: Matmul) -> Parameter:
@@ -69,13 +73,13 @@ def producer_registers(problem: Matmul) -> Parameter:
 
 def ends_bytes(problem: Matmul) -> Attribute:
     """The words behind the lines of a stage's boxes, for lines that are aligned to less than a word and shifted."""
-    shifted = {side: aligned_bytes(problem, side) < WORD_BYTES for side in SIDES}
+    shifted = {side: aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES}
 
     def total(stage_bytes_a: IntArray, stage_bytes_b: IntArray, swizzle_a: IntArray, swizzle_b: IntArray) -> IntArray:
         stages, swizzles = {"a": stage_bytes_a, "b": stage_bytes_b}, {"a": swizzle_a, "b": swizzle_b}
         none = np.zeros_like(np.asarray(stage_bytes_a))
         found: IntArray = none + sum(
-            (WORD_BYTES * stages[side] // np.where(swizzles[side] == 0, NO_SWIZZLE_BYTES, swizzles[side]))
+            (LEAST_COPY_BYTES * stages[side] // np.where(swizzles[side] == 0, NO_SWIZZLE_BYTES, swizzles[side]))
             for side in SIDES
             if shifted[side]
         )
@@ -163,9 +167,9 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
     if bytes_ == 0:
         return None
     stage_bytes = config.integer(f"stage_bytes_{side}")
-    pieces = stage_bytes / max(bytes_, WORD_BYTES) / device.warp_size  # of warps
+    pieces = stage_bytes / max(bytes_, LEAST_COPY_BYTES) / device.warp_size  # of warps
     # Of the lines, some lie at whole words all the same: of 16-bit elements each second one.
-    shifted = 1 - bytes_ / WORD_BYTES if bytes_ < WORD_BYTES else 0.0
+    shifted = 1 - bytes_ / LEAST_COPY_BYTES if bytes_ < LEAST_COPY_BYTES else 0.0
     issued = pieces * (ISSUED_PER_COPY + ISSUED_PER_SHIFT * shifted)
     line = line_bytes(config.integer(f"swizzle_{side}"))
     aligned = math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, SECTOR_BYTES)

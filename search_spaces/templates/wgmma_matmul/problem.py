@@ -10,7 +10,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.tiling import Tiling
 
 SIDES: tuple[OperandSide, ...] = ("a", "b")
-WORD_BYTES = 4  # of a register of A: such elements lie along k there, however they lie in shared memory
+REGISTER_BYTES = 4  # of a register of A: such elements lie along k there, however they lie in shared memory
 STRIDE_BYTES = 16  # of which TMA's strides are multiples (CUDA Driver API, cuTensorMapEncodeTiled)
 
 
@@ -39,7 +39,7 @@ def supports(problem: Matmul, device: Device, *, through_registers: OperandSide 
         return reason
     element_bytes = problem.input_dtype.bytes
     for side in SIDES:
-        if side == through_registers and element_bytes == WORD_BYTES:
+        if side == through_registers and element_bytes == REGISTER_BYTES:
             continue
         if not along_k(problem, side) and element_bytes != TRANSPOSED_BYTES:
             order = "row" if side == "a" else "col"

@@ -235,8 +235,8 @@ def _rounding_rule(device: Device) -> Rule:
         fragment_registers_b: IntArray, registers: IntArray, threads: IntArray, min_blocks: IntArray,
     ) -> BoolArray:  # fmt: skip
         needed = registers + ROUNDING_REGISTERS * (fragment_registers_a + fragment_registers_b)
-        kept: BoolArray = np.equal(fragment_buffers, 1) | (needed <= register_limit(device, threads, min_blocks))
-        return kept | ~rounds(intrinsic)
+        one: BoolArray = np.equal(fragment_buffers, 1) | ~rounds(intrinsic)
+        return one | (needed <= register_limit(device, threads, min_blocks))
 
     return Rule(
         "rounding_registers",

@@ -1,11 +1,13 @@
 // Happens-before between the threads that run together, in epochs of actors. An actor is a warp, or what works behind
 // the warps' backs: the wgmmas of a warpgroup, the bulk copies that an mbarrier counts, the bulk stores of a warp.
 //
-// Barriers and bar.warp.sync gather whole warps: a warp's epoch ends there. Within an epoch, lanes of one warp are
+// Barriers and bar.warp.sync gather whole warps: a warp's epoch ends there; a part of one learns what its lanes have done.
+// Within an epoch, lanes of one warp are
 // unordered (collectives such as ldmatrix or shfl order nothing in the PTX memory model). Lanes that arrive at an
 // mbarrier alone publish what they themselves have done: a grant.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -19,13 +21,36 @@ constexpr unsigned max_warps = 128;    // of the blocks that run together
 constexpr unsigned max_actors = 1024;  // warps first
 
 using Epoch = std::uint32_t;
-// actor * 64 + lane; a collective access of a whole warp, and all that an actor without lanes does, has lane 32.
+// actor * 64 + lane; a collective access of a whole warp, and all that an actor without lanes does, has lane 32. From 33
+// on: several lanes of an aligned half (33, 34), quarter (35 to 38), eighth (39 to 46) or pair (47 to 62) of the warp.
 using Who = std::uint16_t;
 constexpr unsigned whole_warp = 32;
 constexpr std::uint64_t event_of_flag = std::uint64_t{3} << 62;  // of events: a flag was read (block_order.cpp)
 constexpr Who who_of(unsigned actor, unsigned lane) { return static_cast<Who>(actor * 64 + lane); }
 constexpr unsigned warp_of(Who who) { return who / 64; }
 constexpr unsigned lane_of(Who who) { return who % 64; }
+// Groups of lanes are the inner nodes of a binary heap, whose leaves are the lanes.
+constexpr unsigned node_of(Who who) { return lane_of(who) < warp_size ? warp_size + lane_of(who) : lane_of(who) - 31; }
+constexpr std::uint32_t lanes_of(Who who) {
+  const unsigned node = node_of(who), depth = static_cast<unsigned>(std::bit_width(node)) - 1;
+  const unsigned size = warp_size >> depth, index = node - (1u << depth);
+  return ~0u >> (warp_size - size) << index * size;
+}
+// The smallest group of a warp that holds both.
+constexpr Who both_of(Who a, Who b) {
+  unsigned x = node_of(a), y = node_of(b);
+  const int deeper = std::bit_width(x) - std::bit_width(y);
+  if (deeper > 0) x >>= deeper;
+  if (deeper < 0) y >>= -deeper;
+  x >>= std::bit_width(x ^ y);
+  return who_of(warp_of(a), x < warp_size ? x + 31 : x - warp_size);
+}
+// Whether lanes are such a group.
+constexpr bool is_group(std::uint32_t lanes) {
+  if (lanes == 0) return false;
+  const auto lane = [](int k) { return static_cast<Who>(k); };
+  return lanes_of(both_of(lane(std::countr_zero(lanes)), lane(31 - std::countl_zero(lanes)))) == lanes;
+}
 
 // What one thread did up to an epoch of its warp, known without the rest of the warp.
 struct Grant {
@@ -71,12 +96,19 @@ struct View {
   }
   bool holds(Who who, Epoch epoch) const {
     const unsigned actor = warp_of(who);
-    if (actor < up_to.size() && epoch <= up_to[actor]) return true;
-    const auto at = std::lower_bound(grants.begin(), grants.end(), Grant{who, 0}, before);
-    return at != grants.end() && at->who == who && epoch <= at->epoch;
+    return (actor < up_to.size() && epoch <= up_to[actor]) || (!grants.empty() && granted(who, epoch));
   }
 
  private:
+  // Out of line, so that the above is inlined where a tenth of some launches is spent.
+  [[gnu::noinline]] bool granted(Who who, Epoch epoch) const {
+    for (std::uint32_t lanes = lanes_of(who); lanes != 0; lanes &= lanes - 1) {
+      const Who lane = who_of(warp_of(who), static_cast<unsigned>(std::countr_zero(lanes)));
+      const auto at = std::lower_bound(grants.begin(), grants.end(), Grant{lane, 0}, before);
+      if (at == grants.end() || at->who != lane || epoch > at->epoch) return false;
+    }
+    return true;
+  }
   static bool before(const Grant& a, const Grant& b) { return a.who < b.who; }
 };
 
@@ -207,12 +239,46 @@ struct Clocks {
       }
     }
   }
-  // Some lanes synchronize: each knows what one of them knows.
-  void share(unsigned w, std::uint32_t lanes) {
-    for (Alone& a : alone[w]) {
+  // Some lanes of a warp, of which `living` have not exited, synchronize: each knows what one of them knows. Where they
+  // are a group, as tiles are, each knows what all of them have done, too; the lanes of other masks end the epoch of the
+  // whole warp, as stamps do not tell them from their neighbours.
+  void share(unsigned w, std::uint32_t lanes, std::uint32_t living) {
+    live[w] = living;
+    auto& mine = alone[w];
+    for (Alone& a : mine) {
       if ((a.lanes & lanes) != 0) a.lanes |= lanes, a.event = 0;
     }
+    if (is_group(lanes)) {
+      Alone own{lanes, 0, {}};
+      for (std::uint32_t left = lanes; left != 0; left &= left - 1) {
+        own.what.seen.grant({who_of(w, static_cast<unsigned>(std::countr_zero(left))), now[w]});
+      }
+      mine.push_back(std::move(own));
+    } else {
+      known[w].seen.up_to[w] = now[w];
+    }
+    tick(w);
+    // What the same lanes know is one.
+    for (std::size_t k = mine.size(); k-- > 0;) {
+      if (mine[k].event != 0) continue;
+      for (std::size_t n = 0; n < k; ++n) {
+        if (mine[n].event != 0 || mine[n].lanes != mine[k].lanes) continue;
+        mine[n].what.join(mine[k].what);
+        mine.erase(mine.begin() + static_cast<std::ptrdiff_t>(k));
+        break;
+      }
+    }
   }
+  // All that a lane of a warp knows.
+  View view_of(unsigned w, unsigned lane) const {
+    View all = known[w].seen;
+    for (const Alone& a : alone[w]) {
+      if (a.lanes >> lane & 1u) all.join(a.what.seen);
+    }
+    return all;
+  }
+  // Whether lanes of a warp know of single lanes what they have done.
+  bool knows_lanes(unsigned w) const { return !alone[w].empty() || !known[w].seen.grants.empty(); }
   // Lanes exchange values: what one of them has learnt from a flag is known to them all. Cooperative groups rely on it:
   // one lane acquires, and a shuffle tells the others. What lanes have done stays unordered.
   void share_flags(unsigned w, std::uint32_t lanes) {
@@ -296,8 +362,10 @@ struct Clocks {
  private:
   bool holds(View Knowledge::*view, Who before, Epoch epoch, Who me) const {
     const unsigned w = warp_of(me);
-    if ((known[w].*view).holds(before, epoch)) return true;
-    if (alone[w].empty()) return false;
+    return (known[w].*view).holds(before, epoch) || (!alone[w].empty() && hold_alone(view, before, epoch, me));
+  }
+  [[gnu::noinline]] bool hold_alone(View Knowledge::*view, Who before, Epoch epoch, Who me) const {
+    const unsigned w = warp_of(me);
     std::uint32_t knowing = 0;
     for (const Alone& a : alone[w]) {
       if ((a.what.*view).holds(before, epoch)) knowing |= a.lanes;

@@ -13,23 +13,25 @@ bool any_release = false;
 
 namespace {
 
-// What a block has published by a fence followed by an atomic: all of epochs up to covered[warp], and of each thread
-// what came before so many of its fences.
+// What a block has published by a fence followed by an atomic: all that is covered, and of each thread what came before
+// so many of its fences.
 struct Release {
   unsigned block = 0, rank = 0;
-  std::vector<Epoch> covered;
+  View covered;
   std::vector<std::uint32_t> fences;
 
   // Of something that its block has done.
   bool covers(const Stamp& s) const {
-    if (s.epoch <= covered[warp_of(s.who)]) return true;
+    if (covered.holds(s.who, s.epoch)) return true;
     return s.fences < fences[warp_of(s.who) * warp_size + lane_of(s.who)];
   }
   bool holds(const Release& other) const {
     const auto none_less = [](const auto& a, const auto& b) {
       return std::equal(a.begin(), a.end(), b.begin(), [](auto x, auto y) { return x >= y; });
     };
-    return none_less(covered, other.covered) && none_less(fences, other.fences);
+    return none_less(covered.up_to, other.covered.up_to) && none_less(fences, other.fences) &&
+           std::all_of(other.covered.grants.begin(), other.covered.grants.end(),
+                       [&](const Grant& g) { return covered.holds(g.who, g.epoch); });
   }
 };
 using ReleasePointer = std::shared_ptr<const Release>;
@@ -45,7 +47,7 @@ void add(std::vector<ReleasePointer>& releases, const ReleasePointer& next) {
     }
     const auto larger = [](auto x, auto y) { return std::max(x, y); };
     auto both = std::make_shared<Release>(*known);
-    std::transform(both->covered.begin(), both->covered.end(), next->covered.begin(), both->covered.begin(), larger);
+    both->covered.join(next->covered);
     std::transform(both->fences.begin(), both->fences.end(), next->fences.begin(), both->fences.begin(), larger);
     known = std::move(both);
     return;
@@ -61,13 +63,18 @@ struct Acquire {
   Epoch fence_of_warp[max_warps] = {};  // first fence behind the atomic by some lane of each warp; 0: none
   std::vector<bool> fenced;             // by thread: has itself fenced behind the atomic
   unsigned fences = 0;                  // of how many threads
+  std::vector<Grant> fencers;           // these, with the epochs of their fences
 
   bool visible_to(const Thread& t) const {
     if (fenced[t.linear]) return true;
     for (unsigned w = 0; w < warp_count; ++w) {
       if (fence_of_warp[w] != 0 && fence_of_warp[w] <= clocks.seen(t.warp, w)) return true;
     }
-    return false;
+    return clocks.knows_lanes(t.warp) && visible_from_lanes(t);
+  }
+  [[gnu::noinline]] bool visible_from_lanes(const Thread& t) const {
+    return std::any_of(fencers.begin(), fencers.end(),
+                       [&](const Grant& f) { return clocks.ordered(f.who, f.epoch, t.who); });
   }
   bool visible_to_all() const {
     for (unsigned w = 0; w < warp_count; ++w) {
@@ -129,13 +136,13 @@ ReleasePointer current_release() {
   auto release = std::make_shared<Release>();
   release->block = block_index;
   release->rank = self->rank;
-  release->covered.assign(warp_count, 0);
+  release->covered.up_to.assign(warp_count, 0);
   release->fences.assign(warp_count * warp_size, 0);
   bool any = false;
   for (const Thread& t : threads) {
     for (const Fence& fence : t.last_fences) {
       if (fence.count == 0 || !clocks.ordered(t.who, fence.epoch, self->who)) continue;
-      for (unsigned w = 0; w < warp_count; ++w) release->covered[w] = std::max(release->covered[w], fence.seen[w]);
+      release->covered.join(fence.seen);
       release->fences[t.linear] = fence.count;
       any = true;
       break;
@@ -177,7 +184,7 @@ void acquire_from(const void* address) {
     }
     if (!settled) settle();
     settled = true;
-    Acquire next{release, self->who, clocks.now[self->warp], {}, {}};
+    Acquire next{release, self->who, clocks.now[self->warp], {}, {}, 0, {}};
     const auto old = std::find_if(acquires.begin(), acquires.end(), [&](const Acquire& a) {
       return a.fences == 0 && replaces(next, a) && nobody_knows(a.who, a.epoch);
     });
@@ -218,11 +225,12 @@ void start_block_global() {
 void fence_device() {
   ++global_shadow::learnt.fences;
   ++self->fences;
-  self->last_fences[1] = self->last_fences[0];
+  std::swap(self->last_fences[0], self->last_fences[1]);
   Fence& fence = self->last_fences[0];
   fence.epoch = clocks.now[self->warp];
   fence.count = self->fences;
-  for (unsigned w = 0; w < warp_count; ++w) fence.seen[w] = clocks.seen(self->warp, w);
+  fence.seen = clocks.view_of(self->warp, self->lane);
+  fence.seen.up_to.resize(warp_count, 0);  // of warps alone
   using global_shadow::Acquire;
   auto& acquires = global_shadow::learnt.acquires;
   bool fresh = false;
@@ -230,6 +238,7 @@ void fence_device() {
     if (a.fenced[self->linear] || !clocks.ordered(a.who, a.epoch, self->who)) continue;
     a.fenced[self->linear] = true;
     ++a.fences;
+    a.fencers.push_back({self->who, fence.epoch});
     fresh = fresh || a.who == self->who;
     if (a.fence_of_warp[self->warp] == 0) a.fence_of_warp[self->warp] = fence.epoch;
   }

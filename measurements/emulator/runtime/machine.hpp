@@ -31,7 +31,7 @@ struct AsyncCopy {
 struct Fence {
   Epoch epoch = 0;          // of the fencing thread's warp
   std::uint32_t count = 0;  // fences of that thread so far, this one included
-  Epoch seen[max_warps];
+  View seen;
 };
 
 // A warp-wide operation that a lane has reached.

@@ -156,14 +156,14 @@ void elect(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// A warp's epoch ends for all its lanes, also where only some of them synchronize. What lanes know alone stays theirs.
+// A warp's epoch ends for those of its lanes that synchronize. What other lanes know and have done stays theirs.
 void synchronize(Warp& w, const Instruction&, Lanes lanes) {
   if (lanes == live_lanes(w)) {
     clocks.advance(w.index);
   } else {
-    clocks.share(w.index, lanes);
-    clocks.known[w.index].seen.up_to[w.index] = clocks.now[w.index];
-    clocks.tick(w.index);
+    // Lanes that have exited are ordered with who names them.
+    const auto first = static_cast<unsigned>(__builtin_ctz(lanes));
+    clocks.share(w.index, w.values<u32>(of(w, first).source(0))[first] | lanes, live_lanes(w));
   }
 }
 

@@ -258,7 +258,11 @@ std::string describe(Who who, unsigned block) {
   char text[128];
   const Index3 b = block_coordinates(block, rank_of(who));
   const unsigned warp = warp_of(who) % block_warps();
-  if (lane_of(who) == whole_warp) {
+  if (lane_of(who) > whole_warp) {
+    const std::uint32_t lanes = lanes_of(who);
+    std::snprintf(text, sizeof text, "lanes %d to %d of warp %u of block (%u, %u, %u)", std::countr_zero(lanes),
+                  31 - std::countl_zero(lanes), warp, b.x, b.y, b.z);
+  } else if (lane_of(who) == whole_warp) {
     std::snprintf(text, sizeof text, "warp %u of block (%u, %u, %u)", warp, b.x, b.y, b.z);
   } else {
     const unsigned i = warp * warp_size + lane_of(who);

@@ -161,8 +161,7 @@ namespace {
 }
 }  // namespace
 
-// Flattened: a tenth of some launches is spent asking in here what happened before.
-[[gnu::flatten]] bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
+bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
   const unsigned warp = warp_of(me);
   bool whole = unknown.empty() || reads_known(address, bytes, lazily);
   const Stamp mine{clocks.now[warp], me, self->site};
@@ -171,7 +170,7 @@ namespace {
     const Stamp& write = last_write[address];
     if (write.epoch >= clocks.first && (clocks.ordered(write.who, write.epoch, me) || both_strong(write))) {
       const bool others_too = reads[address].epoch == mine.epoch && reads[address].who != me;
-      const Who who = others_too ? who_of(warp, whole_warp) : me;
+      const Who who = others_too ? both_of(reads[address].who, me) : me;
       std::fill_n(reads + address, bytes, Stamp{mine.epoch, who, mine.site});
       for (int k = 0; k < bytes; ++k) readers[address + static_cast<unsigned>(k)] |= 1u << warp % 32;
       return whole;
@@ -201,8 +200,7 @@ namespace {
     }
     Stamp& read = reads[a];
     const bool others_too = read.epoch == mine.epoch && read.who != me;
-    read = mine;
-    if (others_too) read.who = who_of(warp, whole_warp);
+    read = {mine.epoch, others_too ? both_of(read.who, me) : me, mine.site};
     readers[a] |= 1u << warp % 32;
   }
   return whole;

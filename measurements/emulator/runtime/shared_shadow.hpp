@@ -32,7 +32,7 @@ extern std::uint32_t* readers;
 extern std::uint32_t* together;
 extern std::size_t window_bytes;  // of one block
 extern bool has_engines;          // bulk copies or mbarriers were used
-Stamp* reads_of(unsigned actor);  // the newest of that actor, by place; lane 32: several lanes in that epoch
+Stamp* reads_of(unsigned actor);  // the newest of that actor, by place; several lanes of that epoch are a group
 void reserve_shadow();
 
 template <class T>

@@ -325,7 +325,8 @@ class _Translation:
         immediates = [f.slots[name], f.widths[name], offset, *form.immediates[1:3]]
         if form.key == "ld":
             return Form("ld.frame", 0, form.destinations, (), immediates)
-        return Form("st.frame", 0, (), form.sources[1:], immediates)
+        is_result = int(any(r.name == name for r in f.function.results))
+        return Form("st.frame", 0, (), form.sources[1:], [*immediates, is_result])
 
     def call(self, f: _Frame, i: Instruction) -> Form:
         results, target, arguments = call_parts(i)

@@ -15,10 +15,12 @@ struct Passed {
   std::vector<unsigned char> bytes, known;
   SiteIndex origin = 0;
 };
-Passed take(Warp& w, std::uint32_t at, std::size_t size, unsigned lane) {
+Passed take(Warp& w, std::uint32_t at, std::size_t size, unsigned lane, bool written = true) {
   const unsigned char* from = w.values<unsigned char>(at) + lane * size;
   Passed p{{from, from + size}, {}, 0};
-  if (w.head(at).bits >> lane & 1u) {
+  if (!written) {
+    p.known.assign(size, 0);
+  } else if (w.head(at).bits >> lane & 1u) {
     const unsigned char* known = w.known_at(at) + lane * size;
     p.known.assign(known, known + size);
     p.origin = w.head(at).origin;
@@ -75,11 +77,11 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
   }
   for (const Span& r : f.registers) {
     Register& head = w.head(r.offset);
+    head.defined &= ~(1u << lane);
     if (!r.is_register) {
       head.bits &= ~(1u << lane);
       continue;
     }
-    head.defined &= ~(1u << lane);
     head.origin = 0;
     if (w.knows_parts) std::memset(w.known_at(r.offset) + std::size_t{lane} * r.bytes, 0, r.bytes);
   }
@@ -150,7 +152,8 @@ void leave(Warp& w, Lanes active) {
     const auto results = static_cast<unsigned>(i.immediate[1]);
     Passed passed[4];
     for (unsigned r = 0; r < results && r < f.results.size() && r < 4; ++r) {
-      passed[r] = take(w, f.results[r].offset, f.results[r].bytes, k);
+      const bool written = (w.head(f.results[r].offset).defined >> k & 1u) != 0;
+      passed[r] = take(w, f.results[r].offset, f.results[r].bytes, k, written);
     }
     if (--w.active_calls[k][a.function] != 0) {
       const unsigned char* p = a.saved.data();
@@ -169,7 +172,7 @@ void leave(Warp& w, Lanes active) {
 namespace {
 
 // ld.param and st.param of device functions. Immediates: offset in the register file of the variable, its bytes, offset
-// in it, bytes of an element, signed.
+// in it, bytes of an element, signed; of st.param: whether it is a result, which is undefined until it is written.
 std::size_t frame_offset(const Instruction& i, unsigned lane) {
   return static_cast<std::size_t>(static_cast<std::int64_t>(lane) * i.immediate[1] + i.immediate[2]);
 }
@@ -192,6 +195,17 @@ void store_frame(Warp& w, const Instruction& i, Lanes active) {
   const auto at = static_cast<std::uint32_t>(i.immediate[0]);
   const auto element = static_cast<unsigned>(i.immediate[3]);
   Register& frame = w.head(at);
+  if (i.immediate[5] != 0) {
+    const Lanes fresh = active & ~frame.defined;
+    if (fresh != 0 && i.sources * element < i.immediate[1]) {
+      for_lanes(fresh, [&](unsigned k) {
+        std::memset(w.known_at(at) + frame_offset(i, k) - i.immediate[2], 0, static_cast<std::size_t>(i.immediate[1]));
+      });
+      frame.bits |= fresh;
+      w.knows_parts = true;
+    }
+    frame.defined |= active;
+  }
   Lanes unknown = active & frame.bits;
   for (unsigned s = 0; s < i.sources; ++s) unknown |= active & ~w.head(i.source(s)).defined;
   for_lanes(active, [&](unsigned k) {

@@ -296,3 +296,47 @@ def test_code_of_nvcc_g_may_copy_fields_that_hold_nothing() -> None:
         )
         assert [f.line for f in found] == [returns]
         assert f"stack_copies.cu:{line}" in found[0].message
+
+
+RESULT = """
+.func (.param .b32 result) chosen(.param .b32 x) {
+  .reg .pred %p;
+  .reg .b32 %r;
+  ld.param.b32 %r, [x];
+  setp.gt.u32 %p, %r, 3;
+  @%p bra DONE;
+  st.param.b32 [result], %r;
+DONE:
+  ret;
+}
+.visible .entry kernel(.param .u64 out) {
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<4>;
+  mov.u32 %r1, %tid.x;
+  ld.param.u64 %rd1, [out];
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  { .param .b32 argument;
+    .param .b32 returned;
+    st.param.b32 [argument], %r1;
+    call (returned), chosen, (argument);
+    ld.param.b32 %r2, [returned]; }
+  st.global.u32 [%rd3], %r2;
+  ret;
+}"""
+
+
+def test_a_result_that_a_function_never_writes_is_undefined() -> None:
+    text = ".version 8.0\n.target sm_80\n.address_size 64" + RESULT
+
+    def run(program: str) -> autosched.emulation.EmulatedLaunch:
+        out = np.zeros(32, np.uint32)
+        return autosched.emulate(program, kernel="kernel", arguments=(out,), grid=1, block=32, outputs=(0,))
+
+    whole = run(text.replace("@%p bra DONE;", ""))
+    assert whole.ok, whole.reason
+    np.testing.assert_array_equal(whole.arrays[0], np.arange(32))
+    (finding,) = run(text).findings
+    assert str(finding.kind) == "undefined_register" and "28 times" in str(finding)
+    # Who drops the result does no harm.
+    assert run(text.replace("st.global.u32 [%rd3], %r2", "st.global.u32 [%rd3], %r1")).ok

@@ -40,9 +40,10 @@ bool observed(const Cell& cell) {
   });
 }
 
-void note_read(Cell& cell, bool strong, bool narrow) {
+void note_read(Cell& cell, bool strong, bool narrow, bool constant) {
   cell.write_was_read = true;
-  const Stamp mine = stamp(strong, narrow);
+  Stamp mine = stamp(strong, narrow);
+  mine.constant = constant;
   Stamp* slot = nullptr;
   for (Stamp& read : cell.reads) {
     if (read.who == mine.who && of_running(read.epoch)) {
@@ -76,7 +77,7 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
       report_race(b, *cell, "reads", write, "wrote");
       return;
     }
-    note_read(*cell, relaxed, narrow);
+    note_read(*cell, relaxed, narrow, read_only);
   }
 }
 
@@ -103,8 +104,15 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool s
       }
     }
     for (const Stamp& read : cell->reads) {
-      if (!reported && !atomic && read.epoch != 0 && !ordered(read)) {
+      if (reported || read.epoch == 0) continue;
+      if (!atomic && !ordered(read)) {
         report_race(b, *cell, "writes", read, "read");
+        reported = true;
+      } else if (read.constant && read.epoch >= launch.began) {
+        FINDING(read_only_load_of_written, self->site,
+                "%s writes %s, which %s reads by ld.global.nc at %s in the same launch", describe_self().c_str(),
+                element(b, *cell).c_str(), describe(read.who, block_of_epoch(read.epoch)).c_str(),
+                place(read.site).c_str());
         reported = true;
       }
     }

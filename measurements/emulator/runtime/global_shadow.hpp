@@ -16,6 +16,7 @@ struct Stamp {
   SiteIndex site;
   bool atomic;
   bool narrow;  // an atomic of the scope of its block
+  bool constant = false;  // a read by ld.global.nc, which nothing of the launch may write
 };
 struct Cell {
   Stamp write;

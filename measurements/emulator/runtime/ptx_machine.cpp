@@ -63,12 +63,24 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
 }
 
 // Whether the memory that lanes ask at this instruction answers as it did when they asked there last: they may be waiting.
-void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
+// Out of line: run_warp needs its registers.
+[[gnu::noinline]] void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
   const auto mix = [](std::uint64_t x, std::uint64_t y) {
     x = (x ^ y) * 0xff51afd7ed558ccdu;
     return x ^ x >> 33;
   };
-  std::uint64_t question = mix(reinterpret_cast<std::uintptr_t>(&i), lanes), answer = 0;
+  if (w.answers.size() > most_answers) w.answers.clear();
+  const auto instruction = reinterpret_cast<std::uintptr_t>(&i);
+  // Most ask once: all lanes are looked at only where the first of them has asked there before.
+  const auto one = static_cast<unsigned>(__builtin_ctz(lanes));
+  const std::uint64_t place = mix(mix(instruction, ~std::uint64_t{lanes}), read_bits(w, i.source(0), i.width_of_source(0), one));
+  if (w.answers.try_emplace(place, 0).second) {
+    w.ahead = false;
+    for_lanes(lanes, [&](unsigned k) { w.thread[k].spins = false; });
+    idle_polls = 0;
+    return;
+  }
+  std::uint64_t question = mix(instruction, lanes), answer = 0;
   for_lanes(lanes, [&](unsigned k) {
     question = mix(question, read_bits(w, i.source(0), i.width_of_source(0), k));
     for (unsigned d = 0; d < i.destinations; ++d) {
@@ -76,7 +88,6 @@ void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
       answer = mix(answer, width <= 8 ? read_bits(w, i.destination(d), width, k) : width);
     }
   });
-  if (w.answers.size() > most_answers) w.answers.clear();
   const auto [known, first] = w.answers.try_emplace(question, answer);
   const bool same = !first && known->second == answer;
   known->second = answer;

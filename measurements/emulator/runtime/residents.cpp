@@ -172,9 +172,16 @@ bool run_launch(unsigned first, unsigned units) {
 }  // namespace
 
 unsigned block_of_epoch(Epoch epoch) {
+  // What is asked about follows one another, as the elements of a tile do that another block has left.
+  static std::size_t last = 0;
+  if (last + 1 < stretches.size() && stretches[last].first <= epoch && epoch < stretches[last + 1].first) {
+    return stretches[last].block;
+  }
   const auto after = std::upper_bound(stretches.begin(), stretches.end(), epoch,
                                       [](Epoch e, const Stretch& s) { return e < s.first; });
-  return after == stretches.begin() ? ~0u : (after - 1)->block;
+  if (after == stretches.begin()) return ~0u;
+  last = static_cast<std::size_t>(after - stretches.begin()) - 1;
+  return stretches[last].block;
 }
 
 bool run_grid() {

@@ -13,7 +13,7 @@ from measurements.compile import error_reason
 from measurements.emulator import ASCENDING, Emulation, Finding, GlobalSite, Order, SharedSite, emulate_ptx
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.ptx.parser import PtxError, parse
-from measurements.emulator.ptx.syntax import Module, Variable
+from measurements.emulator.ptx.syntax import Function, Module, Variable
 from measurements.nvrtc import PTX_OPTIONS, cuda_include_folders
 from measurements.ptx_compiler import CompilerStopped, compile_to_ptx
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
@@ -84,6 +84,7 @@ def emulate(
     block: Size | None = None,
     shared_bytes: int | None = None,
     outputs: Sequence[int] = (),
+    aliases: Mapping[int, int] | None = None,
     headers: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
     time_limit: float = 60.0,
@@ -102,6 +103,8 @@ def emulate(
     - ``grid``, ``block``: one to three sizes each; ``shared_bytes``: dynamic shared memory. A Triton kernel knows its
       block and its shared memory.
     - ``outputs``: positions of arrays that the kernel fills: what is read or left before it is written is a finding.
+    - ``aliases``: ``{3: 0}`` passes the array of argument 0 as argument 3, too, as in place; the one that stands there
+      is not used.
     - ``headers``, ``options``: texts by include name, and options of NVRTC. CUDA's own headers are found by themselves
       where a toolkit, or the wheel nvidia-cuda-runtime, is installed.
     - ``order``: of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and
@@ -123,10 +126,13 @@ def emulate(
     entry = entry or _only(module)
     if entry not in module.kernels:
         raise ValueError(f"the program has no kernel {entry!r}; it has {', '.join(module.kernels) or 'none'}")
-    parameters = module.functions[entry].parameters
+    function = module.functions[entry]
+    _check_block(function, _three(block))
+    parameters = function.parameters
+    aliases = aliases or {}
     left_out = len(parameters) > len(arguments)
     given = [*arguments, *(_scratch(program, math.prod(_three(grid))) if left_out else ())]
-    passed, inputs = _arguments(parameters, given, outputs)
+    passed, inputs = _arguments(parameters, given, outputs, aliases)
     launch = Launch(
         entry=entry,
         arguments=passed,
@@ -138,7 +144,7 @@ def emulate(
     run = emulate_ptx(text, launch, inputs, time_limit=time_limit, perturb=perturb, order=order)
     arrays = tuple(
         run.outputs[name].reshape(-1).view(a.dtype).reshape(a.shape)
-        if isinstance(a, np.ndarray) and (name := f"argument_{k}") in run.outputs
+        if isinstance(a, np.ndarray) and (name := f"argument_{aliases.get(k, k)}") in run.outputs
         else None
         for k, a in enumerate(arguments)
     )
@@ -207,24 +213,45 @@ def _three(size: Size) -> Size3:
     return x, y, z
 
 
+def _check_block(function: Function, block: Size3) -> None:
+    """Raises ValueError where the driver would refuse the launch: ``__launch_bounds__``, ``__block_size__``."""
+    most, exact = function.most_threads, function.exact_threads
+    if most and math.prod(block) > math.prod(most):
+        raise ValueError(
+            f"{function.name} is compiled for at most {math.prod(most)} threads a block (__launch_bounds__), "
+            f"not for {math.prod(block)}"
+        )
+    if exact and block != exact:
+        raise ValueError(f"{function.name} is compiled for blocks of {exact} threads, not of {block}")
+
+
 def _arguments(
-    parameters: Sequence[Variable], given: Sequence[Any], outputs: Sequence[int]
+    parameters: Sequence[Variable], given: Sequence[Any], outputs: Sequence[int], aliases: Mapping[int, int]
 ) -> tuple[tuple[Argument, ...], dict[str, Array]]:
     added = len(parameters) - len(given)
     if added < 0 or any(p.bytes != 8 for p in parameters[len(given) :]):
         raise ValueError(f"the kernel takes {len(parameters)} arguments, not {len(given)}")
+    for k, first in aliases.items():
+        both = [given[n] for n in (first, k) if 0 <= n < len(given)]
+        if first >= k or first in aliases or len(both) < 2 or not all(isinstance(a, np.ndarray) for a in both):
+            raise ValueError(f"aliases: argument {k} cannot be the array of argument {first}: name one in front of it")
+        if both[0].nbytes != both[1].nbytes:
+            raise ValueError(f"aliases: arguments {first} and {k} have {both[0].nbytes} and {both[1].nbytes} bytes")
+    filled = {aliases.get(k, k) for k in outputs}
     passed: list[Argument] = []
     inputs: dict[str, Array] = {}
     for k, (parameter, value) in enumerate(zip(parameters, [*given, *[0] * added], strict=True)):
         name = f"argument_{k}"
-        if isinstance(value, np.ndarray):
+        if k in aliases:
+            passed.append(passed[aliases[k]])
+        elif isinstance(value, np.ndarray):
             if parameter.bytes != 8:
                 raise ValueError(
                     f"argument {k} is an array, and its parameter has {parameter.bytes} bytes: pass a number"
                 )
             plain = np.ascontiguousarray(value).reshape(-1)
             plain = plain.view(_unsigned(plain.dtype.itemsize)) if plain.size else plain.astype(np.uint8)
-            role = "output" if k in outputs else "inout"
+            role = "output" if k in filled else "inout"
             dtype = SCALAR_DTYPES[_UNSIGNED[plain.dtype.itemsize]]
             passed.append(Operand(name, role, dtype, plain.shape))  # type: ignore[arg-type]
             if role == "inout":

@@ -84,7 +84,8 @@ class Launch:
             raise ValueError("dynamic_shared_bytes must be at least 0, and launches at least 1")
         if self.grid_may_shrink and (self.grid[1:] != (1, 1) or self.cluster[1:] != (1, 1)):
             raise ValueError(f"only a grid of one dimension may shrink, not {self.grid} in clusters of {self.cluster}")
-        if len({a.name for a in self.arguments}) < len(self.arguments):
+        different = dict.fromkeys(self.arguments)  # an array that is passed twice is one
+        if len({a.name for a in different}) < len(different):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
         names: dict[str, Operand] = {}
         for operand in _all_operands(self.arguments):

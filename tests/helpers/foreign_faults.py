@@ -33,6 +33,7 @@ class ForeignKernel:
     shared_bytes: int = 0
     launches: int = 1
     fills: bool = True  # every element of the output
+    aliases: dict[int, int] = field(default_factory=dict)  # arguments that are the arrays of others
     faults: tuple[tuple[str, str, str], ...] = field(default=())  # name, old, new
     orders: tuple[Order, ...] = ORDERS
 
@@ -47,6 +48,7 @@ class ForeignKernel:
             block=self.block,
             shared_bytes=self.shared_bytes,
             outputs=(self.output,) if self.fills else (),
+            aliases=self.aliases,
             order=order,
             launches=self.launches,
             time_limit=20,

@@ -131,6 +131,8 @@ class Function:
     is_defined: bool = True
     cluster: tuple[int, ...] = ()  # .reqnctapercluster, three numbers
     blocks_of_sm: int = 1  # .minnctapersm
+    most_threads: tuple[int, ...] = ()  # of a block: .maxntid, their product counts
+    exact_threads: tuple[int, ...] = ()  # .reqntid, three numbers
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 from foreign_faults import KERNELS, LAST_BLOCK, LOCK_FREE, ForeignKernel
+from foreign_libraries import ALIASED, BOUNDS, HALVES, LIBRARY_KERNELS
 from needs import needs_compiler, needs_nvrtc
 
+import autosched
 from measurements.emulator import Order
 from measurements.nvrtc import cuda_include_folders
 
 pytestmark = [needs_nvrtc, needs_compiler]
-NAMED = {k.name: k for k in KERNELS}
+NAMED = {k.name: k for k in (*KERNELS, *LIBRARY_KERNELS)}
 
 
 def one(kernel: ForeignKernel) -> ForeignKernel:
@@ -30,12 +32,21 @@ def test_right_kernels_are_clean_in_every_order(name: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("name", "fault"), [pytest.param(k.name, f, id=f"{k.name}: {f[0]}") for k in KERNELS for f in k.faults]
+    ("name", "fault"), [pytest.param(k.name, f, id=f"{k.name}: {f[0]}") for k in NAMED.values() for f in k.faults]
 )
 def test_each_fault_is_seen_in_some_order(name: str, fault: tuple[str, str, str]) -> None:
     kernel = one(NAMED[name])
     source = kernel.broken(fault)
-    assert any(not kernel.run(source, order)[1] for order in kernel.orders)
+    if kernel is BOUNDS:
+        with pytest.raises(ValueError, match="at most 32 threads"):
+            kernel.run(source, Order())
+        return
+    for order in kernel.orders:
+        done, ok = kernel.run(source, order)
+        assert done.status not in ("compile_error", "unsupported"), done.reason
+        if not ok:
+            return
+    pytest.fail("right and clean in every order")
 
 
 def test_a_value_that_changes_and_changes_back_under_a_compare_and_swap_is_wrong_where_blocks_take_turns() -> None:
@@ -53,3 +64,28 @@ def test_scopes_and_fences_of_the_last_block_are_checked(fault: tuple[str, str, 
     assert kernel.run(kernel.source, Order())[1]
     done, ok = kernel.run(kernel.broken(fault), Order())
     assert not ok and {str(f.kind) for f in done.findings} == {"global_race"}
+
+
+@pytest.mark.parametrize("fault", HALVES.faults[:3], ids=lambda f: f[0])
+def test_half_of_a_warp_that_synchronizes_orders_nothing_of_the_other_half(fault: tuple[str, str, str]) -> None:
+    assert HALVES.run(HALVES.source, Order())[1]
+    done, ok = HALVES.run(HALVES.broken(fault), Order())
+    assert not ok and {str(f.kind) for f in done.findings} == {"shared_race"}
+
+
+def test_what_a_launch_reads_as_constant_it_may_not_write_later() -> None:
+    assert ALIASED.run(ALIASED.source, Order())[1]
+    done, _ = ALIASED.run(ALIASED.broken(ALIASED.faults[1]), Order())
+    assert {str(f.kind) for f in done.findings} == {"read_only_load_of_written"}
+
+
+@pytest.mark.parametrize("aliases", [{1: 1}, {0: 1}, {1: 7}])
+def test_an_alias_is_of_an_array_in_front_of_it(aliases: dict[int, int]) -> None:
+    arguments = ALIASED.arguments()
+    with pytest.raises(ValueError, match="name one in front of it"):
+        autosched.emulate(ALIASED.source, kernel="kernel", arguments=arguments, grid=1, block=64, aliases=aliases)
+
+
+def test_a_block_of_more_threads_than_the_kernel_is_compiled_for_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"at most 32 threads a block \(__launch_bounds__\), not for 64"):
+        BOUNDS.run(BOUNDS.broken(BOUNDS.faults[0]), Order())

@@ -70,6 +70,36 @@ extern "C" __global__ void k(int* o, const int* x) {
   o[threadIdx.x] = cg::reduce(pair, x[threadIdx.x], cg::plus<int>());
 }"""
 
+PARTS_OF_WARPS = """
+#include <cub/warp/warp_exchange.cuh>
+#include <cub/warp/warp_load.cuh>
+#include <cub/warp/warp_merge_sort.cuh>
+#include <cub/warp/warp_reduce.cuh>
+#include <cub/warp/warp_scan.cuh>
+struct Less { __device__ bool operator()(int a, int b) const { return a < b; } };
+extern "C" __global__ void k(int* o, int* p, int* q, const int* x) {
+  constexpr int L = LANES;
+  using Load = cub::WarpLoad<int, 4, cub::WARP_LOAD_TRANSPOSE, L>;
+  using Sort = cub::WarpMergeSort<int, 4, L>;
+  using Exchange = cub::WarpExchange<int, 4, L>;
+  using Scan = cub::WarpScan<int, L>;
+  using Reduce = cub::WarpReduce<int, L>;
+  __shared__ typename Load::TempStorage load[128 / L];
+  __shared__ typename Sort::TempStorage sort[128 / L];
+  __shared__ typename Exchange::TempStorage exchange[128 / L];
+  __shared__ typename Scan::TempStorage scan[128 / L];
+  __shared__ typename Reduce::TempStorage sum[128 / L];
+  int g = threadIdx.x / L, a[4], s;
+  Load(load[g]).Load(x + g * 4 * L, a);
+  Sort(sort[g]).Sort(a, Less());
+  for (int j = 0; j < 4; ++j) o[threadIdx.x * 4 + j] = a[j];
+  Exchange(exchange[g]).BlockedToStriped(a, a);
+  Scan(scan[g]).InclusiveSum(a[0], s);
+  p[threadIdx.x] = s;
+  s = Reduce(sum[g]).Sum(a[3]);
+  if (threadIdx.x % L == 0) q[g] = s;
+}"""
+
 
 def run(source: str, *arguments: Any, grid: int = 1, outputs: tuple[int, ...] = (0,)) -> Any:
     done = autosched.emulate(source, kernel="k", arguments=arguments, grid=grid, block=128, outputs=outputs)
@@ -91,3 +121,13 @@ def test_a_scan_whose_blocks_look_back() -> None:
 def test_tiles_of_two_warps() -> None:
     o, _ = run(TILES, np.zeros(128, np.int32), X)
     np.testing.assert_array_equal(o, np.repeat(X[:128].reshape(2, 64).sum(1), 64))
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_parts_of_warps_that_synchronize_apart(lanes: int) -> None:
+    zeros = (np.zeros_like(X), np.zeros(128, np.int32), np.zeros(128 // lanes, np.int32))
+    o, p, q, _ = run(PARTS_OF_WARPS.replace("LANES", str(lanes)), *zeros, X, outputs=(0, 1, 2))
+    rows = np.sort(X.reshape(-1, 4 * lanes), axis=1)
+    np.testing.assert_array_equal(o.reshape(rows.shape), rows)
+    np.testing.assert_array_equal(p.reshape(-1, lanes), np.cumsum(rows[:, :lanes], axis=1))
+    np.testing.assert_array_equal(q, rows[:, 3 * lanes :].sum(1))

@@ -87,7 +87,7 @@ FAULTS = (
     WgmmaFault("waits for the ticket, not for the sums", STREAM, "ptx::ld_acquire(stored)", "ptx::ld_acquire(tickets)",
                (K.GLOBAL_RACE,), _STREAM_K),
     WgmmaFault("waits until nothing is stored", STREAM, "ld_acquire(stored) == 0", "ld_acquire(stored) != 0",
-               (K.GLOBAL_RACE, K.TIMEOUT), _STREAM_K),
+               (K.GLOBAL_RACE, K.DEADLOCK), _STREAM_K),
     WgmmaFault("some threads' sums are not stored yet", STREAM_STORES,
                "ptx::barrier_sync(barrier, Threads);  // all threads' sums are stored", "",
                (K.GLOBAL_RACE,), _STREAM_K),

@@ -170,7 +170,7 @@ PLANTED = (
             {"rank_m() + i * C::cluster_m": "rank_n() + i * C::cluster_m"}),
     Planted("the last ones alone wait for their cluster", ALONG_M, K.BLOCK_EXITED,
             {"if constexpr (cluster > 1) ptx::cluster_sync();  // others":
-             "if constexpr (cluster > 1) if (rank() > 0) ptx::cluster_sync();  // others"}),
+             "if constexpr (cluster > 1) if (int(blockIdx.x) % cluster > 0) ptx::cluster_sync();  // others"}),
     Planted("the barriers are made behind the meeting", ALONG_M, K.MBARRIER_MISUSE,
             {"    sync();\n    if (threadIdx.x >= consumer_threads)": "    if (threadIdx.x >= consumer_threads)",
              "    const Place first{ptx::shared_memory()};":
@@ -240,10 +240,11 @@ PLANTED = (
             {"ptx::wgmma_wait_group<C::in_flight>();\n      if constexpr":
              "ptx::wgmma_wait_group<0>();\n"
              "for (int i = 0; i < fragments; ++i) for (int r = 0; r < C::tile_n / 2; ++r)\n"
-             "acc[i][r] = Element<Out>::of(round_to<Out>(acc[i][r]));\n"
+             "acc[i][r] = Element<typename C::Out>::of(round_to<typename C::Out>(acc[i][r]));\n"
              "      if constexpr"}),
     Planted("split sums rounded to 16 bits", "splits of a batch", WRONG,
-            {"{{round_to<Sum>(registers[r])}}": "{{round_to<Sum>(Element<Out>::of(round_to<Out>(registers[r])))}}"}),
+            {"{{round_to<Sum>(registers[r])}}":
+             "{{round_to<Sum>(Element<typename C::Out>::of(round_to<typename C::Out>(registers[r])))}}"}),
     Planted("rounded before the bias", "bias", WRONG,
             {"x[i] += get_element<Out>(added, i);":
              "x[i] = Element<Out>::of(round_to<Out>(x[i])) + get_element<Out>(added, i);"}, _FINISH),

@@ -56,8 +56,10 @@ def test_the_arrays_of_a_launch_are_those_of_its_pointers_and_maps_once_each():
     other = dataclasses.replace(A, shape=(2, 2))
     with pytest.raises(ValueError, match="two different arrays are called a"):
         dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, other))
+    twice = dataclasses.replace(KERNEL, arguments=(OUT, A, OUT))
+    assert twice.operands == (OUT, A) and len(twice.launch_json()["arguments"]) == 3
     with pytest.raises(ValueError, match="a name of its own"):
-        dataclasses.replace(KERNEL, arguments=(OUT, OUT))
+        dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, Scalar("n", SCALAR_DTYPES["i32"], 4)))
 
 
 @pytest.mark.parametrize(

@@ -260,9 +260,9 @@ def at_true_size(
     """``problem``, with a shorter k where already the fewest blocks that are sampled would take too long: those of a
     persistent launch compute many tiles each."""
     whole = template.kernel(problem, schedule, device)
-    share = _LARGE_FLOPS / sampled_flops(problem, whole, seed)
-    if share < 1.0:
-        shorter = with_short_k(problem, schedule, share)
+    flops = sampled_flops(problem, whole, seed)  # none of a transpose
+    if flops > _LARGE_FLOPS:
+        shorter = with_short_k(problem, schedule, _LARGE_FLOPS / flops)
         with suppress(ValueError):  # the schedule is none for that k
             return shorter, template.kernel(shorter, schedule, device)
     return problem, whole

@@ -17,12 +17,15 @@ from wgmma_cases import GOOD, SMALL
 from autosched.proofs import summary as proof_line
 from autosched.sampled_blocks import can_sample, prove_blocks, sampled_blocks, sampled_flops
 from autosched.verify import EMULATED_FLOPS, at_true_size, emulated_problem, verify, verify_one
-from search_spaces.catalogue import template
+from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.bank_conflicts import fragment_traffic
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Softmax
+from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
@@ -212,6 +215,13 @@ def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int, k: int)
     sampled, kernel = at_true_size(wgmma, problem, schedule, H200, seed=0)
     assert sampled == replace(problem, k=k) and sampled_flops(sampled, kernel, 0) <= 2**34
     assert kernel.grid == wgmma.kernel(problem, schedule, H200).grid
+
+
+@pytest.mark.parametrize("problem", [Transpose(8192, 8192), Copy(8192, 8192)])
+def test_what_computes_nothing_keeps_its_size(problem: Problem) -> None:
+    mover = templates_for(problem, H200)
+    (schedule,) = mover.space(problem, H200).sample(1, seed=0)
+    assert at_true_size(template(schedule.template), problem, schedule, H200, seed=0)[0] == problem
 
 
 def edited(kernel: Kernel, right: str, wrong: str) -> Kernel:

@@ -3,27 +3,28 @@
 More of them keep compilers and GPUs busy; fewer let a sampler learn from each before it proposes the next, which
 matters most at the start. So a quarter of what has been told may be out, and no more than what keeps the machine busy:
 where a GPU measures faster than one compiler compiles, as many as there are compilers, but no more of these than the
-GPU and the sampler keep up with. Half of these may be out from the start: each batch waits for a compile, however few
-it has, and on recorded spaces batches of eight need hardly more trials than those of four. Once twice a batch may be
-out, the next one is proposed and compiled while the last one is measured.
+GPU and the sampler keep up with. Half of these may be out from the start: a trial is back after a compile, however few
+are out, and on recorded spaces eight at a time need hardly more trials than four
+(``benchmarks/results/search_clock.md``).
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections import deque
 from collections.abc import Sequence
 
 LEAST = 4  # out at the start; on recorded spaces this costs no evaluations
 MOST = 16  # where costs are not known
-PER_GPU = 8  # of several GPUs, at least: the last ones of a batch leave the others waiting
+PER_GPU = 8  # of several GPUs, at least
 TOLD_FOR_EACH = 4  # one more is out for so many told
 _REMEMBERED = 32  # costs of each kind
 
 
 class Pace:
-    """``most`` and ``gpus`` bound a batch where nothing is known of costs, which makes what is proposed independent of
-    clocks. With ``compilers`` the costs that are noted decide."""
+    """``most`` and ``gpus`` bound what is out where nothing is known of costs, which makes what is proposed independent
+    of clocks. With ``compilers`` the costs that are noted decide."""
 
     def __init__(self, *, most: int = MOST, gpus: int = 1, compilers: int | None = None) -> None:
         self._most = most
@@ -34,14 +35,15 @@ class Pace:
         }
 
     def size(self, told: int) -> int:
-        """How many schedules to ask for, after so many have been told."""
+        """How many schedules may be out, after so many have been told."""
         busy = self._busy()
         least = max(LEAST * self._gpus, 0 if self._compilers is None else -(-busy // 2))
         return max(min(busy, max(least, told // TOLD_FOR_EACH)), 1)
 
-    def overlaps(self, size: int, told: int) -> bool:
-        """Whether the next batch is proposed while one of ``size`` is measured."""
-        return told // TOLD_FOR_EACH >= 2 * size
+    @property
+    def in_order(self) -> bool:
+        """Whether a sampler is told of trials in the order in which it proposed them, whichever is done first."""
+        return self._compilers is None
 
     def note(self, kind: str, seconds: Sequence[float]) -> None:
         """What compiling, measuring or proposing of single candidates cost."""
@@ -57,20 +59,4 @@ class Pace:
         return max(wanted, several)
 
     def _cost(self, kind: str) -> float:
-        """The lower quartile of the latest ones: waiting for something else makes others long."""
-        ordered = sorted(self._seconds[kind])
-        return ordered[len(ordered) // 4] if ordered else 0.0
-
-
-class FixedPace(Pace):
-    """``size`` schedules a batch, and always the next one under way."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self._fixed = size
-
-    def size(self, told: int) -> int:
-        return self._fixed
-
-    def overlaps(self, size: int, told: int) -> bool:
-        return True
+        return statistics.median(self._seconds[kind] or [0.0])

@@ -1,5 +1,9 @@
 """The loop of ``tune``: ask a sampler, generate, measure, record, tell; until the trials are done.
 
+Some trials are out at a time (``autosched/pace.py``). Whenever one is back, the sampler is told and asked for the next,
+while compilers and GPUs work on the others. On a GPU it is told of each as it is done; elsewhere in the order in which
+it proposed them, so that the same seed tries the same whatever the machine.
+
 Every trial is in the store before the next step is taken, so stopping at any moment keeps everything, and tuning into
 the same store goes on from there: the sampler is told all earlier trials of the same problem, device, provenance and
 space before it is asked for new ones.
@@ -11,7 +15,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 from autosched import final_measurement, remeasurement, winner_proof
 from autosched.final_measurement import Complexity, Default
@@ -24,14 +28,13 @@ from measurements.emulator import HostFailure
 from measurements.library_choice import is_library
 from measurements.measurement import Measurement, Status
 from measurements.record import Budget, Record, canonical_json
-from measurements.runners.base import Candidate, Comparing, Preparing, Runner, RunnerStopped
+from measurements.runners.base import Candidate, Comparing, Runner, RunnerStopped, Stream
+from measurements.runners.streams import stream_of
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 UNPROMISING = 8  # proposals in a row that promise too little end a search
-
-_Proposal = tuple[Schedule, Candidate | Measurement]  # the latter where no kernel could be generated
 
 
 class Tuner:
@@ -83,7 +86,10 @@ class Tuner:
         self._lines = tuple(lines)
         self._observer = observer
         self._pace = Pace() if pace is None else pace
-        self._told = 0
+        self._asked = self._told = 0
+        self._out: dict[Schedule, Measurement | None] = {}  # asked for, not told; in that order
+        self._under_way: dict[str, list[Schedule]] = {}  # the schedules that give a kernel, by its digest
+        self._streamed: list[str] = []  # the digests of kernels, in the order in which they went out
         self._min_gain = 0.0
         self._unpromising = 0  # proposals in a row that promise less
         self._records: list[Record] = []
@@ -190,88 +196,89 @@ class Tuner:
 
     def _search(self, seconds: float) -> bool:
         """Until the trials are done or the time is up: False; or the sampler has no more to propose: True."""
-        asked = 0
+        self._out, self._under_way, self._streamed = {}, {}, []
+        self._asked, exhausted = 0, False
+        with closing(stream_of(self._runner)) as stream:
+            while True:
+                told = self._tell()
+                late = self._asked > 0 and time.monotonic() - self._started >= seconds
+                room = min(self._pace.size(self._told) - len(self._out), self._wanted - self._asked)
+                if room > 0 and not (exhausted or late or self._unpromising >= UNPROMISING):
+                    schedules = self._ask(room)
+                    exhausted = len(schedules) < room
+                    self._try(schedules, stream)
+                elif not told:
+                    result = next(stream, None)
+                    if result is None:  # nothing is under way any more
+                        return exhausted
+                    self._take(*result, stream.seconds)
+                    while stream.ready():
+                        self._take(*next(stream), stream.seconds)
 
-        def proposals() -> list[_Proposal]:
-            nonlocal asked
-            began = time.monotonic()
-            schedules = self._sampler.ask(min(self._pace.size(self._told), self._wanted - asked))
-            if schedules:
-                self._pace.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
-            asked += len(schedules)
-            if isinstance(self._sampler, Foresighted):
-                small = self._sampler.expected_gain < self._min_gain
-                self._unpromising = self._unpromising + len(schedules) if small else 0
-            made = [self._proposal(schedule) for schedule in schedules]
-            if isinstance(self._runner, Preparing):
-                new = [c for _, c in made if isinstance(c, Candidate) and c.kernel.digest not in self._book.known]
-                self._runner.prepare(new)
-            return made
+    def _ask(self, n: int) -> list[Schedule]:
+        began = time.monotonic()
+        schedules = self._sampler.ask(n)
+        self._asked += len(schedules)
+        if schedules:
+            self._pace.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
+        if isinstance(self._sampler, Foresighted):
+            small = self._sampler.expected_gain < self._min_gain
+            self._unpromising = self._unpromising + len(schedules) if small else 0
+        return schedules
 
-        # Once enough is known (see Pace), the next batch is proposed and compiled while one is measured. The sampler is
-        # told of a whole batch at a time, in the order of proposals: in which order results came in decides nothing.
-        with ThreadPoolExecutor(1, thread_name_prefix="propose") as proposing:
-            batch = proposals()
-            while batch:
-                more = asked < self._wanted and time.monotonic() - self._started < seconds
-                more = more and self._unpromising < UNPROMISING
-                ahead = more and self._pace.overlaps(len(batch), self._told)
-                coming = proposing.submit(proposals) if ahead else None
-                told = self._try(batch)
-                batch = coming.result() if coming is not None else []
-                for schedule, measurement in told:
-                    self._sampler.tell(schedule, measurement)
-                self._told += len(told)
-                if time.monotonic() - self._started >= seconds or self._unpromising >= UNPROMISING:
-                    return False
-                more = more and self._unpromising < UNPROMISING
-                if more and not ahead:
-                    batch = proposals()
-        return asked < self._wanted
+    def _tell(self) -> bool:
+        """Tell the sampler what came of its proposals: all that is known, or the next one in the order of proposals
+        where the pace asks for that. Whether there was any."""
+        known = []
+        for schedule, measurement in self._out.items():
+            if measurement is not None:
+                known.append((schedule, measurement))
+            if self._pace.in_order:
+                break
+        for schedule, measurement in known:
+            del self._out[schedule]
+            self._sampler.tell(schedule, measurement)
+        self._told += len(known)
+        return bool(known)
 
-    def _proposal(self, schedule: Schedule) -> _Proposal:
-        try:
-            return schedule, self._book.candidate(schedule)
-        except ValueError as error:
-            reason = f"no kernel could be generated: {error}"
-            return schedule, Measurement(Status.COMPILE_ERROR, self._runner.provenance, reason)
-
-    def _try(self, proposals: Sequence[_Proposal]) -> list[tuple[Schedule, Measurement]]:
-        """Measure and store each proposal, as they are done; what came of them, in their order."""
-        results: dict[Schedule, Measurement] = {}
-        same: dict[str, list[Candidate]] = {}  # schedules that give the same kernel are measured once
-        for schedule, candidate in proposals:
-            if isinstance(candidate, Measurement):
-                self._finish(schedule, None, candidate)
-                results[schedule] = candidate
+    def _try(self, schedules: Sequence[Schedule], stream: Stream) -> None:
+        """Start measuring. A kernel that is known, or under way for another schedule, is not measured again."""
+        for schedule in schedules:
+            self._out[schedule] = None
+            try:
+                candidate = self._book.candidate(schedule)
+            except ValueError as error:
+                reason = f"no kernel could be generated: {error}"
+                self._finish(schedule, None, Measurement(Status.COMPILE_ERROR, self._runner.provenance, reason))
                 continue
-            kernel = candidate.kernel
-            known = self._book.known.get(kernel.digest)
+            digest = candidate.kernel.digest
+            known = self._book.known.get(digest)
             if known is not None:
-                self._finish(schedule, kernel.digest, known)
-                results[schedule] = known
+                self._finish(schedule, digest, known)
+            elif digest in self._under_way:
+                self._under_way[digest].append(schedule)
             else:
-                same.setdefault(kernel.digest, []).append(candidate)
-        digests = list(same)
-        before = time.monotonic()
-        for position, measured in self._runner.measure([same[digest][0] for digest in digests]):
-            self._pace.note("measure", [time.monotonic() - before])
-            if measured.compile_seconds is not None:
-                self._pace.note("compile", [measured.compile_seconds])
-            digest = digests[position]
-            first, *others = same[digest]
-            measurement = measured
-            if self._verifier is not None and (self._book.is_better(measured) or measured.status is Status.UNRANKED):
-                measurement = self._book.judged(first.schedule, measured, self._verifier)
-            self._book.known[digest] = measurement
-            for candidate in (first, *others):
-                self._finish(candidate.schedule, digest, measurement)
-                results[candidate.schedule] = measurement
-            before = time.monotonic()
-        return [(schedule, results[schedule]) for schedule, _ in proposals if schedule in results]
+                self._under_way[digest] = [schedule]
+                self._streamed.append(digest)
+                stream.add([candidate])
+
+    def _take(self, position: int, measured: Measurement, seconds: float) -> None:
+        """Judge and store what came of a kernel, by its position in the stream."""
+        if measured.timing is not None:
+            self._pace.note("measure", [seconds])
+        if measured.compile_seconds is not None:
+            self._pace.note("compile", [measured.compile_seconds])
+        digest = self._streamed[position]
+        schedules = self._under_way.pop(digest)
+        if self._verifier is not None and (self._book.is_better(measured) or measured.status is Status.UNRANKED):
+            measured = self._book.judged(schedules[0], measured, self._verifier)
+        self._book.known[digest] = measured
+        for schedule in schedules:
+            self._finish(schedule, digest, measured)
 
     def _finish(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
         book = self._book
+        self._out[schedule] = measurement
         record = book.append(book.record(schedule, digest, measurement))
         self._records.append(record)
         if book.is_better(measurement):

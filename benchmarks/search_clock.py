@@ -4,20 +4,23 @@
 
 Each search runs until 95% of the optimum. A compile takes ``--compile-ms`` on one of the cores, a measurement
 ``--measure-ms`` on the one GPU, in the order in which they become ready; a proposal takes the CPU time that the sampler
-needs for it here. Compared are ``bayes`` with the batches of ``autosched/pace.py``, and what ``tune`` did before:
-``evolution`` with batches of 16, the next of which is always proposed and compiled while one is measured. Prints the
-table of medians that is in ``benchmarks/results/search_clock.md``.
+needs for it here. Compared are ``bayes`` as ``tune`` runs it, with as many out as ``autosched/pace.py`` says and the
+next one proposed whenever one is back, and what ``tune`` did at first: ``evolution`` with batches of 16, the next of
+which is proposed and compiled while one is measured. Prints the table of medians that is in
+``benchmarks/results/search_clock.md``.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+import math
 import os
 import platform
 import statistics
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,14 +28,16 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.pace import FixedPace, Pace
+from autosched.pace import Pace
 from autosched.replay import NEAR
 from autosched.search import sampler
 from measurements.tables.reading import read_table
 from measurements.tables.table import Table
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.union_space import UnionSpace
 
 MOST = 1500  # evaluations of a search
+BATCH = 16  # of before
 
 
 @dataclass(frozen=True)
@@ -51,56 +56,81 @@ class Machine:
         self._compilers = [0.0] * cores  # when each is free
         self._gpu = 0.0
 
-    def finish(self, proposed: float, count: int) -> float:
-        """When the last of ``count`` candidates, proposed at that time, is measured."""
-        compiled = []
-        for _ in range(count):
-            begin = max(heapq.heappop(self._compilers), proposed)
-            heapq.heappush(self._compilers, begin + self._costs.compile)
-            compiled.append(begin + self._costs.compile)
-        for ready in sorted(compiled):
-            self._gpu = max(self._gpu, ready) + self._costs.measure
+    def finish(self, proposed: float) -> float:
+        """When the next candidate, proposed at that time, is measured."""
+        compiled = max(heapq.heappop(self._compilers), proposed) + self._costs.compile
+        heapq.heappush(self._compilers, compiled)
+        self._gpu = max(self._gpu, compiled) + self._costs.measure
         return self._gpu
 
 
-def simulate(
-    table: Table, space: UnionSpace, name: str, pace: Pace, cores: int, costs: Costs, seed: int
-) -> tuple[float, int]:
-    """Simulated seconds and evaluations until NEAR the optimum; infinite where it is never found."""
-    made, machine = sampler(name, space, seed=seed), Machine(cores, costs)
-    pace.note("compile", [costs.compile])
-    pace.note("measure", [costs.measure])
-    now, told, asked = 0.0, 0, 0
-    waiting = []  # batches: (when it is measured, its schedules)
+class Searcher:
+    """A sampler, and the time that passes while it proposes and waits. It knows of nothing that is not done."""
 
-    def propose(at: float) -> float:
-        """Propose and compile a batch from ``at`` on; when proposing ended."""
-        nonlocal asked
+    def __init__(self, table: Table, space: UnionSpace, name: str, cores: int, costs: Costs, seed: int) -> None:
+        self._table = table
+        self._sampler = sampler(name, space, seed=seed)
+        self._machine = Machine(cores, costs)
+        self.now = 0.0
+        self.told = 0
+        self.asked = 0
+        self.out: deque[tuple[float, Schedule]] = deque()  # when it is measured, and what
+
+    def propose(self, n: int) -> float:
+        """Let ``n`` more go out; what proposing one took."""
         began = time.process_time()
-        schedules = made.ask(pace.size(told))
+        schedules = self._sampler.ask(n)
         spent = time.process_time() - began
-        pace.note("propose", [spent / max(len(schedules), 1)])
-        asked += len(schedules)
-        if schedules:
-            waiting.append((machine.finish(at + spent, len(schedules)), schedules))
-        return at + spent
+        self.now += spent
+        self.asked += len(schedules)
+        self.out += [(self._machine.finish(self.now), schedule) for schedule in schedules]
+        return spent / max(len(schedules), 1)
 
-    now = propose(0.0)
-    while waiting and asked < MOST:
-        done, schedules = waiting.pop(0)
-        ahead = pace.overlaps(len(schedules), told)
-        proposed = propose(now) if ahead else now
-        for schedule in schedules:
-            timing = table.measurements[schedule].timing
-            if timing is not None and table.best_seconds / timing.median >= NEAR:
-                return done, asked
-        now = max(done, proposed)
-        for schedule in schedules:
-            made.tell(schedule, table.measurements[schedule])
-        told += len(schedules)
-        if not ahead:
-            now = propose(now)
-    return float("inf"), asked
+    def wait(self) -> None:
+        """Until the next one is measured."""
+        self.now = max(self.now, self.out[0][0])
+
+    def near(self) -> float | None:
+        """Tell the sampler what is done; when that came NEAR the optimum."""
+        while self.out and self.out[0][0] <= self.now:
+            done, schedule = self.out.popleft()
+            measurement = self._table.measurements[schedule]
+            self._sampler.tell(schedule, measurement)
+            self.told += 1
+            timing = measurement.timing
+            if timing is not None and self._table.best_seconds / timing.median >= NEAR:
+                return done
+        return None
+
+
+def stream(made: Searcher, pace: Pace, costs: Costs) -> tuple[float, int]:
+    """Simulated seconds and evaluations until NEAR the optimum, as ``tune`` searches; infinite where never."""
+    while made.asked < MOST:
+        room = pace.size(made.told) - len(made.out)
+        if room > 0:
+            pace.note("propose", [made.propose(room)] * room)
+        if not made.out:
+            break
+        made.wait()
+        near = made.near()
+        pace.note("compile", [costs.compile])
+        pace.note("measure", [costs.measure])
+        if near is not None:
+            return near, made.told
+    return math.inf, made.told
+
+
+def batches(made: Searcher, size: int) -> tuple[float, int]:
+    """The same with batches: the next one is proposed while one is measured, before what came of that is known."""
+    made.propose(size)
+    while made.out and made.asked < MOST:
+        under_way = len(made.out)
+        made.propose(size)
+        made.now = max(made.now, made.out[under_way - 1][0])
+        near = made.near()
+        if near is not None:
+            return near, made.told
+    return math.inf, made.told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,17 +154,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"a measurement {given.measure_ms:g} ms. {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores "
         f"({platform.machine()}), without a GPU.\n"
     )
-    print(
-        "| recording | cores | evolution, batches of 16 | bayes, batches that grow | ratio |\n|---|---:|---:|---:|---:|"
-    )
+    print("| recording | cores | evolution, batches of 16 | bayes, one at a time | ratio |\n|---|---:|---:|---:|---:|")
     for cores in given.cores:
         ratios = []
         for file in files:
             table = read_table(file)
             space = table.space()
             seeds = range(given.repeats)
-            before = [simulate(table, space, "evolution", FixedPace(16), cores, costs, s) for s in seeds]
-            after = [simulate(table, space, "bayes", Pace(compilers=cores), cores, costs, s) for s in seeds]
+            before = [batches(Searcher(table, space, "evolution", cores, costs, s), BATCH) for s in seeds]
+            after = [
+                stream(Searcher(table, space, "bayes", cores, costs, s), Pace(compilers=cores), costs) for s in seeds
+            ]
             old, new = statistics.median(t for t, _ in before), statistics.median(t for t, _ in after)
             ratios.append(new / old)
             evaluations = [statistics.median(n for _, n in found) for found in (before, after)]

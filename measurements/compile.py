@@ -79,7 +79,6 @@ class CompilePool:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._owned: list[Worker] = []
-        self._prepared: dict[tuple[str, str], Future[Compiled | CompileFailure]] = {}
         self._closed = False
         self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="compile", initializer=self._own_worker)
 
@@ -87,18 +86,7 @@ class CompilePool:
         """Start compiling ``kernel`` for ``arch`` ("sm_90a"). Raises RuntimeError after ``close``."""
         if self._closed:
             raise RuntimeError("the compile pool is closed")
-        with self._lock:
-            prepared = self._prepared.pop((kernel.digest, arch), None)
-        return prepared or self._executor.submit(self._compile, kernel, arch)
-
-    def prepare(self, kernels: Iterable[Kernel], arch: str) -> None:
-        """Start compiling ``kernels`` that will be asked for later, after everything submitted so far."""
-        for kernel in kernels:
-            with self._lock:
-                if self._closed:
-                    return
-                if (kernel.digest, arch) not in self._prepared:
-                    self._prepared[kernel.digest, arch] = self._executor.submit(self._compile, kernel, arch)
+        return self._executor.submit(self._compile, kernel, arch)
 
     def compile(self, kernel: Kernel, arch: str) -> Compiled | CompileFailure:
         """Compile one kernel and wait for it."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from measurements.record import Record
 
 PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
-LEAST_TRIALS = 16  # that a rate is told from: they come in batches of that many
+LEAST_TRIALS = 16  # that a rate is told from
 
 
 def _redrawn(console: Console) -> bool:

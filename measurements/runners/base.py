@@ -76,12 +76,37 @@ class Runner(Protocol):
         """End every process that the runner started. Safe to call twice."""
 
 
-@runtime_checkable
-class Preparing(Protocol):
-    """A runner that can compile candidates before it is asked to measure them."""
+class Stream(Protocol):
+    """Candidates under way: iterating gives (position, measurement) of each, once, as they are done, and ends when none
+    is left. More may be added at any time; positions count on.
 
-    def prepare(self, candidates: Sequence[Candidate]) -> None:
-        """Start on candidates that will be measured next, after those that are being measured. Does not wait."""
+    What a candidate does touches no other, as with ``Runner.measure``.
+    """
+
+    @property
+    def seconds(self) -> float:
+        """How long the GPU, or what stands for it, was busy with the last result; compiling does not count."""
+
+    def add(self, candidates: Sequence[Candidate]) -> None:
+        """Start on candidates, after those that were added before. Does not wait."""
+
+    def ready(self) -> bool:
+        """Whether a result is there, so that the next one does not wait."""
+
+    def __iter__(self) -> Iterator[tuple[int, Measurement]]: ...
+
+    def __next__(self) -> tuple[int, Measurement]: ...
+
+    def close(self) -> None:
+        """Cancel what has not begun. Safe to call twice."""
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """A runner that takes more candidates while it measures others."""
+
+    def stream(self) -> Stream:
+        """An empty one."""
 
 
 @runtime_checkable

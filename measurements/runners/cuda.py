@@ -10,8 +10,10 @@ import json
 import math
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,6 +31,7 @@ from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnabl
 from measurements.runners.cuda_device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
 from measurements.runners.cuda_library import OTHERS
 from measurements.runners.references import PARTS, DataSet, References
+from measurements.runners.streams import Call, PoolStream
 from measurements.runners.supervisor import Limits, Outcome, Supervisor
 from measurements.timing import StopRule
 from measurements.transport import Transport, WorkerClosed
@@ -91,7 +94,7 @@ class CudaRunner:
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Measurement] = {}
         self._fastest: dict[str, float] = {}  # median of each data set so far
-        self._calls: set[_Call] = set()
+        self._calls: set[Call] = set()
         self._closed = False
 
         def child(gpu: int) -> Transport:
@@ -124,30 +127,17 @@ class CudaRunner:
             "cache": "warm" if self.options.warm_cache else "cold",
         }
 
-    def prepare(self, candidates: Sequence[Candidate]) -> None:
-        """Compile candidates that will be measured next."""
-        self._pool.prepare([c.kernel for c in candidates], self.device.arch)
+    def stream(self) -> PoolStream:
+        """As ``Streaming`` says. Its results raise RunnerStopped when the GPU no longer answers."""
+        stream = PoolStream(self._pool, self.device.arch, self._compiled, self._forget)
+        self._register(stream)
+        return stream
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """As the contract says. Raises RunnerStopped when the GPU no longer answers."""
-        call = self._call()
-        futures = []
-        try:
-            for position, candidate in enumerate(candidates):
-                future = self._pool.submit(candidate.kernel, self.device.arch)
-                futures.append(future)
-                future.add_done_callback(partial(self._compiled, call, position, candidate))
-            for _ in candidates:
-                result = call.results.get()
-                if isinstance(result, BaseException):
-                    raise result
-                if result is None:
-                    return
-                yield result
-        finally:
-            self._forget(call)
-            for future in futures:
-                future.cancel()
+        with closing(self.stream()) as stream:
+            stream.add(candidates)
+            yield from stream
 
     def compare(
         self,
@@ -278,8 +268,8 @@ class CudaRunner:
 
     # ---- the pipeline ----
 
-    def _call(self) -> _Call:
-        call = _Call()
+    def _register(self, call: Call) -> None:
+        """Let the GPUs work for a call."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("the runner is closed")
@@ -292,15 +282,16 @@ class CudaRunner:
                 ]
                 for thread in self._threads:
                     thread.start()
-        return call
 
     def _ask(self, work: Callable[[Supervisor], Any]) -> Any:
         """What ``work`` returns or raises, done by whichever GPU is free."""
-        call = self._call()
+        call = Call()
+        self._register(call)
         try:
             self._tasks.put(_Task(call, work))
             result = call.results.get()
         finally:
+            call.over = True
             self._forget(call)
         if result is None:
             raise RuntimeError("the runner was closed")
@@ -308,33 +299,26 @@ class CudaRunner:
             raise result
         return result
 
-    def _forget(self, call: _Call) -> None:
-        call.over = True
+    def _forget(self, call: Call) -> None:
         with self._lock:
             self._calls.discard(call)
 
     def _compiled(
-        self, call: _Call, position: int, candidate: Candidate, future: Future[Compiled | CompileFailure]
+        self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
     ) -> None:
         """A compiler is done: pass the program on to the GPUs, or the failure on to the caller."""
-        if call.over:
+        program = runnable(candidate, result, self.device, self.provenance)
+        if isinstance(program, Measurement):
+            stream.results.put((position, program, 0.0))
             return
-        try:
-            program = runnable(candidate, future.result(), self.device, self.provenance)
-        except (CancelledError, WorkerClosed):  # the pool was closed
-            call.results.put(None)
-        except BaseException as error:
-            call.results.put(error)
-        else:
-            if isinstance(program, Measurement):
-                call.results.put((position, program))
-            else:
-                ready = program
+        ready = program
 
-                def work(supervisor: Supervisor) -> tuple[int, Measurement]:
-                    return position, self._measured(supervisor, candidate, ready)
+        def work(supervisor: Supervisor) -> tuple[int, Measurement, float]:
+            began = time.monotonic()
+            measurement = self._measured(supervisor, candidate, ready)
+            return position, measurement, time.monotonic() - began
 
-                self._tasks.put(_Task(call, work))
+        self._tasks.put(_Task(stream, work))
 
     def _serve_gpu(self, which: int) -> None:
         """The thread of one GPU: does tasks until told to stop."""
@@ -419,17 +403,9 @@ class CudaRunner:
         return Message(request, sent.blobs)
 
 
-class _Call:
-    """One call of a public method. ``results`` gets results, an exception to raise, or None when the runner closes."""
-
-    def __init__(self) -> None:
-        self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.over = False
-
-
 @dataclass(frozen=True)
 class _Task:
-    call: _Call
+    call: Call
     work: Callable[[Supervisor], Any]
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 
 from measurements.compile import CompileFailure, CompilePool
 from measurements.compile_cache import Compiled
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.runners.base import Candidate, runnable
+from measurements.runners.streams import PoolStream
 from search_spaces.hardware.devices import Device
 
 Predict = Callable[[Candidate, Resources], float | None]
@@ -50,21 +53,27 @@ class EstimateRunner:
             "model": self._model,
         }
 
-    def prepare(self, candidates: Sequence[Candidate]) -> None:
-        """Compile candidates that will be measured next."""
-        self._pool.prepare([c.kernel for c in candidates], self._device.arch)
+    def stream(self) -> PoolStream:
+        """As ``Streaming`` says. Its results raise ValueError if ``predict`` gives something that is not a time."""
+        if self._closed:
+            raise RuntimeError("the runner is closed")
+        return PoolStream(self._pool, self._device.arch, self._predicted)
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """As the contract says. Raises ValueError if ``predict`` gives something that is not a time."""
-        if self._closed:
-            raise RuntimeError("the runner is closed")
-        for position, result in self._pool.compile_many([c.kernel for c in candidates], self._device.arch):
-            if self._closed:
-                return
-            yield position, self._measurement(candidates[position], result)
+        with closing(self.stream()) as stream:
+            stream.add(candidates)
+            yield from stream
 
     def close(self) -> None:
         self._closed = True
+
+    def _predicted(
+        self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
+    ) -> None:
+        began = time.monotonic()
+        measurement = self._measurement(candidate, result)
+        stream.results.put(None if self._closed else (position, measurement, time.monotonic() - began))
 
     def _measurement(self, candidate: Candidate, result: Compiled | CompileFailure) -> Measurement:
         compiled = runnable(candidate, result, self._device, self.provenance)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autosched.pace import FixedPace
+from autosched.pace import Pace
 from autosched.search import Sampler, sampler
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.trial_loop import Tuner
@@ -138,6 +138,7 @@ def tuned(
     space_version: str = "s1",
     min_gain: float = 0.0,
     limit: float = math.inf,
+    out: int = 4,
     **arguments: object,
 ) -> TuneResult:
     parts = Tuner(
@@ -149,7 +150,7 @@ def tuned(
         seed=1,
         space_versions={"toy": space_version},
         generate=generate,
-        pace=FixedPace(4),
+        pace=Pace(most=out),
         **arguments,  # type: ignore[arg-type]
     )
     return parts.run(trials, limit, min_gain=min_gain)
@@ -319,9 +320,9 @@ class TestResume:
             return sampler("random", SPACE, seed=5)
 
         with Store.open(tmp_path / "whole") as whole, Store.open(tmp_path / "parts") as parts:
-            tuned(whole, 32, made=made())
-            tuned(parts, 12, made=made())
-            tuned(parts, 20, made=made())
+            tuned(whole, 32, made=made(), out=1)
+            tuned(parts, 12, made=made(), out=1)
+            tuned(parts, 20, made=made(), out=1)
             assert [r.schedule for r in whole.trials()] == [r.schedule for r in parts.trials()]
 
     def test_the_model_is_restored_with_the_records(self, store: Store) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from autosched.pace import FixedPace
+from autosched.pace import Pace
 from autosched.replay import search
 from autosched.search import sampler
 from benchmarks import own_spaces, proposal_time, search_clock, search_quality
-from benchmarks.search_clock import Costs, Machine
+from benchmarks.search_clock import Costs, Machine, Searcher
 from measurements.tables.reading import read_table
 from search_spaces.hardware.devices import device
 
@@ -95,17 +95,24 @@ def test_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_compilers_and_the_gpu_work_at_the_same_time() -> None:
     machine = Machine(2, Costs(compile=3.0, measure=1.0))
-    assert machine.finish(0.0, 2) == 5.0  # both compiled at 3, measured one after the other
-    assert machine.finish(0.0, 2) == 8.0  # compiled at 6, when the GPU is free
-    assert machine.finish(20.0, 1) == 24.0
+    assert [machine.finish(0.0) for _ in range(4)] == [4.0, 5.0, 7.0, 8.0]  # two are compiled at a time
+    assert machine.finish(20.0) == 24.0
 
 
-def test_a_simulated_search_ends_at_the_optimum(folder: Path) -> None:
-    table = read_table(folder / "small.json.gz")
-    seconds, evaluations = search_clock.simulate(
-        table, table.space(), "random", FixedPace(4), 2, Costs(compile=1.0, measure=0.1), 0
-    )
-    assert evaluations <= 60 and seconds >= evaluations / 2 - 4
+@pytest.mark.parametrize("cores", [2, 16])
+def test_a_simulated_search_ends_at_the_optimum(folder: Path, cores: int) -> None:
+    table, costs = read_table(folder / "small.json.gz"), Costs(compile=1.0, measure=0.1)
+
+    def made() -> Searcher:
+        return Searcher(table, table.space(), "random", cores, costs, 0)
+
+    alone, evaluations = search_clock.stream(made(), Pace(most=1), costs)
+    assert alone == pytest.approx(1.1 * evaluations, rel=0.1) and evaluations <= 60
+    several, same = search_clock.stream(made(), Pace(compilers=cores), costs)
+    assert same == evaluations  # what is drawn at random does not depend on what is known
+    assert several < alone / min(cores, 5) * 1.5
+    by_four, told = search_clock.batches(made(), 4)
+    assert told == evaluations and by_four >= several * 0.9
 
 
 def test_a_search_in_our_own_space_is_judged_by_the_model(tmp_path: Path) -> None:

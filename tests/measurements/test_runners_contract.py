@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,11 @@ from measurements.measurement import Measurement, Provenance, Resources, Status,
 from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.record import Record
 from measurements.recording import Recording
-from measurements.runners.base import Candidate, Runner
+from measurements.runners.base import Candidate, Runner, Streaming
 from measurements.runners.cuda import CudaOptions, CudaRunner
 from measurements.runners.estimate import EstimateRunner
 from measurements.runners.replay import ReplayRunner
+from measurements.runners.streams import stream_of
 from measurements.runners.supervisor import Limits
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -167,6 +169,40 @@ class TestRunnerContract:
         first = backend.runner.measure([backend.kinds[Status.OK](i) for i in range(20)])
         next(first)
         first.close()
+        results = dict(backend.runner.measure([backend.kinds[Status.OK](i) for i in range(100, 104)]))
+        assert [round(1e9 * results[i].timing.median) for i in range(4)] == [1100, 1101, 1102, 1103]
+
+    def test_candidates_may_be_added_while_others_are_measured(self, backend):
+        make = backend.kinds[Status.OK]
+        with closing(stream_of(backend.runner)) as stream:
+            assert list(stream) == []
+            stream.add([make(0), make(1)])
+            results, added = {}, 2
+            for position, measurement in stream:
+                assert position not in results and stream.seconds >= 0
+                results[position] = round(1e9 * measurement.timing.median) - 1000
+                if added < 12:
+                    stream.add([make(added)])
+                    added += 1
+            assert results == {i: i for i in range(12)}
+            stream.add([make(12)])
+            assert [position for position, _ in stream] == [12]
+
+    def test_what_is_ready_does_not_wait(self, backend):
+        with closing(stream_of(backend.runner)) as stream:
+            assert not stream.ready()
+            if not isinstance(backend.runner, Streaming):
+                return
+            stream.add([backend.kinds[Status.OK](0)])
+            while not stream.ready():
+                time.sleep(0.01)
+            assert next(stream)[0] == 0 and not stream.ready()
+
+    def test_a_closed_stream_disturbs_no_other(self, backend):
+        with closing(stream_of(backend.runner)) as stream:
+            stream.add([backend.kinds[Status.OK](i) for i in range(20)])
+            next(stream)
+        stream.close()
         results = dict(backend.runner.measure([backend.kinds[Status.OK](i) for i in range(100, 104)]))
         assert [round(1e9 * results[i].timing.median) for i in range(4)] == [1100, 1101, 1102, 1103]
 

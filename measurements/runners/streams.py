@@ -1,0 +1,137 @@
+"""Candidates that go out one by one, and results that come back as they are done."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any
+
+from measurements.compile import CompileFailure, CompilePool
+from measurements.compile_cache import Compiled
+from measurements.measurement import Measurement
+from measurements.runners.base import Candidate, Runner, Stream, Streaming
+from measurements.transport import WorkerClosed
+
+
+class Call:
+    """One call of a runner's public method. ``results`` gets results, an exception to raise, or None when the runner
+    closes; what is ``over`` wants none."""
+
+    def __init__(self) -> None:
+        self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.over = False
+
+
+class PoolStream(Call):
+    """A stream whose candidates a pool compiles for ``arch`` first.
+
+    ``compiled`` is called with each program, or the failure, in a thread of the pool. It puts
+    (position, measurement, seconds of the GPU) into ``results``, now or later. ``closed`` is called once.
+    """
+
+    def __init__(
+        self,
+        pool: CompilePool,
+        arch: str,
+        compiled: Callable[[PoolStream, int, Candidate, Compiled | CompileFailure], None],
+        closed: Callable[[PoolStream], None] = lambda stream: None,
+    ) -> None:
+        super().__init__()
+        self._pool, self._arch = pool, arch
+        self._take, self._closed = compiled, closed
+        self._futures: dict[int, Future[Compiled | CompileFailure]] = {}  # of those without a result yet
+        self._added = 0
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds
+
+    def add(self, candidates: Sequence[Candidate]) -> None:
+        """Raises RuntimeError once the pool is closed."""
+        for candidate in candidates:
+            position, self._added = self._added, self._added + 1
+            future = self._futures[position] = self._pool.submit(candidate.kernel, self._arch)
+            future.add_done_callback(partial(self._compiled, position, candidate))
+
+    def ready(self) -> bool:
+        return not self.results.empty()
+
+    def __iter__(self) -> Iterator[tuple[int, Measurement]]:
+        return self
+
+    def __next__(self) -> tuple[int, Measurement]:
+        result = self.results.get() if self._futures and not self.over else None
+        if isinstance(result, BaseException):
+            raise result
+        if result is None:  # nothing is left, or the runner was closed
+            raise StopIteration
+        position, measurement, self._seconds = result
+        del self._futures[position]
+        return position, measurement
+
+    def close(self) -> None:
+        if not self.over:
+            self.over = True
+            for future in self._futures.values():
+                future.cancel()
+            self._closed(self)
+
+    def _compiled(self, position: int, candidate: Candidate, future: Future[Compiled | CompileFailure]) -> None:
+        if self.over:
+            return
+        try:
+            self._take(self, position, candidate, future.result())
+        except (CancelledError, WorkerClosed):  # the pool was closed
+            self.results.put(None)
+        except BaseException as error:
+            self.results.put(error)
+
+
+class _Batches:
+    """A stream of a runner without any: what was added since is measured once the batch before it is done."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._waiting: list[Candidate] = []
+        self._batch: Iterator[tuple[int, Measurement]] = iter(())
+        self._before = 0  # how many were in batches before it
+        self._size = 0
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds
+
+    def add(self, candidates: Sequence[Candidate]) -> None:
+        self._waiting += candidates
+
+    def ready(self) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[tuple[int, Measurement]]:
+        return self
+
+    def __next__(self) -> tuple[int, Measurement]:
+        began = time.monotonic()
+        result = next(self._batch, None)
+        if result is None and self._waiting:
+            self._before, self._size = self._before + self._size, len(self._waiting)
+            self._batch, self._waiting = self._runner.measure(self._waiting), []
+            result = next(self._batch, None)
+        if result is None:
+            raise StopIteration
+        self._seconds = time.monotonic() - began
+        return self._before + result[0], result[1]
+
+    def close(self) -> None:
+        if close := getattr(self._batch, "close", None):
+            close()
+
+
+def stream_of(runner: Runner) -> Stream:
+    """The runner's own stream, or one of batches where it has none."""
+    return runner.stream() if isinstance(runner, Streaming) else _Batches(runner)

@@ -4,8 +4,9 @@
 
 It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: the tests marked gpu;
 the same candidates on the GPU and in the emulator; matmul shapes, tuned and then timed in turns with cuBLAS, torch and
-Triton; the other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. ``--parts``
-does some of the four alone, in the same time. What it writes to OUT it writes as it goes:
+Triton; the other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. All that is timed
+finds its operands in memory; cuBLAS is also compared with while they are in the L2. ``--parts`` does some of the four
+alone, in the same time. What it writes to OUT it writes as it goes:
 
 - ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
 - ``table.txt``: the same, short; it is printed at the end, too;
@@ -84,6 +85,7 @@ REPORT_SECONDS = 5.0  # for tests that are stopped to say what has failed so far
 FINAL_SHARE = 0.25  # of a shape's time, for the remeasured and the comparison
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")  # beside the library, which bounds more than a copy does
 OTHER_ENTRANTS = OTHERS
+WARM_ENTRANTS = ("cublaslt",)  # of those, again with operands that are in the L2 already
 
 _PYTEST_INI = """[pytest]
 markers = gpu: needs a CUDA GPU that answers
@@ -292,6 +294,7 @@ class Benchmark:
                 raise KeyboardInterrupt
             if result.best is not None:
                 row["compared"] = self._compared(result, entrants)
+                row["compared_warm"] = self._compared(result, tuple(n for n in entrants if n in WARM_ENTRANTS), True)
             row["seconds"] = time.monotonic() - began
             return row
         finally:
@@ -327,6 +330,7 @@ class Benchmark:
             "screened": min((r.seconds for r in result.trials if r.seconds is not None), default=None),
             "remeasured": None,
             "compared": {},
+            "compared_warm": {},
         }
         if result.remeasured is not None:
             remeasured = result.remeasured
@@ -341,8 +345,9 @@ class Benchmark:
             row["bytes_per_second"] = problem.min_bytes / result.best.seconds
         return row
 
-    def _compared(self, result: TuneResult, entrants: tuple[str, ...]) -> dict[str, Any]:
-        """The winner in turns with the library and ``entrants``: its time over theirs. Says which there are none of."""
+    def _compared(self, result: TuneResult, entrants: tuple[str, ...], warm: bool | None = None) -> dict[str, Any]:
+        """The winner in turns with the library and ``entrants``, in a ``warm`` L2 or as it was tuned: its time over
+        theirs. Says which there are none of."""
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem
@@ -351,7 +356,9 @@ class Benchmark:
                 return {}
             schedule = result.entrants[result.remeasured.standings[0].position]
         candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
-        winner, *others = self.runner.compare([candidate], rounds=self.plan.rounds, library=True, others=entrants)
+        winner, *others = self.runner.compare(
+            [candidate], rounds=self.plan.rounds, library=True, others=entrants, warm_cache=warm
+        )
         compared = {
             name: _against(winner, entrant) for name, entrant in zip(("library", *entrants), others, strict=True)
         }

@@ -27,14 +27,17 @@ def table(r: Mapping[str, Any], device: Device) -> str:
         lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
     lines.append("")
     entrants = tuple(f"/{name}" for name in ("library", *OTHERS))
-    head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *entrants, "clear")
+    head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *entrants, "/library warm", "/cublaslt warm", "clear")
     rows = [head, *(_cells(row) for row in r["shapes"])]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
         lines.append("  ".join(cells).rstrip())
     lines.append("")
-    lines.append("/NAME: our time over theirs in the same rounds, under 1 is faster; /copy: of as many bytes at least")
+    lines.append(
+        "/NAME: our time over theirs in the same rounds, under 1 is faster; /copy: of as many bytes at least; "
+        "warm: with operands in the L2"
+    )
     geomean = _geomean([row["compared"].get("library") for row in r["shapes"]])
     if geomean:
         lines.append(f"against the library over {geomean[1]} shapes: geometric mean {geomean[0]:.3f} of its time")
@@ -66,10 +69,11 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     failed = sum(row["failures"].values())
     short = _short(problem_from_json(row["problem"]))
     if best is None:
-        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (5 + len(OTHERS)))
+        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (7 + len(OTHERS)))
     ratios = []
-    for name in ("library", *OTHERS):
-        ratio = (row["compared"].get(name) or {}).get("ratio")
+    found = [row["compared"].get(name) for name in ("library", *OTHERS)]
+    for entrant in [*found, *(row["compared_warm"].get(name) for name in ("library", "cublaslt"))]:
+        ratio = (entrant or {}).get("ratio")
         ratios.append("-" if ratio is None else f"{ratio['median']:.3f}")
     return (
         short,

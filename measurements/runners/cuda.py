@@ -147,11 +147,13 @@ class CudaRunner:
         library: bool = True,
         others: Sequence[str] = (),
         seed: int | None = None,
+        warm_cache: bool | None = None,
     ) -> tuple[Entrant, ...]:
         """Time candidates of one problem interleaved with each other, the vendor's library and ``others``.
 
         ``others`` are names of ``cuda_library.OTHERS``. Each candidate is verified first, on inputs of another seed
-        than ``measure`` uses. Entrants that failed have no times. Raises ValueError for no candidates, for several
+        than ``measure`` uses. Entrants that failed have no times. ``warm_cache`` takes the place of that of
+        ``options``. Raises ValueError for no candidates, for several
         problems, for less than one round, and for unknown names; and RunnerStopped.
         """
         unknown = sorted(set(others) - set(OTHERS))
@@ -164,7 +166,7 @@ class CudaRunner:
             for c, future in [(c, self._pool.submit(c.kernel, self.device.arch)) for c in candidates]
         ]
         problem = candidates[0].problem
-        data = self._data_key(problem, self.options.seed + 1 if seed is None else seed)
+        data = self._data_key(problem, self.options.seed + 1 if seed is None else seed, warm_cache)
         baselines = [*(["library"] if library else []), *others]
         able = [i for i, program in enumerate(compiled) if isinstance(program, Compiled)]
 
@@ -381,8 +383,9 @@ class CudaRunner:
             known, resources=program.resources, compile_seconds=program.compile_seconds, code=program.code
         )
 
-    def _data_key(self, problem: Problem, seed: int) -> DataSet:
-        return DataSet(problem, seed, 0 if self.options.warm_cache else 2 * self.device.l2_bytes)
+    def _data_key(self, problem: Problem, seed: int, warm_cache: bool | None = None) -> DataSet:
+        warm = self.options.warm_cache if warm_cache is None else warm_cache
+        return DataSet(problem, seed, 0 if warm else 2 * self.device.l2_bytes)
 
     def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> Message:
         """The request that prepares ``data``; with the arrays computed here that the worker lacks."""

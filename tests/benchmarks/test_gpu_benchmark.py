@@ -112,6 +112,9 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     library = results["shapes"][0]["compared"]["library"]
     best = results["shapes"][0]["best"]["timing"]["median"]
     assert library["ratio"]["median"] == pytest.approx(best / 3e-6)
+    warm = results["shapes"][0]["compared_warm"]
+    assert set(warm) == {"library", "cublaslt"}
+    assert warm["library"]["ratio"]["median"] == pytest.approx(best / 2.5e-6)  # the pretended GPU's, in a warm L2
     shown = (out / "table.txt").read_text()
     assert "256x256x256 f16 rr" in shown and "gpu tests: 1 passed" in shown
     assert shown in capsys.readouterr().out

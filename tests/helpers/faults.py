@@ -100,7 +100,8 @@ class FaultyGpu:
             return {"status": Status.OK.value, "outputs": {}}
         if operation == "compare":
             entrants = [self._measure(kernel["launch"]["entry"]) for kernel in request["kernels"]]
-            entrants += [self._measure("time_3000") for _ in request["baselines"]]
+            warm = request["data"].endswith("cold 0")
+            entrants += [self._measure("time_2500" if warm else "time_3000") for _ in request["baselines"]]
             for entrant in entrants:
                 if "seconds" in entrant:
                     entrant["seconds"] = entrant["seconds"][:1] * request["rounds"]

@@ -20,7 +20,7 @@ from contextlib import closing
 from autosched import final_measurement, remeasurement, winner_proof
 from autosched.final_measurement import Complexity, Default
 from autosched.pace import Pace
-from autosched.search import Attributing, Foresighted, Sampler
+from autosched.search import Attributing, Breeding, Foresighted, Sampler
 from autosched.trial_book import Generate, TrialBook, Trials, Verifier
 from autosched.tune_result import Observer, Progress, Start, TuneResult
 from autosched.winner_proof import FullVerifier
@@ -202,8 +202,8 @@ class Tuner:
             while True:
                 told = self._tell()
                 late = self._asked > 0 and time.monotonic() - self._started >= seconds
-                room = min(self._pace.size(self._told) - len(self._out), self._wanted - self._asked)
-                if room > 0 and not (exhausted or late or self._unpromising >= UNPROMISING):
+                room, least = self._room()
+                if room >= least and not (exhausted or late or self._unpromising >= UNPROMISING):
                     schedules = self._ask(room)
                     exhausted = len(schedules) < room
                     self._try(schedules, stream)
@@ -214,6 +214,12 @@ class Tuner:
                     self._take(*result, stream.seconds)
                     while stream.ready():
                         self._take(*next(stream), stream.seconds)
+
+    def _room(self) -> tuple[int, int]:
+        """How many schedules there is room for, and for how many it is worth while to ask."""
+        size, left = self._pace.size(self._told), self._wanted - self._asked
+        least = min(self._sampler.litter, math.ceil(size / 2)) if isinstance(self._sampler, Breeding) else 1
+        return min(size - len(self._out), left), max(min(least, left), 1)
 
     def _ask(self, n: int) -> list[Schedule]:
         began = time.monotonic()

@@ -71,6 +71,15 @@ class Foresighted(Protocol):
 
 
 @runtime_checkable
+class Breeding(Protocol):
+    """A sampler that makes several proposals for about the price of one."""
+
+    @property
+    def litter(self) -> int:
+        """How many."""
+
+
+@runtime_checkable
 class Attributing(Protocol):
     """A sampler that passes on proposals of others."""
 

@@ -15,6 +15,7 @@ import pytest
 
 from autosched.pace import Pace
 from autosched.search import Sampler, sampler
+from autosched.search.advised import Advised
 from autosched.search.evolution import EvolutionSampler, Settings
 from autosched.trial_loop import Tuner
 from autosched.tune_result import Observer, Progress, Start, TuneResult
@@ -188,6 +189,33 @@ class TestTheEnd:
         assert result.out_of_time and not result.exhausted
         assert 1 <= len(result.trials) <= 4
         assert not tuned(store, 30, limit=3600.0).out_of_time
+
+
+class Littering:
+    """Random schedules, of which several are made at a time; notes how many it is asked for."""
+
+    name = "littering"
+
+    def __init__(self, litter: int) -> None:
+        self.litter = litter
+        self.asked: list[int] = []
+        self._random = sampler("random", SPACE, seed=1)
+
+    def ask(self, n: int) -> list[Schedule]:
+        self.asked.append(n)
+        return self._random.ask(n)
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._random.tell(schedule, measurement)
+
+
+@pytest.mark.parametrize(("litter", "least"), [(1, 1), (2, 2), (16, 2)])
+def test_a_sampler_that_makes_several_at_a_time_is_asked_for_them(store: Store, litter: int, least: int) -> None:
+    """But never for more than half of what may be out, which is four at first: the others are under way meanwhile."""
+    made = Littering(litter)
+    assert len(tuned(store, 40, made=Advised(made, [], "nobody"), out=8).trials) == 40
+    assert made.asked[0] == 4 and sum(made.asked) == 40
+    assert min(made.asked[:-1]) == least and max(made.asked) <= 8
 
 
 class TestTrials:

@@ -235,9 +235,7 @@ def test_the_time_limit_ends_the_compiler_and_the_pool_goes_on(tmp_path):
     with CompilePool(CompileCache(tmp_path), workers=1, time_limit=1.0) as pool:
         pool.compile(kernel("warm"), "sm_90a")
         (pid,) = pool.pids
-        began = time.monotonic()
         results = dict(pool.compile_many([endless, kernel("k")], "sm_90a"))
-        assert time.monotonic() - began < 10
         assert results[0] == CompileFailure(Status.COMPILE_TIMEOUT, "not compiled within 1 s")
         assert isinstance(results[1], Compiled)
         assert not Path(f"/proc/{pid}").exists()
@@ -321,12 +319,10 @@ def test_close_ends_compiling_under_way_and_leaves_no_process(tmp_path):
     time.sleep(0.3)
     pids = pool.pids
     assert pids
-    began = time.monotonic()
     closer = threading.Timer(0.2, pool.close)
     closer.start()
     assert list(results) == []
     closer.join()
-    assert time.monotonic() - began < 10
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     pool.close()
     with pytest.raises(RuntimeError, match="closed"):
@@ -338,9 +334,8 @@ def test_leaving_the_iteration_cancels_what_has_not_begun(tmp_path):
         results = pool.compile_many([kernel(f"k{i}") for i in range(200)], "sm_90a")
         next(results)
         results.close()
-        began = time.monotonic()
         assert isinstance(pool.compile(kernel("last"), "sm_90a"), Compiled)
-        assert time.monotonic() - began < 2
+    assert len(list(tmp_path.rglob("*.cubin"))) < 20
 
 
 @pytest.mark.parametrize("arguments", [{"workers": 0}, {"time_limit": 0}, {"time_limit": float("nan")}])

@@ -216,14 +216,12 @@ class TestRunnerContract:
         pids = backend.pids()
         closer = threading.Timer(0.1, close)
         closer.start()
-        began = time.monotonic()
         got = 0
         for _ in results:  # slower than a recording is read
             time.sleep(1e-3)
             got += 1
         closer.join()
         assert got < 2999
-        assert time.monotonic() - began < 10
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
     def test_a_closed_runner_says_so(self, backend):

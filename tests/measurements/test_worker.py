@@ -110,10 +110,8 @@ def test_a_flood_on_standard_error_blocks_nobody(worker):
 
 def test_an_overrun_kills_the_whole_process_group_and_the_next_request_restarts(worker, tmp_path):
     worker.start()
-    began = time.monotonic()
     with pytest.raises(WorkerTimeout, match=r"no answer within 0\.5 s"):
         worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 0.5)
-    assert time.monotonic() - began < 5
     pids = [int(p) for p in (tmp_path / "pids").read_text().split()]
     wait_until(lambda: not any(map(alive, pids)))
     assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
@@ -217,10 +215,8 @@ def test_close_from_another_thread_ends_a_request_at_once(worker, tmp_path):
     worker.start()
     timer = threading.Timer(0.2, worker.close)
     timer.start()
-    began = time.monotonic()
-    with pytest.raises(WorkerClosed):
+    with pytest.raises(WorkerClosed):  # not WorkerTimeout
         worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 60)
-    assert time.monotonic() - began < 5
     timer.join()
     with pytest.raises(WorkerClosed):
         worker.request({"what": "echo", "text": 1}, 10)

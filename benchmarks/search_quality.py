@@ -4,7 +4,7 @@
 
 FOLDER holds caches of Kernel Tuner (``*.json.gz``). One evaluation is the first visit of a recorded configuration,
 whether or not it ran; every method searches exactly the recorded configurations. Writes the table and the curves with
-their quartiles to ``benchmarks/results/search_quality.{md,json,svg}``. Kernel Tuner is the extra ``benchmark``.
+their quartiles to ``benchmarks/results/search_quality.{md,json,png}``. Kernel Tuner is the extra ``benchmark``.
 
 Methods: ``bayes``, ``evolution``, ``tpe``, ``random`` of ours, one trial at a time; ``kt_*`` are strategies of Kernel
 Tuner in its simulation mode, with their default options; ``optuna_tpe_categorical`` and ``optuna_tpe_ordinal`` are
@@ -390,7 +390,7 @@ def _write(
     document = {"date": f"{now:%Y-%m-%d}", "repeats": repeats, "budget": budget, "recordings": recordings}
     (folder / "search_quality.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     drawn = [(file, list(methods.values())) for file, methods in found.items() if methods]
-    draw_curves(drawn, folder / "search_quality.svg")
+    draw_curves(drawn, folder / "search_quality.png")
     return text
 
 

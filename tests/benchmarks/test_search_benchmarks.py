@@ -43,7 +43,7 @@ def test_every_method_but_kernel_tuner_searches(
     assert [row["sampler"] for row in document["recordings"]["small"]] == methods
     table = (tmp_path / "r" / "search_quality.md").read_text()
     assert all(f"| {method} |" in table for method in methods)
-    assert (tmp_path / "r" / "search_quality.svg").stat().st_size > 1000
+    assert (tmp_path / "r" / "search_quality.png").stat().st_size > 1000
 
 
 def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

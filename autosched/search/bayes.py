@@ -1,12 +1,12 @@
 """Bayesian optimisation: the next trial is where a Gaussian process expects the largest improvement.
 
 The value of a schedule is the best time so far over its time, so the best has 1: what is far from the best differs
-little, and a model of it spends itself on the fast end. After a few random trials every proposal maximises the expected
-improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions, 1998), over the
-whole space where it is small, else over a pool that follows the search. Only what exceeds the best by a margin counts
-as an improvement, so that the search does not spend itself on the neighbours of a good schedule. A trial that is
-proposed and not yet told counts as observed with the value that the model expects, so that the proposals of a batch
-differ. So does one that failed, and an improvement counts as far as it is probable that the schedule works
+little, and a model of it spends itself on the fast end. After a few random trials every proposal is the schedule that
+most probably reaches the optimum, as far as the model expects one (``acquisition.likely_optimum``), over the whole
+space where it is small, else over a pool that follows the search. Aiming at the optimum, instead of at anything better
+than the best so far, keeps the search from spending itself on the neighbours of a good schedule. A trial that is
+proposed and not yet told counts as observed with the value that the model expects, so that proposals that are out
+together differ. So does one that failed, and a schedule is worth less as it is less probable to work
 (``cost_models/feasibility.py``).
 
 Where a prior guesses times, the guess is one more coordinate (``Guesses``). A second Gaussian process models what a
@@ -14,7 +14,9 @@ line along the guess leaves over; how far the line is followed is learned with e
 right about nearly all schedules and wrong about the fastest, which the likelihood of the trials hardly shows. So the
 line is judged by what it finds: once ``patience`` trials have brought nothing, three of four proposals come from the
 model without it, until one of the two finds something better. Trials that follow a guess are no random ones, and their
-mean is not that of the space: so it counts as unknown (``Hyperparameters.offset``).
+mean is not that of the space: so it counts as unknown (``Hyperparameters.offset``). Where a guess leads, a proposal
+maximises the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box
+Functions, 1998) beyond a margin.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from itertools import islice
 
 import numpy as np
 
-from autosched.search.acquisition import expected_improvement
+from autosched.search.acquisition import expected_improvement, likely_optimum, log_probability_to_reach
 from autosched.search.base import Prior, Unseen
 from autosched.search.coordinates import Coordinates
 from autosched.search.descent import descended
@@ -53,13 +55,13 @@ class Settings:
     ``guessed`` random ones find. It is followed less after ``patience`` trials that did not shorten the best time by
     the part ``progress``.
 
-    An improvement counts beyond ``margin`` standard deviations of the values so far. Hyper-parameters are fitted again
-    with ``growth`` times the results of the last time, and with ``later`` times once there are ``many``: then a fit
-    costs more and changes less. The model holds at most ``most`` observations: the fastest half of them, and the newest
-    others. A space of up to ``whole`` schedules is looked at as a whole, else a living pool of ``living``. There each
-    proposal replaces the worst by ``moves`` neighbours of one of the best ``elite`` schedules, as many mutants of
-    these, and as many random ones; and then by the neighbours of its own maximum, in ``rounds`` steps. ``model`` is
-    that of a search without a prior that guesses, ``guided`` of one with it.
+    With a guess, an improvement counts beyond ``margin`` standard deviations of the values so far. Hyper-parameters
+    are fitted again with ``growth`` times the results of the last time, and with ``later`` times once there are
+    ``many``: then a fit costs more and changes less. The model holds at most ``most`` observations: the fastest half of
+    them, and the newest others. A space of up to ``whole`` schedules is looked at as a whole, else a living pool of
+    ``living``. There each proposal replaces the worst by ``moves`` neighbours of one of the best ``elite`` schedules,
+    as many mutants of these, and as many random ones; and then by the neighbours of its own maximum, in ``rounds``
+    steps. ``model`` is that of a search without a prior that guesses, ``guided`` of one with it.
     """
 
     first: int = 5
@@ -302,12 +304,16 @@ class BayesSampler:
             values = model.believed(values)
         best = float(model.fitted(values, trend)[works != 0].max())
         predicted = model.predict(values, trend)
-        parts = np.full(len(pool.schedules), scale.deviation)
+        probable = np.ones(len(pool.schedules))
         if "works" in self._models:
-            parts *= feasibility.probability(self._models["works"], works)
-        worth = expected_improvement(predicted, best + self._settings.margin) * parts
+            probable = feasibility.probability(self._models["works"], works)
+        if self._guesses is None:
+            aim = likely_optimum(predicted, best, np.where(pool.seen, 0.0, probable))
+            worth = log_probability_to_reach(aim, predicted) + np.log(np.maximum(probable, 1e-300))
+        else:
+            worth = expected_improvement(predicted, best + self._settings.margin) * probable
         worth[pool.seen] = -math.inf
-        return Outlook(predicted, best, parts, worth)
+        return Outlook(predicted, best, scale.deviation * probable, worth)
 
     # -- guesses of the prior ------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -12,11 +13,17 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
+LEAST_SIZE = 32  # parameters that reach it count threads or elements
+
+_Places = dict[Value, float]  # the coordinate of each value
+
 
 class Coordinates:
     """The columns of a space: an ordinal parameter from 0 to 1, by log2(1 + value) where it counts something, else by
     its position; a categorical one by a whole number for each value. Templates share the columns of parameters that
-    they call by one name. A parameter with a single value has no column.
+    they call by one name. A parameter with a single value has no column, and sizes that are not all powers of two have
+    a second one: how often two divides them, from 0 to 1. Blocks of 64 and 128 threads may be more alike than 64 and
+    80, as alignment, coalescing and division without a rest follow from it.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -25,16 +32,27 @@ class Coordinates:
         for member in members.values():
             for parameter in member.parameters:
                 by_name.setdefault(parameter.name, []).append(parameter)
-        places = {name: _places(parameters) for name, parameters in by_name.items()}
-        varied = [n for n, at in places.items() if len(at) > 1 or 1 < len(members) != len(by_name[n])]
-        self.names: tuple[str, ...] = tuple(varied)
-        if len(members) > 1 or not varied:
-            self.names = ("template", *varied)
-        first = len(self.names) - len(varied)
-        column = {name: first + i for i, name in enumerate(varied)}
+        columns: dict[str, list[_Places]] = {}  # of each name
+        for name, parameters in by_name.items():
+            places = _places(parameters)
+            if len(places) > 1 or 1 < len(members) != len(parameters):
+                columns[name] = [places, *_factors_of_two(parameters)]
+        labels = [
+            name if i == 0 else f"{name}, factors of two" for name, own in columns.items() for i in range(len(own))
+        ]
+        self.names: tuple[str, ...] = tuple(labels)
+        if len(members) > 1 or not labels:
+            self.names = ("template", *labels)
+        first = dict(zip(columns, itertools.accumulate(map(len, columns.values()), initial=0), strict=False))
+        shift = len(self.names) - len(labels)
         self._templates = {template: float(code) for code, template in enumerate(members)}
         self._columns = {
-            template: [(column[p.name], i, places[p.name]) for i, p in enumerate(m.parameters) if p.name in column]
+            template: [
+                (shift + first[p.name] + i, position, places)
+                for position, p in enumerate(m.parameters)
+                if p.name in columns
+                for i, places in enumerate(columns[p.name])
+            ]
             for template, m in members.items()
         }
 
@@ -52,7 +70,7 @@ class Coordinates:
         return rows
 
 
-def _places(parameters: Sequence[Parameter]) -> dict[Value, float]:
+def _places(parameters: Sequence[Parameter]) -> _Places:
     """The coordinate of each value that one of the parameters, all of one name, may take."""
     values = list(dict.fromkeys(value for p in parameters for value in p.values))
     numbers = [v for v in values if isinstance(v, int)]
@@ -66,3 +84,17 @@ def _places(parameters: Sequence[Parameter]) -> dict[Value, float]:
         return {value: float(code) for code, value in enumerate(values)}
     low, span = min(scale), (max(scale) - min(scale)) or 1.0
     return {value: (at - low) / span for value, at in zip(values, scale, strict=True)}
+
+
+def _factors_of_two(parameters: Sequence[Parameter]) -> list[_Places]:
+    """How often two divides each value of the parameters, all of one name, from 0 to 1; nothing where they are no
+    sizes, or where their sizes say as much."""
+    values = dict.fromkeys(value for p in parameters for value in p.values)
+    sizes = [v for v in values if isinstance(v, int) and v > 0]
+    if len(sizes) < len(values) or max(sizes) < LEAST_SIZE or any(p.kind != "ordinal" for p in parameters):
+        return []
+    twos = [(size & -size).bit_length() for size in sizes]
+    low, span = min(twos), max(twos) - min(twos)
+    if not span or all(size.bit_count() == 1 for size in sizes):
+        return []
+    return [{size: (two - low) / span for size, two in zip(sizes, twos, strict=True)}]

@@ -42,7 +42,7 @@ class Pace:
 
     @property
     def in_order(self) -> bool:
-        """Whether a sampler is told of trials in the order in which it proposed them, whichever is done first."""
+        """Whether results are taken in the order of proposals, whichever is there first."""
         return self._compilers is None
 
     def note(self, kind: str, seconds: Sequence[float]) -> None:
@@ -55,7 +55,9 @@ class Pace:
         if self._compilers is None:
             return max(self._most, several)
         compiling, behind = self._cost("compile"), max(self._cost("measure") / self._gpus, self._cost("propose"))
-        wanted = self._compilers if behind <= 0 else min(self._compilers, math.ceil(compiling / behind))
+        wanted = self._compilers
+        if self._seconds["compile"] and behind > 0:
+            wanted = min(wanted, math.ceil(compiling / behind))
         return max(wanted, several)
 
     def _cost(self, kind: str) -> float:

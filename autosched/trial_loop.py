@@ -1,12 +1,12 @@
 """The loop of ``tune``: ask a sampler, generate, measure, record, tell; until the trials are done.
 
 Some trials are out at a time (``autosched/pace.py``). Whenever one is back, the sampler is told and asked for the next,
-while compilers and GPUs work on the others. On a GPU it is told of each as it is done; elsewhere in the order in which
-it proposed them, so that the same seed tries the same whatever the machine.
+while compilers and GPUs work on the others. On a GPU results are taken as they come; elsewhere in the order of
+proposals, so that the same seed finds the same whatever the machine.
 
-Every trial is in the store before the next step is taken, so stopping at any moment keeps everything, and tuning into
-the same store goes on from there: the sampler is told all earlier trials of the same problem, device, provenance and
-space before it is asked for new ones.
+Every result that is taken is in the store before the next step, so stopping at any moment loses what is out at most,
+and tuning into the same store goes on from there: the sampler is told all earlier trials of the same problem, device,
+provenance and space before it is asked for new ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from measurements.library_choice import is_library
 from measurements.measurement import Measurement, Status
 from measurements.record import Budget, Record, canonical_json
 from measurements.runners.base import Candidate, Comparing, Runner, RunnerStopped, Stream
-from measurements.runners.streams import stream_of
+from measurements.runners.streams import InOrder, stream_of
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
@@ -198,22 +198,22 @@ class Tuner:
         """Until the trials are done or the time is up: False; or the sampler has no more to propose: True."""
         self._out, self._under_way, self._streamed = {}, {}, []
         self._asked, exhausted = 0, False
-        with closing(stream_of(self._runner)) as stream:
+        with closing(stream_of(self._runner)) as opened:
+            stream = InOrder(opened) if self._pace.in_order else opened
             while True:
                 told = self._tell()
                 late = self._asked > 0 and time.monotonic() - self._started >= seconds
                 room, least = self._room()
                 if room >= least and not (exhausted or late or self._unpromising >= UNPROMISING):
                     schedules = self._ask(room)
-                    exhausted = len(schedules) < room
+                    exhausted = not schedules
                     self._try(schedules, stream)
-                elif not told:
-                    result = next(stream, None)
-                    if result is None:  # nothing is under way any more
-                        return exhausted
-                    self._take(*result, stream.seconds)
+                elif self._under_way and not told:
+                    self._take(stream)
                     while stream.ready():
-                        self._take(*next(stream), stream.seconds)
+                        self._take(stream)
+                elif not told:
+                    return exhausted
 
     def _room(self) -> tuple[int, int]:
         """How many schedules there is room for, and for how many it is worth while to ask."""
@@ -233,14 +233,8 @@ class Tuner:
         return schedules
 
     def _tell(self) -> bool:
-        """Tell the sampler what came of its proposals: all that is known, or the next one in the order of proposals
-        where the pace asks for that. Whether there was any."""
-        known = []
-        for schedule, measurement in self._out.items():
-            if measurement is not None:
-                known.append((schedule, measurement))
-            if self._pace.in_order:
-                break
+        """Tell the sampler what came of its proposals, as far as it is known. Whether there was any."""
+        known = [(schedule, measurement) for schedule, measurement in self._out.items() if measurement is not None]
         for schedule, measurement in known:
             del self._out[schedule]
             self._sampler.tell(schedule, measurement)
@@ -268,10 +262,14 @@ class Tuner:
                 self._streamed.append(digest)
                 stream.add([candidate])
 
-    def _take(self, position: int, measured: Measurement, seconds: float) -> None:
-        """Judge and store what came of a kernel, by its position in the stream."""
+    def _take(self, stream: Stream) -> None:
+        """Wait for the next kernel that is measured, judge it and store what came of it. Raises RunnerStopped."""
+        result = next(stream, None)
+        if result is None:
+            raise RunnerStopped("the runner was closed")
+        position, measured = result
         if measured.timing is not None:
-            self._pace.note("measure", [seconds])
+            self._pace.note("measure", [stream.seconds])
         if measured.compile_seconds is not None:
             self._pace.note("compile", [measured.compile_seconds])
         digest = self._streamed[position]

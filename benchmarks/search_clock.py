@@ -108,7 +108,9 @@ def stream(made: Searcher, pace: Pace, costs: Costs) -> tuple[float, int]:
     while made.asked < MOST:
         room = pace.size(made.told) - len(made.out)
         if room > 0:
-            pace.note("propose", [made.propose(room)] * room)
+            before = made.asked
+            spent = made.propose(room)
+            pace.note("propose", [spent] * (made.asked - before))
         if not made.out:
             break
         made.wait()
@@ -154,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"a measurement {given.measure_ms:g} ms. {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores "
         f"({platform.machine()}), without a GPU.\n"
     )
-    print("| recording | cores | evolution, batches of 16 | bayes, one at a time | ratio |\n|---|---:|---:|---:|---:|")
+    print("| recording | cores | evolution, batches of 16 | bayes, as it is | ratio |\n|---|---:|---:|---:|---:|")
     for cores in given.cores:
         ratios = []
         for file in files:

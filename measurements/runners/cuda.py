@@ -129,7 +129,7 @@ class CudaRunner:
 
     def stream(self) -> PoolStream:
         """As ``Streaming`` says. Its results raise RunnerStopped when the GPU no longer answers."""
-        stream = PoolStream(self._pool, self.device.arch, self._compiled, self._forget)
+        stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._forget)
         self._register(stream)
         return stream
 

@@ -57,7 +57,12 @@ class EstimateRunner:
         """As ``Streaming`` says. Its results raise ValueError if ``predict`` gives something that is not a time."""
         if self._closed:
             raise RuntimeError("the runner is closed")
-        return PoolStream(self._pool, self._device.arch, self._predicted)
+        return PoolStream(
+            self._pool,
+            self._device.arch,
+            lambda stream, *compiled: stream.results.put(compiled),
+            finish=self._predicted,
+        )
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """As the contract says. Raises ValueError if ``predict`` gives something that is not a time."""
@@ -69,11 +74,15 @@ class EstimateRunner:
         self._closed = True
 
     def _predicted(
-        self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
-    ) -> None:
+        self, compiled: tuple[int, Candidate, Compiled | CompileFailure]
+    ) -> tuple[int, Measurement, float] | None:
+        """One at a time, as a prediction may launch a kernel in the emulator; None once the runner is closed."""
+        if self._closed:
+            return None
+        position, candidate, result = compiled
         began = time.monotonic()
         measurement = self._measurement(candidate, result)
-        stream.results.put(None if self._closed else (position, measurement, time.monotonic() - began))
+        return position, measurement, time.monotonic() - began
 
     def _measurement(self, candidate: Candidate, result: Compiled | CompileFailure) -> Measurement:
         compiled = runnable(candidate, result, self._device, self.provenance)

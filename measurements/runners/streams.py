@@ -17,8 +17,8 @@ from measurements.transport import WorkerClosed
 
 
 class Call:
-    """One call of a runner's public method. ``results`` gets results, an exception to raise, or None when the runner
-    closes; what is ``over`` wants none."""
+    """One call of a runner's public method. ``results`` gets results, an exception to raise, or None when the runner or
+    its pool closes; what is ``over`` wants none."""
 
     def __init__(self) -> None:
         self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -28,8 +28,9 @@ class Call:
 class PoolStream(Call):
     """A stream whose candidates a pool compiles for ``arch`` first.
 
-    ``compiled`` is called with each program, or the failure, in a thread of the pool. It puts
-    (position, measurement, seconds of the GPU) into ``results``, now or later. ``closed`` is called once.
+    ``compiled`` is called with each program, or the failure, in a thread of the pool or in the one that adds. It puts
+    something into ``results``, now or later; of that ``finish`` makes (position, measurement, seconds of the GPU) in
+    the thread that iterates. ``closed`` is called when the stream is closed.
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class PoolStream(Call):
         pool: CompilePool,
         arch: str,
         compiled: Callable[[PoolStream, int, Candidate, Compiled | CompileFailure], None],
+        *,
+        finish: Callable[[Any], tuple[int, Measurement, float] | None] = lambda result: result,
         closed: Callable[[PoolStream], None] = lambda stream: None,
     ) -> None:
         super().__init__()
         self._pool, self._arch = pool, arch
-        self._take, self._closed = compiled, closed
+        self._take, self._finish, self._closed = compiled, finish, closed
         self._futures: dict[int, Future[Compiled | CompileFailure]] = {}  # of those without a result yet
         self._added = 0
         self._seconds = 0.0
@@ -64,21 +67,29 @@ class PoolStream(Call):
         return self
 
     def __next__(self) -> tuple[int, Measurement]:
-        result = self.results.get() if self._futures and not self.over else None
-        if isinstance(result, BaseException):
-            raise result
-        if result is None:  # nothing is left, or the runner was closed
+        if not self._futures:
             raise StopIteration
-        position, measurement, self._seconds = result
+        result = self.results.get()
+        try:
+            if isinstance(result, BaseException):
+                raise result
+            finished = None if result is None else self._finish(result)
+        except BaseException:
+            self.close()
+            raise
+        if finished is None:
+            self.close()
+            raise StopIteration
+        position, measurement, self._seconds = finished
         del self._futures[position]
         return position, measurement
 
     def close(self) -> None:
-        if not self.over:
-            self.over = True
-            for future in self._futures.values():
-                future.cancel()
-            self._closed(self)
+        self.over = True
+        for future in self._futures.values():
+            future.cancel()
+        self._futures.clear()
+        self._closed(self)
 
     def _compiled(self, position: int, candidate: Candidate, future: Future[Compiled | CompileFailure]) -> None:
         if self.over:
@@ -89,6 +100,41 @@ class PoolStream(Call):
             self.results.put(None)
         except BaseException as error:
             self.results.put(error)
+
+
+class InOrder:
+    """A stream that gives results in the order in which candidates were added, one at a time."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._early: dict[int, tuple[Measurement, float]] = {}
+        self._next = 0
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds
+
+    def add(self, candidates: Sequence[Candidate]) -> None:
+        self._stream.add(candidates)
+
+    def ready(self) -> bool:
+        """Never, so that nothing depends on how many are done."""
+        return False
+
+    def __iter__(self) -> Iterator[tuple[int, Measurement]]:
+        return self
+
+    def __next__(self) -> tuple[int, Measurement]:
+        while self._next not in self._early:
+            position, measurement = next(self._stream)
+            self._early[position] = measurement, self._stream.seconds
+        measurement, self._seconds = self._early.pop(self._next)
+        self._next += 1
+        return self._next - 1, measurement
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 class _Batches:

@@ -48,5 +48,11 @@ def test_a_few_slow_ones_do_not_count() -> None:
     assert made.size(1000) == 15
 
 
+def test_compilers_that_nobody_has_timed_yet_are_kept_busy() -> None:
+    made = Pace(compilers=16)
+    made.note("propose", [0.02] * 8)
+    assert made.size(1000) == 16
+
+
 def test_several_gpus_get_several_each() -> None:
     assert Pace(gpus=4, compilers=2).size(1000) == 4 * PER_GPU

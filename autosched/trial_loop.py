@@ -20,7 +20,7 @@ from contextlib import closing
 from autosched import final_measurement, remeasurement, winner_proof
 from autosched.final_measurement import Complexity, Default
 from autosched.pace import Pace
-from autosched.search import Attributing, Breeding, Foresighted, Sampler
+from autosched.search import Attributing, Foresighted, Generational, Sampler
 from autosched.trial_book import Generate, TrialBook, Trials, Verifier
 from autosched.tune_result import Observer, Progress, Start, TuneResult
 from autosched.winner_proof import FullVerifier
@@ -218,7 +218,7 @@ class Tuner:
     def _room(self) -> tuple[int, int]:
         """How many schedules there is room for, and for how many it is worth while to ask."""
         size, left = self._pace.size(self._told), self._wanted - self._asked
-        least = min(self._sampler.litter, math.ceil(size / 2)) if isinstance(self._sampler, Breeding) else 1
+        least = min(self._sampler.generation, math.ceil(size / 2)) if isinstance(self._sampler, Generational) else 1
         return min(size - len(self._out), left), max(min(least, left), 1)
 
     def _ask(self, n: int) -> list[Schedule]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from autosched.search.base import Attributing, Breeding, Foresighted, Prior, Sampler, Unseen
+from autosched.search.base import Attributing, Foresighted, Generational, Prior, Sampler, Unseen
 from search_spaces.spaces.search_space import SearchSpace
 
 ENTRY_POINTS = "autosched.samplers"
@@ -85,8 +85,8 @@ __all__ = [
     "DEFAULT",
     "ENTRY_POINTS",
     "Attributing",
-    "Breeding",
     "Foresighted",
+    "Generational",
     "Prior",
     "Sampler",
     "Unseen",

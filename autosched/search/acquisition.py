@@ -33,7 +33,8 @@ def likely_optimum(predicted: Prediction, best: float, works: FloatArray) -> flo
     while high - low > RESOLUTION:
         middle = (low + high) / 2
         above = scipy.special.ndtr((predicted.mean - middle) / deviation) * works
-        low, high = (middle, high) if np.log1p(-above).sum() < math.log(0.5) else (low, middle)
+        none = np.log1p(-np.minimum(above, 1 - 1e-12)).sum()
+        low, high = (middle, high) if none < math.log(0.5) else (low, middle)
     return low
 
 

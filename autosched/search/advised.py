@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autosched.search.base import Breeding, Foresighted, Sampler
+from autosched.search.base import Foresighted, Generational, Sampler
 from measurements.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 
@@ -33,9 +33,9 @@ class Advised:
         return self._sampler.expected_gain
 
     @property
-    def litter(self) -> int:
-        """As ``Breeding`` says."""
-        return self._sampler.litter if isinstance(self._sampler, Breeding) else 1
+    def generation(self) -> int:
+        """As ``Generational`` says."""
+        return self._sampler.generation if isinstance(self._sampler, Generational) else 1
 
     def proposer(self, schedule: Schedule) -> str:
         """As ``Attributing`` says."""

@@ -71,11 +71,11 @@ class Foresighted(Protocol):
 
 
 @runtime_checkable
-class Breeding(Protocol):
+class Generational(Protocol):
     """A sampler that makes several proposals for about the price of one."""
 
     @property
-    def litter(self) -> int:
+    def generation(self) -> int:
         """How many."""
 
 

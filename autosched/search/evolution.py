@@ -63,7 +63,7 @@ class EvolutionSampler:
     guess of its own; by default the space's encoding and no guess."""
 
     name = "evolution"
-    litter = 16
+    generation = 16
 
     def __init__(
         self,

@@ -31,6 +31,8 @@ def test_the_likely_optimum_is_the_median_of_the_largest_value() -> None:
     assert likely_optimum(PREDICTED, -1.0, np.full(400, 0.1)) < found - 0.1  # what may fail promises less
     assert likely_optimum(PREDICTED, 5.0, np.ones(400)) == pytest.approx(5.0 + LEAST_GAIN, abs=RESOLUTION)
     assert likely_optimum(PREDICTED, 5.0, np.zeros(400)) == 5.0 + LEAST_GAIN
+    certain = Prediction(np.array([1.0, 0.0]), np.array([0.0, 0.5]))
+    assert likely_optimum(certain, 0.0, np.ones(2)) == pytest.approx(1.1, abs=0.2)
 
 
 def test_a_probability_to_reach_far_values_still_orders() -> None:

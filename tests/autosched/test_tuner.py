@@ -192,13 +192,13 @@ class TestTheEnd:
         assert not tuned(store, 30, limit=3600.0).out_of_time
 
 
-class Littering:
+class Generations:
     """Random schedules, of which several are made at a time; notes how many it is asked for."""
 
-    name = "littering"
+    name = "generations"
 
-    def __init__(self, litter: int) -> None:
-        self.litter = litter
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
         self.asked: list[int] = []
         self._random = sampler("random", SPACE, seed=1)
 
@@ -210,10 +210,10 @@ class Littering:
         self._random.tell(schedule, measurement)
 
 
-@pytest.mark.parametrize(("litter", "least"), [(1, 1), (2, 2), (16, 2)])
-def test_a_sampler_that_makes_several_at_a_time_is_asked_for_them(store: Store, litter: int, least: int) -> None:
+@pytest.mark.parametrize(("generation", "least"), [(1, 1), (2, 2), (16, 2)])
+def test_a_sampler_that_makes_several_at_a_time_is_asked_for_them(store: Store, generation: int, least: int) -> None:
     """But never for more than half of what may be out, which is four at first: the others are under way meanwhile."""
-    made = Littering(litter)
+    made = Generations(generation)
     assert len(tuned(store, 40, made=Advised(made, [], "nobody"), out=8).trials) == 40
     assert made.asked[0] == 4 and sum(made.asked) == 40
     assert min(made.asked[:-1]) == least and max(made.asked) <= 8

@@ -1,8 +1,9 @@
 """What the tuner itself costs: its own time per trial, and how busy it keeps the GPU and the compilers.
 
-    python -m benchmarks.tuner_overhead [--trials 160] [--repeats 3] [--workers 2] [--measure-ms 20] [--json]
+    python -m benchmarks.tuner_overhead [--trials 160] [--repeats 3] [--workers 2] [--measure-ms 20]
+        [--sampler evolution] [--json]
 
-Three runs of the evolution sampler on an f16 matmul for h200, with an SQLite database:
+Three runs of a sampler on an f16 matmul for h200, with an SQLite database:
 
 1. a runner that answers at once: all of the time is the tuner's (goal: under 10 ms a trial). Each repeat is the first
    search of a process of its own, in which no cache is filled yet;
@@ -31,7 +32,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from autosched.search import sampler
+from autosched.search import sampler, samplers
 from autosched.search.prior import AnalyticPrior
 from autosched.trial_loop import Tuner
 from benchmarks.logged_compiler import LOG as COMPILE_LOG
@@ -71,11 +72,11 @@ class Instant:
         pass
 
 
-def tune(runner: Runner, database: Path, trials: int, seed: int) -> tuple[float, float, int]:
+def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> tuple[float, float, int]:
     """(wall seconds of the search, seconds of the processor, trials with a time)."""
     templates = TemplateSet([template("matmul")])
     space = templates.space(PROBLEM, H200)
-    made = sampler("evolution", space, seed=seed, prior=AnalyticPrior(templates, PROBLEM, H200))
+    made = sampler(name, space, seed=seed, prior=AnalyticPrior(templates, PROBLEM, H200))
     made.ask(0)  # what is built once, the tables of the space and the libraries, is no cost of a trial
     space.sample(1, 0)
     with Store.open(database) as store:
@@ -95,7 +96,9 @@ def measured(log: Path) -> float:
     return sum(end - begin for begin, end in spans)
 
 
-def pipeline(folder: Path, cache: Path, trials: int, workers: int, measure_seconds: float, seed: int) -> dict[str, Any]:
+def pipeline(
+    folder: Path, cache: Path, name: str, trials: int, workers: int, measure_seconds: float, seed: int
+) -> dict[str, Any]:
     folder.mkdir()
     log, compile_log = folder / "log", folder / "compile-log"
     log.touch()
@@ -106,7 +109,7 @@ def pipeline(folder: Path, cache: Path, trials: int, workers: int, measure_secon
         runner = CudaRunner(H200, pool, worker_module=MODULE, worker_env=environment)
         runner.fingerprint()  # starts the worker
         before = measured(compile_log)
-        seconds, _, ok = tune(runner, folder / "a.db", trials, seed)
+        seconds, _, ok = tune(runner, folder / "a.db", name, trials, seed)
         runner.close()
     compiling = measured(compile_log) - before
     return {
@@ -119,9 +122,9 @@ def pipeline(folder: Path, cache: Path, trials: int, workers: int, measure_secon
     }
 
 
-def instant(database: Path, trials: int, seed: int) -> dict[str, float]:
+def instant(database: Path, name: str, trials: int, seed: int) -> dict[str, float]:
     """Milliseconds of wall and of processor time that the tuner itself takes for a trial."""
-    seconds, processor, _ = tune(Instant(), database, trials, seed)
+    seconds, processor, _ = tune(Instant(), database, name, trials, seed)
     return {"overhead_ms": 1e3 * seconds / trials, "overhead_processor_ms": 1e3 * processor / trials}
 
 
@@ -132,6 +135,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--measure-ms", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sampler", default="evolution", choices=samplers())
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     given = parser.parse_args()
     measure_seconds = given.measure_ms * 1e-3
@@ -140,14 +144,15 @@ def main() -> int:
         spawn = get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as fresh:
             databases = [folder / f"instant-{i}.db" for i in range(given.repeats)]
-            alone = list(fresh.map(instant, databases, repeat(given.trials), repeat(given.seed)))
-        rest = (folder / "cache", given.trials, given.workers, measure_seconds, given.seed)
+            alone = list(fresh.map(instant, databases, repeat(given.sampler), repeat(given.trials), repeat(given.seed)))
+        rest = (folder / "cache", given.sampler, given.trials, given.workers, measure_seconds, given.seed)
         compiled = pipeline(folder / "cold", *rest)
         cached = [pipeline(folder / f"full-{i}", *rest) for i in range(given.repeats)]
         report: dict[str, Any] = {
             "date": datetime.now(UTC).date().isoformat(),
             "cpus": os.cpu_count(),
             "load": os.getloadavg()[0],
+            "sampler": given.sampler,
             "trials": given.trials,
             "repeats": given.repeats,
             "workers": given.workers,
@@ -160,7 +165,7 @@ def main() -> int:
         print(json.dumps(report, indent=2))
         return 0
     best = report["cached"]
-    print(f"load average {report['load']:.1f} on {report['cpus']} cores, {given.trials} trials")
+    print(f"load average {report['load']:.1f} on {report['cpus']} cores, {given.trials} trials of {given.sampler}")
     print(f"the tuner's own time: {report['overhead_ms']:.1f} ms a trial", end="")
     print(f" ({report['overhead_processor_ms']:.1f} ms of processor time)")
     print(f"compiling: {compiled['seconds']:.1f} s, compilers busy {100 * compiled['compiling_busy']:.1f} %")

@@ -37,7 +37,7 @@ _STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.R
 
 
 class StudySampler(BaseSampler):
-    """Expected improvement under a Gaussian process, as in ``tune``.
+    """The largest expected improvement under the Gaussian process that ``tune`` uses.
 
     Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value: from them the
     sampler learns where trials fail, apart from the values. Running ones count as what the model expects, so that

@@ -80,12 +80,11 @@ class Stream(Protocol):
     """Candidates under way: iterating gives (position, measurement) of each, once, as they are done, and ends when none
     is left. More may be added at any time; positions count on.
 
-    What a candidate does touches no other, as with ``Runner.measure``.
+    What a candidate does touches no other, as with ``Runner.measure``. ``seconds`` is how long the GPU, or what stands
+    for it, was busy with the last result; compiling does not count.
     """
 
-    @property
-    def seconds(self) -> float:
-        """How long the GPU, or what stands for it, was busy with the last result; compiling does not count."""
+    seconds: float
 
     def add(self, candidates: Sequence[Candidate]) -> None:
         """Start on candidates, after those that were added before. Does not wait."""

@@ -47,11 +47,7 @@ class PoolStream(Call):
         self._take, self._finish, self._closed = compiled, finish, closed
         self._futures: dict[int, Future[Compiled | CompileFailure]] = {}  # of those without a result yet
         self._added = 0
-        self._seconds = 0.0
-
-    @property
-    def seconds(self) -> float:
-        return self._seconds
+        self.seconds = 0.0
 
     def add(self, candidates: Sequence[Candidate]) -> None:
         """Raises RuntimeError once the pool is closed."""
@@ -80,7 +76,7 @@ class PoolStream(Call):
         if finished is None:
             self.close()
             raise StopIteration
-        position, measurement, self._seconds = finished
+        position, measurement, self.seconds = finished
         del self._futures[position]
         return position, measurement
 
@@ -109,11 +105,7 @@ class InOrder:
         self._stream = stream
         self._early: dict[int, tuple[Measurement, float]] = {}
         self._next = 0
-        self._seconds = 0.0
-
-    @property
-    def seconds(self) -> float:
-        return self._seconds
+        self.seconds = 0.0
 
     def add(self, candidates: Sequence[Candidate]) -> None:
         self._stream.add(candidates)
@@ -129,7 +121,7 @@ class InOrder:
         while self._next not in self._early:
             position, measurement = next(self._stream)
             self._early[position] = measurement, self._stream.seconds
-        measurement, self._seconds = self._early.pop(self._next)
+        measurement, self.seconds = self._early.pop(self._next)
         self._next += 1
         return self._next - 1, measurement
 
@@ -146,11 +138,7 @@ class _Batches:
         self._batch: Iterator[tuple[int, Measurement]] = iter(())
         self._before = 0  # how many were in batches before it
         self._size = 0
-        self._seconds = 0.0
-
-    @property
-    def seconds(self) -> float:
-        return self._seconds
+        self.seconds = 0.0
 
     def add(self, candidates: Sequence[Candidate]) -> None:
         self._waiting += candidates
@@ -170,7 +158,7 @@ class _Batches:
             result = next(self._batch, None)
         if result is None:
             raise StopIteration
-        self._seconds = time.monotonic() - began
+        self.seconds = time.monotonic() - began
         return self._before + result[0], result[1]
 
     def close(self) -> None:

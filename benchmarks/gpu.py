@@ -294,7 +294,8 @@ class Benchmark:
                 raise KeyboardInterrupt
             if result.best is not None:
                 row["compared"] = self._compared(result, entrants)
-                row["compared_warm"] = self._compared(result, tuple(n for n in entrants if n in WARM_ENTRANTS), True)
+                warm = tuple(name for name in entrants if name in WARM_ENTRANTS)
+                row["compared_warm"] = self._compared(result, warm, warm_cache=True)
             row["seconds"] = time.monotonic() - began
             return row
         finally:
@@ -345,8 +346,10 @@ class Benchmark:
             row["bytes_per_second"] = problem.min_bytes / result.best.seconds
         return row
 
-    def _compared(self, result: TuneResult, entrants: tuple[str, ...], warm: bool | None = None) -> dict[str, Any]:
-        """The winner in turns with the library and ``entrants``, in a ``warm`` L2 or as it was tuned: its time over
+    def _compared(
+        self, result: TuneResult, entrants: tuple[str, ...], *, warm_cache: bool | None = None
+    ) -> dict[str, Any]:
+        """The winner in turns with the library and ``entrants``, as it was tuned or by ``warm_cache``: its time over
         theirs. Says which there are none of."""
         if result.best is None:
             return {}
@@ -357,7 +360,7 @@ class Benchmark:
             schedule = result.entrants[result.remeasured.standings[0].position]
         candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
         winner, *others = self.runner.compare(
-            [candidate], rounds=self.plan.rounds, library=True, others=entrants, warm_cache=warm
+            [candidate], rounds=self.plan.rounds, library=True, others=entrants, warm_cache=warm_cache
         )
         compared = {
             name: _against(winner, entrant) for name, entrant in zip(("library", *entrants), others, strict=True)

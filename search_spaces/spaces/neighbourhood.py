@@ -31,29 +31,27 @@ def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
         raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
 
 
-def neighbours(
-    parameters: Sequence[Parameter], tied: Sequence[tuple[int, int]], start: IntArray, legal: Legal
-) -> IntArray:
-    """Legal rows one move away from the row ``start``, and two moves away in tied parameters where those are few."""
+def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray, legal: Legal) -> IntArray:
+    """Legal rows one move away from the row ``start``, and two moves away in tied parameters where those are few.
+
+    ``tied`` [parameters, parameters] says which pairs are, the first before the second.
+    """
     steps = [p.neighbour_codes(int(code)) for p, code in zip(parameters, start, strict=True)]
-    single = [_moved(start, {i: code}) for i, codes in enumerate(steps) for code in codes]
-    found = _legal_rows(single, start, legal)
+    moved = np.repeat(np.arange(len(steps)), [len(codes) for codes in steps])
+    to = np.array([code for codes in steps for code in codes], dtype=np.int64)
+    found = _moved(start, moved[:, None], to[:, None], legal)
     if len(found) < FEW_NEIGHBOURS:
-        double = [_moved(start, {i: a, j: b}) for i, j in tied for a in steps[i] for b in steps[j]]
-        found = np.concatenate([found, _legal_rows(double, start, legal)])
+        pairs = np.argwhere(tied[moved[:, None], moved])  # of single moves
+        pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # by parameters first
+        found = np.concatenate([found, _moved(start, moved[pairs], to[pairs], legal)])
     return found
 
 
-def _moved(start: IntArray, changes: dict[int, int]) -> IntArray:
-    row = start.copy()
-    for i, code in changes.items():
-        row[i] = code
-    return row
-
-
-def _legal_rows(rows: list[IntArray], start: IntArray, legal: Legal) -> IntArray:
-    matrix = np.array(rows, dtype=np.int64).reshape(len(rows), len(start))
-    return matrix[legal(matrix)] if len(rows) else matrix
+def _moved(start: IntArray, parameters: IntArray, codes: IntArray, legal: Legal) -> IntArray:
+    """The row with ``parameters`` [n, k] changed to ``codes`` [n, k], where that is legal."""
+    rows = np.tile(start, (len(parameters), 1))
+    rows[np.arange(len(parameters))[:, None], parameters] = codes
+    return rows[legal(rows)]
 
 
 def mutate(

@@ -19,6 +19,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.spaces.constraints import Constraints
 from search_spaces.spaces.counting import CountTree
 from search_spaces.spaces.elimination import eliminate
+from search_spaces.spaces.legality import Legality
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.ranks import draw_ranks
 from search_spaces.spaces.rules import Attribute, Rejection, Rule, Violation
@@ -115,9 +116,12 @@ class Space:
         return narrowed
 
     @cached_property
+    def _narrowed_constraints(self) -> Constraints:
+        return Constraints(tuple(self._narrowed.values()), self.attributes)
+
+    @cached_property
     def _tree(self) -> CountTree:
-        constraints = Constraints(tuple(self._narrowed.values()), self.attributes)
-        return eliminate(constraints, self.rules, self.stratified_by)
+        return eliminate(self._narrowed_constraints, self.rules, self.stratified_by)
 
     def count(self) -> int:
         """Exact number of legal configurations. Raises TooTightlyTied where the rules tie too much together."""
@@ -294,24 +298,25 @@ class Space:
     # -- moves ---------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _tied(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of parameters that share a rule, directly or through attributes."""
+    def _tied(self) -> BoolArray:
+        """Which pairs of parameters, the first before the second, share a rule, directly or through attributes."""
         index = {p.name: i for i, p in enumerate(self.parameters)}
-        pairs: set[tuple[int, int]] = set()
+        tied = np.zeros((len(index), len(index)), dtype=np.bool_)
         for rule in self.rules:
             names = set(rule.needs)
             for name in self._constraints.needed(rule.needs):
                 names.update(self._constraints.attributes[name].needs)
-            below = sorted(index[name] for name in names if name in index)
-            pairs.update((a, b) for a in below for b in below if a < b)
-        return tuple(sorted(pairs))
+            below = [index[name] for name in names if name in index]
+            tied[np.ix_(below, below)] = True
+        return np.triu(tied, 1)
 
     def _matrix(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> IntArray:
         rows = np.array([self._codes(s) for s in schedules], dtype=np.int64)
         return rows.reshape(len(schedules), len(self.parameters))
 
-    def _legal(self, codes: IntArray) -> BoolArray:
-        return self.allowed(self._from_codes(codes))
+    @cached_property
+    def _legal(self) -> Legality:
+        return Legality(self.parameters, self._narrowed_constraints, self.rules)
 
     def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
         """Legal schedules that differ in one parameter, moved to a neighbouring value.

@@ -1,0 +1,119 @@
+"""What is legal, judged by lookups: a search asks it of thousands of configurations for every proposal.
+
+A rule or an attribute with a relation becomes an array over all combinations of its inputs. The few that are too large
+for that are evaluated on the rows that are left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces.columns import Columns, Values
+from search_spaces.spaces.constraints import Constraints
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.tables import UNIT, Codes, Relation
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """An array over all combinations of some variables: the codes of an attribute, or the flags of a rule."""
+
+    output: int | None
+    inputs: tuple[int, ...]
+    strides: tuple[int, ...]
+    table: npt.NDArray[np.generic]
+
+    def of(self, codes: IntArray) -> npt.NDArray[np.generic]:
+        """The entry of every column of ``codes`` [variables, n]."""
+        keys = codes[self.inputs[0]] * self.strides[0]
+        for variable, stride in zip(self.inputs[1:], self.strides[1:], strict=True):
+            keys += codes[variable] * stride
+        entries: npt.NDArray[np.generic] = self.table[keys]
+        return entries
+
+
+class Legality:
+    """Which configurations satisfy every rule: what the rules say themselves, in less time once the tables are made.
+
+    ``constraints`` are about parameters that may lack values of ``parameters``; those are refused.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], constraints: Constraints, rules: Sequence[Rule]) -> None:
+        self._code = [
+            np.array([kept.values.index(v) if v in kept.values else -1 for v in whole.values])
+            for whole, kept in zip(parameters, constraints.parameters, strict=True)
+        ]
+        self._row = {name: i for i, name in enumerate(constraints.index)}
+        self._domains: dict[str, Values] = {p.name: p.values for p in constraints.parameters}
+        self._lookups: list[_Lookup] = []
+        self._evaluated: list[Attribute | Rule] = []
+        known = set[str]()
+        needed = [(rule, constraints.needed(rule.needs)) for rule in rules]
+        for rule, attributes in sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs))):
+            for name in attributes:
+                if name not in known:
+                    known.add(name)
+                    self._define(constraints.attributes[name], constraints)
+            relation = constraints.relation(rule)
+            if relation is None:
+                self._evaluated.append(rule)
+            elif relation is not UNIT:
+                allowed = np.ones(relation.length, dtype=np.bool_)
+                self._lookups.append(self._lookup(rule.needs, relation, allowed, None))
+
+    def _define(self, attribute: Attribute, constraints: Constraints) -> None:
+        definition, domain = constraints.definition(attribute.name), constraints.domain(attribute.name)
+        if definition is None or domain is None:
+            self._evaluated.append(attribute)
+            return
+        self._domains[attribute.name] = domain
+        codes = definition.columns[attribute.name]
+        self._lookups.append(self._lookup(attribute.needs, definition, codes, self._row[attribute.name]))
+
+    def _lookup(self, needs: Sequence[str], relation: Relation, entries: Codes, output: int | None) -> _Lookup:
+        """``entries`` where the relation has its rows, 0 elsewhere."""
+        sizes = [len(self._domains[name]) for name in needs]
+        table = np.zeros(math.prod(sizes), dtype=entries.dtype)
+        table[np.ravel_multi_index([relation.columns[name] for name in needs], sizes)] = entries
+        strides = tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
+        return _Lookup(output, tuple(self._row[name] for name in needs), strides, table)
+
+    def __call__(self, codes: IntArray) -> BoolArray:
+        """Which rows of a matrix [n, parameters] of codes satisfy every rule."""
+        variables = np.zeros((len(self._row), len(codes)), dtype=np.int64)
+        for i, code in enumerate(self._code):
+            variables[i] = code[codes[:, i]]
+        rows = np.flatnonzero((variables >= 0).all(axis=0))
+        variables = variables[:, rows]
+        kept = np.ones(len(rows), dtype=np.bool_)
+        for lookup in self._lookups:
+            entries = lookup.of(variables)
+            if lookup.output is not None:
+                variables[lookup.output] = entries
+                continue
+            kept &= entries.astype(np.bool_, copy=False)
+            if 2 * np.count_nonzero(kept) < len(kept):
+                rows, variables = rows[kept], variables[:, kept]
+                kept = np.ones(len(rows), dtype=np.bool_)
+        rows = self._evaluate(rows[kept], variables[:, kept])
+        allowed = np.zeros(len(codes), dtype=np.bool_)
+        allowed[rows] = True
+        return allowed
+
+    def _evaluate(self, rows: IntArray, variables: IntArray) -> IntArray:
+        """The rows that the rules without a relation allow too."""
+        given = {name: variables[self._row[name]] for name in self._domains}
+        columns = Columns.coded(given, self._domains, len(rows))
+        for what in self._evaluated:
+            if isinstance(what, Attribute):
+                columns = columns.with_integers(what.name, what.evaluate(columns))
+            elif not (kept := what.evaluate(columns)).all():
+                rows, columns = rows[kept], columns.take(kept)
+        return rows

@@ -1,0 +1,60 @@
+"""Legality by lookups: what the rules say, whichever of them are small enough for a table."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_spaces import Way, paths, raw, spaces, taking
+
+from search_spaces.spaces.constraints import Constraints
+from search_spaces.spaces.legality import Legality
+from search_spaces.spaces.parameters import Parameter, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.space import Space
+
+
+def of(space: Space, parameters: tuple[Parameter, ...] | None = None) -> Legality:
+    constraints = Constraints(parameters or space.parameters, space.attributes)
+    return Legality(space.parameters, constraints, space.rules)
+
+
+def codes(space: Space) -> np.ndarray:
+    """Of the whole product."""
+    return np.array([[p.code(row[p.name]) for p in space.parameters] for row in raw(space)], dtype=np.int64)
+
+
+@paths
+@settings(deadline=None, max_examples=60)
+@given(space=spaces(), seed=st.integers(0, 2**32))
+def test_legality_is_what_the_rules_say(way: Way, space: Space, seed: int) -> None:
+    rows = np.random.default_rng(seed).permutation(codes(space))
+    with taking(way):
+        judged = of(space)(rows)
+    values = [{p.name: p.values[code] for p, code in zip(space.parameters, row, strict=True)} for row in rows.tolist()]
+    assert judged.tolist() == [not space.explain(v) for v in values]
+
+
+def test_no_rows_are_judged() -> None:
+    space = Space("s", [ordinal("m", (1, 2))], [], [Rule("r", lambda m: m > 1, "")])
+    assert of(space)(np.zeros((0, 1), dtype=np.int64)).tolist() == []
+
+
+def test_values_that_were_left_out_are_refused() -> None:
+    space = Space("s", [ordinal("m", (1, 2, 4)), ordinal("n", (1, 2))], [], [Rule("r", lambda m, n: m > n, "")])
+    kept = (ordinal("m", (1, 4)), space.parameters[1])
+    assert of(space, kept)(codes(space)).tolist() == [False, False, False, False, True, True]
+
+
+def test_small_rules_are_looked_up() -> None:
+    asked: list[int] = []
+
+    def allows(m: np.ndarray) -> np.ndarray:
+        asked.append(len(m))
+        return np.asarray(m <= 3)
+
+    space = Space("s", [ordinal("n", (0, 1, 2))], [Attribute("m", lambda n: 2 * n)], [Rule("r", allows, "")])
+    legal = of(space)
+    assert asked == [3]  # once for each value of m
+    assert legal(codes(space)).tolist() == [True, True, False]
+    assert asked == [3]

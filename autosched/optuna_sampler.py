@@ -19,6 +19,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from autosched.search.acquisition import expected_improvement
+from autosched.search.bayes import Settings
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
 from cost_models.gaussian_process import GrowingPosterior, Scale
@@ -31,18 +32,21 @@ _GROWTH = 1.15
 _RANDOM = 384  # candidates
 _NEAR = 384
 _ELITE = 5
+_FEW = 128  # legal random ones, for which as many are drawn up to _RETRIES times again
+_RETRIES = 15
 _ROUNDS = 3
 _MOST = 384  # trials that the model looks at
 _STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.RUNNING)
 
 
 class StudySampler(BaseSampler):
-    """The largest expected improvement under the Gaussian process that ``tune`` uses.
+    """The largest expected improvement beyond a margin, under the Gaussian process that ``tune`` uses.
 
     Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value: from them the
     sampler learns where trials fail, apart from the values. Running ones count as what the model expects, so that
     parallel workers spread out. A categorical parameter whose choices are ascending numbers, such as tile sizes, is
-    taken as an ordinal one. ``legal`` says which parameters may be proposed at all; without it, prune illegal trials.
+    taken as an ordinal one. ``legal`` says which parameters may be proposed at all, and gets those of a single value,
+    too; without it, prune illegal trials.
     Parameters that not every trial has are sampled at random. Raises ValueError for a study of several objectives.
     """
 
@@ -51,6 +55,7 @@ class StudySampler(BaseSampler):
         self._random = RandomSampler(seed=seed)
         self._legal = legal
         self._common = IntersectionSearchSpace(include_pruned=True)
+        self._fixed: Params = {}
         self._fitted: tuple[int, tuple[str, ...], Hyperparameters, Hyperparameters | None] | None = None
 
     def reseed_rng(self) -> None:
@@ -61,6 +66,7 @@ class StudySampler(BaseSampler):
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """The parameters that all trials so far have in common."""
         space = self._common.calculate(study)
+        self._fixed = {name: _unscale(0.0, found) for name, found in space.items() if found.single()}
         return {name: found for name, found in space.items() if not found.single()}
 
     def sample_independent(
@@ -96,11 +102,12 @@ class StudySampler(BaseSampler):
             posterior.observe(rows)
             scaled = posterior.believed(scale.down(values))
             reached = float(posterior.fitted(scaled)[works != 0].max())
-            worth = expected_improvement(posterior.predict(scaled), reached)
+            probable = np.ones(len(fresh))
             if of_failures is not None:
                 fails = GrowingPosterior(places, of_failures)
                 fails.observe(rows)
-                worth *= feasibility.probability(fails, works)
+                probable = feasibility.probability(fails, works)
+            worth = expected_improvement(posterior.predict(scaled), reached + Settings.margin) * probable
             best = fresh[int(worth.argmax())]
             candidates = [best, *self._moved([best] * 32, search_space, 1)]
         return best
@@ -123,11 +130,14 @@ class StudySampler(BaseSampler):
 
     def _candidates(self, best: Sequence[Params], space: Mapping[str, BaseDistribution]) -> list[Params]:
         """Random parameters, and the best ones with one or two changes; legal ones where there are any."""
-        random = [{name: _random(found, self._rng) for name, found in space.items()} for _ in range(_RANDOM)]
+        random = [_random(space, self._rng) for _ in range(_RANDOM)]
+        allowed = self._allowed(random)
+        for _ in range(_RETRIES):
+            if len(allowed) >= _FEW:
+                break
+            allowed += self._allowed([_random(space, self._rng) for _ in range(_RANDOM)])
         parents = [best[i] for i in self._rng.integers(len(best), size=_NEAR)] if best else []
-        made = [*random, *self._moved(parents, space, 2)]
-        allowed = [c for c in made if self._legal is None or self._legal(c)]
-        return allowed or made
+        return [*allowed, *self._moved(parents, space, 2)] or random
 
     def _moved(self, parents: Sequence[Params], space: Mapping[str, BaseDistribution], most: int) -> list[Params]:
         names, moved = list(space), []
@@ -136,7 +146,10 @@ class StudySampler(BaseSampler):
             for i in self._rng.permutation(len(names))[: self._rng.integers(1, most + 1)]:
                 child[names[i]] = _near(child[names[i]], space[names[i]], self._rng)
             moved.append(child)
-        return [c for c in moved if self._legal is None or self._legal(c)]
+        return self._allowed(moved)
+
+    def _allowed(self, candidates: Sequence[Params]) -> list[Params]:
+        return [c for c in candidates if self._legal is None or self._legal(self._fixed | c)]
 
 
 def _failed(trial: FrozenTrial) -> bool:
@@ -206,7 +219,10 @@ def _scale(value: Any, found: BaseDistribution) -> float:
     return (float(value) - low) / (high - low)
 
 
-def _unscale(at: float, found: IntDistribution | FloatDistribution) -> Any:
+def _unscale(at: float, found: BaseDistribution) -> Any:
+    if isinstance(found, CategoricalDistribution):
+        return found.choices[min(int(at * len(found.choices)), len(found.choices) - 1)]
+    assert isinstance(found, (IntDistribution, FloatDistribution))
     low, high = float(found.low), float(found.high)
     value = math.exp(math.log(low) + at * math.log(high / low)) if found.log else low + at * (high - low)
     if isinstance(found, IntDistribution):
@@ -216,11 +232,8 @@ def _unscale(at: float, found: IntDistribution | FloatDistribution) -> Any:
     return float(min(max(value, low), high))
 
 
-def _random(found: BaseDistribution, rng: np.random.Generator) -> Any:
-    if isinstance(found, CategoricalDistribution):
-        return found.choices[int(rng.integers(len(found.choices)))]
-    assert isinstance(found, (IntDistribution, FloatDistribution))
-    return _unscale(float(rng.random()), found)
+def _random(space: Mapping[str, BaseDistribution], rng: np.random.Generator) -> Params:
+    return {name: _unscale(float(rng.random()), found) for name, found in space.items()}
 
 
 def _near(value: Any, found: BaseDistribution, rng: np.random.Generator) -> Any:

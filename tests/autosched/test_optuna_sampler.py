@@ -88,6 +88,34 @@ def test_proposes_what_is_legal() -> None:
     assert all(legal(t.params) for t in study.trials[1:])  # of the first, nobody knows the parameters
 
 
+def test_legal_is_told_of_parameters_with_one_value() -> None:
+    def legal(params: Mapping[str, Any]) -> bool:
+        return bool(params["vector"] * params["tile"] <= 64 and params["unroll"] == 1 and params["scale"] == 0.5)
+
+    study = optuna.create_study(sampler=StudySampler(seed=0, legal=legal))
+    for _ in range(12):
+        trial = study.ask()
+        tile, vector = trial.suggest_categorical("tile", TILES), trial.suggest_categorical("vector", [4])
+        trial.suggest_int("unroll", 1, 1)
+        trial.suggest_float("scale", 0.5, 0.5)
+        study.tell(trial, 1.0 / (tile * vector))
+    assert all(t.params["tile"] <= 16 for t in study.trials[1:])
+
+
+def test_finds_what_is_legal_where_little_is() -> None:
+    def legal(params: Mapping[str, Any]) -> bool:
+        return bool(params["a"] == params["b"] == params["c"] // 2)  # 20 of 8,000 combinations
+
+    study = optuna.create_study(sampler=StudySampler(seed=0, legal=legal))
+    for _ in range(20):
+        trial = study.ask()
+        a = trial.suggest_int("a", 0, 19)
+        trial.suggest_int("b", 0, 19)
+        trial.suggest_int("c", 0, 19)
+        study.tell(trial, 1.0 + abs(a - 7))
+    assert sum(legal(t.params) for t in study.trials[1:]) >= 18
+
+
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 def test_negative_objectives_and_failures(direction: str) -> None:
     sign = 1 if direction == "maximize" else -1

@@ -9,8 +9,9 @@ their quartiles to ``benchmarks/results/search_quality.{md,json,png}``. Kernel T
 Methods: ``bayes``, ``evolution``, ``tpe``, ``random`` of ours, one trial at a time; ``kt_*`` are strategies of Kernel
 Tuner in its simulation mode, with their default options; ``optuna_tpe_categorical`` and ``optuna_tpe_ordinal`` are
 Optuna's TPESampler (the latter multivariate, over positions), to which a configuration that is not recorded is told as
-pruned at no cost; ``xgboost_bootstrap`` is the untuned baseline: five small models on resampled trials, the largest
-mean plus deviation of all configurations next. A method with ``@FILE`` is run on that recording alone; the page names
+pruned at no cost, until it has proposed DRAWS for each evaluation of the budget; ``xgboost_bootstrap`` is the untuned
+baseline: five small models on resampled trials, the largest mean plus deviation of all configurations next.
+A method with ``@FILE`` is run on that recording alone; the page names
 what was not run. Methods are run one after the other, each on all its recordings. With ``--journal`` a run that was
 stopped goes on where it was: the searches in the file are not made again. A search that has found the optimum is
 stopped there, as its curve is known from then on.
@@ -63,7 +64,7 @@ KERNEL_TUNER = (
 OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
 METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS)
 AFTER = (50, 100, 200)
-DRAWS = 10  # of Optuna for each evaluation of a search: of the combinations of gemm 1 in 37 is recorded
+DRAWS = 10  # of the combinations of gemm 1 in 37 is recorded
 RESTRICTIONS = (  # of the published tuning scripts; those that give exactly what is recorded are used
     (),
     (

@@ -11,10 +11,9 @@ Tuner in its simulation mode, with their default options; ``optuna_tpe_categoric
 Optuna's TPESampler (the latter multivariate, over positions), to which a configuration that is not recorded is told as
 pruned at no cost, until it has proposed DRAWS for each evaluation of the budget; ``xgboost_bootstrap`` is the untuned
 baseline: five small models on resampled trials, the largest mean plus deviation of all configurations next.
-A method with ``@FILE`` is run on that recording alone; the page names
-what was not run. Methods are run one after the other, each on all its recordings. With ``--journal`` a run that was
-stopped goes on where it was: the searches in the file are not made again. A search that has found the optimum is
-stopped there, as its curve is known from then on.
+A method with ``@FILE`` is run on that recording alone; the page names what was not run. Methods are run one after the
+other, each on all its recordings. With ``--journal`` a run that was stopped goes on where it was: the searches in the
+file are not made again. A search that has found the optimum is stopped there, as its curve is known from then on.
 """
 
 from __future__ import annotations

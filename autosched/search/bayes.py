@@ -9,14 +9,14 @@ proposed and not yet told counts as observed with the value that the model expec
 together differ. So does one that failed, and a schedule is worth less as it is less probable to work
 (``cost_models/feasibility.py``).
 
-Where a prior guesses times, the guess is one more coordinate (``Guesses``). A second Gaussian process models what a
-line along the guess leaves over; how far the line is followed is learned with every trial (``Trend``). A guess may be
-right about nearly all schedules and wrong about the fastest, which the likelihood of the trials hardly shows. So the
-line is judged by what it finds: once ``patience`` trials have brought nothing, three of four proposals come from the
-model without it, until one of the two finds something better. Trials that follow a guess are no random ones, and their
-mean is not that of the space: so it counts as unknown (``Hyperparameters.offset``). Where a guess leads, a proposal
-maximises the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box
-Functions, 1998) beyond a margin.
+Where a prior guesses times, values are the logarithms of these, because a guess errs by factors, and the guess is one
+more coordinate (``Guesses``). A second Gaussian process models what a line along the guess leaves over; how far the
+line is followed is learned with every trial (``Trend``). A guess may be right about nearly all schedules and wrong
+about the fastest, which the likelihood of the trials hardly shows. So the line is judged by what it finds: once
+``patience`` trials have brought nothing, three of four proposals come from the model without it, until one of the two
+finds something better. Trials that follow a guess are no random ones, and their mean is not that of the space: so it
+counts as unknown (``Hyperparameters.offset``). Where a guess leads, a proposal maximises the expected improvement
+(Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions, 1998) beyond a margin.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from autosched.search.acquisition import expected_improvement, likely_optimum, l
 from autosched.search.base import Prior, Unseen
 from autosched.search.coordinates import Coordinates
 from autosched.search.descent import descended
-from autosched.search.guesses import Guesses
+from autosched.search.guesses import LEAST, Guesses
 from autosched.search.pool import Pool
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
@@ -278,10 +278,12 @@ class BayesSampler:
         return found
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Best time over time; NaN for failures and what is not told yet."""
+        """Best time over time, the logarithm of it where guesses are followed; NaN for failures and what is not told
+        yet."""
         if self._best is None:
             self._best = min(self._medians.values(), default=1.0)
-        return self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)
+        values = self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)
+        return values if self._guesses is None else np.maximum(np.log(values), LEAST)
 
     def _works(self, schedules: Sequence[Schedule]) -> FloatArray:
         """1 for what has a time, 0 for failures, NaN for what is not told yet."""

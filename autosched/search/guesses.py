@@ -16,6 +16,7 @@ from cost_models.covariance import Columns
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 
+LEAST = -3.0  # the logarithm of a value: beyond 20 times the best time it does not matter how slow something is
 _STEPS = 32  # of the coordinate
 
 
@@ -29,9 +30,9 @@ class Guesses:
         self._sorted = np.sort(-guesses)
 
     def values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """The best guess over each one's, [n]: 0 for what does not fit on the device, above 1 for what is better."""
-        found: FloatArray = np.exp(self._least - self._log_seconds(schedules))
-        return found
+        """The logarithm of the best guess over each one's, [n]: LEAST for what does not fit on the device, above 0 for
+        what is better."""
+        return np.maximum(self._least - self._log_seconds(schedules), LEAST)
 
     def coordinate(self, schedules: Sequence[Schedule]) -> Columns:
         """The part of the schedules whose guess is worse, in steps from 0 to 1, as a row float32 [1, n]."""

@@ -2,14 +2,15 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from autosched import replay
+from autosched.search.base import EncodingPrior
 from autosched.search.bayes import BayesSampler, Settings
-from autosched.search.guesses import Guesses
+from autosched.search.guesses import LEAST, Guesses
 from autosched.search.transfer import TransferPrior
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.tables.table import Row, Table, table_of
@@ -64,7 +65,7 @@ def test_a_guess_that_finds_nothing_decides_every_fourth_proposal() -> None:
     """After trials without progress, three of four proposals come from the model without a line along the guess."""
     here = table("a", (32, 8))
     space = here.space()
-    prior = TransferPrior(space, table("b", (64, 4)).measurements)
+    prior = TransferPrior(space, table("b", (64, 16)).measurements)
     differed = False
     for told in (8, 9, 11, 12, 14, 16, 18, 19):
         doubting, trusting = (
@@ -102,7 +103,7 @@ def test_a_guess_counts_by_its_rank_in_coarse_steps_and_by_its_value() -> None:
     schedules = list(here.measurements)
     guesses = Guesses(prior, schedules)
     seconds = np.exp(prior.log_seconds(schedules))
-    np.testing.assert_allclose(guesses.values(schedules), seconds.min() / seconds)
+    np.testing.assert_allclose(guesses.values(schedules), np.maximum(np.log(seconds.min() / seconds), LEAST))
     ranks = guesses.coordinate(schedules)[0]
     assert ranks.dtype == np.float32
     assert ranks[seconds.argmin()] == ranks.max() >= np.float32(31 / 32)
@@ -112,7 +113,17 @@ def test_a_guess_counts_by_its_rank_in_coarse_steps_and_by_its_value() -> None:
     np.testing.assert_array_equal(ranks * 32, np.floor(ranks * 32))
     few = Guesses(prior, [schedules[i] for i in order[5:]])  # better than all of these, as in a living pool
     assert few.coordinate([schedules[order[0]]])[0, 0] == 1.0
-    assert few.values([schedules[order[0]]])[0] > 1.0
+    assert few.values([schedules[order[0]]])[0] > 0.0
+
+
+def test_a_guess_that_does_not_fit_is_the_least_value() -> None:
+    class Slow(EncodingPrior):
+        def log_seconds(self, schedules: Sequence[Schedule]) -> np.ndarray:
+            return np.array([0.0, 1.0, 20.0, math.inf][: len(schedules)])
+
+    schedules = list(table("a", (32, 8)).measurements)[:4]
+    prior = Slow(table("a", (32, 8)).space())
+    assert Guesses(prior, schedules).values(schedules).tolist() == [0.0, -1.0, LEAST, LEAST]
 
 
 def test_a_guess_is_the_recorded_time_or_that_of_trees() -> None:

@@ -29,11 +29,11 @@ Params = dict[str, Any]
 
 _FIRST = 5  # trials before the model decides
 _GROWTH = 1.15
-_RANDOM = 384  # candidates
+_RANDOM = 384  # candidates of a draw
+_DRAWS = 16  # at most, until _ENOUGH of them are legal
+_ENOUGH = 128
 _NEAR = 384
 _ELITE = 5
-_FEW = 128  # legal random ones, for which as many are drawn up to _RETRIES times again
-_RETRIES = 15
 _ROUNDS = 3
 _MOST = 384  # trials that the model looks at
 _STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.RUNNING)
@@ -46,8 +46,9 @@ class StudySampler(BaseSampler):
     sampler learns where trials fail, apart from the values. Running ones count as what the model expects, so that
     parallel workers spread out. A categorical parameter whose choices are ascending numbers, such as tile sizes, is
     taken as an ordinal one. ``legal`` says which parameters may be proposed at all, and gets those of a single value,
-    too; without it, prune illegal trials.
-    Parameters that not every trial has are sampled at random. Raises ValueError for a study of several objectives.
+    too; without it, prune illegal trials. Parameters that not every trial has are sampled at random.
+
+    Raises ValueError for a study of several objectives.
     """
 
     def __init__(self, seed: int | None = None, legal: Callable[[Mapping[str, Any]], bool] | None = None) -> None:
@@ -130,12 +131,12 @@ class StudySampler(BaseSampler):
 
     def _candidates(self, best: Sequence[Params], space: Mapping[str, BaseDistribution]) -> list[Params]:
         """Random parameters, and the best ones with one or two changes; legal ones where there are any."""
-        random = [_random(space, self._rng) for _ in range(_RANDOM)]
-        allowed = self._allowed(random)
-        for _ in range(_RETRIES):
-            if len(allowed) >= _FEW:
+        allowed: list[Params] = []
+        for _ in range(_DRAWS):
+            random = [_random(space, self._rng) for _ in range(_RANDOM)]
+            allowed += self._allowed(random)
+            if len(allowed) >= _ENOUGH:
                 break
-            allowed += self._allowed([_random(space, self._rng) for _ in range(_RANDOM)])
         parents = [best[i] for i in self._rng.integers(len(best), size=_NEAR)] if best else []
         return [*allowed, *self._moved(parents, space, 2)] or random
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from measurements.store import Store
 
 # Before numpy is imported, and for the workers and processes that inherit it: each runs beside others, and threads of
 # BLAS that wait for each other on busy cores take many times as long as one.
@@ -16,6 +21,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what code generation emits now")
     parser.addoption("--nightly", action="store_true", help="many more samples, and the tests marked nightly")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new store, whose file is ``trials.db`` in ``tmp_path``."""
+    from measurements.store import Store
+
+    with Store.open(tmp_path / "trials.db") as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Bayesian optimisation: the next trial is where a Gaussian process expects the largest improvement.
+"""Bayesian optimisation: a Gaussian process says which trial is next.
 
 The value of a schedule is the best time so far over its time, so the best has 1: what is far from the best differs
 little, and a model of it spends itself on the fast end. After a few random trials every proposal is the schedule that

@@ -48,6 +48,12 @@ class Constraints:
                 wanted.update(self.attributes[name].needs)
         return tuple(name for name in self.attributes if name in wanted)
 
+    def in_order(self, rules: Sequence[Rule]) -> list[tuple[Rule, tuple[str, ...]]]:
+        """The rules with the attributes that they need; those of few columns, which leave fewer rows for the others,
+        come first."""
+        needed = [(rule, self.needed(rule.needs)) for rule in rules]
+        return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
+
     def domain(self, name: str) -> Values | None:
         """The values of a parameter or of an attribute with a relation; None for an attribute without one."""
         if name in self.attributes:

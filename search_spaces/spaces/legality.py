@@ -55,8 +55,7 @@ class Legality:
         self._lookups: list[_Lookup] = []
         self._evaluated: list[Attribute | Rule] = []
         known = set[str]()
-        needed = [(rule, constraints.needed(rule.needs)) for rule in rules]
-        for rule, attributes in sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs))):
+        for rule, attributes in constraints.in_order(rules):
             for name in attributes:
                 if name not in known:
                     known.add(name)

@@ -204,7 +204,7 @@ class Space:
         """Which rows satisfy every rule; ``columns`` holds all parameters, with values of their domains."""
         rows = np.arange(len(columns))  # not yet refused by a rule
         whole = columns.select([p.name for p in self.parameters])
-        for rule, attributes in self._cheap_rules_first:
+        for rule, attributes in self._rules_in_order:
             whole = self._with_attributes(whole, attributes)
             kept = rule.evaluate(whole)
             if not kept.all():
@@ -214,10 +214,8 @@ class Space:
         return allowed
 
     @cached_property
-    def _cheap_rules_first(self) -> list[tuple[Rule, tuple[str, ...]]]:
-        """The rules with the attributes that they need: those of few parameters leave fewer rows for the others."""
-        needed = [(rule, self._constraints.needed(rule.needs)) for rule in self.rules]
-        return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
+    def _rules_in_order(self) -> list[tuple[Rule, tuple[str, ...]]]:
+        return self._constraints.in_order(self.rules)
 
     def __contains__(self, schedule: object) -> bool:
         """Whether this is a legal schedule of the space."""

@@ -3,10 +3,8 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -46,12 +44,6 @@ def default() -> DefaultChoice:
     found = default_choice(ASKED, H200)
     assert found is not None
     return found
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "best.db") as opened:
-        yield opened
 
 
 def record(problem: Problem, schedule: Schedule, on: str = "h200", seconds: float = 1e-6, **changes: object) -> Record:

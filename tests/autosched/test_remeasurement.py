@@ -116,12 +116,6 @@ class Turns:
         return tuple(entrants)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "trials.db") as opened:
-        yield opened
-
-
 def tuned(
     store: Store,
     runner: Turns,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +16,6 @@ from measurements.runners.base import Candidate
 from measurements.store import Store
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "trials.db") as opened:
-        yield opened
 
 
 class Generations:
@@ -87,8 +82,8 @@ class Shuffled:
 
 
 class StreamingRunner(FakeRunner):
-    def __init__(self, seed: int, *, ends: int = -1, lumps: int = 1, **options: object) -> None:
-        super().__init__(**options)  # type: ignore[arg-type]
+    def __init__(self, seed: int, *, ends: int = -1, lumps: int = 1, **options: Any) -> None:
+        super().__init__(**options)
         self.streams: list[Shuffled] = []
         self._made = (seed, ends, lumps)
 

@@ -24,12 +24,6 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "trials.db") as opened:
-        yield opened
-
-
 class Fading:
     """Random schedules, of which each promises half of what the one before did."""
 

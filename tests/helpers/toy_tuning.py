@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autosched.pace import Pace
 from autosched.search import Sampler, sampler
@@ -123,7 +124,7 @@ def tuned(
     limit: float = math.inf,
     out: int = 4,
     pace: Pace | None = None,
-    **arguments: object,
+    **arguments: Any,
 ) -> TuneResult:
     parts = Tuner(
         PROBLEM,
@@ -135,6 +136,6 @@ def tuned(
         space_versions={"toy": space_version},
         generate=generate,
         pace=pace or Pace(compilers=out),
-        **arguments,  # type: ignore[arg-type]
+        **arguments,
     )
     return parts.run(trials, limit, min_gain=min_gain)

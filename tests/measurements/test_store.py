@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,12 +67,6 @@ def record(
 def best_seconds(store: Store, **arguments: object) -> float | None:
     found = store.best(PROBLEM, "h200", **arguments)
     return None if found is None else found.seconds
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "trials.db") as opened:
-        yield opened
 
 
 def closed_store(path: Path, *records: Record) -> Path:

@@ -1,10 +1,11 @@
 """Ours against other tuners' searches on recorded spaces, by one rule, in one run.
 
     python -m benchmarks.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M[@FILE][:N] ...]
+        [--files F ...] [--journal FILE] [--results FOLDER] [--name search_quality]
 
 FOLDER holds caches of Kernel Tuner (``*.json.gz``). One evaluation is the first visit of a recorded configuration,
 whether or not it ran; every method searches exactly the recorded configurations. Writes the table and the curves with
-their quartiles to ``benchmarks/results/search_quality.{md,json,png}``. Kernel Tuner is the extra ``benchmark``.
+their quartiles to ``NAME.{md,json,png}`` in ``benchmarks/results``. Kernel Tuner is the extra ``benchmark``.
 
 Methods: ``bayes``, ``evolution``, ``tpe``, ``random`` of ours, one trial at a time; ``kt_*`` are strategies of Kernel
 Tuner in its simulation mode, with their default options; ``optuna_tpe_categorical`` and ``optuna_tpe_ordinal`` are
@@ -82,7 +83,18 @@ RESTRICTIONS = (  # of the published tuning scripts; those that give exactly wha
         "use_shmem == 0 or (block_size_x * tile_size_x + (filter_width - 1))"
         " * (block_size_y * tile_size_y + (filter_height - 1)) < 12 * 1024",
     ),
+    (
+        "use_padding == 0 or block_size_x % 32 != 0",
+        "block_size_x * block_size_y <= 1024",
+        "(block_size_x * tile_size_x + 14) * (block_size_y * tile_size_y + 14) < 12 * 1024",
+    ),
     ("block_size_x * block_size_y >= 64", "block_size_x * block_size_y <= 1024", "tile_size_x * tile_size_y < 30"),
+    (
+        "32 <= block_size_x * block_size_y",
+        "block_size_x * block_size_y <= 1024",
+        "tile_size_x > 1 or tile_stride_x == 0",
+        "tile_size_y > 1 or tile_stride_y == 0",
+    ),
 )
 RESULTS = Path(__file__).parent / "results"
 
@@ -365,13 +377,14 @@ def _against_best_peer(found: dict[str, dict[str, Searches]], budget: int) -> li
 
 
 def _write(
-    folder: Path,
+    path: Path,
     searches: dict[str, dict[str, list[Search]]],
     wanted: Counter[tuple[str, str]],
     repeats: int,
     budget: int,
 ) -> str:
-    """Write table, JSON and curves of the methods whose ``wanted`` searches are done, and return the table."""
+    """Write table, JSON and curves of the methods whose ``wanted`` searches are done to ``path`` with the suffix of
+    each, and return the table."""
     from autosched.search_curves import draw_curves
 
     found = {
@@ -381,17 +394,17 @@ def _write(
         for file, methods in searches.items()
     }
     now = datetime.now(UTC)
-    folder.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = summary(found, repeats, budget, now)
-    (folder / "search_quality.md").write_text(text, encoding="utf-8")
+    Path(f"{path}.md").write_text(text, encoding="utf-8")
     recordings = {
         file: [{key: v for key, v in searches_json(made).items() if key != "searches"} for made in methods.values()]
         for file, methods in found.items()
     }
     document = {"date": f"{now:%Y-%m-%d}", "repeats": repeats, "budget": budget, "recordings": recordings}
-    (folder / "search_quality.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    Path(f"{path}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     drawn = [(file, list(methods.values())) for file, methods in found.items() if methods]
-    draw_curves(drawn, folder / "search_quality.png")
+    draw_curves(drawn, Path(f"{path}.png"))
     return text
 
 
@@ -407,6 +420,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--files", nargs="+", default=None, metavar="F", help="names without .json.gz (default: all)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--name", default="search_quality", help="of the written files")
     parser.add_argument("--journal", type=Path, default=None, help="searches are added here, and not made again")
     given = parser.parse_args(arguments)
     files = sorted(Path(given.folder).glob("*.json.gz"))
@@ -433,7 +447,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found[_name(job.file)].setdefault(job.method, []).append(found_here)
             if following is None or following.method != job.method:
                 print(f"{datetime.now():%H:%M} {job.method}", file=sys.stderr, flush=True)
-                text = _write(given.results, found, wanted, given.repeats, given.budget)
+                text = _write(given.results / given.name, found, wanted, given.repeats, given.budget)
     print(text)
     return 0
 

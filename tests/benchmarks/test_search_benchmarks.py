@@ -37,13 +37,32 @@ def test_every_method_but_kernel_tuner_searches(
 ) -> None:
     pytest.importorskip("matplotlib")
     methods = ["random", "optuna_tpe_ordinal", "xgboost_bootstrap"]
-    given = ["--repeats", "1", "--budget", "12", "--workers", "1", "--results", str(tmp_path / "r"), "--methods"]
-    assert search_quality.main([str(folder), *given, *methods]) == 0
-    document = json.loads((tmp_path / "r" / "search_quality.json").read_text())
+    given = ["--repeats", "1", "--budget", "12", "--workers", "1", "--results", str(tmp_path / "r"), "--name", "small"]
+    assert search_quality.main([str(folder), *given, "--methods", *methods]) == 0
+    document = json.loads((tmp_path / "r" / "small.json").read_text())
     assert [row["sampler"] for row in document["recordings"]["small"]] == methods
-    table = (tmp_path / "r" / "search_quality.md").read_text()
+    table = (tmp_path / "r" / "small.md").read_text()
     assert all(f"| {method} |" in table for method in methods)
-    assert (tmp_path / "r" / "search_quality.png").stat().st_size > 1000
+    assert (tmp_path / "r" / "small.png").stat().st_size > 1000
+
+
+def test_restrictions_are_those_that_give_what_is_recorded() -> None:
+    values = {
+        "block_size_x": [1, 16, 32],
+        "block_size_y": [16, 32, 64],
+        "tile_size_x": [1, 2],
+        "tile_size_y": [1, 2],
+        "tile_stride_x": [0, 1],
+        "tile_stride_y": [0, 1],
+    }
+    recorded = {
+        (bx, by, tx, ty, sx, sy)
+        for bx, by, tx, ty, sx, sy in product(*values.values())
+        if 32 <= bx * by <= 1024 and (tx > 1 or sx == 0) and (ty > 1 or sy == 0)
+    }
+    assert "tile_size_x > 1 or tile_stride_x == 0" in search_quality._restrictions(values, recorded)
+    with pytest.raises(ValueError, match="add them to RESTRICTIONS"):
+        search_quality._restrictions(values, {*list(recorded)[1:]})
 
 
 def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ from measurements.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
 NOISE = 0.02
@@ -75,35 +76,45 @@ def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, 
     random = space.sample(reference, 10**6)
     best = min(float(model.log_seconds(random[i : i + _PART]).min()) for i in range(0, len(random), _PART))
     chosen, spent = [], 0.0
+
+    def log_seconds(schedule: Schedule) -> float:
+        return float(model.log_seconds([schedule])[0])
+
     for seed in range(repeats):
-        found, own = _search(model, sampler(DEFAULT, space, seed=seed), np.random.default_rng([seed, 1]), trials)
-        chosen.append(found)
+        found, own = search(log_seconds, sampler(DEFAULT, space, seed=seed), seed, trials)
+        chosen.append(found[-1])
         spent += own
     best = min(best, *chosen)
     gaps = tuple(math.exp(found - best) - 1.0 for found in chosen)
     return Family(name, problem, space.count(), gaps, spent / (repeats * trials))
 
 
-def _search(model: AnalyticPrior, made: Sampler, rng: np.random.Generator, trials: int) -> tuple[float, float]:
-    """The logarithm of the model's time of what looked fastest, and the sampler's own CPU seconds."""
-    fastest, chosen, spent = math.inf, math.inf, 0.0
+def search(
+    log_seconds: Callable[[Schedule], float], made: Sampler, seed: int, trials: int
+) -> tuple[list[float], float]:
+    """What ``log_seconds`` says of the schedule that looks fastest after each trial, and the sampler's own CPU seconds.
+    A schedule of infinite time is told as a failure, others with noise."""
+    rng = np.random.default_rng([seed, 1])
+    fastest, spent = math.inf, 0.0
+    chosen = [math.inf]
     for _ in range(trials):
         began = time.process_time()
         asked = made.ask(1)
         spent += time.process_time() - began
         if not asked:
             break
-        true = float(model.log_seconds(asked)[0])
+        true = log_seconds(asked[0])
+        chosen.append(chosen[-1])
         result = Measurement(Status.LAUNCH_ERROR, Provenance.ESTIMATED, reason="does not fit on the device")
         if math.isfinite(true):
             seconds = math.exp(true) * math.exp(NOISE * rng.normal())
             result = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.of([seconds]))
             if seconds < fastest:
-                fastest, chosen = seconds, true
+                fastest, chosen[-1] = seconds, true
         began = time.process_time()
         made.tell(asked[0], result)
         spent += time.process_time() - began
-    return chosen, spent
+    return chosen[1:], spent
 
 
 def report(found: Sequence[Family], trials: int, reference: int, repeats: int, chip: str) -> str:

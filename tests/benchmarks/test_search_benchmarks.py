@@ -1,19 +1,22 @@
 """The benchmarks of the search, on a recording that is made here."""
 
+import argparse
 import gzip
 import json
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autosched.pace import Pace
 from autosched.replay import search
 from autosched.search import sampler
-from benchmarks import own_spaces, proposal_time, search_clock, search_quality
+from benchmarks import erring_guess, own_spaces, proposal_time, search_clock, search_quality
 from benchmarks.search_clock import Costs, Machine, Searcher
 from measurements.tables.reading import read_table
 from search_spaces.hardware.devices import device
+from search_spaces.spaces.schedule import Schedule
 
 
 @pytest.fixture
@@ -143,6 +146,24 @@ def test_a_search_in_our_own_space_is_judged_by_the_model(tmp_path: Path) -> Non
     assert family is not None and one is not None and family.schedules > 1000
     assert 0 <= family.gap < max(one.gaps)
     assert f"{100 * family.gap:.1f}%" in (tmp_path / "own_spaces.md").read_text()
+
+
+def test_a_guess_errs_by_the_same_factors_for_every_search(tmp_path: Path) -> None:
+    here, there = (Schedule("t", (("x", x), ("y", 1))) for x in (1, 2))
+    one, same = (erring_guess.distorted(lambda _: 0.0, seed=0) for _ in range(2))
+    assert (one(here), one(there)) == (same(here), same(there)) and one(here) != one(there)
+    assert erring_guess.distorted(lambda _: 0.0, seed=1)(here) != one(here)
+    assert erring_guess.distorted(lambda _: 3.0, seed=0)(here) == pytest.approx(one(here) + 3.0)
+    given = ["--trials", "6", "--repeats", "2", "--families", "copy", "--workers", "1", "--results", str(tmp_path)]
+    assert erring_guess.main([*given, "--methods", "bayes+", "random"]) == 0
+    assert "| copy | bayes+ |" in (tmp_path / "erring_guess.md").read_text()
+    assert erring_guess.main(["--repeats", "1"]) == 2
+
+
+def test_a_gap_is_that_to_the_best_of_any_search_with_the_same_factors() -> None:
+    curves = {"a": np.log([[2.0, 1.0], [8.0, 6.0]]), "b": np.log([[1.5, 1.5], [4.0, 4.0]])}
+    table = erring_guess.report({"copy": curves}, argparse.Namespace(trials=2, repeats=2, device="h200"))
+    assert "| copy | a | 25.0 ± 25.0% |" in table and "| copy | b | 25.0 ± 25.0% |" in table
 
 
 def test_a_proposal_is_timed_where_nothing_is_pruned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

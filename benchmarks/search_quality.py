@@ -8,10 +8,13 @@ whether or not it ran; every method searches exactly the recorded configurations
 their quartiles to ``NAME.{md,json,png}`` in ``benchmarks/results``. Kernel Tuner is the extra ``benchmark``.
 
 Methods: ``bayes``, ``evolution``, ``tpe``, ``random`` of ours, one trial at a time; ``kt_*`` are strategies of Kernel
-Tuner in its simulation mode, with their default options; ``optuna_tpe_categorical`` and ``optuna_tpe_ordinal`` are
-Optuna's TPESampler (the latter multivariate, over positions), to which a configuration that is not recorded is told as
-pruned at no cost, until it has proposed DRAWS for each evaluation of the budget; ``xgboost_bootstrap`` is the untuned
-baseline: five small models on resampled trials, the largest mean plus deviation of all configurations next.
+Tuner in its simulation mode, with their default options and seeded generators (``diff_evo`` and ``bayes_opt`` have
+others besides); ``optuna_tpe_categorical`` and ``optuna_tpe_ordinal`` are Optuna's TPESampler (the latter multivariate,
+over positions), to which a configuration that is not recorded is told at no cost, until it has proposed DRAWS for each
+evaluation of the budget: to the former as pruned, so that it learns what is recorded, to the latter as failed, as it
+finds less with what it learns from those; ``xgboost_bootstrap`` is the untuned baseline: five small models on resampled
+trials, the largest mean plus deviation of all configurations next.
+
 A method with ``@FILE`` is run on that recording alone; the page names what was not run. Methods are run one after the
 other, each on all its recordings. With ``--journal`` a run that was stopped goes on where it was: the searches in the
 file are not made again. A search that has found the optimum is stopped there, as its curve is known from then on.
@@ -27,6 +30,7 @@ import itertools
 import json
 import os
 import platform
+import random
 import sys
 import tempfile
 import warnings
@@ -156,23 +160,24 @@ def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
     """A cache as plain JSON, which Kernel Tuner reads, and what it holds besides the configurations."""
     text = gzip.decompress(Path(file).read_bytes()).decode()
     document = json.loads(text)
-    path = Path(tempfile.mkdtemp(prefix="search_quality_")) / Path(file).name.removesuffix(".gz")
-    path.write_text(text, encoding="utf-8")
     names = document["tune_params_keys"]
     recorded = {tuple(entry[name] for name in names) for entry in document["cache"].values()}
     document["restrictions"] = _restrictions(document["tune_params"], recorded)
     del document["cache"]
-    return str(path), document
+    return text, document
 
 
 def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) -> list[str]:
     """Raises ValueError where none of RESTRICTIONS gives what is recorded."""
     whole = list(itertools.product(*values.values()))
-    columns = {name: np.array([row[i] for row in whole]) for i, name in enumerate(values)}
-    coded = {name: column.astype(np.int64) for name, column in columns.items()}
+    coded = {
+        name: np.array([row[i] for row in whole], dtype=np.int64)
+        for i, (name, own) in enumerate(values.items())
+        if all(isinstance(value, int) for value in own)
+    }
     for texts in RESTRICTIONS:
         try:
-            rules = [parse(text, dict.fromkeys(values, "int")) for text in texts]
+            rules = [parse(text, dict.fromkeys(coded, "int")) for text in texts]
         except ExpressionError:  # of other parameters
             continue
         legal = np.ones(len(whole), dtype=bool)
@@ -186,10 +191,19 @@ def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) 
 def _kernel_tuner(table: Table, job: Job) -> Iterator[Schedule]:
     import kernel_tuner
 
-    path, document = _unpacked(job.file)
+    text, document = _unpacked(job.file)
     quiet = io.StringIO()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+    random.seed(job.seed)  # its strategies draw from these two
+    np.random.seed(job.seed)
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(quiet),
+        contextlib.redirect_stderr(quiet),
+        tempfile.TemporaryDirectory(prefix="search_quality_") as folder,
+    ):
         warnings.simplefilter("ignore")
+        path = Path(folder) / "cache.json"
+        path.write_text(text, encoding="utf-8")
         results, _ = kernel_tuner.tune_kernel(
             document["kernel_name"],
             "",
@@ -200,15 +214,15 @@ def _kernel_tuner(table: Table, job: Job) -> Iterator[Schedule]:
             strategy=job.method.removeprefix("kt_"),
             strategy_options={"max_fevals": job.budget},
             simulation_mode=True,
-            cache=path,
+            cache=str(path),
             seed=job.seed,
             quiet=True,
             lang="CUDA",
         )
     (parameters,) = table.parameters.values()
     for result in results:
-        items = tuple((p.name, result[p.name]) for p in parameters)
-        yield Schedule(table.kernel, items)
+        found = ((p, result[p.name]) for p in parameters)
+        yield Schedule(table.kernel, tuple((p.name, v if v in p.values else str(v)) for p, v in found))
 
 
 def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
@@ -221,6 +235,7 @@ def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
         warnings.simplefilter("ignore")
         made = optuna.samplers.TPESampler(seed=job.seed, multivariate=ordinal)
     study = optuna.create_study(sampler=made)
+    without_time = optuna.trial.TrialState.FAIL if ordinal else optuna.trial.TrialState.PRUNED
     told: dict[Schedule, float | None] = {}
     for _ in range(DRAWS * job.budget):
         trial = study.ask()
@@ -232,7 +247,7 @@ def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
         schedule = Schedule(table.kernel, tuple(items))
         measurement = table.measurements.get(schedule)
         if measurement is None or measurement.timing is None:
-            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            study.tell(trial, state=without_time)
         else:
             study.tell(trial, measurement.timing.median)
         if measurement is not None and schedule not in told:

@@ -3,8 +3,12 @@
 import argparse
 import gzip
 import json
+import random
+import sys
+import tempfile
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,6 +70,28 @@ def test_restrictions_are_those_that_give_what_is_recorded() -> None:
     assert "tile_size_x > 1 or tile_stride_x == 0" in search_quality._restrictions(values, recorded)
     with pytest.raises(ValueError, match="add them to RESTRICTIONS"):
         search_quality._restrictions(values, {*list(recorded)[1:]})
+
+
+def test_kernel_tuner_searches_what_is_recorded_with_its_seed_and_leaves_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for Kernel Tuner, which the tests do not install, draws as its strategies do."""
+
+    def tune_kernel(*given: object, cache: str, **options: object) -> tuple[list[dict[str, object]], None]:
+        entries = list(json.loads(Path(cache).read_text())["cache"].values())
+        return [random.choice(entries), entries[np.random.randint(len(entries))]], None
+
+    monkeypatch.setitem(sys.modules, "kernel_tuner", SimpleNamespace(tune_kernel=tune_kernel))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    jobs = [search_quality.Job(str(folder / "small.json.gz"), "kt_random_sample", seed, 2) for seed in (0, 0, 1)]
+    first, again, other = (search_quality.run(job)[1].quality for job in jobs)
+    assert first == again != other
+    assert not list(tmp_path.glob("search_quality_*"))
+
+
+def test_a_recording_with_texts_and_nothing_left_out_has_no_restrictions() -> None:
+    values = {"order": ["row", "column"], "x": [1, 2], "part": [0.5, 1.0]}
+    assert search_quality._restrictions(values, set(product(*values.values()))) == []
 
 
 def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,8 +204,6 @@ def test_a_proposal_is_timed_where_nothing_is_pruned(folder: Path, capsys: pytes
 
 def test_torch_trees_order_configurations_by_their_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """A made-up tree in PyTorch's place: the list of a small matmul has cuBLAS first, then b, then a."""
-    from types import SimpleNamespace
-
     from benchmarks import torch_trees
 
     choices = {0: "extern_mm", 1: "a", 2: "b"}

@@ -149,12 +149,13 @@ class TrialBook:
             proof=self.proofs.get(schedule),
         )
 
-    def condemn(self, record: Record, found: Measurement) -> None:
-        """Store what was found of an earlier record, like a trial, so that it is not called best any more."""
-        self.append(self.record(record.schedule, record.kernel_digest, found))
+    def condemn(self, record: Record, found: Measurement) -> Record:
+        """Store what was found of an earlier record, like a trial, so that it is not called best any more; that one."""
+        stored = self.append(self.record(record.schedule, record.kernel_digest, found))
         if record.kernel_digest is not None:
             self.known[record.kernel_digest] = found
         self.read_best()
+        return stored
 
     def prove(self, record: Record, proof: str) -> None:
         """Give the best a proof (canonical JSON)."""

@@ -176,23 +176,43 @@ class Tuner:
         )
 
     def _restore(self, earlier: Sequence[Record]) -> None:
-        """Tell the sampler what is known, and reuse what the same tools found out about the same kernels."""
+        """Tell the sampler what is known, and reuse what the same tools found out about the same kernels.
+
+        The time of a kernel that computes something wrong is not told: a sampler would look for more like it. What is
+        unproven is not told at all, so that it may be tried again.
+        """
         book = self._book
         fingerprint = canonical_json(book.fingerprint)
         for record in earlier:
-            if record.status is Status.UNPROVEN:  # it may be tried again, and its kernel must be
+            if record.status is Status.UNPROVEN:  # its kernel must be tried again, too
                 book.known.pop(record.kernel_digest or "", None)
-                continue
+            elif record.kernel_digest is not None and record.fingerprint == fingerprint:
+                book.known[record.kernel_digest] = record.measurement
+        condemned = self._condemned()
+        newest = {record.schedule: record.status for record in earlier}
+        wrong = {(r.schedule, r.kernel_digest) for r in earlier if r.status is Status.WRONG_RESULT}
+        counts = [
+            record
+            for record in earlier
+            if record.schedule not in condemned
+            and newest[record.schedule] is not Status.UNPROVEN
+            and not (record.ok and (record.schedule, record.kernel_digest) in wrong)
+        ]
+        for record in [*counts, *condemned.values()]:
             if book.is_of_this_code(record):  # else it is tried again
                 self._sampler.tell(record.schedule, record.measurement)
                 self._told += 1
-            if record.kernel_digest is not None and record.fingerprint == fingerprint:
-                book.known[record.kernel_digest] = record.measurement
+
+    def _condemned(self) -> dict[Schedule, Record]:
+        """Judge the best of earlier runs, and the next one where it fails; what was found of those that fail."""
+        book, found = self._book, dict[Schedule, Record]()
         while self._verifier is not None and book.best is not None and book.best.measurement.error is None:
-            found = book.judged(book.best.schedule, book.best.measurement, self._verifier)
-            if found.ok:
+            best = book.best
+            judged = book.judged(best.schedule, best.measurement, self._verifier)
+            if judged.ok:
                 break
-            book.condemn(book.best, found)
+            found[best.schedule] = book.condemn(best, judged)
+        return found
 
     def _search(self, seconds: float) -> bool:
         """Until the trials are done or the time is up: False; or the sampler has no more to propose: True."""

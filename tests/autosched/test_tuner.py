@@ -41,6 +41,26 @@ class Fading:
         self._random.tell(schedule, measurement)
 
 
+class Listening:
+    """Random schedules, and what was told of which before the first was asked for."""
+
+    name = "listening"
+
+    def __init__(self) -> None:
+        self._random = sampler("random", SPACE, seed=1)
+        self.restored: list[tuple[Schedule, Status]] = []
+        self._asked = False
+
+    def ask(self, n: int) -> list[Schedule]:
+        self._asked = True
+        return self._random.ask(n)
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        if not self._asked:
+            self.restored.append((schedule, measurement.status))
+        self._random.tell(schedule, measurement)
+
+
 class TestTheEnd:
     def test_a_search_that_promises_too_little_ends(self, store: Store) -> None:
         result = tuned(store, 30, made=Fading(), min_gain=0.1)
@@ -296,6 +316,26 @@ class TestProof:
         assert result.best is not None and result.best.schedule["x"] != fastest["x"]
         assert store.best(PROBLEM, "h200") == result.best
         assert len(result.trials) == 1, "what was judged again is no trial of this run"
+
+    @pytest.mark.parametrize("status", ["findings", "timeout"])
+    def test_the_time_of_what_was_condemned_is_told_to_no_sampler(self, store: Store, status: str) -> None:
+        first = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
+        assert first.best is not None
+        fastest = first.best.schedule
+
+        def verifier(problem: Problem, schedule: Schedule) -> Outcome:
+            return Outcome(schedule["x"] != fastest["x"], status, "a race")
+
+        judging, later = Listening(), Listening()
+        tuned(store, 1, FakeRunner(Provenance.ESTIMATED), judging, verifier=verifier)
+        condemned = {r.schedule for r in store.trials() if r.status in (Status.WRONG_RESULT, Status.UNPROVEN)}
+        assert condemned and all(s["x"] == fastest["x"] for s in condemned)
+        tuned(store, 1, FakeRunner(Provenance.ESTIMATED), later)
+        for heard in (judging, later):
+            assert not [told for told in heard.restored if told[0] in condemned and told[1] is Status.OK]
+            assert {s for s, _ in heard.restored} >= {r.schedule for r in first.trials if r.schedule not in condemned}
+        known = {s for s, _ in later.restored} & condemned
+        assert known == (condemned if status == "findings" else set()), "what is unproven may be tried again"
 
     def test_a_schedule_that_breaks_a_law_of_today_is_no_proof(self, store: Store) -> None:
         tuned(store, 4, FakeRunner(Provenance.ESTIMATED))

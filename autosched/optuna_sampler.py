@@ -7,6 +7,7 @@ Storages, callbacks, the dashboard and parallel workers work as with every sampl
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,8 +46,9 @@ class StudySampler(BaseSampler):
     Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value: from them the
     sampler learns where trials fail, apart from the values. Running ones count as what the model expects, so that
     parallel workers spread out. A categorical parameter whose choices are ascending numbers, such as tile sizes, is
-    taken as an ordinal one. ``legal`` says which parameters may be proposed at all, and gets those of a single value,
-    too; without it, prune illegal trials. Parameters that not every trial has are sampled at random.
+    taken as an ordinal one. ``legal`` says which parameters may be proposed, and gets those of a single value, too; the
+    sampler learns which parameters there are from trials that were completed or pruned, so until there is one their
+    values are drawn one by one: prune illegal trials. Parameters that not every trial has are sampled at random.
 
     Raises ValueError for a study of several objectives.
     """
@@ -85,13 +87,13 @@ class StudySampler(BaseSampler):
         values, works = _values(trials, study.direction), _works(trials)
         if not search_space or np.count_nonzero(~np.isnan(works)) < _FIRST or np.isnan(values).all():
             return {} if not search_space or self._legal is None else self._candidates([], search_space)[0]
+        tried = {tuple(t.params[name] for name in search_space) for t in trials}
         kept = _kept(values, works)
         trials, values, works = [trials[i] for i in kept], values[kept], works[kept]
         rows = coordinates(_rows([t.params for t in trials], search_space))
         of_values, of_failures = self._hyperparameters(rows, values, works, tuple(search_space))
         scale = Scale.of(values[~np.isnan(values)])
         order = np.argsort(-np.nan_to_num(values, nan=-math.inf), kind="stable")[:_ELITE]
-        tried = {tuple(t.params[name] for name in search_space) for t in trials}
         candidates = self._candidates([trials[i].params for i in order], search_space)
         best: Params = candidates[0]
         for _ in range(_ROUNDS):
@@ -199,7 +201,7 @@ def _kept(values: FloatArray, works: FloatArray) -> list[int]:
 
 def _is_ordinal(found: CategoricalDistribution) -> bool:
     numbers = [c for c in found.choices if isinstance(c, (int, float)) and not isinstance(c, bool)]
-    return len(numbers) == len(found.choices) and numbers == sorted(numbers)
+    return len(numbers) == len(found.choices) and all(a < b for a, b in itertools.pairwise(numbers))
 
 
 def _scale(value: Any, found: BaseDistribution) -> float:

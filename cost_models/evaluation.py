@@ -9,15 +9,12 @@ that are not positive.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
-
-_PAIR_CELLS = 1 << 22  # comparisons held in memory at a time
 
 
 def rank_correlation(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
@@ -41,65 +38,6 @@ def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> fl
 def regret(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int = 1) -> float:
     """How much slower than the best is what measuring the k predicted fastest would find: 0.05 is 5% slower."""
     return 1.0 / top_k_recall(predicted, seconds, k) - 1.0
-
-
-def pairwise_accuracy(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
-    """Part of the pairs with different times that are predicted in the right order; a predicted tie counts half.
-
-    0.5 where no two times differ.
-    """
-    p, s = _checked(predicted, seconds)
-    right, pairs, step = 0.0, 0, max(1, _PAIR_CELLS // len(p))
-    for start in range(0, len(p), step):
-        rows = slice(start, start + step)
-        faster = s[rows, None] < s[None, :]
-        right += float((faster & (p[rows, None] < p[None, :])).sum())
-        right += 0.5 * float((faster & (p[rows, None] == p[None, :])).sum())
-        pairs += int(faster.sum())
-    return right / pairs if pairs else 0.5
-
-
-@dataclass(frozen=True)
-class Quality:
-    """Means over ``groups`` problems of ``rows`` rows together; ``recall`` holds (k, top_k_recall)."""
-
-    rows: int
-    groups: int
-    rank_correlation: float
-    pairwise_accuracy: float
-    regret: float  # of the single row predicted fastest
-    recall: tuple[tuple[int, float], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        named = {f"recall_at_{k}": value for k, value in self.recall}
-        return {
-            **{"rows": self.rows, "groups": self.groups, "rank_correlation": self.rank_correlation},
-            **{"pairwise_accuracy": self.pairwise_accuracy, "regret": self.regret, **named},
-        }
-
-
-def evaluate(
-    predicted: npt.ArrayLike,
-    seconds: npt.ArrayLike,
-    groups: Sequence[Any] | npt.NDArray[Any] | None = None,
-    ks: Sequence[int] = (1, 8, 32),
-) -> Quality:
-    """Quality within each group (the rows of one problem), averaged: times of different problems are never compared."""
-    p, s = _checked(predicted, seconds)
-    codes = group_codes(groups, len(p))
-    members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
-
-    def mean(values: list[float]) -> float:
-        return float(np.mean(values))
-
-    return Quality(
-        rows=len(p),
-        groups=len(members),
-        rank_correlation=mean([rank_correlation(p[i], s[i]) for i in members]),
-        pairwise_accuracy=mean([pairwise_accuracy(p[i], s[i]) for i in members]),
-        regret=mean([regret(p[i], s[i]) for i in members]),
-        recall=tuple((k, mean([top_k_recall(p[i], s[i], k) for i in members])) for k in ks),
-    )
 
 
 def group_codes(groups: Sequence[Any] | npt.NDArray[Any] | None, rows: int) -> npt.NDArray[np.int64]:

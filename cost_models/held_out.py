@@ -26,6 +26,7 @@ from search_spaces.arrays import BoolArray, FloatArray
 SPLITS = ("schedules", "problems", "families", "devices")
 FOLDS = 5
 FEWEST_ROWS = 5
+_FEWEST_LEARNED = 2  # rows outside a part of a split: what a model needs
 NEAR = 2.0  # times the best: the rows that calibration is about, as a search decides among them
 
 
@@ -88,6 +89,8 @@ def cross_validated(rows: Rows, settings: Settings, corrects: str | None) -> tup
         if split != "schedules" and len(np.unique(units)) < 2:
             continue
         folds = _folds(rows, split, settings.seed)
+        if len(folds) - int(np.bincount(folds).max()) < _FEWEST_LEARNED:  # nearly all rows are of one unit
+            continue
         predicted, spread = _out_of_fold(rows, folds, settings, corrects)
         residual = _residual(rows, predicted)
         near = rows.seconds <= NEAR * _best(rows)

@@ -48,7 +48,12 @@ def replay(
     ] = None,
     plot: Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Draw the curves (.svg or .png).")] = None,
     to_t4: Annotated[
-        str | None, typer.Option("--to-t4", metavar="FILE", help="Write the recording as T4 JSON, and search nothing.")
+        str | None,
+        typer.Option(
+            "--to-t4",
+            metavar="FILE",
+            help="Write the recording as T4 JSON, a file for each kernel template, and search nothing.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
@@ -132,10 +137,13 @@ def _write_t4(table: Table, path: str) -> int:
     from measurements.tables.kernel_tuner import to_t4
 
     now = datetime.now(UTC).isoformat()
-    rows = [(schedule.to_json(), measured, now) for schedule, measured in table.measurements.items()]
-    document = to_t4(rows, {"kernel": table.kernel, "device": table.device})
-    Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"{formatting.count(len(rows))} configurations written to {path}")
+    for template in table.parameters:
+        rows = [(s.to_json(), measured, now) for s, measured in table.measurements.items() if s.template == template]
+        alone = len(table.parameters) == 1
+        document = to_t4(rows, {"kernel": table.kernel if alone else template, "device": table.device})
+        to = Path(path) if alone else Path(path).with_suffix(f".{template}{Path(path).suffix}")
+        to.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        print(f"{formatting.count(len(rows))} configurations written to {to}")
     return 0
 
 

@@ -13,10 +13,11 @@ Where a prior guesses times, values are the logarithms of these, because a guess
 more coordinate (``Guesses``). A second Gaussian process models what a line along the guess leaves over; how far the
 line is followed is learned with every trial (``Trend``). A guess may be right about nearly all schedules and wrong
 about the fastest, which the likelihood of the trials hardly shows. So the line is judged by what it finds: once
-``patience`` trials have brought nothing, three of four proposals come from the model without it, until one of the two
-finds something better. Trials that follow a guess are no random ones, and their mean is not that of the space: so it
-counts as unknown (``Hyperparameters.offset``). Where a guess leads, a proposal maximises the expected improvement
-(Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions, 1998) beyond a margin.
+``patience`` trials have brought nothing, three of four proposals come from the model without it, or two of four where
+that model found the best, until one of the two finds something better. Trials that follow a guess are no random ones,
+and their mean is not that of the space: so it counts as unknown (``Hyperparameters.offset``). Where a guess leads, a
+proposal maximises the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive
+Black-Box Functions, 1998) beyond a margin.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from autosched.search.base import Prior, spread_out
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-STARTS = 8  # from each of which a descent takes some 100 guesses
+STARTS = 8  # from each of which a descent takes some 150 to 300 guesses
 _DISTANCE = 6  # parameters in which they differ where possible: the best of a sample are often much the same
 _NEIGHBOURS = 256  # looked at in a step
 _STEPS = 32

@@ -27,6 +27,8 @@ from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
+_FEWEST_ROWS = 2  # what a model needs
+
 
 class Model(Protocol):
     def predict(self, X: Matrix) -> FloatArray:
@@ -134,6 +136,8 @@ class EvolutionSampler:
             rows = [row for row, use in zip(rows, usable, strict=True) if use]
             labels, guess = labels[usable], guess[usable]
             labels = labels / np.exp(guess)
+        if len(rows) < _FEWEST_ROWS:  # the prior expects the others to fail
+            return
         self._model, self._trained = self._fit(self._prior.features(rows), labels), size
 
     def _predicted(self, schedules: Sequence[Schedule]) -> FloatArray:

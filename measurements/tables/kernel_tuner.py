@@ -86,7 +86,11 @@ def read_t4(path: str | Path, text: str) -> Table:
         configuration = result.get("configuration") if isinstance(result, dict) else None
         if not isinstance(configuration, dict):
             raise TableError(f"{path}: result {number} has no configuration")
-        rows.append(Row("kernel", _configuration(path, configuration), _result(result)))
+        try:
+            measured = _result(result)
+        except ValueError as error:
+            raise TableError(f"{path}: result {number} {error}") from None
+        rows.append(Row("kernel", _configuration(path, configuration), measured))
     metadata = document.get("metadata")
     device = _named(metadata, "device", "unknown device") if isinstance(metadata, dict) else "unknown device"
     return _table(path, device, rows, ())
@@ -151,11 +155,16 @@ _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6
 
 
 def _result(result: Mapping[str, Any]) -> Measurement:
-    wanted = result.get("objectives")
+    """The measurement named "time", or where there is none the objective. Raises ValueError where that is no time."""
+    wanted, given = result.get("objectives"), result.get("measurements")
     objective = wanted[0] if isinstance(wanted, list) and wanted else "time"
-    measured = [m for m in result.get("measurements") or [] if isinstance(m, dict)]
-    found = next((m for m in measured if m.get("name") == objective), {})
+    measured = [m for m in given if isinstance(m, dict)] if isinstance(given, list) else []
+    found = next((m for name in ("time", objective) for m in measured if m.get("name") == name), {})
     invalidity = result.get("invalidity", "correct")
+    if found and invalidity == "correct" and str(found.get("unit") or "ms") not in _UNITS:
+        raise ValueError(f"has no time, but {found.get('name')} in {found.get('unit')}: give a file with times")
+    if found and found.get("name") != "time" and not found.get("unit"):
+        raise ValueError(f"has no time, but {found.get('name')} without a unit: give a file with times")
     times = result.get("times")
     runtimes = times.get("runtimes") if isinstance(times, dict) else None
     value = found.get("value") if invalidity == "correct" else None

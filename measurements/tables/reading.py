@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from measurements.library_choice import is_library
 from measurements.record import Record
 from measurements.recording import RecordingError, read
 from measurements.tables.kernel_tuner import read_cache, read_t4, text_of
@@ -71,7 +72,9 @@ def _recording(path: Path) -> Table:
 
 def _of_records(path: Path, records: Sequence[Record]) -> Table:
     """The table of trials of one problem on one device."""
-    rows = [Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records]
+    rows = [
+        Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records if not is_library(r.schedule)
+    ]
     operator = json.loads(records[0].problem_key).get("operator", "problem")
     try:
         table = table_of(records[0].device, rows)

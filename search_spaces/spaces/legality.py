@@ -46,10 +46,10 @@ class Legality:
     """
 
     def __init__(self, parameters: Sequence[Parameter], constraints: Constraints, rules: Sequence[Rule]) -> None:
-        self._code = [
-            np.array([kept.values.index(v) if v in kept.values else -1 for v in whole.values])
-            for whole, kept in zip(parameters, constraints.parameters, strict=True)
-        ]
+        self._code = []
+        for whole, kept in zip(parameters, constraints.parameters, strict=True):
+            codes = {value: code for code, value in enumerate(kept.values)}
+            self._code.append(np.array([codes.get(value, -1) for value in whole.values]))
         self._row = {name: i for i, name in enumerate(constraints.index)}
         self._domains: dict[str, Values] = {p.name: p.values for p in constraints.parameters}
         self._lookups: list[_Lookup] = []

@@ -13,6 +13,7 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Parameter
 
 FEW_NEIGHBOURS = 32
+_MOST_MOVES = 1024  # of which pairs are made: more than any space of ours has
 ROUNDS = 4
 TRIES = 16
 
@@ -41,6 +42,9 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
     to = np.array([code for codes in steps for code in codes], dtype=np.int64)
     found = _moved(start, moved[:, None], to[:, None], legal)
     if len(found) < FEW_NEIGHBOURS:
+        most = min(len(moved), _MOST_MOVES)
+        some = np.arange(most) * len(moved) // most
+        moved, to = moved[some], to[some]
         pairs = np.argwhere(tied[moved[:, None], moved])  # of single moves
         pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # by parameters first
         found = np.concatenate([found, _moved(start, moved[pairs], to[pairs], legal)])

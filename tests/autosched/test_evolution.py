@@ -21,6 +21,7 @@ from toy_searches import (
     seconds,
 )
 
+from autosched.search import sampler
 from autosched.search.base import Matrix
 from autosched.search.evolution import EvolutionSampler
 from search_spaces.arrays import FloatArray
@@ -159,3 +160,14 @@ class TestEvolution:
             for schedule in whole[:35]:
                 restored.tell(schedule, outcome(schedule))
             assert run(restored, 5) == whole[35:]
+
+
+def test_a_prior_that_expects_only_failures_is_no_obstacle() -> None:
+    class Denying(ToyGuide):
+        def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+            return np.full(len(schedules), np.inf)
+
+    made = sampler("evolution", TOY, seed=1, prior=Denying())
+    for _ in range(8):
+        for schedule in made.ask(8):
+            made.tell(schedule, ok(seconds(schedule)))

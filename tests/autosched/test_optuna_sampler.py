@@ -8,6 +8,7 @@ import optuna
 import pytest
 
 import autosched
+from autosched import optuna_sampler
 from autosched.optuna_sampler import StudySampler
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -161,3 +162,21 @@ def test_refuses_several_objectives() -> None:
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=StudySampler(seed=0))
     with pytest.raises(ValueError, match="one objective"):
         study.optimize(lambda t: (t.suggest_float("x", 0, 1), 1.0), n_trials=2)
+
+
+def test_no_trial_is_repeated_where_the_model_looks_at_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optuna_sampler, "_MOST", 16)
+    study = optuna.create_study(sampler=StudySampler(seed=0))
+
+    def objective(trial: optuna.Trial) -> float:
+        return 1.0 + abs(trial.suggest_int("x", 0, 9) - 4) + abs(trial.suggest_int("y", 0, 9) - 7)
+
+    study.optimize(objective, n_trials=50)
+    modelled = [tuple(t.params.values()) for t in study.trials[5:]]
+    assert len(set(modelled)) == len(modelled)
+
+
+def test_choices_that_are_equal_numbers_have_no_order() -> None:
+    study = optuna.create_study(sampler=StudySampler(seed=0))
+    study.optimize(lambda t: 1.0 + t.suggest_categorical("a", [2, 2.0]) + t.suggest_int("x", 0, 9), n_trials=8)
+    assert len(study.trials) == 8

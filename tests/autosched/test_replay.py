@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from autosched.cli import main
+from autosched.cli.replay import _write_t4
 from autosched.replay import Search, Searches, restricted, search, searches
 from autosched.search import sampler
 from autosched.search_curves import draw_curves
 from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.tables.reading import read_table
 from measurements.tables.table import Row, Table, TableError, table_of
 
 Run = Callable[..., tuple[int, str, str]]
@@ -26,6 +28,7 @@ def measured(x: int, y: int, z: int) -> Measurement:
 
 
 XYZ = tuple(product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (0, 1, 2)))
+KERNELS: dict[str, dict[str, int]] = {"fma": {}, "mma": {"y": 4}}
 TABLE = table_of("A GPU", [Row("k", {"x": x, "y": y, "z": z}, measured(x, y, z)) for x, y, z in XYZ])
 
 
@@ -113,6 +116,13 @@ class TestCommand:
         assert run("cache.json", "--to-t4", "t4.json")[0] == 0
         status, out, _ = run("t4.json", "--budget", "5", "--repeats", "1", "--sampler", "random")
         assert status == 0 and "90, of which 75 ran" in out
+
+    def test_writes_a_t4_file_for_each_template(self, tmp_path: Path) -> None:
+        rows = [Row(name, {"x": x, **more}, measured(x, 4, 1)) for name, more in KERNELS.items() for x in (2, 4)]
+        assert _write_t4(table_of("A GPU", rows), str(tmp_path / "t4.json")) == 0
+        for name, more in KERNELS.items():
+            table = read_table(tmp_path / f"t4.{name}.json")
+            assert [s.to_json() for s in table.measurements] == [{"x": x, **more} for x in (2, 4)]
 
     @pytest.mark.parametrize(
         "arguments",

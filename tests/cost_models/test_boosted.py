@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from cost_models.boosted import BoostedModel, ModelMismatch, Settings, held_out_rows
-from cost_models.evaluation import pairwise_accuracy, rank_correlation, top_k_recall
+from cost_models.evaluation import rank_correlation, top_k_recall
 
 Matrix = npt.NDArray[np.float32]
 Times = npt.NDArray[np.float64]
@@ -27,7 +27,6 @@ def test_held_out_kernels_are_ordered_well() -> None:
     model = BoostedModel.fit(x[:300], seconds[:300], settings=QUICK)
     predicted = model.predict(x[300:])
     assert rank_correlation(predicted, seconds[300:]) > 0.93
-    assert pairwise_accuracy(predicted, seconds[300:]) > 0.9
     assert top_k_recall(predicted, seconds[300:], 10) > 0.9
     assert np.median(np.abs(predicted - np.log(seconds[300:]))) < 0.15
 

@@ -139,3 +139,9 @@ def test_schedules_that_no_template_makes_are_left_out() -> None:
 )
 def test_a_shape_has_a_family(problem: Matmul, family: str) -> None:
     assert shape_family(problem) == family
+
+
+def test_one_row_of_another_device_or_shape_is_no_obstacle() -> None:
+    for other in (observations(PROBLEMS[0], "a100", rows=1), observations(PROBLEMS[1], rows=1)):
+        (model,) = train([observations(PROBLEMS[0], rows=12), other], QUICK)
+        assert {figures.split for figures in model.held_out} == {"schedules"}

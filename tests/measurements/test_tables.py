@@ -1,5 +1,6 @@
 """Tables of recorded measurements: what each format says, and what is refused."""
 
+import dataclasses
 import gzip
 import json
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from measurements.library_choice import LIBRARY_SCHEDULE
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
@@ -90,6 +92,30 @@ class TestT4:
         )
         assert [m.status for m in again.measurements.values()] == [m.status for m in table.measurements.values()]
 
+    def test_the_time_counts_whatever_was_the_objective(self, tmp_path: Path) -> None:
+        def result(x: int, *measurements: dict[str, object]) -> dict[str, object]:
+            found = {"invalidity": "correct", "objectives": ["GFLOP/s"], "measurements": list(measurements)}
+            return {"configuration": {"x": x}, **found}
+
+        def rate(value: float) -> dict[str, object]:
+            return {"name": "GFLOP/s", "value": value, "unit": "GFLOP/s"}
+
+        def time(value: float) -> dict[str, object]:
+            return {"name": "time", "value": value, "unit": "ms"}
+
+        both = {"results": [result(1, rate(300.0), time(2.0)), result(2, rate(100.0), time(6.0))]}
+        table = read_table(written(tmp_path / "both.json", json.dumps(both)))
+        assert table.best_seconds == pytest.approx(2e-3)
+        for unit in ("GFLOP/s", ""):
+            alone = {"results": [result(1, {**rate(300.0), "unit": unit})]}
+            with pytest.raises(TableError, match="result 1 has no time, but GFLOP/s"):
+                read_table(written(tmp_path / "rate.json", json.dumps(alone)))
+
+    def test_what_is_no_list_of_measurements_is_a_failure(self, tmp_path: Path) -> None:
+        results = [{"configuration": {"x": x}, "measurements": 3} for x in (1, 2)]
+        with pytest.raises(TableError):  # nothing has a time
+            read_table(written(tmp_path / "t4.json", json.dumps({"results": results})))
+
     def test_has_what_the_format_asks_for(self) -> None:
         failed = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, "off by one")
         (result,) = to_t4([({"x": 1}, failed, "2026-01-01T00:00:00+00:00")], {})["results"]
@@ -127,6 +153,14 @@ class TestDatabase:
         assert (table.kernel, table.device, len(table.measurements)) == ("transpose", "h200", 3)
         assert table.best_seconds == pytest.approx(16e-6)
         assert [p.kind for p in table.parameters["fma"]] == ["categorical", "ordinal"]
+
+    def test_the_library_is_no_configuration(self, tmp_path: Path) -> None:
+        own = self.record(64, Transpose(rows=8, columns=8))
+        library = dataclasses.replace(own, schedule=LIBRARY_SCHEDULE, kernel_digest=None)
+        with Store.open(tmp_path / "a.db") as store:
+            store.append(own)
+            store.append(library)
+        assert list(read_table(tmp_path / "a.db").parameters) == ["fma"]
 
     def test_of_several_is_refused(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:

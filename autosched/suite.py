@@ -21,6 +21,8 @@ LEAST_SAVED = 0.02  # of a problem's time, by its first chunk
 _LASTING = 0.5  # of what a chunk saved, the next one is expected to save
 _LARGEST = 1 << 20  # bytes of a file
 
+_MOST_WEIGHT = 1e100
+
 
 class SuiteError(ValueError):
     """A file that is no suite. One line says why."""
@@ -111,7 +113,7 @@ def _member(where: str, table: Any) -> Member:
     if not isinstance(table, Mapping) or not isinstance(table.get("operator"), str):
         raise SuiteError(f"{where} needs an operator")
     weight = table.get("weight", 1)
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < _MOST_WEIGHT:
         raise SuiteError(f"{where} has the weight {weight!r:.40}: use a positive number")
     try:
         problem = problem_from_json({name: value for name, value in table.items() if name != "weight"})

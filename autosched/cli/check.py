@@ -22,6 +22,7 @@ from autosched.cli import interrupts
 from autosched.cli.devices import device_option, target
 from autosched.cli.errors import MOST_SEED, STOPPED, InputError, bad_input, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.output_files import check_outputs
 from autosched.cli.problem_options import real_number, whole_number
 from autosched.cli.progress import Counter
 from measurements.store_errors import StoreError
@@ -134,9 +135,7 @@ def check(
     from autosched.guard import check as guard  # with compilers and cost models: other commands need not wait
     from autosched.guard import outputs, timed
 
-    for file in (junit, markdown, action_benchmark, bencher):
-        if file is not None and not Path(file).absolute().parent.is_dir():
-            raise InputError(f"{file} is in a folder that does not exist: make it first")
+    check_outputs([junit, markdown, action_benchmark, bencher], [db])
     try:
         with interrupts.raised(), bad_input():
             report = _run(db, options, static, guard.check_database)

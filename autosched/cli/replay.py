@@ -17,6 +17,7 @@ from autosched import formatting
 from autosched import replay as replaying
 from autosched.cli.errors import MOST_SEED, InputError, bad_input, within
 from autosched.cli.output import print_json, show, stdout_console
+from autosched.cli.output_files import check_outputs
 from autosched.replay import Searches
 from autosched.search import Prior
 from measurements.tables.table import Table
@@ -72,6 +73,7 @@ def replay(
             check(name, seed)
         if plot is not None and Path(plot).suffix not in (".svg", ".png"):
             raise InputError(f"--plot draws .svg or .png, not {plot}")
+        check_outputs([plot, to_t4], [file, transfer])
         table = read_table(file)
         if restriction:
             table = replaying.restricted(table, restriction)

@@ -19,6 +19,7 @@ from rich.console import Console
 from autosched import formatting
 from autosched.cli.errors import MOST_SEED, InputError, bad_input, listed, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.output_files import check_outputs
 from autosched.cli.problem_options import whole_number
 from autosched.version import VERSION
 from search_spaces.catalogue import problem_from_json
@@ -79,6 +80,7 @@ def train(
         raise InputError("--picture draws what --explain says: give both")
     if picture is not None and Path(picture).suffix not in (".svg", ".png"):
         raise InputError(f"--picture draws .svg or .png, not {picture}")
+    check_outputs([out, picture], [*(db or ()), *(recording or ())])
     if out is None and explain and update is not None and not (db or recording):
         _explain_alone(update, picture, json)
         return 0
@@ -87,7 +89,6 @@ def train(
     if not (db or recording or update):
         raise InputError("train needs times to learn from: give --db, --recording or --update")
     within("--seed", seed, 0, MOST_SEED // 2)
-    _refuse_unwritable(out)
     from dataclasses import replace
 
     from autosched.training_data import TrainingData, gather, usable
@@ -181,13 +182,6 @@ def _nothing(data: TrainingData, kind: str) -> str:
     if data.others and kind == "measured":
         return f"{found}, but {data.others} estimated ones: give --estimated to learn from these"
     return f"{found}: tune first"
-
-
-def _refuse_unwritable(out: str) -> None:
-    """Before minutes of training. Raises InputError."""
-    target = Path(out)
-    if target.is_dir() or not target.parent.is_dir():
-        raise InputError(f"{out} cannot be written: name a file in a folder that exists")
 
 
 def _to_json(

@@ -77,6 +77,8 @@ def tune_suite(
         raise InputError("tune --suite needs --db: autosched tune --suite layers.toml --db best.db")
     within("--trials", trials, 1, MOST_TRIALS)
     within("--seed", seed, 0, MOST_SEED)
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InputError(f"--seconds is how long to search, more than 0, not {seconds:g}")
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
     from autosched import suite as suites

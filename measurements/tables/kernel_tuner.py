@@ -138,17 +138,20 @@ def _cached(entry: Mapping[str, Any]) -> Measurement:
 
 
 def _measured(time: Any, times: Any, reason: str, unit: float) -> Measurement:
-    number = isinstance(time, (int, float)) and not isinstance(time, bool)
-    if not number or not 0 < time < _NO_TIME:
+    if not _is_time(time) or not float(time) * unit > 0:
         status = next((s for part, s in _FAILURES.items() if part in reason.lower()), Status.LAUNCH_ERROR)
         return Measurement(status, Provenance.REPLAYED, reason or "it failed")
     seconds = float(time) * unit
     timing = Timing(seconds, seconds, seconds, 1)
-    raw = [t * unit for t in times if isinstance(t, (int, float))] if isinstance(times, list) else []
+    raw = [t * unit for t in times if _is_time(t)] if isinstance(times, list) else []
     if raw:  # what was optimised is what the file says, usually a mean
         raw.sort()
         timing = Timing(seconds, raw[len(raw) // 4], raw[3 * len(raw) // 4], len(raw))
     return Measurement(Status.OK, Provenance.REPLAYED, timing=timing)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < _NO_TIME
 
 
 _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "ns": 1e-9}

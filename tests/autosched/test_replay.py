@@ -136,6 +136,10 @@ class TestCommand:
             ("cache.json", "--restriction", "x <"),
             ("cache.json", "--restriction", "x > 99"),
             ("cache.json", "--plot", "curves.txt"),
+            ("cache.json", "--plot", "none/curves.svg"),
+            ("cache.json", "--to-t4", "none/t4.json"),
+            ("cache.json", "--to-t4", "."),
+            ("cache.json", "--restriction", "x > 2", "--to-t4", "cache.json"),
             (),
         ],
     )

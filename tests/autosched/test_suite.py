@@ -55,6 +55,7 @@ def test_a_file_names_problems_and_weights(tmp_path: Path) -> None:
         ('[[problem]]\noperator = "copy"\nrows = 3\ncolumns = 4\nheight = 5', "cannot be used.*height"),
         ('[[problem]]\noperator = "copy"\nrows = 3\ncolumns = 4\nweight = 0', "weight 0: use a positive number"),
         ('[[problem]]\noperator = "copy"\nrows = 3\ncolumns = 4\nweight = inf', "weight inf"),
+        ('[[problem]]\noperator = "copy"\nrows = 3\ncolumns = 4\nweight = 1' + "0" * 400, "use a positive number"),
         (SUITE + SUITE, "problem 3 of .* is there twice"),
     ],
 )

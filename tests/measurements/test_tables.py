@@ -188,6 +188,7 @@ BAD: dict[str, str | bytes] = {
     "T4 without configurations": '{"results": [{"a": 1}]}',
     "a recording cut short": '{"recording": 2}',
     "a number that is too large": json.dumps(cache()).replace('"x": 32', '"x": 1' + "0" * 30),
+    "no time is a number above 0": json.dumps(cache()).replace('"time": ', '"time": 1e-323, "was": '),
     "gzip of nothing": gzip.compress(b"x" * 100)[:12],
 }
 

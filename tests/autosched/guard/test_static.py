@@ -255,7 +255,7 @@ def test_an_emulation_without_a_verdict_is_uncertain(
         (["--db", "DB", "--static", "--max-slowdown", "much"], "write 3% or 0.03"),
         (["--db", "DB", "--static", "--max-slowdown", "-3%"], "a slowdown is a share"),
         (["--db", "DB", "--rounds", "2"], "--rounds must be at least 8"),
-        (["--db", "DB", "--static", "--junit", "no/folder/j.xml"], "make it first"),
+        (["--db", "DB", "--static", "--junit", "no/folder/j.xml"], "name a file in a folder that exists"),
         (["--db", "DB", "--static", "--kernel", "no.toml"], "no.toml"),
         (["--db", "DB", "--static", "--device", "h999"], "h999"),
         (["--db", "text", "--static"], "text"),

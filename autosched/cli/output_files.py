@@ -1,0 +1,36 @@
+"""Files that a command is asked to write, looked at before minutes of work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from autosched.cli.errors import InputError
+
+_SQLITE = b"SQLite format 3\0"
+
+
+def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
+    """Raises InputError for an output in a folder that does not exist, one that is a folder, the same one twice, and
+    one that would replace an input or any database. What is None was not given; an input may be a database's URL."""
+    given = [Path(output) for output in outputs if output is not None]
+    read = [Path(i) for i in inputs if i is not None and "://" not in i and Path(i).exists()]
+    for number, output in enumerate(given):
+        if output.is_dir() or not output.absolute().parent.is_dir() or not output.name:
+            raise InputError(f"{output} cannot be written: name a file in a folder that exists")
+        if any(output.absolute() == other.absolute() for other in given[:number]):
+            raise InputError(f"{output} is named for two outputs: give each a file of its own")
+        if output.exists() and any(output.samefile(i) for i in read):
+            raise InputError(f"{output} is read, and would be replaced: name another file to write")
+        if _is_database(output):
+            raise InputError(f"{output} is a database, and would be replaced: name another file to write")
+
+
+def _is_database(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False

@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from measurements import store_schema
+from measurements.sqlite_header import MAGIC
 from measurements.store_errors import StoreError
 
 BUSY_SECONDS = 20.0  # how long a writer waits for another one; a commit takes milliseconds
@@ -28,7 +29,6 @@ _log = logging.getLogger(__name__)
 # the last is raised for a file so damaged that SQLite's message about it is not text
 DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
 
-_MAGIC = b"SQLite format 3\0"
 _LONGEST = 500  # bytes of a path; SQLite takes 512 with the ending of its journal
 _TOLD_APART = 2_000_000_000  # ns between two times of a file, at the worst
 _LEAST_FREE = 2**16  # bytes: SQLite's shared memory file alone takes half of that
@@ -85,8 +85,8 @@ def check(path: Path, create: bool) -> None:
             kind = "a folder" if path.is_dir() else "not a regular file"
             raise StoreError(f"{path} is {kind}: give the path of a database file")
         with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
-    if start not in (b"", _MAGIC):
+            start = file.read(len(MAGIC))
+    if start not in (b"", MAGIC):
         raise StoreError(f"{path} is not an SQLite database: choose another path")
     if not start and not create:
         raise StoreError(f"{path} is empty and holds no trials: check the path, or tune into it first")

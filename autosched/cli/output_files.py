@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autosched.cli.errors import InputError
-
-_SQLITE = b"SQLite format 3\0"
+from measurements.sqlite_header import is_sqlite
 
 
 def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
@@ -27,10 +26,7 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
 
 
 def _is_database(path: Path) -> bool:
-    if not path.is_file():
-        return False
     try:
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
+        return path.is_file() and is_sqlite(path)
     except OSError:
         return False

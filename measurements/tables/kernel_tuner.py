@@ -164,14 +164,13 @@ def _result(result: Mapping[str, Any]) -> Measurement:
     measured = [m for m in given if isinstance(m, dict)] if isinstance(given, list) else []
     found = next((m for name in ("time", objective) for m in measured if m.get("name") == name), {})
     invalidity = result.get("invalidity", "correct")
-    if found and invalidity == "correct" and str(found.get("unit") or "ms") not in _UNITS:
-        raise ValueError(f"has no time, but {found.get('name')} in {found.get('unit')}: give a file with times")
-    if found and found.get("name") != "time" and not found.get("unit"):
-        raise ValueError(f"has no time, but {found.get('name')} without a unit: give a file with times")
+    unit = str(found.get("unit") or ("ms" if found.get("name", "time") == "time" else "no unit"))
+    if unit not in _UNITS and invalidity == "correct":
+        raise ValueError(f"has no time, but {found.get('name')} in {unit}: give a file with times")
     times = result.get("times")
     runtimes = times.get("runtimes") if isinstance(times, dict) else None
     value = found.get("value") if invalidity == "correct" else None
-    return _measured(value, runtimes, str(invalidity), _UNITS.get(str(found.get("unit") or "ms"), 1e-3))
+    return _measured(value, runtimes, str(invalidity), _UNITS.get(unit, 1.0))
 
 
 _INVALIDITY = {

@@ -9,10 +9,9 @@ from pathlib import Path
 from measurements.library_choice import is_library
 from measurements.record import Record
 from measurements.recording import RecordingError, read
+from measurements.sqlite_header import is_sqlite
 from measurements.tables.kernel_tuner import read_cache, read_t4, text_of
 from measurements.tables.table import Row, Table, TableError, table_of
-
-_SQLITE = b"SQLite format 3\0"
 
 
 def read_table(path: str | Path) -> Table:
@@ -22,9 +21,8 @@ def read_table(path: str | Path) -> Table:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            if file.read(len(_SQLITE)) == _SQLITE:
-                return _database(path)
+        if is_sqlite(path):
+            return _database(path)
         text, whole = text_of(path)
     except OSError as error:
         raise TableError(f"{path} cannot be read ({error.strerror})") from None

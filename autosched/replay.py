@@ -16,7 +16,7 @@ import numpy as np
 from autosched.kernel_files.arithmetic import Type
 from autosched.kernel_files.expressions import ExpressionError, parse
 from autosched.search.base import Sampler
-from measurements.tables.table import Table, TableError
+from measurements.tables.table import Table, TableError, is_float
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Rule
@@ -125,8 +125,14 @@ def restricted(table: Table, restrictions: Sequence[str]) -> Table:
     return table.only(kept, f"{len(kept)} of {len(table.measurements)} configurations satisfy the restrictions")
 
 
+def _type(parameter: Parameter) -> Type:
+    if not parameter.is_text:
+        return "int"
+    return "float" if is_float(parameter) else "text"
+
+
 def _rule(text: str, parameters: Sequence[Parameter]) -> Rule:
-    types: dict[str, Type] = {p.name: "text" if p.is_text else "int" for p in parameters}
+    types = {p.name: _type(p) for p in parameters}
     try:
         expression = parse(text, types)
     except ExpressionError as error:

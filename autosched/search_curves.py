@@ -47,8 +47,9 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
             dash, colour = looks[searches.sampler]
             axis.step(kept + 1, middle, dash, where="post", color=colour, label=searches.sampler, linewidth=1.5)
             axis.fill_between(kept + 1, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
+        axis.set_title(title, parse_math=False)  # names may hold a $
         axis.axhline(NEAR, color="0.6", linewidth=0.8, linestyle=":")
-        axis.set(title=title, xlabel="evaluations", ylabel="optimum / best so far", ylim=(_WORST_SHOWN, 1.01))
+        axis.set(xlabel="evaluations", ylabel="optimum / best so far", ylim=(_WORST_SHOWN, 1.01))
     shown = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(shown.values(), shown.keys(), fontsize="small", loc="outside lower center", ncols=2 * columns)
     figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None, dpi=120)

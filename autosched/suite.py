@@ -49,6 +49,19 @@ class Standing:
     exhausted: bool = False
     worth: str = ""
 
+    def add(self, result: TuneResult) -> None:
+        """Another chunk has come to an end."""
+        if not self.bests:
+            new = {record.id for record in result.trials}
+            earlier = result.best is not None and result.best.id not in new
+            self.bests.append(_seconds(result.best) if earlier else math.inf)
+        self.best = result.best
+        self.bests.append(_seconds(result.best))
+        self.trials += len(result.trials)
+        self.seconds += result.seconds
+        self.exhausted = result.exhausted or not (result.trials or result.out_of_time)
+        self.worth = result.worth or self.worth
+
     @property
     def expected_gain(self) -> float:
         """Weighted seconds that its next chunk is expected to save: half of what its last one did, and at least
@@ -138,8 +151,8 @@ def tune_suite(
 
     Every problem gets some trials first, then each next chunk goes to the one with the largest expected gain, with
     ``seconds`` the largest one per second. A search starts from what the others found (``warm_start``). Problems whose
-    turn has not come when the time is up have no trial. ``tell`` hears of every chunk. Raises ValueError as ``tune``
-    does, and for fewer trials than problems.
+    turn has not come when the time is up, or at Ctrl-C, have no trial. ``tell`` hears of every chunk. Raises ValueError
+    as ``tune`` does, and for fewer trials than problems.
     """
     trials = whole_number("trials", trials, 1)
     if not members:
@@ -149,30 +162,22 @@ def tune_suite(
     chunk = max(1, min(CHUNK, trials // (2 * len(members))))
     standings = tuple(Standing(member) for member in members)
     left, began = trials, time.monotonic()
-    while left:
-        standing = max(standings, key=lambda s: s.expected_gain if seconds is None else s.gain_per_second)
-        if standing.exhausted:
-            break
-        rest = None if seconds is None else seconds - (time.monotonic() - began)
-        if rest is not None and rest <= 0.0:
-            return SuiteResult(standings, trials - left, time.monotonic() - began, out_of_time=True)
-        result = tuner.tune(standing.member.problem, trials=min(chunk, left), seconds=rest, **options)
-        if not standing.bests:
-            new = {record.id for record in result.trials}
-            earlier = result.best is not None and result.best.id not in new
-            standing.bests.append(_seconds(result.best) if earlier else math.inf)
-        standing.best = result.best
-        standing.bests.append(_seconds(result.best))
-        standing.trials += len(result.trials)
-        standing.seconds += result.seconds
-        standing.exhausted = result.exhausted or not (result.trials or result.out_of_time)
-        standing.worth = result.worth or standing.worth
-        left -= len(result.trials)
-        tell(standing, result)
-        if result.interrupted or result.stopped:
-            end = time.monotonic() - began
-            return SuiteResult(standings, trials - left, end, False, result.interrupted, result.stopped)
-    return SuiteResult(standings, trials - left, time.monotonic() - began)
+    out_of_time, interrupted, stopped = False, False, ""
+    try:
+        while left and not (interrupted or stopped):
+            standing = max(standings, key=lambda s: s.expected_gain if seconds is None else s.gain_per_second)
+            rest = None if seconds is None else seconds - (time.monotonic() - began)
+            out_of_time = rest is not None and rest <= 0.0 and not standing.exhausted
+            if standing.exhausted or out_of_time:
+                break
+            result = tuner.tune(standing.member.problem, trials=min(chunk, left), seconds=rest, **options)
+            standing.add(result)
+            left -= len(result.trials)
+            interrupted, stopped = result.interrupted, result.stopped
+            tell(standing, result)
+    except KeyboardInterrupt:  # between two chunks
+        interrupted = True
+    return SuiteResult(standings, trials - left, time.monotonic() - began, out_of_time, interrupted, stopped)
 
 
 def _seconds(record: Record | None) -> float:

@@ -24,6 +24,8 @@ KINDS: Mapping[str, frozenset[Provenance]] = {
     "estimated": frozenset({Provenance.ESTIMATED}),
 }
 
+UNKNOWN_OPERATOR = "of operators that are not known here"  # such as those of kernel files
+
 
 @dataclass(frozen=True)
 class TrainingData:
@@ -93,7 +95,7 @@ def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list
             leave_out(f"of {name}, which is not among the devices", len(times))
             continue
         if problem is None:
-            leave_out("of operators that are not known here", len(times))
+            leave_out(UNKNOWN_OPERATOR, len(times))
             continue
         found.append(Observations(problem, row, tuple(r.schedule for r in times), tuple(times.values())))
     return found

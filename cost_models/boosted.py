@@ -153,7 +153,7 @@ class BoostedModel:
         weights = best[codes] / times
         weights = weights / weights.mean()
         if corrects is None:
-            labels, level = np.log(times / best[codes]), float(np.log(best).mean())
+            labels, level = np.log(times) - np.log(best)[codes], float(np.log(best).mean())
         else:
             if corrects not in named:
                 raise ValueError(f"{corrects} is not among the features")
@@ -243,7 +243,7 @@ class BoostedModel:
             raise ModelMismatch("its names are not a list of texts")
         if not isinstance(settings, Mapping) or not isinstance(members, list):
             raise ModelMismatch("its settings or its members are missing")
-        if isinstance(level, bool) or not isinstance(level, (int, float)):
+        if isinstance(level, bool) or not isinstance(level, (int, float)) or not abs(level) <= _MOST_LOG:
             raise ModelMismatch("its level is not a number")
         if corrects is not None and not isinstance(corrects, str):
             raise ModelMismatch("it does not say what it corrects")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cost_models.boosted import ModelMismatch
 from cost_models.evaluation import rank_correlation
 from cost_models.features import align
 from cost_models.trained_model import OperatorModel
@@ -32,15 +33,24 @@ class Importance:
 
 
 def explain(model: OperatorModel) -> tuple[Importance, ...]:
-    """Every feature, the one that moves predictions furthest first."""
+    """Every feature, the one that moves predictions furthest first, by those schedules that can still be made.
+
+    Raises ModelMismatch where none can, or where the features of those are not the model's."""
     shares, values = [], []
     for one in model.observations:
-        features = table(one)
+        now, _ = one.usable()
+        if now is None:
+            continue
+        features = table(now)
         of_rows = model.contributions(features)
         shares.append(of_rows - of_rows.mean(axis=0))
         aligned = align(features, model.boosted.names).astype(np.float64)
         with np.errstate(invalid="ignore"):
             values.append(aligned - aligned.mean(axis=0))
+    if not shares:
+        raise ModelMismatch(
+            f"none of the {model.operator} schedules that the model learned from can be made today: train it again"
+        )
     share, value = np.concatenate(shares), np.concatenate(values)
     gains, moves = model.boosted.gain(), np.abs(share).mean(axis=0)
     found = []

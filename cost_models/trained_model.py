@@ -202,6 +202,9 @@ class TrainedModel:
         try:
             temporary.write_text(json.dumps(self.to_json(), separators=(",", ":")) + "\n", encoding="utf-8")
             temporary.replace(target)
+        except OSError as error:
+            error.filename = str(target)  # not the temporary one, which nobody named
+            raise
         finally:
             temporary.unlink(missing_ok=True)
 

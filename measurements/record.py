@@ -270,13 +270,15 @@ _KINDS: Mapping[str, _Kinds] = {
 
 
 def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
-    """Raises KeyError, TypeError, OverflowError for values that databases cannot hold."""
+    """Raises KeyError, TypeError, OverflowError, and ValueError for values that databases cannot hold."""
     for name, kind in kinds.items():
         value = data[name]
         if not isinstance(value, kind) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.60}")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise OverflowError(f"{name} is too large")
+        if isinstance(value, str):
+            value.encode()  # raises ValueError for half of a character
 
 
 def canonical_json(value: Any) -> str:

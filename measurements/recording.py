@@ -29,6 +29,7 @@ from measurements.foreign_text import harmless
 from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Status
 from measurements.record import Record, canonical_json
+from measurements.whole_file import publish
 from search_spaces.operators.problem import Problem
 
 FORMAT = 2
@@ -146,12 +147,7 @@ def _packed(recordings: Sequence[Recording]) -> bytes:
 
 def _publish(target: Path, content: bytes) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    publish(target, content)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:

@@ -31,7 +31,7 @@ from measurements.foreign_text import first_line, one_line, without_password
 from measurements.library_choice import LIBRARY_SCHEDULE
 from measurements.measurement import Provenance, Status, Timing
 from measurements.record import Record
-from measurements.store_errors import StoreError
+from measurements.store_errors import StoreError, UnknownOperator
 from measurements.store_schema import (
     ENTRIES,
     GUARDS,
@@ -41,7 +41,7 @@ from measurements.store_schema import (
     digest_of,
     unreadable,
 )
-from search_spaces.catalogue import problem_from_json
+from search_spaces.catalogue import operators, problem_from_json
 from search_spaces.operators.problem import Problem
 
 _IN_MEMORY = (None, "", ":memory:")
@@ -292,8 +292,10 @@ class Store:
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:
-        """The problem itself. Raises StoreError that names a trial for an operator or a form that this version
-        does not know."""
+        """The problem itself. Raises UnknownOperator for one of a kernel that is not registered, and StoreError that
+        names a trial for a form that this version does not know."""
+        if summary.operator not in {its.name for its in operators()}:
+            raise UnknownOperator(self.name, summary.operator)
         try:
             problem = problem_from_json(json.loads(summary.problem_key))
         except ValueError as error:
@@ -528,4 +530,4 @@ def _where(
     return [column == value for column, value in wanted if value is not None]
 
 
-__all__ = ["SCHEMA_VERSION", "Guard", "ProblemSummary", "Store", "StoreError", "unreadable"]
+__all__ = ["SCHEMA_VERSION", "Guard", "ProblemSummary", "Store", "StoreError", "UnknownOperator", "unreadable"]

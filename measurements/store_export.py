@@ -12,7 +12,6 @@ import dataclasses
 import json
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from measurements.foreign_text import first_line, harmless, one_line
 from measurements.measurement import Provenance
 from measurements.record import Record, canonical_json
 from measurements.store import Guard, Store
+from measurements.whole_file import publish
 
 FORMAT = 1
 SCHEMA = Path(__file__).resolve().parent / "schemas" / "export.schema.json"
@@ -93,22 +93,11 @@ def write(
         except (FileExistsError, NotADirectoryError) as error:
             raise ExportError(f"{one_line(str(target))} is not a folder, or in none: name one for the files") from error
         made.append(target / name)
-        _publish(made[-1], text(document).encode())
+        try:
+            publish(made[-1], text(document).encode())
+        except IsADirectoryError as error:
+            raise ExportError(f"{one_line(str(made[-1]))} is a folder: remove it, or export elsewhere") from error
     return made
-
-
-def _publish(path: Path, content: bytes) -> None:
-    """Under a name that nobody could foresee until it is whole: in a folder of others, a link may lie under any that
-    can be guessed. Raises ExportError where a folder has the name, and OSError."""
-    temporary = path.with_name(f".new-{secrets.token_hex(8)}")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-        temporary.replace(path)
-    except IsADirectoryError as error:
-        raise ExportError(f"{one_line(str(path))} is a folder: remove it, or export elsewhere") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read(paths: Iterable[str | os.PathLike[str]]) -> Store:

@@ -44,6 +44,7 @@ _MACHINE_ERRORS = (  # not ours to mend
     errno.EPERM,
     errno.EIO,
 )
+_NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)  # for a file
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # of open files, processes and memory
 _STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
 2 bad usage or bad input, or stdout cannot be written; 130 stopped by Ctrl-C or SIGTERM."""
@@ -195,9 +196,11 @@ def run(arguments: Sequence[str]) -> int:
             return _complain("the current folder has been deleted: change to another one")
         if error.errno in _LIMITS:
             return _complain(f"a limit of this machine is met ({error.strerror}): raise it (see ulimit -a)")
+        place = error.filename or "a file"
+        if error.errno in _NO_PLACE:
+            return _complain(f"{place} cannot be used ({error.strerror}): name another file")
         if error.errno not in _MACHINE_ERRORS:
             raise
-        place = error.filename or "a file"
         return _complain(f"{place} cannot be written ({error.strerror}): make room, or change its permissions")
     return max(statuses)
 

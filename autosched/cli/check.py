@@ -183,6 +183,8 @@ def _options(**given: Any) -> "CheckOptions":
         raise InputError("give one baseline: --against a database, or --baseline an environment")
     within("--seed", given["seed"], 0, MOST_SEED)
     within("--rounds", given["rounds"], 8, 10_000)
+    if not 0 <= given["floor"] < 1e6:
+        raise InputError(f"--floor is a time in microseconds, such as 0.5, not {given['floor']:g}")
     with bad_input():
         return CheckOptions(
             limits=Limits(given["max_slowdown"], given["floor"] * 1e-6),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,13 +11,19 @@ from measurements.sqlite_header import is_sqlite
 
 
 def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
-    """Raises InputError for an output in a folder that does not exist, one that is a folder, the same one twice, and
-    one that would replace an input or any database. What is None was not given; an input may be a database's URL."""
+    """Raises InputError for an output in a folder that does not exist, one that is a folder or may not be written, the
+    same one twice, and one that would replace an input or any database.
+
+    What is None was not given; an input may be a database's URL.
+    """
     given = [Path(output) for output in outputs if output is not None]
     read = [Path(i) for i in inputs if i is not None and "://" not in i and Path(i).exists()]
     for number, output in enumerate(given):
-        if output.is_dir() or not output.absolute().parent.is_dir() or not output.name:
+        folder = output.absolute().parent
+        if output.is_dir() or not folder.is_dir() or not output.name:
             raise InputError(f"{output} cannot be written: name a file in a folder that exists")
+        if not os.access(output if output.exists() else folder, os.W_OK):
+            raise InputError(f"{output} cannot be written: change its permissions, or name another file")
         if any(output.absolute() == other.absolute() for other in given[:number]):
             raise InputError(f"{output} is named for two outputs: give each a file of its own")
         if output.exists() and any(output.samefile(i) for i in read):

@@ -3,11 +3,13 @@
 ``--json``: ``file``, ``kernel``, ``device``, ``configurations``, ``valid``, ``best_seconds``, ``notes``, and
 ``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (by quality: the median over the repeats, null where
 half of them never got there), ``quality_after`` (by evaluations: lower quartile, median, upper quartile),
-``seconds_per_proposal`` and ``searches`` (``seed`` and ``quality`` after each evaluation).
+``seconds_per_proposal`` and ``searches`` (``seed`` and ``quality`` after each evaluation). With ``--to-t4``: ``t4``, a
+list of ``file`` and ``configurations``.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,9 +79,12 @@ def replay(
         table = read_table(file)
         if restriction:
             table = replaying.restricted(table, restriction)
-        prior = None if transfer is None else _prior(table, transfer)
+        prior, said = (None, ()) if transfer is None else _prior(table, transfer)
+        table = replace(table, notes=(*table.notes, *said))
+        t4_files = {} if to_t4 is None else _t4_files(table, to_t4)
+        check_outputs(list(t4_files), [file])
     if to_t4 is not None:
-        return _write_t4(table, to_t4)
+        return _write_t4(table, t4_files, json)
 
     def maker(name: str) -> replaying.Make:
         if name == "bayes" and prior is not None:
@@ -112,15 +117,19 @@ def replay(
     return 0
 
 
-def _prior(table: Table, path: str) -> Prior:
-    """What another recording tells. Raises ValueError where that is nothing."""
+def _prior(table: Table, path: str) -> tuple[Prior, tuple[str, ...]]:
+    """What another recording tells, and notes of what it is. Raises InputError where it tells nothing."""
     from autosched.search.transfer import TransferPrior
     from measurements.tables.reading import read_table
 
     try:
-        return TransferPrior(table.space(), read_table(path).measurements)
+        other = read_table(path)
+        prior = TransferPrior(table.space(), other.measurements)
     except ValueError as error:
         raise InputError(f"--from {path} cannot be used: {error}") from error
+    here = {p.name for parameters in table.parameters.values() for p in parameters}
+    guess = f"bayes starts from {other.kernel} on {other.device}, by {len(prior.shared)} of {len(here)} parameters"
+    return prior, (guess, *(f"{path}: {note}" for note in other.notes))
 
 
 def _draw(title: str, found: Sequence[Searches], plot: str) -> None:
@@ -132,20 +141,35 @@ def _draw(title: str, found: Sequence[Searches], plot: str) -> None:
         raise InputError("--plot needs matplotlib: pip install 'autosched[pictures]'") from None
 
 
-def _write_t4(table: Table, path: str) -> int:
-    import json
+def _t4_files(table: Table, path: str) -> dict[str, str]:
+    """The kernel template of each file: of ``path`` where there is one template, else of a file named after it."""
+    if len(table.parameters) == 1:
+        return dict.fromkeys([path], next(iter(table.parameters)))
+    given = Path(path)
+    return {str(given.with_suffix(f".{name}{given.suffix}")): name for name in table.parameters}
+
+
+def _write_t4(table: Table, files: Mapping[str, str], json: bool) -> int:
     from datetime import UTC, datetime
+    from json import dumps
 
     from measurements.tables.kernel_tuner import to_t4
+    from measurements.tables.table import ESTIMATED
+    from measurements.whole_file import publish
 
     now = datetime.now(UTC).isoformat()
-    for template in table.parameters:
-        rows = [(s.to_json(), measured, now) for s, measured in table.measurements.items() if s.template == template]
-        alone = len(table.parameters) == 1
-        document = to_t4(rows, {"kernel": table.kernel if alone else template, "device": table.device})
-        to = Path(path) if alone else Path(path).with_suffix(f".{template}{Path(path).suffix}")
-        to.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        print(f"{formatting.count(len(rows))} configurations written to {to}")
+    provenance = {"provenance": "estimated"} if ESTIMATED in table.notes else {}
+    written = []
+    for file, template in files.items():
+        rows = [(table.configuration(s), m, now) for s, m in table.measurements.items() if s.template == template]
+        kernel = table.kernel if len(files) == 1 else template
+        document = to_t4(rows, {"kernel": kernel, "device": table.device, **provenance})
+        publish(Path(file), (dumps(document, indent=1) + "\n").encode())
+        written.append({"file": file, "configurations": len(rows)})
+        if not json:
+            print(f"{formatting.count(len(rows))} configurations written to {file}")
+    if json:
+        print_json({"t4": written})
     return 0
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autosched import formatting
-from autosched.cli.errors import NO, InputError, bad_input
+from autosched.cli.errors import NO, InputError, bad_input, shortened
 from autosched.cli.output import print_json, say, show, stdout_console
 from autosched.validity import refuse_invalid
 from measurements.foreign_text import without_password
+from measurements.library_choice import is_library
 from measurements.record import Record
 from search_spaces.catalogue import operators, templates
 
@@ -202,7 +203,8 @@ def migrate(*, db: Db = "", json: Json = False) -> int:
 def check_db(*, db: Db = "", json: Json = False) -> int:
     """Is a database whole: can all be read, and is what is kept of its entries what its trials say?
 
-    Also whether the best schedules are valid today. Exit status 1 if anything is wrong.
+    Also whether the best schedules are valid today, but for kernels that are not known here: 'check --static --kernel
+    FILE' judges those. Exit status 1 if anything is wrong.
     """
     from measurements import store_care
     from measurements.store import Store
@@ -210,23 +212,34 @@ def check_db(*, db: Db = "", json: Json = False) -> int:
     _needs(db, "--db", "db check --db best.db")
     store = Store.open(db, create=False)
     found = store_care.check(store)
+    unknown: Counter[str] = Counter()
     if not found:
         for summary in store.problems():
             record = store.best_of(summary)
-            why = None if record is None else _why_invalid(store, summary, record)
+            if record is None:
+                continue
+            unknown[summary.operator] += not _known(summary, record)
+            why = _doubt(store, summary, record)
             if why:
-                found.append(f"trial {record.id if record else 0} is the best of its problem and cannot be used: {why}")
+                found.append(f"trial {record.id} is the best of its problem and cannot be used: {why}")
+    unknown = +unknown
     if json:
-        print_json({"database": store.name, "wrong": found})
+        print_json({"database": store.name, "wrong": found, "not_judged": unknown})
     else:
         for line in found:
             stdout_console().print(line, soft_wrap=True)
         if not found:
             print("nothing is wrong")
+        for operator, number in sorted(unknown.items()):
+            schedules = formatting.plural(number, "best schedule")
+            print(f"not judged: {schedules} of {shortened(operator)}, whose kernels are not known here")
     return NO if found else 0
 
 
-def _why_invalid(store: Store, summary: ProblemSummary, record: Record) -> str:
+def _doubt(store: Store, summary: ProblemSummary, record: Record) -> str:
+    """Why a record cannot be used; "" also for what nobody can judge here."""
+    if not _known(summary, record):
+        return ""
     try:
         refuse_invalid(store.problem(summary), record)
     except ValueError as error:
@@ -234,11 +247,11 @@ def _why_invalid(store: Store, summary: ProblemSummary, record: Record) -> str:
     return ""
 
 
-def _doubt(store: Store, summary: ProblemSummary, record: Record) -> str:
-    """As ``_why_invalid``, of operators and templates that are known here: what others have may be listed by all."""
-    of_template = {its.name for its in templates()}
-    known = summary.operator in {its.name for its in operators()} and record.schedule.template in of_template
-    return _why_invalid(store, summary, record) if known else ""
+def _known(summary: ProblemSummary, record: Record) -> bool:
+    """Whether operator and template are known here: a user's kernel is known where its file was read."""
+    if summary.operator not in {its.name for its in operators()}:
+        return False
+    return is_library(record.schedule) or record.schedule.template in {its.name for its in templates()}
 
 
 def _refuse_invalid_best(source: Store) -> None:
@@ -246,7 +259,7 @@ def _refuse_invalid_best(source: Store) -> None:
 
     for summary in source.problems():
         record = source.best_of(summary)
-        why = "" if record is None else _why_invalid(source, summary, record)
+        why = "" if record is None else _doubt(source, summary, record)
         if why:
             raise ExportError(f"the best {summary.operator} on {summary.device} cannot be used: {why}")
 

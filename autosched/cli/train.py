@@ -37,6 +37,7 @@ _SPLITS = {
     "devices": "devices it has not seen",
 }
 _SHOWN = 20  # features
+Features = Mapping[str, Sequence["Importance"]]  # of operators; those that decide most come first
 _FIGURES = ("rows", "spearman", "top-1", "top-5", "top-10", "in 1 dev", "in 2 dev")
 
 
@@ -92,7 +93,6 @@ def train(
     from dataclasses import replace
 
     from autosched.training_data import TrainingData, gather, usable
-    from cost_models.explanation import explain as explained
     from cost_models.trained_model import TrainedModel
     from cost_models.training import TRAINING
     from cost_models.training import train as learn
@@ -110,22 +110,20 @@ def train(
         if not data.observations:
             raise InputError(_nothing(data, kind))
         model = TrainedModel(learn(data.observations, replace(TRAINING, seed=seed)), kind, VERSION)
+        features = _explained(model) if explain else {}
     model.save(out)
     if json:
-        features = {part.operator: explained(part) for part in model.operators} if explain else {}
         print_json(_to_json(model, data, out, features))
     else:
         _show(stdout_console(), model, data, out)
-        if explain:
-            _show_features(stdout_console(), model)
+        _show_features(stdout_console(), features)
     if picture is not None:
-        _draw(model, picture)
+        _draw(features, picture)
     return 0
 
 
 def _explain_alone(path: str, picture: str | None, json: bool) -> None:
     """What decides in a model that is there."""
-    from cost_models.explanation import explain as explained
     from cost_models.trained_model import TrainedModel
 
     with bad_input():
@@ -133,26 +131,33 @@ def _explain_alone(path: str, picture: str | None, json: bool) -> None:
             model = TrainedModel.load(path)
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror}): name another file") from error
+        features = _explained(model)
     if json:
-        parts = [{**_operator_json(p), "features": [i.to_json() for i in explained(p)]} for p in model.operators]
+        parts = [_operator_json(part, features) for part in model.operators]
         print_json({"out": None, "provenance": model.provenance, "operators": parts})
     else:
-        _show_features(stdout_console(), model)
+        _show_features(stdout_console(), features)
     if picture is not None:
-        _draw(model, picture)
+        _draw(features, picture)
 
 
-def _show_features(console: Console, model: TrainedModel) -> None:
+def _explained(model: TrainedModel) -> Features:
+    """The features of each operator. Raises ValueError for a model that does not fit this version."""
+    from cost_models.explanation import explain
+
+    return {part.operator: explain(part) for part in model.operators}
+
+
+def _show_features(console: Console, features: Features) -> None:
     """The features that move predictions furthest."""
-    from cost_models.explanation import explain as explained
     from cost_models.features import meaning
 
-    for part in model.operators:
-        console.print(f"{part.operator}: what decides between schedules of one problem")
+    for operator, found in features.items():
+        console.print(f"{operator}: what decides between schedules of one problem")
         made = formatting.table(
             "feature", "moves", "gain", "larger is", "meaning", right=("moves", "gain"), fold=("meaning",)
         )
-        for i in explained(part)[:_SHOWN]:
+        for i in found[:_SHOWN]:
             made.add_row(
                 i.name, f"{100 * math.expm1(i.moves):.1f} %", f"{100 * i.gain:.1f} %", i.larger, meaning(i.name)
             )
@@ -160,12 +165,11 @@ def _show_features(console: Console, model: TrainedModel) -> None:
         console.print()
 
 
-def _draw(model: TrainedModel, path: str) -> None:
+def _draw(features: Features, path: str) -> None:
     from autosched.importance_picture import draw_importance
-    from cost_models.explanation import explain as explained
 
     try:
-        draw_importance([(part.operator, explained(part)[:_SHOWN]) for part in model.operators], path)
+        draw_importance([(operator, found[:_SHOWN]) for operator, found in features.items()], path)
     except ImportError:
         raise InputError("--picture needs matplotlib: pip install 'autosched[pictures]'") from None
 
@@ -177,29 +181,28 @@ def _old(model: TrainedModel, kind: str, path: str) -> tuple[Any, ...]:
 
 
 def _nothing(data: TrainingData, kind: str) -> str:
+    from autosched.training_data import UNKNOWN_OPERATOR
+
     reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(data.left_out.items()))
     found = f"there are no {kind} times to learn from" + (f" ({reasons})" if reasons else "")
     if data.others and kind == "measured":
         return f"{found}, but {data.others} estimated ones: give --estimated to learn from these"
+    if UNKNOWN_OPERATOR in data.left_out:
+        return f"{found}: a model learns from operators of this installation, not from the kernels of files"
     return f"{found}: tune first"
 
 
-def _to_json(
-    model: TrainedModel, data: TrainingData, out: str, features: Mapping[str, Sequence[Importance]]
-) -> dict[str, Any]:
+def _to_json(model: TrainedModel, data: TrainingData, out: str, features: Features) -> dict[str, Any]:
     return {
         "out": out,
         "provenance": model.provenance,
         "rows": data.rows,
         "left_out": dict(data.left_out),
-        "operators": [
-            {**_operator_json(part), "features": [i.to_json() for i in features.get(part.operator, ())]}
-            for part in model.operators
-        ],
+        "operators": [_operator_json(part, features) for part in model.operators],
     }
 
 
-def _operator_json(part: OperatorModel) -> dict[str, Any]:
+def _operator_json(part: OperatorModel, features: Features) -> dict[str, Any]:
     return {
         "operator": part.operator,
         "rows": part.rows,
@@ -207,6 +210,7 @@ def _operator_json(part: OperatorModel) -> dict[str, Any]:
         "templates": dict(part.templates),
         "noise": part.noise,
         "held_out": [figures.to_json() for figures in part.held_out],
+        "features": [i.to_json() for i in features.get(part.operator, ())],
     }
 
 

@@ -14,6 +14,7 @@ import typer
 
 from autosched import formatting
 from autosched.backends import BACKENDS
+from autosched.cli import interrupts
 from autosched.cli.devices import DeviceOption, target
 from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, bad_input, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from autosched.suite import Standing, SuiteResult
     from autosched.tune_result import TuneResult
 
-COMMAND = "tune-suite"  # what ``tune --suite`` stands for
+COMMAND = "tune --suite FILE"  # as usage errors name it
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
@@ -93,25 +94,26 @@ def tune_suite(
     console = stderr_console()
 
     def tell(standing: "Standing", result: "TuneResult") -> None:
-        best = "nothing works yet" if standing.best is None else formatting.time(standing.bests[-1])
+        best = "nothing works yet" if standing.best is None else _time(standing)
         name = formatting.one_line(standing.member.problem)
         console.print(f"{name}: {formatting.plural(standing.trials, 'trial')}, {best}", soft_wrap=True)
 
     try:
-        result = suites.tune_suite(
-            members,
-            trials=trials,
-            seconds=seconds,
-            tell=tell,
-            database=db,
-            device=device,
-            backend=backend,
-            sampler=sampler,
-            seed=seed,
-            workers=workers,
-            verify=not no_verify,
-            model=model,
-        )
+        with interrupts.raised():
+            result = suites.tune_suite(
+                members,
+                trials=trials,
+                seconds=seconds,
+                tell=tell,
+                database=db,
+                device=device,
+                backend=backend,
+                sampler=sampler,
+                seed=seed,
+                workers=workers,
+                verify=not no_verify,
+                model=model,
+            )
     except StoreError:
         raise
     except ValueError as error:
@@ -126,6 +128,7 @@ def tune_suite(
     if result.stopped:
         print(f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {db}", file=sys.stderr)
     if result.interrupted:
+        print(f"autosched: stopped; everything so far is kept in {db}", file=sys.stderr)
         return STOPPED
     return 0 if result.ok and not result.stopped else NO
 
@@ -148,15 +151,21 @@ def _show(result: "SuiteResult") -> None:
         )
     show(console, made)
     console.print()
-    together = (
-        f"{formatting.time(whole)} of all problems, weighted" if whole else "no problem has a schedule that works"
-    )
+    kinds = sorted({s.best.provenance.value for s in result.standings if s.best is not None})
+    together = "no problem has a schedule that works"
+    if whole:
+        together = f"{formatting.time(whole)} ({' and '.join(kinds)}) of all problems, weighted"
     console.print(f"{formatting.plural(result.trials, 'trial')} in {formatting.duration(result.seconds)}: {together}")
     if result.out_of_time:
         console.print("the time is up; run the same command again to go on")
     for standing in result.standings:
         if standing.worth:
             console.print(f"{formatting.one_line(standing.member.problem)}: {standing.worth}", soft_wrap=True)
+
+
+def _time(standing: "Standing") -> str:
+    assert standing.best is not None
+    return f"{formatting.time(standing.bests[-1])}, {standing.best.provenance}"
 
 
 def _cost(standing: "Standing") -> float:

@@ -21,7 +21,7 @@ from autosched.cli.problem_options import whole_number
 from measurements.emulator import check_host
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
-COMMAND = "verify-ptx"  # what ``verify --ptx`` stands for
+COMMAND = "verify --ptx FILE"  # as usage errors name it
 _ARRAY = re.compile(r"(?P<out>out\s+)?(?P<dtype>\w+)\[(?P<size>\d+)\]")
 _SHOWN = 20  # findings
 

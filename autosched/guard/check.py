@@ -49,11 +49,18 @@ class CheckOptions:
 def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
     """The entries that ``options`` name; those that cannot be looked at are findings already.
 
-    Raises ValueError for kernel files that cannot be used.
+    Raises ValueError for kernel files that cannot be used, CannotCheck where the database holds nothing of what
+    ``options`` name.
     """
     for file in options.kernel_files:
         Kernel.from_file(file).register()
-    return entries(store, options.limits, operators=options.operators, device=options.device)
+    found = entries(store, options.limits, operators=options.operators, device=options.device)
+    held = ", ".join(sorted({f"{s.operator} on {s.device}" for s in store.problems() if s.works}))
+    if held and not found and (options.operators or options.device):
+        what = " or ".join(options.operators) or "any operator"
+        where = f" on {options.device.name}" if options.device else ""
+        raise CannotCheck(f"{store.name} holds no schedule of {what}{where}, but of {held}: name one of these")
+    return found
 
 
 def check_database(

@@ -25,8 +25,8 @@ _FAILED = 2.0  # times the slowest: what a failure counts as
 
 
 class TransferPrior:
-    """A prior from ``measurements`` of another recording. Raises ValueError where the two share no parameter that
-    differs, or nothing there has a time."""
+    """A prior from ``measurements`` of another recording. ``shared`` are the parameters that both have and that vary
+    there. Raises ValueError where there are none, or nothing there has a time."""
 
     def __init__(self, space: SearchSpace, measurements: Mapping[Schedule, Measurement]) -> None:
         self._space = space
@@ -35,10 +35,10 @@ class TransferPrior:
         for schedule in measurements:
             for name, value in schedule.items:
                 there.setdefault(name, {})[value] = None
-        self._shared = tuple(name for name, values in there.items() if name in here and len(values) > 1)
-        if not self._shared:
+        self.shared = tuple(name for name, values in there.items() if name in here and len(values) > 1)
+        if not self.shared:
             raise ValueError("the two recordings share no parameter that varies: give one of the same kernel")
-        self._codes = {name: {value: i for i, value in enumerate(there[name])} for name in self._shared}
+        self._codes = {name: {value: i for i, value in enumerate(there[name])} for name in self.shared}
         times: dict[tuple[Value, ...], list[float]] = {}
         for schedule, measurement in measurements.items():
             seconds = math.inf if measurement.timing is None else measurement.timing.median
@@ -47,7 +47,7 @@ class TransferPrior:
         slowest = max((s for s in known.values() if s < math.inf), default=None)
         if slowest is None:
             raise ValueError("nothing in the other recording has a time")
-        self._known = {key: min(seconds, _FAILED * slowest) for key, seconds in known.items()}
+        self._known = {key: math.log(min(seconds, _FAILED * slowest)) for key, seconds in known.items()}
         self._model: BoostedModel | None = None
         self._learned: dict[tuple[Value, ...], float] = {}
 
@@ -59,24 +59,22 @@ class TransferPrior:
         new = [key for key in dict.fromkeys(keys) if key not in self._known and key not in self._learned]
         if new:
             if self._model is None:
-                rows, seconds = list(self._known), np.array(list(self._known.values()))
+                rows, seconds = list(self._known), np.exp(list(self._known.values()))
                 self._model = BoostedModel.fit(self._matrix(rows), seconds, settings=Settings(patience=20))
-            predicted = np.exp(self._model.predict(self._matrix(new)))
-            self._learned.update(zip(new, predicted.tolist(), strict=True))
-        found = [self._known[key] if key in self._known else self._learned[key] for key in keys]
-        return np.log(np.array(found, dtype=np.float64))
+            self._learned.update(zip(new, self._model.predict(self._matrix(new)).tolist(), strict=True))
+        return np.array([self._known[key] if key in self._known else self._learned[key] for key in keys])
 
     def _key(self, schedule: Schedule) -> tuple[Value, ...]:
         values = schedule.values
-        return tuple(values[name] for name in self._shared)
+        return tuple(values[name] for name in self.shared)
 
     def _matrix(self, keys: Sequence[tuple[Value, ...]]) -> Matrix:
         """A number as itself; a text as its place among those of the other recording, NaN for another one."""
         rows = [
             [
                 float(v) if isinstance(v, int) else self._codes[n].get(v, math.nan)
-                for n, v in zip(self._shared, k, strict=True)
+                for n, v in zip(self.shared, k, strict=True)
             ]
             for k in keys
         ]
-        return np.array(rows, dtype=np.float32).reshape(len(keys), len(self._shared))
+        return np.array(rows, dtype=np.float32).reshape(len(keys), len(self.shared))

@@ -6,7 +6,6 @@ up to its last whole configuration. Times are milliseconds in both.
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import zlib
@@ -14,9 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from measurements.foreign_text import one_line
 from measurements.measurement import Measurement, Provenance, Status, Timing
-from measurements.tables.table import Row, Table, TableError, table_of
+from measurements.recording import MOST_BYTES
+from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_of
 
+_GZIP = b"\x1f\x8b"
 _NO_TIME = 1e19  # older caches write 1e20 for a failure
 _FAILURES = {  # what a failed configuration has in place of a time, by a part of it in lower case
     "compil": Status.COMPILE_ERROR,
@@ -29,15 +31,15 @@ _FAILURES = {  # what a failed configuration has in place of a time, by a part o
 
 
 def text_of(path: str | Path) -> tuple[str, bool]:
-    """The text of a file, gzip or not, and whether all of it was there. Raises TableError, and OSError."""
-    content = Path(path).read_bytes()
+    """The text of a file, gzip or not, and whether all of it was there. Raises TableError, also for more than
+    MOST_BYTES of it, and OSError."""
+    with open(path, "rb") as file:
+        content = file.read(MOST_BYTES + 1)
     whole = True
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            whole = False
-            content = _readable_part(content)
+    if content[:2] == _GZIP:
+        content, whole = _unpacked(content)
+    if len(content) > MOST_BYTES:
+        raise TableError(f"{path} has more than {MOST_BYTES:,} bytes, unpacked: give a smaller recording")
     try:
         return content.decode(), whole
     except UnicodeDecodeError as error:
@@ -46,11 +48,19 @@ def text_of(path: str | Path) -> tuple[str, bool]:
         return content[: error.start].decode(), whole
 
 
-def _readable_part(content: bytes) -> bytes:
-    try:
-        return zlib.decompressobj(wbits=31).decompress(content)
-    except zlib.error:
-        return b""
+def _unpacked(content: bytes) -> tuple[bytes, bool]:
+    """What can be read of the members of a gzip file, one byte over MOST_BYTES at most, and whether that is all."""
+    found = b""
+    while content:
+        member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        try:
+            found += member.decompress(content, MOST_BYTES + 1 - len(found))
+        except zlib.error:
+            return found, False
+        if not member.eof or len(found) > MOST_BYTES:
+            return found, False
+        content = member.unused_data.lstrip(b"\0")  # padding
+    return found, True
 
 
 def read_cache(path: str | Path, text: str) -> Table:
@@ -81,6 +91,9 @@ def read_t4(path: str | Path, text: str) -> Table:
     results = document.get("results") if isinstance(document, dict) else None
     if not isinstance(results, list) or not results:
         raise TableError(f"{path} is no T4 file: it has no results")
+    given = document.get("metadata")
+    metadata = given if isinstance(given, dict) else {}
+    kernel = _named(metadata, "kernel", "kernel")
     rows = []
     for number, result in enumerate(results, 1):
         configuration = result.get("configuration") if isinstance(result, dict) else None
@@ -90,14 +103,14 @@ def read_t4(path: str | Path, text: str) -> Table:
             measured = _result(result)
         except ValueError as error:
             raise TableError(f"{path}: result {number} {error}") from None
-        rows.append(Row("kernel", _configuration(path, configuration), measured))
-    metadata = document.get("metadata")
-    device = _named(metadata, "device", "unknown device") if isinstance(metadata, dict) else "unknown device"
-    return _table(path, device, rows, ())
+        rows.append(Row(kernel, _configuration(path, configuration), measured))
+    estimated = metadata.get("provenance") == Provenance.ESTIMATED
+    return _table(path, _named(metadata, "device", "unknown device"), rows, (ESTIMATED,) if estimated else ())
 
 
 def to_t4(rows: Sequence[tuple[Mapping[str, Any], Measurement, str]], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Measured configurations, each with its measurement and the moment it was made (ISO 8601), as a T4 document."""
+    """Measured configurations, each with its measurement and the moment it was made (ISO 8601), as a T4 document.
+    ``read_t4`` knows ``kernel``, ``device`` and ``provenance`` of ``metadata``."""
     return {
         "schema_version": "1.0.0",
         "metadata": dict(metadata),
@@ -123,7 +136,7 @@ def _document(text: str) -> tuple[dict[str, Any], bool]:
 
 def _named(document: Mapping[str, Any], key: str, otherwise: str) -> str:
     value = document.get(key)
-    return value if isinstance(value, str) and value else otherwise
+    return one_line(value) if isinstance(value, str) and value.strip() else otherwise
 
 
 def _configuration(path: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:

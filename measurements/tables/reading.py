@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from measurements.library_choice import is_library
+from measurements.measurement import Provenance
 from measurements.record import Record
 from measurements.recording import RecordingError, read
 from measurements.sqlite_header import is_sqlite
 from measurements.tables.kernel_tuner import read_cache, read_t4, text_of
-from measurements.tables.table import Row, Table, TableError, table_of
+from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_of
 
 
 def read_table(path: str | Path) -> Table:
@@ -33,12 +34,22 @@ def read_table(path: str | Path) -> Table:
         )
     if text.lstrip().startswith('{"recording"'):
         return _recording(path)
-    if '"results"' in text and '"cache"' not in text:
+    if _is_t4(text):
         return read_t4(path, text)
     table = read_cache(path, text)
     if not whole and not table.notes:
         raise TableError(f"{path} is damaged: it is no whole gzip file")
     return table
+
+
+def _is_t4(text: str) -> bool:
+    if '"results"' not in text:
+        return False
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return '"cache"' not in text  # a cache that is cut short holds one
+    return isinstance(document, dict) and "results" in document and "cache" not in document
 
 
 def _database(path: Path) -> Table:
@@ -74,8 +85,9 @@ def _of_records(path: Path, records: Sequence[Record]) -> Table:
         Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records if not is_library(r.schedule)
     ]
     operator = json.loads(records[0].problem_key).get("operator", "problem")
+    estimated = any(r.provenance is Provenance.ESTIMATED for r in records)
     try:
-        table = table_of(records[0].device, rows)
+        table = table_of(records[0].device, rows, (ESTIMATED,) if estimated else ())
     except ValueError as error:  # of a table, or of a parameter
         raise TableError(f"{path}: {error}") from None
     return Table(str(operator), table.device, table.parameters, table.measurements, table.notes)

@@ -15,6 +15,7 @@ from search_spaces.spaces.space import Space
 from search_spaces.spaces.union_space import UnionSpace
 
 Given = Value | float | bool
+ESTIMATED = "the times are ESTIMATED by a model, not measured"  # a note
 
 
 class TableError(ValueError):
@@ -60,6 +61,11 @@ class Table:
             RecordedSpace(Space(name, parameters, (), rules), [s for s in self.measurements if s.template == name])
             for name, parameters in kernels
         )
+
+    def configuration(self, schedule: Schedule) -> dict[str, Given]:
+        """A recorded schedule as a file spells it, with its floats as numbers."""
+        floats = {p.name for p in self.parameters[schedule.template] if is_float(p)}
+        return {name: float(value) if name in floats else value for name, value in schedule.items}
 
     def only(self, kept: Sequence[Schedule], note: str) -> Table:
         """The same table with these of its schedules. Raises TableError as the constructor does."""
@@ -108,4 +114,9 @@ def _parameter(name: str, given: Sequence[Given]) -> Parameter:
 def _value(given: Given, parameter: Parameter) -> Value:
     if not parameter.is_text:
         return int(given)
-    return repr(float(given)) if parameter.kind == "ordinal" else str(given)
+    return repr(float(given)) if is_float(parameter) else str(given)
+
+
+def is_float(parameter: Parameter) -> bool:
+    """Whether the values of a table's parameter are texts that spell floats: parameters have no floats themselves."""
+    return parameter.is_text and parameter.kind == "ordinal"

@@ -155,9 +155,15 @@ class Problem(ABC):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The problem whose ``to_json()`` was ``data``. Raises ValueError for missing, unknown or wrong fields."""
-        fields = {k: v for k, v in data.items() if k != "operator"}
+        given = {k: v for k, v in data.items() if k != "operator"}
+        fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
+        needed = [n for n, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING]
+        missing = [name for name in needed if name not in given]
+        for what, names in (("needs", missing), ("has no", [name for name in given if name not in fields])):
+            if names:
+                raise ValueError(f"this is not the JSON of a {cls.operator} problem: it {what} {', '.join(names)}")
         try:
-            return cls(**fields)
+            return cls(**given)
         except TypeError as error:
             raise ValueError(f"this is not the JSON of a {cls.operator} problem: {error}") from error
 

@@ -327,3 +327,67 @@ def test_an_invalid_schedule_never_takes_the_place_of_the_best(here: Path, capsy
     assert run(["merge", "theirs.db", "--into", "mine.db", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)["entries"]
     assert (entry["verdict"], entry["taken"]) == ("refused", 0)
+
+
+def of_a_kernel_file(path: Path) -> None:
+    """A database with a kernel that no catalogue knows before its file is read."""
+    known = stored(path)
+    path.unlink()
+    foreign = Schedule("twice", (("block_size_x", 64),))
+    with Store.open(path) as store:
+        store.append(dataclasses.replace(known, problem_key='{"n":1000,"operator":"twice"}', schedule=foreign, id=None))
+
+
+def test_kernels_of_files_are_shared_as_others_are(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of_a_kernel_file(here / "a.db")
+    assert run(["export", "--db", "a.db", "--out", "configs"]) == 0
+    assert run(["import", "configs", "--db", "b.db"]) == 0
+    assert "1 trial taken" in capsys.readouterr().out
+    assert run(["merge", "b.db", "--into", "c.db"]) == 0
+    capsys.readouterr()
+    assert run(["db", "check", "--db", "c.db"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "nothing is wrong",
+        "not judged: 1 best schedule of twice, whose kernels are not known here",
+    ]
+    assert run(["db", "check", "--db", "c.db", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_judged"] == {"twice": 1}
+    assert run(["check", "--db", "c.db", "--static"]) == 2
+    assert "give its kernel file (--kernel FILE)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_half_of_a_character_is_not_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+    run(["export", "--db", "a.db", "--out", "configs"])
+    path = here / "configs" / "h200.transpose.json"
+    document = json.loads(path.read_text())
+    for name in ("toolchain", "kernel_digest", "sampler", "driver"):
+        changed = json.loads(path.read_text())
+        changed["entries"][0]["best"][name] = "\ud800"
+        (here / "half.json").write_text(json.dumps(changed))
+        capsys.readouterr()
+        assert run(["import", "half.json", "--db", "b.db"]) == 2
+        err = capsys.readouterr().err
+        assert "half.json is not an export" in err and err.count("\n") == 1
+    assert document["entries"] and not (here / "b.db").exists()
+
+
+def test_a_place_that_cannot_be_is_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+    for place in ("/proc/nothing", "x" * 300, "a.db/below"):
+        capsys.readouterr()
+        assert run(["export", "--db", "a.db", "--out", place]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("autosched: ") and err.count("\n") == 1
+
+
+def test_a_check_of_what_is_not_there_says_what_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(here / "a.db")
+    for options, asked in (
+        (["--operator", "matmull"], "no schedule of matmull, but of transpose on h200"),
+        (["--device", "a100"], "no schedule of any operator on a100, but of transpose on h200"),
+        (["--floor", "nan"], "--floor is a time in microseconds, such as 0.5, not nan"),
+    ):
+        assert run(["check", "--db", "a.db", "--static", *options]) == 2
+        out, err = capsys.readouterr()
+        assert asked in err and err.count("\n") == 1 and not out

@@ -300,10 +300,13 @@ def test_tune_then_best_then_tune_again(run: Run) -> None:
 
 
 @needs_nvrtc
-def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", [("matmul", *SMALL), ("--suite", "suite.toml")], ids=["tune", "suite"])
+def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path, what: tuple[str, ...]) -> None:
+    problems = [f'[[problem]]\noperator = "matmul"\nm = {m}\nn = 64\nk = 64\n' for m in (64, 128)]
+    (tmp_path / "suite.toml").write_text("".join(problems))
     arguments = ("--backend", "estimate", "--trials", "100000", "--sampler", "random", "--no-verify", "--json")
     child = subprocess.Popen(
-        [sys.executable, "-m", "autosched", "tune", "matmul", *SMALL, "--db", "b.db", *arguments],
+        [sys.executable, "-m", "autosched", "tune", *what, "--db", "b.db", *arguments],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -323,7 +326,8 @@ def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path) -> None:
     assert child.returncode == 130
     assert "Traceback" not in err
     found = json.loads(out)
-    unseen = Store.open(tmp_path / "b.db", create=False).count() - found["trials"]["new"]
+    new = found["trials"] if "suite" in found else found["trials"]["new"]
+    unseen = Store.open(tmp_path / "b.db", create=False).count() - new
     assert found["interrupted"] and unseen in (0, 1)  # one may have been stored as Ctrl-C came
 
 

@@ -6,15 +6,18 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from store_records import record
 
 from autosched.cli import main
-from autosched.cli.replay import _write_t4
 from autosched.replay import Search, Searches, restricted, search, searches
 from autosched.search import sampler
 from autosched.search_curves import draw_curves
 from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.store import Store
 from measurements.tables.reading import read_table
 from measurements.tables.table import Row, Table, TableError, table_of
+from search_spaces.operators.copy import Copy
+from search_spaces.spaces.schedule import Schedule
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -117,12 +120,60 @@ class TestCommand:
         status, out, _ = run("t4.json", "--budget", "5", "--repeats", "1", "--sampler", "random")
         assert status == 0 and "90, of which 75 ran" in out
 
-    def test_writes_a_t4_file_for_each_template(self, tmp_path: Path) -> None:
-        rows = [Row(name, {"x": x, **more}, measured(x, 4, 1)) for name, more in KERNELS.items() for x in (2, 4)]
-        assert _write_t4(table_of("A GPU", rows), str(tmp_path / "t4.json")) == 0
+    def test_writes_a_t4_file_for_each_template(self, run: Run, tmp_path: Path) -> None:
+        with Store.open(tmp_path / "a.db") as store:
+            for name, more in KERNELS.items():
+                for x in (2, 4):
+                    chosen = Schedule(name, (("x", x), *more.items()))
+                    store.append(record(chosen, measured(x, 4, 1), Copy(8, 8)))
+        (tmp_path / "t4.mma.json").write_bytes((tmp_path / "a.db").read_bytes())
+        assert run("a.db", "--to-t4", "t4.json") == (
+            2,
+            "",
+            "autosched: t4.mma.json is a database, and would be replaced: name another file to write\n",
+        )
+        (tmp_path / "t4.mma.json").unlink()
+        status, out, _ = run("a.db", "--to-t4", "t4.json", "--json")
+        assert status == 0
+        assert json.loads(out) == {"t4": [{"file": f"t4.{name}.json", "configurations": 2} for name in KERNELS]}
         for name, more in KERNELS.items():
             table = read_table(tmp_path / f"t4.{name}.json")
             assert [s.to_json() for s in table.measurements] == [{"x": x, **more} for x in (2, 4)]
+
+    def test_floats_are_numbers(self, run: Run, tmp_path: Path) -> None:
+        cache = json.loads((tmp_path / "cache.json").read_text())
+        for entry in cache["cache"].values():
+            entry["z"] = (0, 0.25, 1e-3)[entry["z"]]
+        (tmp_path / "floats.json").write_text(json.dumps({**cache, "device_name": "$x^$ \ud800"}))
+        restricted = ("floats.json", "--restriction", "z < 0.1 and z * 2 != 0")
+        assert run(*restricted, "--to-t4", "t4.json", "--json")[0] == 0
+        t4 = json.loads((tmp_path / "t4.json").read_text())
+        assert {result["configuration"]["z"] for result in t4["results"]} == {1e-3}
+        assert t4["metadata"] == {"kernel": "k", "device": "$x^$ \\ud800"}
+        table = read_table(tmp_path / "t4.json")
+        assert (table.kernel, len(table.measurements)) == ("k", 30)
+        pytest.importorskip("matplotlib")
+        assert run(*restricted, "--budget", "3", "--repeats", "1", "--plot", "c.svg")[0] == 0
+
+    def test_estimates_say_so(self, run: Run, tmp_path: Path) -> None:
+        with Store.open(tmp_path / "a.db") as store:
+            for x in (2, 4):
+                seconds = 1e-6 * x
+                estimate = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds))
+                store.append(record(Schedule("fma", (("x", x),)), estimate, Copy(8, 8)))
+        for file in ("a.db", "t4.json"):
+            status, out, _ = run(file, "--budget", "2", "--repeats", "1")
+            assert status == 0 and "the times are ESTIMATED by a model, not measured" in out
+            assert run("a.db", "--to-t4", "t4.json")[0] == 0
+
+    def test_a_start_says_what_it_is_of(self, run: Run, tmp_path: Path) -> None:
+        cache = json.loads((tmp_path / "cache.json").read_text())
+        keys = {"tune_params_keys": ["x"], "kernel_name": "another", "device_name": "B GPU"}
+        far = {str(x): {"x": x, "time": time} for x, time in ((1, 1e-300), (2, 1e18), (4, 1e-300), (64, 1.0))}
+        (tmp_path / "other.json").write_text(json.dumps({**cache, **keys, "cache": far}))
+        status, out, err = run("cache.json", "--from", "other.json", "--budget", "20", "--repeats", "1")
+        assert (status, err) == (0, "")
+        assert "bayes starts from another on B GPU, by 1 of 3 parameters" in out
 
     @pytest.mark.parametrize(
         "arguments",

@@ -51,6 +51,8 @@ def test_a_file_names_problems_and_weights(tmp_path: Path) -> None:
         (SUITE + "[other]", "nothing else"),
         ("[[problem]]\nrows = 3", "problem 1 of .* needs an operator"),
         ('[[problem]]\noperator = "fft"', "problem 1 of .* cannot be used: unknown operator"),
+        ('[[problem]]\noperator = "matmul"\nm = 8', "problem 1 of .* it needs n, k"),
+        ('[[problem]]\noperator = "copy"\nrows = 8\ncolumns = 8\nrow = 8', "problem 1 of .* it has no row"),
         ('[[problem]]\noperator = "copy"\nrows = 3', "cannot be used"),
         ('[[problem]]\noperator = "copy"\nrows = 3\ncolumns = 4\nheight = 5', "cannot be used.*height"),
         ('[[problem]]\noperator = "copy"\nrows = 3\ncolumns = 4\nweight = 0', "weight 0: use a positive number"),
@@ -191,7 +193,7 @@ def test_the_command_shows_a_table(
     assert fake.options[0]["seed"] == 3
     copy = next(line for line in out.splitlines() if line.startswith("copy"))
     assert copy.split()[-7:] == ["2.000", "us", "1.000", "us", "50.0", "%", "measured"]
-    assert "6.000 us of all problems, weighted" in out
+    assert "6.000 us (measured) of all problems, weighted" in out
     assert "copy rows=512 columns=700" in err
     assert main([*command, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -201,8 +203,25 @@ def test_the_command_shows_a_table(
         (["tune", "--suite", "none.toml", "--db", "b.db"], "none.toml cannot be read"),
         (["tune", "--suite", "suite.toml"], "needs --db"),
         (["tune", "--suite", "suite.toml", "--db", "b.db", "--trials", "1"], "too few for 2 problems"),
+        (["tune", "--suite", "suite.toml", "--dbb", "b.db"], "see 'autosched tune --suite FILE --help'"),
     ):
         assert main(wrong) == 2
         err = capsys.readouterr().err
         assert complaint in err
         assert err.count("\n") == 1
+
+
+def test_stopped_between_two_chunks_it_says_what_there_is(
+    tunes: Callable[[Mapping[Problem, list[float]]], Tunes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tunes({FAST: [1e-3], SLOW: [1e-3]})
+
+    def tune(problem: Problem, **options: Any) -> TuneResult:
+        if problem == SLOW:
+            raise KeyboardInterrupt
+        return inner(problem, **options)
+
+    monkeypatch.setattr(tuner, "tune", tune)
+    result = tune_suite([Member(FAST), Member(SLOW)], trials=64)
+    assert result.interrupted and not result.ok
+    assert [s.trials for s in result.standings] == [CHUNK, 0]

@@ -201,3 +201,32 @@ def test_it_says_which_features_decide(run: Run, tmp_path: Path) -> None:
     for wrong in (["--picture", "x.svg"], ["--explain", "--picture", "x.bmp"]):
         status, _, err = run("train", "--update", "model.json", *wrong)
         assert (status, err.count("\n")) == (2, 1)
+
+
+def test_kernels_of_files_are_not_learned_from(run: Run, tmp_path: Path) -> None:
+    of_a_file = records(observations(Copy(64, 66), rows=12), problem_key='{"n":9,"operator":"twice"}')
+    store(tmp_path / "k.db", *of_a_file)
+    status, _, err = run("train", "--db", "k.db", "--out", "m.json")
+    assert status == 2
+    assert "12 of operators that are not known here): a model learns from operators of this installation" in err
+
+
+def test_features_of_schedules_that_are_gone_are_left_out(run: Run, tmp_path: Path) -> None:
+    """A later version may have dropped values that a model learned from, or all of a template's."""
+    assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
+    document = json.loads((tmp_path / "model.json").read_text())
+    first = document["operators"][0]["observations"][0]
+    place = first["tables"][0]["parameters"].index("unroll")
+    for row in first["tables"][0]["rows"]:
+        row[place] = 12345
+    (tmp_path / "some.json").write_text(json.dumps(document))
+    assert run("train", "--update", "some.json", "--explain")[0] == 0
+    for one in document["operators"][0]["observations"]:
+        for table in one["tables"]:
+            table["template"] = "no_such_template"
+    (tmp_path / "none.json").write_text(json.dumps(document))
+    status, _, err = run("train", "--update", "none.json", "--explain")
+    assert status == 2
+    assert err == (
+        "autosched: none of the copy schedules that the model learned from can be made today: train it again\n"
+    )

@@ -93,6 +93,8 @@ def _boosted(**change: Any) -> Callable[[], dict[str, Any]]:
         (_boosted(members=[]), "damaged.*trees of other"),
         (_boosted(settings={}), "damaged.*settings"),
         (_boosted(level="fast"), "damaged.*level"),
+        (_boosted(level=10**400), "damaged.*level"),
+        (_boosted(level=-1e300), "damaged.*level"),
         (_boosted(corrects="x"), "damaged.*corrects x"),
     ],
 )

@@ -13,6 +13,7 @@ from measurements.library_choice import LIBRARY_SCHEDULE
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import Store
+from measurements.tables import kernel_tuner
 from measurements.tables.kernel_tuner import to_t4
 from measurements.tables.reading import read_table
 from measurements.tables.table import Row, Table, TableError, table_of
@@ -74,6 +75,15 @@ class TestKernelTunerCache:
         table = read_table(written(tmp_path / "c.json.gz", packed[: len(packed) * 3 // 4]))
         assert 0 < len(table.measurements) < 400
 
+    def test_a_file_that_unpacks_to_too_much(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = json.dumps(cache()).encode()
+        halves = gzip.compress(text[:500]) + gzip.compress(text[500:]) + bytes(64)
+        assert len(read_table(written(tmp_path / "c.json.gz", halves)).measurements) == 12
+        monkeypatch.setattr(kernel_tuner, "MOST_BYTES", 1000)
+        for content in (halves, text):
+            with pytest.raises(TableError, match="more than 1,000 bytes"):
+                read_table(written(tmp_path / "c.json.gz", content))
+
     def test_space_holds_what_is_recorded(self, tmp_path: Path) -> None:
         table = read_table(written(tmp_path / "c.json", json.dumps(cache())))
         assert {s.key() for s in table.space().sample(100, 0)} == {s.key() for s in table.measurements}
@@ -115,6 +125,14 @@ class TestT4:
         results = [{"configuration": {"x": x}, "measurements": 3} for x in (1, 2)]
         with pytest.raises(TableError):  # nothing has a time
             read_table(written(tmp_path / "t4.json", json.dumps({"results": results})))
+
+    def test_a_parameter_may_be_called_cache(self, tmp_path: Path) -> None:
+        rows = [
+            ({"cache": x, "results": 1}, Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([x])), "")
+            for x in (1, 2)
+        ]
+        table = read_table(written(tmp_path / "t4.json", json.dumps(to_t4(rows, {"kernel": "cache"}))))
+        assert (table.kernel, len(table.measurements), table.best_seconds) == ("cache", 2, pytest.approx(1.0))
 
     def test_has_what_the_format_asks_for(self) -> None:
         failed = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, "off by one")

@@ -7,18 +7,19 @@ Storages, callbacks, the dashboard and parallel workers work as with every sampl
 
 from __future__ import annotations
 
-import itertools
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from autosched.optuna_axes import Axis, Place, axis
 from autosched.search.acquisition import expected_improvement
 from autosched.search.bayes import Settings
 from cost_models import feasibility, gaussian_process
@@ -27,6 +28,8 @@ from cost_models.gaussian_process import GrowingPosterior, Scale
 from search_spaces.arrays import FloatArray
 
 Params = dict[str, Any]
+Places = tuple[Place, ...]  # one for each parameter
+Legal = Callable[[Places], bool]
 
 _FIRST = 5  # trials before the model decides
 _GROWTH = 1.15
@@ -48,7 +51,8 @@ class StudySampler(BaseSampler):
     parallel workers spread out. A categorical parameter whose choices are ascending numbers, such as tile sizes, is
     taken as an ordinal one. ``legal`` says which parameters may be proposed, and gets those of a single value, too; the
     sampler learns which parameters there are from trials that were completed or pruned, so until there is one their
-    values are drawn one by one: prune illegal trials. Parameters that not every trial has are sampled at random.
+    values are drawn one by one: prune illegal trials. Where nothing legal is found a warning says so, and something
+    illegal is proposed. Parameters that not every trial has are sampled at random.
 
     Raises ValueError for a study of several objectives.
     """
@@ -69,7 +73,8 @@ class StudySampler(BaseSampler):
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """The parameters that all trials so far have in common."""
         space = self._common.calculate(study)
-        self._fixed = {name: _unscale(0.0, found) for name, found in space.items() if found.single()}
+        single = {name: axis(found) for name, found in space.items() if found.single()}
+        self._fixed = {name: only.value(only.random(self._rng)) for name, only in single.items()}
         return {name: found for name, found in space.items() if not found.single()}
 
     def sample_independent(
@@ -85,35 +90,44 @@ class StudySampler(BaseSampler):
         trials = [t for t in study.get_trials(deepcopy=False, states=_STATES) if t.number != trial.number]
         trials = [t for t in trials if search_space.keys() <= t.params.keys()]
         values, works = _values(trials, study.direction), _works(trials)
+        names, axes = tuple(search_space), [axis(found) for found in search_space.values()]
+
+        def params(places: Places) -> Params:
+            return {name: one.value(place) for name, one, place in zip(names, axes, places, strict=True)}
+
+        def legal(places: Places) -> bool:
+            return self._legal is None or self._legal(self._fixed | params(places))
+
         if not search_space or np.count_nonzero(~np.isnan(works)) < _FIRST or np.isnan(values).all():
-            return {} if not search_space or self._legal is None else self._candidates([], search_space)[0]
-        tried = {tuple(t.params[name] for name in search_space) for t in trials}
+            return {} if not search_space or self._legal is None else params(self._candidates([], axes, legal)[0])
+        places = [tuple(a.place(t.params[name]) for name, a in zip(names, axes, strict=True)) for t in trials]
+        tried = set(places)
         kept = _kept(values, works)
-        trials, values, works = [trials[i] for i in kept], values[kept], works[kept]
-        rows = coordinates(_rows([t.params for t in trials], search_space))
-        of_values, of_failures = self._hyperparameters(rows, values, works, tuple(search_space))
+        places, values, works = [places[i] for i in kept], values[kept], works[kept]
+        rows = _rows(places, axes)
+        of_values, of_failures = self._hyperparameters(rows, values, works, names)
         scale = Scale.of(values[~np.isnan(values)])
         order = np.argsort(-np.nan_to_num(values, nan=-math.inf), kind="stable")[:_ELITE]
-        candidates = self._candidates([trials[i].params for i in order], search_space)
-        best: Params = candidates[0]
+        candidates = self._candidates([places[i] for i in order], axes, legal)
+        best = candidates[0]
         for _ in range(_ROUNDS):
-            fresh = [c for c in candidates if tuple(c[name] for name in search_space) not in tried]
+            fresh = [c for c in candidates if c not in tried]
             if not fresh:
                 break
-            places = coordinates(_rows(fresh, search_space))
-            posterior = GrowingPosterior(places, of_values)
+            columns = _rows(fresh, axes)
+            posterior = GrowingPosterior(columns, of_values)
             posterior.observe(rows)
             scaled = posterior.believed(scale.down(values))
             reached = float(posterior.fitted(scaled)[works != 0].max())
             probable = np.ones(len(fresh))
             if of_failures is not None:
-                fails = GrowingPosterior(places, of_failures)
+                fails = GrowingPosterior(columns, of_failures)
                 fails.observe(rows)
                 probable = feasibility.probability(fails, works)
             worth = expected_improvement(posterior.predict(scaled), reached + Settings.margin) * probable
             best = fresh[int(worth.argmax())]
-            candidates = [best, *self._moved([best] * 32, search_space, 1)]
-        return best
+            candidates = [best, *self._moved([best] * 32, axes, 1, legal)]
+        return params(best)
 
     def _hyperparameters(
         self, rows: Columns, values: FloatArray, works: FloatArray, names: tuple[str, ...]
@@ -131,28 +145,32 @@ class StudySampler(BaseSampler):
             self._fitted = count, names, of_values, of_failures
         return self._fitted[2:]
 
-    def _candidates(self, best: Sequence[Params], space: Mapping[str, BaseDistribution]) -> list[Params]:
-        """Random parameters, and the best ones with one or two changes; legal ones where there are any."""
-        allowed: list[Params] = []
+    def _candidates(self, best: Sequence[Places], axes: Sequence[Axis], legal: Legal) -> list[Places]:
+        """Random places, and the best ones with one or two changes; legal ones where there are any."""
+        allowed: list[Places] = []
         for _ in range(_DRAWS):
-            random = [_random(space, self._rng) for _ in range(_RANDOM)]
-            allowed += self._allowed(random)
+            random = [tuple(one.random(self._rng) for one in axes) for _ in range(_RANDOM)]
+            allowed += filter(legal, random)
             if len(allowed) >= _ENOUGH:
                 break
         parents = [best[i] for i in self._rng.integers(len(best), size=_NEAR)] if best else []
-        return [*allowed, *self._moved(parents, space, 2)] or random
+        found = [*allowed, *self._moved(parents, axes, 2, legal)]
+        if not found:
+            warnings.warn(
+                f"none of {_DRAWS * _RANDOM:,} random parameters is legal, so one that is not is proposed: check what "
+                "StudySampler was given as legal, or give narrower ranges",
+                stacklevel=2,
+            )
+        return found or random
 
-    def _moved(self, parents: Sequence[Params], space: Mapping[str, BaseDistribution], most: int) -> list[Params]:
-        names, moved = list(space), []
+    def _moved(self, parents: Sequence[Places], axes: Sequence[Axis], most: int, legal: Legal) -> list[Places]:
+        moved = []
         for parent in parents:
-            child = {name: parent[name] for name in names}
-            for i in self._rng.permutation(len(names))[: self._rng.integers(1, most + 1)]:
-                child[names[i]] = _near(child[names[i]], space[names[i]], self._rng)
-            moved.append(child)
-        return self._allowed(moved)
-
-    def _allowed(self, candidates: Sequence[Params]) -> list[Params]:
-        return [c for c in candidates if self._legal is None or self._legal(self._fixed | c)]
+            child = list(parent)
+            for i in self._rng.permutation(len(axes))[: self._rng.integers(1, most + 1)]:
+                child[i] = axes[i].near(child[i], self._rng)
+            moved.append(tuple(child))
+        return list(filter(legal, moved))
 
 
 def _failed(trial: FrozenTrial) -> bool:
@@ -199,60 +217,5 @@ def _kept(values: FloatArray, works: FloatArray) -> list[int]:
     return sorted(kept)
 
 
-def _is_ordinal(found: CategoricalDistribution) -> bool:
-    numbers = [c for c in found.choices if isinstance(c, (int, float)) and not isinstance(c, bool)]
-    return len(numbers) == len(found.choices) and all(a < b for a, b in itertools.pairwise(numbers))
-
-
-def _scale(value: Any, found: BaseDistribution) -> float:
-    """The coordinate of a value."""
-    if isinstance(found, CategoricalDistribution):
-        position = found.choices.index(value)
-        if not _is_ordinal(found):
-            return float(position)
-        numbers = [float(c) for c in found.choices if isinstance(c, (int, float))]
-        if numbers[0] < 0:
-            return position / (len(numbers) - 1)
-        low, high = math.log2(1 + numbers[0]), math.log2(1 + numbers[-1])
-        return (math.log2(1 + float(value)) - low) / (high - low)
-    assert isinstance(found, (IntDistribution, FloatDistribution))
-    low, high = float(found.low), float(found.high)
-    if found.log:
-        return (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
-    return (float(value) - low) / (high - low)
-
-
-def _unscale(at: float, found: BaseDistribution) -> Any:
-    if isinstance(found, CategoricalDistribution):
-        return found.choices[min(int(at * len(found.choices)), len(found.choices) - 1)]
-    assert isinstance(found, (IntDistribution, FloatDistribution))
-    low, high = float(found.low), float(found.high)
-    value = math.exp(math.log(low) + at * math.log(high / low)) if found.log else low + at * (high - low)
-    if isinstance(found, IntDistribution):
-        return int(min(max(found.low + round((value - low) / found.step) * found.step, found.low), found.high))
-    if found.step is not None:
-        value = low + round((value - low) / found.step) * found.step
-    return float(min(max(value, low), high))
-
-
-def _random(space: Mapping[str, BaseDistribution], rng: np.random.Generator) -> Params:
-    return {name: _unscale(float(rng.random()), found) for name, found in space.items()}
-
-
-def _near(value: Any, found: BaseDistribution, rng: np.random.Generator) -> Any:
-    """Another value: the next one of an ordinal, something near of a float, any of a categorical."""
-    if isinstance(found, CategoricalDistribution):
-        position, last = found.choices.index(value), len(found.choices) - 1
-        if _is_ordinal(found) and rng.random() < 0.5:
-            step = 1 if rng.random() < 0.5 else -1
-            return found.choices[min(max(position + step, 0), last)]
-        return found.choices[(position + int(rng.integers(1, last + 1))) % (last + 1)]
-    assert isinstance(found, (IntDistribution, FloatDistribution))
-    if isinstance(found, IntDistribution) and rng.random() < 0.5:
-        step = found.step if rng.random() < 0.5 else -found.step
-        return int(min(max(value + step, found.low), found.high))
-    return _unscale(min(max(_scale(value, found) + 0.15 * float(rng.normal()), 0.0), 1.0), found)
-
-
-def _rows(params: Sequence[Mapping[str, Any]], space: Mapping[str, BaseDistribution]) -> FloatArray:
-    return np.array([[_scale(p[name], found) for name, found in space.items()] for p in params], dtype=np.float64)
+def _rows(places: Sequence[Places], axes: Sequence[Axis]) -> Columns:
+    return coordinates([[one.coordinate(place) for one, place in zip(axes, row, strict=True)] for row in places])

@@ -333,9 +333,9 @@ def of_a_kernel_file(path: Path) -> None:
     """A database with a kernel that no catalogue knows before its file is read."""
     known = stored(path)
     path.unlink()
-    foreign = Schedule("twice", (("block_size_x", 64),))
+    foreign = Schedule("thrice", (("block_size_x", 64),))
     with Store.open(path) as store:
-        store.append(dataclasses.replace(known, problem_key='{"n":1000,"operator":"twice"}', schedule=foreign, id=None))
+        store.append(dataclasses.replace(known, problem_key='{"n":1000,"operator":"thrice"}', schedule=foreign, id=None))
 
 
 def test_kernels_of_files_are_shared_as_others_are(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,10 +348,10 @@ def test_kernels_of_files_are_shared_as_others_are(here: Path, capsys: pytest.Ca
     assert run(["db", "check", "--db", "c.db"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "nothing is wrong",
-        "not judged: 1 best schedule of twice, whose kernels are not known here",
+        "not judged: 1 best schedule of thrice, whose kernels are not known here",
     ]
     assert run(["db", "check", "--db", "c.db", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["not_judged"] == {"twice": 1}
+    assert json.loads(capsys.readouterr().out)["not_judged"] == {"thrice": 1}
     assert run(["check", "--db", "c.db", "--static"]) == 2
     assert "give its kernel file (--kernel FILE)" in " ".join(capsys.readouterr().out.split())
 

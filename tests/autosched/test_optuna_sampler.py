@@ -1,14 +1,21 @@
 """``StudySampler``: the sampler bayes in any Optuna study."""
 
 import math
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 import autosched
 from autosched import optuna_sampler
+from autosched.optuna_axes import axis
 from autosched.optuna_sampler import StudySampler
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -180,3 +187,112 @@ def test_choices_that_are_equal_numbers_have_no_order() -> None:
     study = optuna.create_study(sampler=StudySampler(seed=0))
     study.optimize(lambda t: 1.0 + t.suggest_categorical("a", [2, 2.0]) + t.suggest_int("x", 0, 9), n_trials=8)
     assert len(study.trials) == 8
+
+
+class TestAnyParameters:
+    @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution should be")
+    @pytest.mark.parametrize(
+        "choices",
+        [
+            ([1, 2], [3, 4], [5, 6]),
+            ({"a": 1}, {"a": 2}, None),
+            (math.nan, 1.0, 2.0),
+            (None, True, "x", 3),
+            (0.0, 1.0, math.inf),
+            (-8, -4, 0, 10**300),
+            (0, 10**300),
+        ],
+        ids=lambda choices: ", ".join(str(choice)[:9] for choice in choices),
+    )
+    def test_choices_may_be_anything(self, choices: tuple[Any, ...]) -> None:
+        study = optuna.create_study(sampler=StudySampler(seed=0))
+
+        def objective(trial: optuna.Trial) -> float:
+            chosen = trial.suggest_categorical("a", choices)
+            position = next(i for i, c in enumerate(choices) if c is chosen or c == chosen)
+            return 1.0 + position + abs(trial.suggest_int("x", 0, 9) - 4)
+
+        study.optimize(objective, n_trials=20)
+        assert study.best_value <= 2.0
+
+    def test_nan_comes_back_from_a_storage_as_another_object(self, tmp_path: Path) -> None:
+        storage = f"sqlite:///{tmp_path / 's.db'}"
+        study = optuna.create_study(storage=storage, sampler=StudySampler(seed=0))
+        study.optimize(lambda t: 1.0 if t.suggest_categorical("a", [math.nan, 1.0]) == 1.0 else 2.0, n_trials=8)
+        assert study.best_value == 1.0
+
+    def test_thousands_of_choices(self) -> None:
+        """The scale of a parameter is computed once for a proposal, not for every value of it."""
+        sizes = list(range(1, 4001))
+        study = optuna.create_study(sampler=StudySampler(seed=0))
+        study.optimize(lambda t: 1.0 + abs(math.log2(t.suggest_categorical("size", sizes)) - 9), n_trials=25)
+        assert 400 <= study.best_params["size"] <= 660
+
+    def test_ranges_of_any_size(self) -> None:
+        study = optuna.create_study(sampler=StudySampler(seed=0))
+
+        def objective(trial: optuna.Trial) -> float:
+            tiny = trial.suggest_float("tiny", 1e-300, 1e300, log=True)
+            wide = trial.suggest_float("wide", -8e307, 8e307)
+            number = trial.suggest_int("number", 2**60, 2**60 + 2**20)
+            logged = trial.suggest_int("logged", 1, 2**62, log=True)
+            assert 1e-300 <= tiny <= 1e300 and 2**60 <= number <= 2**60 + 2**20 and 1 <= logged <= 2**62
+            return 1.0 + abs(math.log10(tiny) + 20) / 100 + abs(wide) / 1e308 + abs(math.log2(logged) - 30) / 60
+
+        study.optimize(objective, n_trials=30)
+        assert study.best_value < 1.5
+
+    def test_every_integer_of_a_far_range_is_proposed(self) -> None:
+        far = axis(IntDistribution(2**60, 2**60 + 6, step=3))
+        rng = np.random.default_rng(0)
+        assert {far.value(far.random(rng)) for _ in range(50)} == {2**60, 2**60 + 3, 2**60 + 6}
+        assert {far.value(far.near(2**60 + 3, rng)) for _ in range(50)} == {2**60, 2**60 + 3, 2**60 + 6}
+        assert [far.coordinate(2**60 + n) for n in (0, 3, 6)] == [0.0, 0.5, 1.0]
+        assert far.place(2**61) == 2**60 + 6 and far.place(2**60 + 4) == 2**60 + 3
+
+    def test_values_that_were_enqueued_may_lie_outside(self) -> None:
+        study = optuna.create_study(sampler=StudySampler(seed=0))
+        for x in (1e-9, 1e9):
+            study.enqueue_trial({"x": x, "n": 7})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna's own, of what is outside
+            study.optimize(
+                lambda t: abs(t.suggest_float("x", 0.01, 10, log=True) - 1) + t.suggest_int("n", 0, 8, step=4),
+                n_trials=15,
+            )
+        assert all(0.01 <= t.params["x"] <= 10 and t.params["n"] in (0, 4, 8) for t in study.trials[2:])
+
+    @settings(max_examples=200)
+    @given(st.data())
+    def test_a_place_is_within_its_distribution(self, data: st.DataObject) -> None:
+        low = data.draw(st.integers(-(2**40), 2**40))
+        high = low + data.draw(st.integers(0, 2**40))
+        steps, step = data.draw(st.integers(0, 2**30)), data.draw(st.integers(1, 100))
+        floats = sorted(data.draw(st.tuples(*[st.floats(1e-300, 1e300)] * 2)))
+        found = data.draw(
+            st.sampled_from(
+                [
+                    IntDistribution(low, low + steps * step, step=step),
+                    IntDistribution(abs(low) + 1, abs(low) + 1 + high - low, log=True),
+                    FloatDistribution(*floats, log=data.draw(st.booleans())),
+                    FloatDistribution(0.0, 0.25 * step, step=0.25),
+                    CategoricalDistribution(data.draw(st.lists(st.integers(-3, 9), min_size=1))),
+                ]
+            )
+        )
+        if found.single():
+            return
+        one, rng = axis(found), np.random.default_rng(data.draw(st.integers(0, 99)))
+        place = one.random(rng)
+        for _ in range(5):
+            value = one.value(place)
+            assert found._contains(found.to_internal_repr(value))
+            assert one.value(one.place(value)) == value
+            assert math.isfinite(one.coordinate(place))
+            place = one.near(place, rng)
+
+
+def test_where_nothing_is_legal_a_warning_says_so() -> None:
+    study = optuna.create_study(sampler=StudySampler(seed=0, legal=lambda params: False))
+    with pytest.warns(UserWarning, match=r"none of 6,144 random parameters is legal"):
+        study.optimize(lambda t: t.suggest_float("x", 0, 1), n_trials=2)

@@ -1,0 +1,157 @@
+"""Parameters of an Optuna study as axes: where a value lies, and which values are near it.
+
+A *place* stands for a value: the value itself of a number, the position of a choice, as choices may be anything, such
+as a list or NaN. The coordinate of a place is from 0 to 1; that of choices without an order is their position, as
+``cost_models.covariance`` has it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+Place = int | float
+_NEAR = 0.15  # deviation of a move, as a part of the axis
+
+
+class Axis(Protocol):
+    """One parameter."""
+
+    def place(self, value: Any) -> Place:
+        """The place of a value of a trial; the nearest one of a number that the distribution does not have."""
+
+    def value(self, place: Place) -> Any: ...
+
+    def coordinate(self, place: Place) -> float: ...
+
+    def random(self, rng: np.random.Generator) -> Place: ...
+
+    def near(self, place: Place, rng: np.random.Generator) -> Place:
+        """Another place: the next one of an ordinal, something near of a float, any of a categorical."""
+
+
+def axis(found: BaseDistribution) -> Axis:
+    if isinstance(found, CategoricalDistribution):
+        return _Choices(found)
+    if isinstance(found, IntDistribution):
+        return _Integers(found)
+    assert isinstance(found, FloatDistribution)
+    return _Floats(found)
+
+
+class _Choices:
+    """Choices that are ascending finite numbers are an ordinal, on a logarithmic scale where none is negative."""
+
+    def __init__(self, found: CategoricalDistribution) -> None:
+        self._found = found
+        numbers = [c for c in found.choices if isinstance(c, (int, float)) and not isinstance(c, bool)]
+        self._ordinal = len(numbers) == len(found.choices) > 1
+        self._ordinal &= all(a < b for a, b in itertools.pairwise([-math.inf, *numbers, math.inf]))
+        try:
+            self._places = {choice: place for place, choice in reversed(list(enumerate(found.choices)))}
+        except TypeError:  # one cannot be hashed
+            self._places = {}
+        self._coordinates = [float(place) for place in range(len(found.choices))]
+        if self._ordinal:
+            scale = [math.log2(1 + c) for c in numbers] if numbers[0] >= 0 else self._coordinates
+            self._coordinates = [(s - scale[0]) / (scale[-1] - scale[0]) for s in scale]
+
+    def place(self, value: Any) -> Place:
+        try:
+            return self._places[value]
+        except (KeyError, TypeError):  # NaN, which equals nothing, or what cannot be hashed
+            return int(self._found.to_internal_repr(value))
+
+    def value(self, place: Place) -> Any:
+        return self._found.choices[int(place)]
+
+    def coordinate(self, place: Place) -> float:
+        return self._coordinates[int(place)]
+
+    def random(self, rng: np.random.Generator) -> Place:
+        return int(rng.integers(len(self._coordinates)))
+
+    def near(self, place: Place, rng: np.random.Generator) -> Place:
+        last = len(self._coordinates) - 1
+        if self._ordinal and rng.random() < 0.5:
+            return min(max(int(place) + (1 if rng.random() < 0.5 else -1), 0), last)
+        return (int(place) + int(rng.integers(1, last + 1))) % (last + 1)
+
+
+class _Integers:
+    """Exact also where a float has no such integer."""
+
+    def __init__(self, found: IntDistribution) -> None:
+        self._low, self._high, self._step, self._log = found.low, found.high, found.step, found.log
+
+    def place(self, value: Any) -> Place:
+        steps = round((min(max(int(value), self._low), self._high) - self._low) / self._step)
+        return min(self._low + steps * self._step, self._high)
+
+    def value(self, place: Place) -> Any:
+        return int(place)
+
+    def coordinate(self, place: Place) -> float:
+        if self._log:
+            return _between(math.log(place), math.log(self._low), math.log(self._high))
+        return (int(place) - self._low) / (self._high - self._low)
+
+    def random(self, rng: np.random.Generator) -> Place:
+        return self._at(rng.random())
+
+    def near(self, place: Place, rng: np.random.Generator) -> Place:
+        if rng.random() < 0.5:
+            step = self._step if rng.random() < 0.5 else -self._step
+            return min(max(int(place) + step, self._low), self._high)
+        return self._at(_moved(self.coordinate(place), rng))
+
+    def _at(self, coordinate: float) -> int:
+        if self._log:
+            value = round(math.exp(_along(coordinate, math.log(self._low), math.log(self._high))))
+            return min(max(value, self._low), self._high)
+        return self._low + round(coordinate * ((self._high - self._low) // self._step)) * self._step
+
+
+class _Floats:
+    def __init__(self, found: FloatDistribution) -> None:
+        self._low, self._high, self._step, self._log = found.low, found.high, found.step, found.log
+        self._ends = (math.log(found.low), math.log(found.high)) if found.log else (found.low, found.high)
+
+    def place(self, value: Any) -> Place:
+        return min(max(float(value), self._low), self._high)
+
+    def value(self, place: Place) -> Any:
+        return float(place)
+
+    def coordinate(self, place: Place) -> float:
+        return _between(math.log(place) if self._log else float(place), *self._ends)
+
+    def random(self, rng: np.random.Generator) -> Place:
+        return self._at(rng.random())
+
+    def near(self, place: Place, rng: np.random.Generator) -> Place:
+        return self._at(_moved(self.coordinate(place), rng))
+
+    def _at(self, coordinate: float) -> float:
+        at = _along(coordinate, *self._ends)
+        value = math.exp(at) if self._log else at
+        if self._step is not None:
+            value = self._low + round((value - self._low) / self._step) * self._step
+        return min(max(value, self._low), self._high)
+
+
+def _between(value: float, low: float, high: float) -> float:
+    """Halves, as the whole range may be too large for a float."""
+    return (value / 2 - low / 2) / (high / 2 - low / 2)
+
+
+def _along(coordinate: float, low: float, high: float) -> float:
+    return low * (1.0 - coordinate) + high * coordinate
+
+
+def _moved(coordinate: float, rng: np.random.Generator) -> float:
+    return min(max(coordinate + _NEAR * float(rng.normal()), 0.0), 1.0)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -29,20 +27,16 @@ JUMP = 0.05  # probability that a mutant is a random schedule of another stratum
 
 
 class UnionSpace:
-    """All schedules of ``spaces``, each the space of another template.
+    """All schedules of ``spaces``, each the space of another template. Raises ValueError for no spaces and for two of
+    one template."""
 
-    ``weight`` says how large the share of a stratum in a sample is; by default all have the same. Raises ValueError for
-    no spaces and for two of one template.
-    """
-
-    def __init__(self, spaces: Iterable[Space], weight: Callable[[Stratum], float] = lambda stratum: 1.0) -> None:
+    def __init__(self, spaces: Iterable[Space]) -> None:
         spaces = tuple(spaces)
         self.members: Mapping[str, Space] = {space.name: space for space in spaces}
         if not spaces:
             raise ValueError("a union of spaces needs at least one")
         if len(self.members) < len(spaces):
             raise ValueError(f"two spaces have the same template: {', '.join(s.name for s in spaces)}")
-        self._weight = weight
 
     def __repr__(self) -> str:
         return f"UnionSpace({', '.join(self.members)})"
@@ -56,20 +50,14 @@ class UnionSpace:
     def count(self) -> int:
         return sum(stratum.count for stratum in self.strata)
 
-    def sample(self, n: int, seed: int, replace: bool = False, stratified: bool = True) -> list[Schedule]:
+    def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
         """``n`` random schedules, the same for a seed on every machine.
 
-        Every stratum gets its share, in turns, and inside a stratum each schedule is equally likely. A stratum that is
-        exhausted leaves its turns to the others. With ``stratified=False`` each schedule of the union is equally
-        likely. Raises EmptySpace where nothing is legal, ValueError for a negative ``n`` or ``seed`` and a weight that
-        is not positive.
+        Every stratum gets the same share, in turns, and inside a stratum each schedule is equally likely. A stratum
+        that is exhausted leaves its turns to the others. Raises EmptySpace where nothing is legal, ValueError for a
+        negative ``n`` or ``seed``.
         """
         self._refuse_empty()
-        if not stratified:
-            ends = list(accumulate(s.count for s in self.strata))
-            drawn = draw_ranks(self.count(), n, seed, replace)
-            places = [bisect_right(ends, rank) for rank in drawn]
-            return self._at([(i, rank - ends[i] + self.strata[i].count) for i, rank in zip(places, drawn, strict=True)])
         turns = self._turns(n, seed, replace)
         drawn_of = []
         for i, stratum in enumerate(self.strata):
@@ -78,21 +66,18 @@ class UnionSpace:
         return self._at([(i, next(drawn_of[i])) for i in turns])
 
     def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
-        """The stratum of each of ``n`` draws: draw j of a stratum comes at the time (j + random start) / weight."""
+        """The stratum of each of ``n`` draws: draw j of a stratum comes at the time j + a random start."""
         draw_ranks(1, min(n, 0), seed)  # raises for negative values
-        weights = [self._weight(stratum) for stratum in self.strata]
-        if not all(0.0 < weight < float("inf") for weight in weights):
-            raise ValueError(f"the weights of strata must be positive and finite, not {weights}")
-        starts = (np.random.PCG64(seed).random_raw(len(weights)) >> np.uint64(11)) * 2.0**-53
-        waiting = [(float(start) / weight, i) for i, (start, weight) in enumerate(zip(starts, weights, strict=True))]
+        starts = (np.random.PCG64(seed).random_raw(len(self.strata)) >> np.uint64(11)) * 2.0**-53
+        waiting = [(float(start), i) for i, start in enumerate(starts)]
         heapq.heapify(waiting)
-        taken, turns = [0] * len(weights), list[int]()
+        taken, turns = [0] * len(waiting), list[int]()
         while waiting and len(turns) < n:
             _, i = heapq.heappop(waiting)
             turns.append(i)
             taken[i] += 1
             if replace or taken[i] < self.strata[i].count:
-                heapq.heappush(waiting, ((taken[i] + float(starts[i])) / weights[i], i))
+                heapq.heappush(waiting, (taken[i] + float(starts[i]), i))
         return turns
 
     def _at(self, places: Sequence[tuple[int, int]]) -> list[Schedule]:
@@ -169,14 +154,13 @@ class UnionSpace:
         return mutants
 
     def _elsewhere(self, schedule: Schedule, rng: np.random.Generator) -> Schedule:
-        """A random schedule of another stratum, each as likely as its weight; ``schedule`` where there is no other."""
+        """A random schedule of another stratum, each as likely; ``schedule`` where there is no other."""
         member = self._member(schedule)
         value = None if member.stratified_by is None else schedule[member.stratified_by]
         others = [i for i, s in enumerate(self.strata) if (s.template, s.value) != (schedule.template, value)]
         if not others:
             return schedule
-        ends = list(accumulate(self._weight(self.strata[i]) for i in others))
-        place = others[min(bisect_right(ends, ends[-1] * rng.random()), len(others) - 1)]
+        place = others[int(len(others) * rng.random())]
         (rank,) = draw_ranks(self.strata[place].count, 1, int(rng.integers(2**62)))
         return self._at([(place, rank)])[0]
 

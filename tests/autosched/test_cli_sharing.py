@@ -335,7 +335,9 @@ def of_a_kernel_file(path: Path) -> None:
     path.unlink()
     foreign = Schedule("thrice", (("block_size_x", 64),))
     with Store.open(path) as store:
-        store.append(dataclasses.replace(known, problem_key='{"n":1000,"operator":"thrice"}', schedule=foreign, id=None))
+        store.append(
+            dataclasses.replace(known, problem_key='{"n":1000,"operator":"thrice"}', schedule=foreign, id=None)
+        )
 
 
 def test_kernels_of_files_are_shared_as_others_are(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

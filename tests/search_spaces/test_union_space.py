@@ -164,10 +164,9 @@ def test_counts_and_samples_are_those_of_enumeration(members: tuple[Space, Space
         with pytest.raises(EmptySpace):
             union.sample(1, seed)
         return
-    for stratified in (True, False):
-        found = [s.key() for s in union.sample(len(expected) + 3, seed, stratified=stratified)]
-        assert len(found) == len(expected)
-        assert set(found) == expected
+    found = [s.key() for s in union.sample(len(expected) + 3, seed)]
+    assert len(found) == len(expected)
+    assert set(found) == expected
 
 
 @settings(deadline=None, max_examples=60)
@@ -189,16 +188,6 @@ def stratum_of(union: UnionSpace, schedule: Schedule) -> tuple[str, int | str | 
     return schedule.template, None if name is None else schedule[name]
 
 
-def test_weights_say_how_large_the_shares_are() -> None:
-    union = UnionSpace([ROWS, TILES], lambda stratum: {"slow": 6.0, "fast": 1.0}.get(str(stratum.value), 2.0))
-    for seed in range(20):
-        shares = Counter(stratum_of(union, s)[1] for s in union.sample(18, seed))
-        assert all(abs(shares[value] - share) <= 1 for value, share in (("slow", 12), ("fast", 2), (None, 4)))
-    for weight in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(ValueError, match="must be positive and finite"):
-            UnionSpace([ROWS, TILES], lambda stratum, weight=weight: weight).sample(1, 0)
-
-
 def test_inside_a_stratum_all_schedules_are_equally_likely() -> None:
     first = Counter(BOTH.sample(1, seed)[0] for seed in range(9000))
     assert len(first) == BOTH.count()
@@ -207,13 +196,6 @@ def test_inside_a_stratum_all_schedules_are_equally_likely() -> None:
         expected = 3000 / stratum.count
         assert sum((n - expected) ** 2 / expected for n in counts) < stratum.count + 6 * math.sqrt(2 * stratum.count)
         assert abs(sum(counts) - 3000) < 6 * math.sqrt(3000)
-
-
-def test_without_strata_all_schedules_are_equally_likely() -> None:
-    first = Counter(BOTH.sample(1, seed, stratified=False)[0] for seed in range(150 * BOTH.count()))
-    assert len(first) == BOTH.count()
-    chi_squared = sum((n - 150) ** 2 / 150 for n in first.values())
-    assert chi_squared < BOTH.count() + 6 * math.sqrt(2 * BOTH.count())
 
 
 def test_strata_of_one_size_are_drawn_from_independently() -> None:
@@ -228,7 +210,6 @@ def test_strata_beyond_64_bits_are_sampled() -> None:
     union = UnionSpace([wide, ROWS])
     assert union.count() == 10**24 + ROWS.count()
     assert len({s["p0"] for s in union.sample(900, 1) if s.template == "wide"}) > 890
-    assert all(s.template == "wide" for s in union.sample(50, 1, stratified=False))
     everywhere = union.mutate(ROWS.sample(10, 0) * 100, np.random.default_rng(0))
     assert any(s.template == "wide" for s in everywhere)
 

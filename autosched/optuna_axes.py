@@ -58,6 +58,8 @@ class _Choices:
         self._coordinates = [float(place) for place in range(len(found.choices))]
         if self._ordinal:
             scale = [math.log2(1 + c) for c in numbers] if numbers[0] >= 0 else self._coordinates
+            if any(a >= b for a, b in itertools.pairwise(scale)):  # as of 0 and 1e-30, or of 2^70 and 2^70 + 1
+                scale = self._coordinates
             self._coordinates = [(s - scale[0]) / (scale[-1] - scale[0]) for s in scale]
 
     def place(self, value: Any) -> Place:
@@ -89,7 +91,7 @@ class _Integers:
         self._low, self._high, self._step, self._log = found.low, found.high, found.step, found.log
 
     def place(self, value: Any) -> Place:
-        steps = round((min(max(int(value), self._low), self._high) - self._low) / self._step)
+        steps = (2 * (min(max(int(value), self._low), self._high) - self._low) + self._step) // (2 * self._step)
         return min(self._low + steps * self._step, self._high)
 
     def value(self, place: Place) -> Any:
@@ -101,7 +103,10 @@ class _Integers:
         return (int(place) - self._low) / (self._high - self._low)
 
     def random(self, rng: np.random.Generator) -> Place:
-        return self._at(rng.random())
+        if self._log:
+            return self._at(rng.random())
+        steps = (self._high - self._low) // self._step
+        return self._low + min(int(rng.random() * (steps + 1)), steps) * self._step
 
     def near(self, place: Place, rng: np.random.Generator) -> Place:
         if rng.random() < 0.5:
@@ -145,8 +150,8 @@ class _Floats:
 
 
 def _between(value: float, low: float, high: float) -> float:
-    """Halves, as the whole range may be too large for a float."""
-    return (value / 2 - low / 2) / (high / 2 - low / 2)
+    """Halves, as the whole range may be too large for a float; 0 where it is too small for one."""
+    return (value / 2 - low / 2) / ((high / 2 - low / 2) or 1.0)
 
 
 def _along(coordinate: float, low: float, high: float) -> float:

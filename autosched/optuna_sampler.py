@@ -51,8 +51,9 @@ class StudySampler(BaseSampler):
     parallel workers spread out. A categorical parameter whose choices are ascending numbers, such as tile sizes, is
     taken as an ordinal one. ``legal`` says which parameters may be proposed, and gets those of a single value, too; the
     sampler learns which parameters there are from trials that were completed or pruned, so until there is one their
-    values are drawn one by one: prune illegal trials. Where nothing legal is found a warning says so, and something
-    illegal is proposed. Parameters that not every trial has are sampled at random.
+    values are drawn one by one: prune illegal trials. Where nothing legal is found a warning says so, once for each
+    sampler, and something illegal is proposed. Parameters that not every completed or pruned trial has, with the same
+    range, are sampled at random, and ``legal`` does not get them.
 
     Raises ValueError for a study of several objectives.
     """
@@ -63,6 +64,7 @@ class StudySampler(BaseSampler):
         self._legal = legal
         self._common = IntersectionSearchSpace(include_pruned=True)
         self._fixed: Params = {}
+        self._warned = False
         self._fitted: tuple[int, tuple[str, ...], Hyperparameters, Hyperparameters | None] | None = None
 
     def reseed_rng(self) -> None:
@@ -89,8 +91,10 @@ class StudySampler(BaseSampler):
             raise ValueError("StudySampler optimises one objective: give a study with one direction")
         trials = [t for t in study.get_trials(deepcopy=False, states=_STATES) if t.number != trial.number]
         trials = [t for t in trials if search_space.keys() <= t.params.keys()]
-        values, works = _values(trials, study.direction), _works(trials)
         names, axes = tuple(search_space), [axis(found) for found in search_space.values()]
+        placed = [(t, found) for t in trials if (found := _placed(t, names, axes)) is not None]
+        trials, places = [t for t, _ in placed], [found for _, found in placed]
+        values, works = _values(trials, study.direction), _works(trials)
 
         def params(places: Places) -> Params:
             return {name: one.value(place) for name, one, place in zip(names, axes, places, strict=True)}
@@ -98,14 +102,14 @@ class StudySampler(BaseSampler):
         def legal(places: Places) -> bool:
             return self._legal is None or self._legal(self._fixed | params(places))
 
-        if not search_space or np.count_nonzero(~np.isnan(works)) < _FIRST or np.isnan(values).all():
+        finished = int(np.count_nonzero(~np.isnan(works)))
+        if not search_space or finished < _FIRST or np.isnan(values).all():
             return {} if not search_space or self._legal is None else params(self._candidates([], axes, legal)[0])
-        places = [tuple(a.place(t.params[name]) for name, a in zip(names, axes, strict=True)) for t in trials]
         tried = set(places)
         kept = _kept(values, works)
         places, values, works = [places[i] for i in kept], values[kept], works[kept]
         rows = _rows(places, axes)
-        of_values, of_failures = self._hyperparameters(rows, values, works, names)
+        of_values, of_failures = self._hyperparameters(rows, values, works, names, finished)
         scale = Scale.of(values[~np.isnan(values)])
         order = np.argsort(-np.nan_to_num(values, nan=-math.inf), kind="stable")[:_ELITE]
         candidates = self._candidates([places[i] for i in order], axes, legal)
@@ -130,20 +134,20 @@ class StudySampler(BaseSampler):
         return params(best)
 
     def _hyperparameters(
-        self, rows: Columns, values: FloatArray, works: FloatArray, names: tuple[str, ...]
+        self, rows: Columns, values: FloatArray, works: FloatArray, names: tuple[str, ...], count: int
     ) -> tuple[Hyperparameters, Hyperparameters | None]:
-        """Of the values, and of what works where anything failed; fitted again at ``_GROWTH`` times the results."""
-        finished = ~np.isnan(works)
-        count = int(finished.sum())
-        if self._fitted is None or self._fitted[1] != names or count >= self._fitted[0] * _GROWTH:
-            known = ~np.isnan(values)
+        """Of the values, and of what works where anything failed; fitted again at ``_GROWTH`` times the results, of
+        which there are ``count`` with those that the model does not look at, and at the first failure."""
+        fitted, failed = self._fitted, bool((works == 0).any())
+        if fitted is None or fitted[1] != names or count >= fitted[0] * _GROWTH or (failed and fitted[3] is None):
+            finished, known = ~np.isnan(works), ~np.isnan(values)
             scaled = Scale.of(values[known]).down(values[known])
             of_values = gaussian_process.hyperparameters(rows[:, known], scaled, gaussian_process.Settings(starts=1))
             of_failures = None
-            if (works == 0).any():
+            if failed:
                 of_failures = feasibility.hyperparameters(rows[:, finished], works[finished])
-            self._fitted = count, names, of_values, of_failures
-        return self._fitted[2:]
+            self._fitted = fitted = count, names, of_values, of_failures
+        return fitted[2:]
 
     def _candidates(self, best: Sequence[Places], axes: Sequence[Axis], legal: Legal) -> list[Places]:
         """Random places, and the best ones with one or two changes; legal ones where there are any."""
@@ -155,7 +159,8 @@ class StudySampler(BaseSampler):
                 break
         parents = [best[i] for i in self._rng.integers(len(best), size=_NEAR)] if best else []
         found = [*allowed, *self._moved(parents, axes, 2, legal)]
-        if not found:
+        if not found and not self._warned:
+            self._warned = True
             warnings.warn(
                 f"none of {_DRAWS * _RANDOM:,} random parameters is legal, so one that is not is proposed: check what "
                 "StudySampler was given as legal, or give narrower ranges",
@@ -171,6 +176,14 @@ class StudySampler(BaseSampler):
                 child[i] = axes[i].near(child[i], self._rng)
             moved.append(tuple(child))
         return list(filter(legal, moved))
+
+
+def _placed(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> Places | None:
+    """None for a trial with a choice that is none of the study's, as trials added from another study may have."""
+    try:
+        return tuple(one.place(trial.params[name]) for name, one in zip(names, axes, strict=True))
+    except (ValueError, TypeError):
+        return None
 
 
 def _failed(trial: FrozenTrial) -> bool:
@@ -203,7 +216,7 @@ def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatAr
     if low > 0:
         return found / high if sign > 0 else low / found
     best = high if sign > 0 else low
-    return 1 - sign * (best - found) / ((high - low) or 1.0)
+    return 1 - sign * (best / 2 - found / 2) / ((high / 2 - low / 2) or 1.0)  # their difference may be no float
 
 
 def _kept(values: FloatArray, works: FloatArray) -> list[int]:

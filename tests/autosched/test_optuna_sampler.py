@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -17,6 +17,7 @@ import autosched
 from autosched import optuna_sampler
 from autosched.optuna_axes import axis
 from autosched.optuna_sampler import StudySampler
+from cost_models import gaussian_process
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 TILES = [8, 16, 32, 64, 128, 256]
@@ -201,6 +202,8 @@ class TestAnyParameters:
             (0.0, 1.0, math.inf),
             (-8, -4, 0, 10**300),
             (0, 10**300),
+            (2**70, 2**70 + 1),
+            (0, 1e-30),
         ],
         ids=lambda choices: ", ".join(str(choice)[:9] for choice in choices),
     )
@@ -249,6 +252,13 @@ class TestAnyParameters:
         assert {far.value(far.near(2**60 + 3, rng)) for _ in range(50)} == {2**60, 2**60 + 3, 2**60 + 6}
         assert [far.coordinate(2**60 + n) for n in (0, 3, 6)] == [0.0, 0.5, 1.0]
         assert far.place(2**61) == 2**60 + 6 and far.place(2**60 + 4) == 2**60 + 3
+        assert axis(IntDistribution(2**60, 2**60 + 2, log=True)).coordinate(2**60 + 1) == 0.0
+        assert axis(FloatDistribution(0.0, 5e-324)).coordinate(5e-324) == 0.0
+
+    def test_every_integer_is_drawn_as_often(self) -> None:
+        die, rng = axis(IntDistribution(1, 6)), np.random.default_rng(0)
+        counts = np.bincount([int(die.random(rng)) for _ in range(6000)], minlength=7)[1:]
+        assert counts.min() > 850
 
     def test_values_that_were_enqueued_may_lie_outside(self) -> None:
         study = optuna.create_study(sampler=StudySampler(seed=0))
@@ -262,7 +272,7 @@ class TestAnyParameters:
             )
         assert all(0.01 <= t.params["x"] <= 10 and t.params["n"] in (0, 4, 8) for t in study.trials[2:])
 
-    @settings(max_examples=200)
+    @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.data())
     def test_a_place_is_within_its_distribution(self, data: st.DataObject) -> None:
         low = data.draw(st.integers(-(2**40), 2**40))
@@ -294,5 +304,62 @@ class TestAnyParameters:
 
 def test_where_nothing_is_legal_a_warning_says_so() -> None:
     study = optuna.create_study(sampler=StudySampler(seed=0, legal=lambda params: False))
-    with pytest.warns(UserWarning, match=r"none of 6,144 random parameters is legal"):
-        study.optimize(lambda t: t.suggest_float("x", 0, 1), n_trials=2)
+    with pytest.warns(UserWarning, match=r"none of 6,144 random parameters is legal") as said:
+        study.optimize(lambda t: t.suggest_float("x", 0, 1), n_trials=8)
+    assert len(study.trials) == 8 and len(said) == 1
+
+
+def test_failures_that_begin_late_are_learned_at_once() -> None:
+    study = optuna.create_study(sampler=StudySampler(seed=0))
+
+    def falling(trial: optuna.Trial) -> float:
+        x = trial.suggest_int("x", 0, 400)
+        if x > 200:
+            raise RuntimeError("too far right")
+        return 500.0 - x
+
+    for x in range(0, 200, 4):
+        study.enqueue_trial({"x": x})
+    study.optimize(falling, n_trials=56, catch=RuntimeError)
+    late = [t.params["x"] for t in study.trials[50:]]
+    assert sum(x > 300 for x in late) <= 3  # not 400, 399, 398, and so on
+
+
+def test_lengths_are_fitted_again_where_the_model_looks_at_some_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = []
+    fit = gaussian_process.hyperparameters
+
+    def counting(rows: Any, *args: Any) -> Any:
+        fitted.append(rows.shape[1])
+        return fit(rows, *args)
+
+    monkeypatch.setattr(optuna_sampler, "_MOST", 16)
+    monkeypatch.setattr(gaussian_process, "hyperparameters", counting)
+    study = optuna.create_study(sampler=StudySampler(seed=0))
+    study.optimize(lambda t: 1 + (t.suggest_float("x", 0, 1) - 0.3) ** 2, n_trials=60)
+    assert fitted.count(16) >= 5
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_objectives_of_any_size(direction: str) -> None:
+    """The worst and the best are farther apart than the largest float."""
+    sign = 1 if direction == "minimize" else -1
+    study = optuna.create_study(direction=direction, sampler=StudySampler(seed=0))
+    study.enqueue_trial({"x": -1.0})
+    study.optimize(lambda t: sign * 1.7e308 * (2 * abs(t.suggest_float("x", -1, 1) - 0.5) / 1.5 - 1), n_trials=30)
+    assert abs(study.best_params["x"] - 0.5) < 0.05
+
+
+@pytest.mark.parametrize("state", [optuna.trial.TrialState.FAIL, optuna.trial.TrialState.RUNNING])
+def test_trials_with_other_choices_are_left_out(state: optuna.trial.TrialState) -> None:
+    """``Study.add_trial`` takes trials of another study, and the common parameters are those of completed ones."""
+
+    def objective(trial: optuna.Trial) -> float:
+        return float(trial.suggest_categorical("c", ["a", "b"]) == "a") + trial.suggest_float("x", 0, 1)
+
+    study = optuna.create_study(sampler=StudySampler(seed=0))
+    study.optimize(objective, n_trials=6)
+    x, c = FloatDistribution(0, 1), CategoricalDistribution(["a", "z"])
+    study.add_trial(optuna.trial.create_trial(state=state, params={"x": 0.5, "c": "z"}, distributions={"x": x, "c": c}))
+    study.optimize(objective, n_trials=4)
+    assert study.best_value < 0.3

@@ -32,6 +32,15 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
             raise InputError(f"{output} is a database, and would be replaced: name another file to write")
 
 
+def replaceable(output: str) -> Path:
+    """Where a new file can take the place of ``output``: what a link leads to. Raises InputError for a device or a pipe,
+    such as /dev/stdout, whose place no file should take."""
+    given = Path(output)
+    if given.exists() and not given.is_file():
+        raise InputError(f"{output} is no regular file: name one to write")
+    return given.resolve()
+
+
 def _is_database(path: Path) -> bool:
     try:
         return path.is_file() and is_sqlite(path)

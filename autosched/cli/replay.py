@@ -19,7 +19,7 @@ from autosched import formatting
 from autosched import replay as replaying
 from autosched.cli.errors import MOST_SEED, InputError, bad_input, within
 from autosched.cli.output import print_json, show, stdout_console
-from autosched.cli.output_files import check_outputs
+from autosched.cli.output_files import check_outputs, replaceable
 from autosched.replay import Searches
 from autosched.search import Prior
 from measurements.tables.table import Table
@@ -83,6 +83,8 @@ def replay(
         table = replace(table, notes=(*table.notes, *said))
         t4_files = {} if to_t4 is None else _t4_files(table, to_t4)
         check_outputs(list(t4_files), [file])
+        for path in t4_files:
+            replaceable(path)
     if to_t4 is not None:
         return _write_t4(table, t4_files, json)
 
@@ -164,7 +166,7 @@ def _write_t4(table: Table, files: Mapping[str, str], json: bool) -> int:
         rows = [(table.configuration(s), m, now) for s, m in table.measurements.items() if s.template == template]
         kernel = table.kernel if len(files) == 1 else template
         document = to_t4(rows, {"kernel": kernel, "device": table.device, **provenance})
-        publish(Path(file), (dumps(document, indent=1) + "\n").encode())
+        publish(replaceable(file), (dumps(document, indent=1) + "\n").encode())
         written.append({"file": file, "configurations": len(rows)})
         if not json:
             print(f"{formatting.count(len(rows))} configurations written to {file}")

@@ -19,7 +19,7 @@ from rich.console import Console
 from autosched import formatting
 from autosched.cli.errors import MOST_SEED, InputError, bad_input, listed, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
-from autosched.cli.output_files import check_outputs
+from autosched.cli.output_files import check_outputs, replaceable
 from autosched.cli.problem_options import whole_number
 from autosched.version import VERSION
 from search_spaces.catalogue import problem_from_json
@@ -90,6 +90,7 @@ def train(
     if not (db or recording or update):
         raise InputError("train needs times to learn from: give --db, --recording or --update")
     within("--seed", seed, 0, MOST_SEED // 2)
+    place = replaceable(out)
     from dataclasses import replace
 
     from autosched.training_data import TrainingData, gather, usable
@@ -111,7 +112,7 @@ def train(
             raise InputError(_nothing(data, kind))
         model = TrainedModel(learn(data.observations, replace(TRAINING, seed=seed)), kind, VERSION)
         features = _explained(model) if explain else {}
-    model.save(out)
+    model.save(place)
     if json:
         print_json(_to_json(model, data, out, features))
     else:

@@ -120,6 +120,11 @@ class TestCommand:
         status, out, _ = run("t4.json", "--budget", "5", "--repeats", "1", "--sampler", "random")
         assert status == 0 and "90, of which 75 ran" in out
 
+    def test_what_a_link_leads_to_is_written(self, run: Run, tmp_path: Path) -> None:
+        (tmp_path / "link.json").symlink_to("t4.json")
+        assert run("cache.json", "--to-t4", "link.json")[0] == 0
+        assert (tmp_path / "link.json").is_symlink() and json.loads((tmp_path / "t4.json").read_text())["results"]
+
     def test_writes_a_t4_file_for_each_template(self, run: Run, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:
             for name, more in KERNELS.items():
@@ -190,6 +195,7 @@ class TestCommand:
             ("cache.json", "--plot", "none/curves.svg"),
             ("cache.json", "--to-t4", "none/t4.json"),
             ("cache.json", "--to-t4", "."),
+            ("cache.json", "--to-t4", "/dev/null"),
             ("cache.json", "--restriction", "x > 2", "--to-t4", "cache.json"),
             (),
         ],

@@ -33,8 +33,10 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
 
 
 def replaceable(output: str) -> Path:
-    """Where a new file can take the place of ``output``: what a link leads to. Raises InputError for a device or a pipe,
-    such as /dev/stdout, whose place no file should take."""
+    """Where a new file can take the place of ``output``: what a link leads to.
+
+    Raises InputError for a device or a pipe, such as /dev/stdout, whose place no file should take.
+    """
     given = Path(output)
     if given.exists() and not given.is_file():
         raise InputError(f"{output} is no regular file: name one to write")

@@ -74,7 +74,8 @@ class _Group(TyperGroup):
         found = super().get_command(ctx, cmd_name)
         if found is None:
             known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PTX)]
-            raise InputError(f"unknown {self.noun} {cmd_name!r}: use one of {', '.join(known)}")
+            instead = ", or give --kernel FILE" if _INSTEAD.get(str(self.name)) else ""
+            raise InputError(f"unknown {self.noun} {cmd_name!r}: use one of {', '.join(known)}{instead}")
         return found
 
 

@@ -152,6 +152,7 @@ BAD = {
     "no command but an option": (("--json",), "--json"),
     "no operator": (("tune",), "matmul"),
     "unknown operator": (("tune", "matmull"), "matmul"),
+    "an operator of a kernel file": (("best", "convolution"), "copy, or give --kernel FILE"),
     "options before the operator": (("tune", "--trials", "3", "matmul"), "--trials"),
     "no real number": (
         ("space", "rmsnorm", "--rows", "4", "--columns", "4", "--eps", "small"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched import tuner
-from autosched.tune_result import TuneResult
+from autosched.tune_result import Observer, SoFar, TuneResult
 from measurements.record import Record
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem, whole_number
@@ -144,6 +144,7 @@ def tune_suite(
     trials: int,
     seconds: float | None = None,
     tell: Tell = lambda standing, result: None,
+    progress: Observer | None = None,
     **options: Any,
 ) -> SuiteResult:
     """Share ``trials``, and ``seconds`` where they are given, among ``members``, into one database; ``options`` are
@@ -170,7 +171,16 @@ def tune_suite(
             out_of_time = rest is not None and rest <= 0.0 and not standing.exhausted
             if standing.exhausted or out_of_time:
                 break
-            result = tuner.tune(standing.member.problem, trials=min(chunk, left), seconds=rest, **options)
+            so_far = SoFar(progress)
+            try:
+                result = tuner.tune(
+                    standing.member.problem, trials=min(chunk, left), seconds=rest, progress=so_far, **options
+                )
+            except KeyboardInterrupt:
+                ended = so_far.interrupted()
+                if ended is None:
+                    raise
+                result = ended
             standing.add(result)
             left -= len(result.trials)
             interrupted, stopped = result.interrupted, result.stopped

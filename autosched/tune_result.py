@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from autosched.remeasurement import Remeasurement
@@ -108,3 +108,41 @@ class TuneResult:
             return ""
         reason, times = Counter(r.measurement.reason or r.status.value for r in self.trials).most_common(1)[0]
         return f"{reason} ({times} of {len(self.trials)})" if len(self.trials) > 1 else reason
+
+
+@dataclass
+class SoFar:
+    """An observer that says what a run has come to where Ctrl-C came outside of the tuner, which could not; ``then`` is
+    told everything, too."""
+
+    then: Observer | None = None
+    start: Start | None = None
+    now: Progress | None = None
+    records: list[Record] = field(default_factory=list)
+
+    def started(self, start: Start) -> None:
+        self.start = start
+        if self.then is not None:
+            self.then.started(start)
+
+    def trial(self, progress: Progress) -> None:
+        self.now = progress
+        self.records.append(progress.record)
+        if self.then is not None:
+            self.then.trial(progress)
+
+    def interrupted(self) -> TuneResult | None:
+        """None for a run that had not started."""
+        if self.start is None:
+            return None
+        return TuneResult(
+            problem=self.start.problem,
+            device=self.start.device,
+            provenance=self.start.provenance,
+            best=self.start.best if self.now is None else self.now.best,
+            trials=tuple(self.records),
+            earlier=self.start.earlier,
+            lines=self.start.lines,
+            seconds=0.0 if self.now is None else self.now.seconds,
+            interrupted=True,
+        )

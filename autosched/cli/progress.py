@@ -16,8 +16,7 @@ from autosched.cli import interrupts
 
 if TYPE_CHECKING:
     from autosched.tune_result import Progress as Tuning
-    from autosched.tune_result import Start, TuneResult
-    from measurements.record import Record
+    from autosched.tune_result import Start
 
 PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
 LEAST_TRIALS = 16  # that a rate is told from
@@ -79,7 +78,6 @@ class TuneDisplay:
         self._start: Start | None = None
         self._now: Tuning | None = None
         self._first: Tuning | None = None  # before it, workers were started and first kernels compiled
-        self._records: list[Record] = []
         self._live: Live | None = None
         self._running = ExitStack()
         self._last_line = time.monotonic()
@@ -94,23 +92,6 @@ class TuneDisplay:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._running.close()
-
-    def interrupted(self) -> "TuneResult":
-        """What was shown so far, as the result of a run that Ctrl-C ended where the tuner could not say so itself."""
-        from autosched.tune_result import TuneResult
-
-        assert self._start is not None
-        return TuneResult(
-            problem=self._start.problem,
-            device=self._start.device,
-            provenance=self._start.provenance,
-            best=self._now.best if self._now is not None else self._start.best,
-            trials=tuple(self._records),
-            earlier=self._start.earlier,
-            lines=self._start.lines,
-            seconds=self._now.seconds if self._now is not None else 0.0,
-            interrupted=True,
-        )
 
     def started(self, start: "Start") -> None:
         """The backend is chosen and the database is open."""
@@ -129,7 +110,6 @@ class TuneDisplay:
         better = progress.best is not None and (before is None or progress.best.id != before.id)
         self._now = progress
         self._first = self._first or progress
-        self._records.append(progress.record)
         if self._live is None and (better or time.monotonic() - self._last_line >= PLAIN_SECONDS):
             self._last_line = time.monotonic()
             failed = f"failed {self._failed}" if progress.failures else ""

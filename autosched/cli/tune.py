@@ -114,8 +114,10 @@ def tune(
         within("--workers", workers, 1, MOST_WORKERS)
     problem = problem_from(operator, given)
     from autosched import tuner  # a second that other commands need not wait
+    from autosched.tune_result import SoFar
 
     display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())
+    so_far = SoFar(display)
     try:
         with display:
             result = tuner.tune(
@@ -132,15 +134,16 @@ def tune(
                 gpus=None if gpus is None else _gpus(gpus),
                 templates=template or None,
                 model=model,
-                progress=display,
+                progress=so_far,
                 min_gain=min_gain,
                 seconds=seconds,
                 proof_seconds=proof_seconds,
             )
     except KeyboardInterrupt:
-        if not display.has_started:
+        ended = so_far.interrupted()
+        if ended is None:
             raise
-        result = display.interrupted()
+        result = ended
     except StoreError:
         raise
     except ValueError as error:

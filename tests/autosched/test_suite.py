@@ -14,7 +14,7 @@ from observed import observations, records
 from autosched import suite, tuner
 from autosched.cli import main
 from autosched.suite import CHUNK, Member, Standing, SuiteError, read_suite, tune_suite
-from autosched.tune_result import TuneResult
+from autosched.tune_result import Progress, Start, TuneResult
 from measurements.measurement import Provenance
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy
@@ -77,7 +77,7 @@ class Tunes:
         self.chunks: list[tuple[Problem, int]] = []
         self.options: list[dict[str, Any]] = []
 
-    def __call__(self, problem: Problem, *, trials: int, **options: Any) -> TuneResult:
+    def __call__(self, problem: Problem, *, trials: int, progress: Any = None, **options: Any) -> TuneResult:
         self.options.append(options)
         self.chunks.append((problem, trials))
         done = sum(1 for tuned, _ in self.chunks if tuned == problem)
@@ -211,17 +211,25 @@ def test_the_command_shows_a_table(
         assert err.count("\n") == 1
 
 
-def test_stopped_between_two_chunks_it_says_what_there_is(
-    tunes: Callable[[Mapping[Problem, list[float]]], Tunes], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("done", [None, 0, 3])
+def test_stopped_where_the_tuner_cannot_say_so_it_says_what_there_is(
+    tunes: Callable[[Mapping[Problem, list[float]]], Tunes], monkeypatch: pytest.MonkeyPatch, done: int | None
 ) -> None:
+    """Before the second problem has started, before its first trial, and after three."""
     inner = tunes({FAST: [1e-3], SLOW: [1e-3]})
+    (record,) = records(observations(SLOW, rows=1))
 
-    def tune(problem: Problem, **options: Any) -> TuneResult:
-        if problem == SLOW:
-            raise KeyboardInterrupt
-        return inner(problem, **options)
+    def tune(problem: Problem, *, progress: Any, **options: Any) -> TuneResult:
+        if problem == FAST:
+            return inner(problem, **options)
+        if done is not None:
+            progress.started(Start(problem, device("h200"), Provenance.MEASURED, (), 16, 0, None))
+            for number in range(1, done + 1):
+                progress.trial(Progress(record, record, number, 16, {}, 1.0))
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(tuner, "tune", tune)
     result = tune_suite([Member(FAST), Member(SLOW)], trials=64)
-    assert result.interrupted and not result.ok
-    assert [s.trials for s in result.standings] == [CHUNK, 0]
+    assert result.interrupted and result.ok == bool(done)
+    assert [s.trials for s in result.standings] == [CHUNK, done or 0]
+    assert result.trials == CHUNK + (done or 0)

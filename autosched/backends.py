@@ -116,7 +116,7 @@ def choose(
     if warm_cache and gpu is None:
         raise BackendError(f"a warm cache concerns times measured on a GPU ({no_gpu}): leave --warm-cache out")
     if gpus is not None and gpu is None:
-        raise BackendError(f"gpus are for measuring on them ({no_gpu}): leave --gpus out")
+        raise BackendError(f"gpus need a GPU to measure on ({no_gpu}): leave --gpus out")
     if backend == "replay" or (backend == "auto" and gpu is None):
         replaying, why_not = _replay(problem, wanted or device_row(DEFAULT_DEVICE), no_gpu, templates)
         if replaying is not None:

@@ -72,7 +72,7 @@ def tune(
     if seconds is not None and (
         isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf
     ):
-        raise ValueError(f"seconds are what the search may take, more than 0, or None, not {seconds!r}")
+        raise ValueError(f"seconds are what the search may take, more than 0, not {seconds!r}")
     proof_seconds = winner_proof.PROOF_SECONDS if proof_seconds is None else proof_seconds
     if isinstance(proof_seconds, bool) or not isinstance(proof_seconds, (int, float)) or not proof_seconds >= 0:
         raise ValueError(f"proof_seconds are seconds, 0 or more, not {proof_seconds!r}")

@@ -183,7 +183,8 @@ class Store:
                 "path of a file, or a URL like postgresql+psycopg://user@host/name, or install what that needs"
             ) from error
         except ModuleNotFoundError as error:
-            raise StoreError(f"the database {name} needs a driver: install it ({first_line(error)})") from error
+            how = "pip install 'autosched[postgresql]'" if url.drivername.startswith("postgresql") else "install it"
+            raise StoreError(f"the database {name} needs a driver ({first_line(error)}): {how}") from error
         except (ArgumentError, TypeError, ValueError) as error:
             raise StoreError(f"the database URL {name} cannot be used: {first_line(error)}") from error
         store = cls(engine, name)

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -62,20 +63,27 @@ _EXAMPLES = {
     "threshold": "autosched db threshold transpose --rows 64 --columns 64 --db best.db --max-slowdown 5%",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
 }
+_ORDER = ("space", "tune", "best", "verify", "check", "train", "replay", "export", "import", "merge", "db", "doctor")
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 class _Group(TyperGroup):
-    """Commands whose unknown names are answered with the known ones."""
+    """Commands in the order of ``_ORDER``, whose unknown names are answered with the known ones."""
 
     noun = "command"
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        found = super().list_commands(ctx)
+        return sorted(found, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
             known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PTX)]
-            instead = ", or give --kernel FILE" if _INSTEAD.get(str(self.name)) else ""
-            raise InputError(f"unknown {self.noun} {cmd_name!r}: use one of {', '.join(known)}{instead}")
+            near = get_close_matches(cmd_name, known, 1)
+            perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
+            instead = ", or give --kernel FILE" if _INSTEAD.get(str(self.name)) and not near else ""
+            raise InputError(f"unknown {self.noun} {cmd_name!r}{perhaps}{instead}")
         return found
 
 
@@ -169,8 +177,10 @@ def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
 
     group.callback(invoke_without_command=True)(without_operator)
     for operator in operators():
-        group.command(operator.name, context_settings=_SETTINGS)(for_operator(command, operator))
-    app.add_typer(group, name=name, help=_first_line(command), epilog=f"Example: {_EXAMPLES[name]}")
+        own = for_operator(command, operator, whole)
+        group.command(operator.name, context_settings=_SETTINGS, options_metavar="[PROBLEM] [OPTIONS]")(own)
+    epilog = f"Example: {_EXAMPLES[name]}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's."
+    app.add_typer(group, name=name, help=_first_line(command), epilog=epilog)
 
 
 def _first_line(command: Callable[..., int]) -> str:
@@ -221,6 +231,8 @@ def _folder_is_there() -> bool:
 def _usage_line(error: Any) -> str:
     text = " ".join(error.format_message().split()).rstrip(".")
     where = f": see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
+    if error.ctx is not None and isinstance(error.ctx.command, _OperatorGroup):
+        where = f": options go behind the operator, as in '{error.ctx.command_path} matmul ...'"
     return f"{text[:1].lower()}{text[1:]}{where}"
 
 

@@ -61,12 +61,12 @@ def best(
     device: Annotated[str | None, device_option("every one in the database")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """The best schedule of a problem, or of every problem in a database.
+    """The best schedule of a problem, or of all of an operator.
 
-    The problem can be left out. Times of different devices and provenances are never compared: without --device there
-    is one answer for each device in the database, and measured times go before replayed before estimated ones. Exit
-    status 1 if there is none, 2 if the best of the problem is a schedule that this version cannot use; of every
-    problem, such are left out, with a line on stderr for each.
+    With the problem left out, it is every one in the database. Times of different devices and provenances are never
+    compared: without --device there is one answer for each device in the database, and measured times go before
+    replayed before estimated ones. Exit status 1 if there is none, 2 if the best of the problem is a schedule that this
+    version cannot use; of every problem, such are left out, with a line on stderr for each.
     """
     if db is None:
         raise InputError(f"best needs --db: autosched best {operator.name} ... --db best.db")

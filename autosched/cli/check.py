@@ -38,9 +38,12 @@ def share(text: str | float) -> float:
     """Parser of ``3%`` and ``0.03``; it is also given the default."""
     number = str(text).strip()
     try:
-        return float(number[:-1]) / 100 if number.endswith("%") else float(number)
+        found = float(number[:-1]) / 100 if number.endswith("%") else float(number)
     except ValueError:
         raise typer.BadParameter(f"{number[:60]!r} is not a share: write 3% or 0.03") from None
+    if found >= 1 and not number.endswith("%"):
+        raise typer.BadParameter(f"{number[:60]} would be {100 * found:g}%: write {number[:60]}% or {found / 100:g}")
+    return found
 
 
 def check(

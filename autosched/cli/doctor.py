@@ -86,7 +86,10 @@ class Ability:
 
 
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> int:
-    """What is here: GPUs, driver, NVRTC, compilers, what can run, and how to get the rest."""
+    """What can run here, and how to get the rest.
+
+    GPUs, driver, NVRTC, compilers and libraries, and what each of them makes possible.
+    """
     with ThreadPoolExecutor() as pool:  # every probe waits for another process or for a library to load
         asked = pool.submit(_cuda), pool.submit(_nvrtc), pool.submit(_host_compiler)
         cuda, nvrtc, compiler = asked[0].result(), asked[1].result(), asked[2].result()

@@ -17,17 +17,23 @@ _METAVAR_WIDTH = 20  # longer lists of choices go into the help text
 Command = Callable[..., int]
 
 
-def for_operator(command: Command, operator: Operator) -> Command:
+class MissingOptions(InputError):
+    """A problem is not wholly described."""
+
+
+def for_operator(command: Command, operator: Operator, name: str) -> Command:
     """``command(operator, given, **its own options)`` as a function whose signature also holds the problem options.
 
-    ``given`` maps the name of each problem option to its value, None where the user left it out. Ctrl-C inside
-    ``command`` ends it with status 130.
+    ``name`` is what users call the command. ``given`` maps the name of each problem option to its value, None where the
+    user left it out. Ctrl-C inside ``command`` ends it with status 130.
     """
 
     def run(**options: Any) -> int:
         given = {o.name: options.pop(_PREFIX + o.name) for o in operator.options}
         try:
             return command(operator, given, **options)
+        except MissingOptions as error:
+            raise InputError(f"{error}: see 'autosched {name} {operator.name} --help'") from error
         except KeyboardInterrupt:
             print("autosched: stopped", file=sys.stderr)
             return STOPPED
@@ -46,7 +52,7 @@ def problem_from(operator: Operator, given: Mapping[str, Any]) -> Problem:
     """The problem the user described. Raises InputError for a missing or impossible option."""
     missing = [o.flags[-1] for o in operator.options if o.default is None and given[o.name] is None]
     if missing:
-        raise InputError(f"{operator.name} needs {listed(missing)}: see 'autosched space {operator.name} --help'")
+        raise MissingOptions(f"{operator.name} needs {listed(missing)}")
     with bad_input():
         return operator.make(**{o.field: given[o.name] for o in operator.options if given[o.name] is not None})
 

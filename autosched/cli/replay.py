@@ -20,6 +20,7 @@ from autosched import replay as replaying
 from autosched.cli.errors import MOST_SEED, InputError, bad_input, within
 from autosched.cli.output import print_json, show, stdout_console
 from autosched.cli.output_files import check_outputs, replaceable
+from autosched.cli.problem_options import whole_number
 from autosched.replay import Searches
 from autosched.search import Prior
 from measurements.tables.table import Table
@@ -39,7 +40,9 @@ def replay(
     ] = None,
     budget: Annotated[int, typer.Option("--budget", metavar="B", help="Evaluations of one search.")] = 200,
     repeats: Annotated[int, typer.Option("--repeats", metavar="R", help="Searches, each with its own seed.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the first search.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the first search.")
+    ] = 0,
     batch: Annotated[int, typer.Option("--batch", metavar="N", help="Evaluations proposed at a time.")] = 1,
     restriction: Annotated[
         list[str] | None,
@@ -60,7 +63,10 @@ def replay(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """How fast samplers find the best of a recording: one evaluation is the first visit of a configuration."""
+    """How fast samplers find the best of a recording.
+
+    One evaluation is the first visit of a configuration.
+    """
     within("--budget", budget, 1, _MOST_BUDGET)
     within("--repeats", repeats, 1, _MOST_REPEATS)
     within("--batch", batch, 1, _MOST_BUDGET)

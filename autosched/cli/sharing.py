@@ -39,9 +39,10 @@ def export(
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
     json: Json = False,
 ) -> int:
-    """The best schedules as JSON files, one per device and operator, for a repository.
+    """The best schedules as JSON files for a repository.
 
-    The same database gives the same bytes. Exit status 1 if there is nothing to export.
+    There is one for each device and operator. The same database gives the same bytes. Exit status 1 if there is nothing
+    to export.
     """
     from measurements.store import Store
     from measurements.store_export import ExportError, write
@@ -64,12 +65,15 @@ def export(
 
 
 def import_(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Export files, or folders of them.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Export files, or folders of them.")],
     *,
     db: Db = "",
     json: Json = False,
 ) -> int:
-    """Take the schedules of export files into a database, by the rules of merge."""
+    """Take the schedules of export files into a database.
+
+    The rules are those of merge.
+    """
     from measurements.store import Store
     from measurements.store_export import ExportError, read
 
@@ -86,7 +90,7 @@ def import_(
 
 
 def merge(
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Databases, which stay as they are.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Databases, which stay as they are.")],
     *,
     into: Annotated[
         str, typer.Option("--into", metavar="DB", help="Database that takes what they know better. (required)")
@@ -101,7 +105,7 @@ def merge(
     """
     from measurements.store import Store
 
-    _needs(into, "--into", "merge theirs.db --into best.db")
+    _needs(into, "--into", "merge --into best.db theirs.db")
     opened = [Store.open(source, create=False) for source in sources]
     with Store.open(into) as target:
         return _report(_merged(opened, target), target.name, json)
@@ -161,10 +165,10 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     json: Json = False,
 ) -> int:
-    """Remove trials that no look-up reads, and give their room back to the disk.
+    """Remove trials that no look-up reads.
 
-    Those are the trials of kernels that their schedule no longer has. The best of every problem stays the best, and
-    wrong results stay known.
+    Those are the trials of kernels that their schedule no longer has. Their room is given back to the disk. The best of
+    every problem stays the best, and wrong results stay known.
     """
     from measurements import store_care
     from measurements.store import Store
@@ -185,7 +189,10 @@ def gc(
 
 
 def migrate(*, db: Db = "", json: Json = False) -> int:
-    """Bring a database of an older autosched up to date, as every command does that opens one."""
+    """Bring a database of an older autosched up to date.
+
+    Every command does so that opens one.
+    """
     from measurements.store import Store
     from measurements.store_schema import SCHEMA_VERSION
 
@@ -201,10 +208,10 @@ def migrate(*, db: Db = "", json: Json = False) -> int:
 
 
 def check_db(*, db: Db = "", json: Json = False) -> int:
-    """Is a database whole: can all be read, and is what is kept of its entries what its trials say?
+    """Is a database whole?
 
-    Also whether the best schedules are valid today, but for kernels that are not known here: 'check --static --kernel
-    FILE' judges those. Exit status 1 if anything is wrong.
+    Whether all can be read, what is kept of its entries is what its trials say, and the best schedules are valid today;
+    of kernels that are not known here 'check --static --kernel FILE' says that. Exit status 1 if anything is wrong.
     """
     from measurements import store_care
     from measurements.store import Store

@@ -165,7 +165,9 @@ def _space_json(whole: Space, legal: int, rejects: Sequence[Rejection]) -> dict[
 
 
 def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Rejection]) -> None:
-    share = f"1 in {formatting.count(round(whole.raw_count / legal))}" if legal else "none"
+    share = formatting.percent(legal, whole.raw_count)
+    if legal and whole.raw_count >= 10 * legal:
+        share = f"1 in {formatting.count(round(whole.raw_count / legal))}"
     combinations = formatting.count(whole.raw_count)
     console.print(f"{formatting.count(legal)} legal schedules, {share} of {combinations} combinations")
     console.print()

@@ -30,7 +30,7 @@ from autosched.cli.progress import Counter as Progress
 from autosched.cli.stored import refuse_unusable
 from autosched.cli.stored_proofs import StoredProof, keep_proof, proof_lines
 from autosched.cli.templates import TemplateOption
-from autosched.verify import AskedLaunch, Depth, Verification
+from autosched.verify import CONDEMNING, AskedLaunch, Depth, Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
 from measurements.foreign_text import without_password
@@ -180,7 +180,9 @@ def verify(
         )
     elif jobs:
         passed = f"all {len(results)} pass" if results else "none was"
-        verdict = f"{failed} of {len(results)} FAIL" if failed else passed
+        wrong = sum(v.status in CONDEMNING for v in results)
+        counts = ((wrong, "FAIL"), (failed - wrong, "unproven"))
+        verdict = ", ".join(f"{n} of {len(results)} {word}" for n, word in counts if n) or passed
         stopped = f"stopped before all {asked} were verified: " if interrupted else ""
         console.print(f"{stopped}{verdict}, in {formatting.duration(seconds)}")
     if interrupted:
@@ -194,7 +196,7 @@ Each is run without a GPU and compared with a float64 reference, every element w
 random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not. Races,
 accesses out of bounds and bank conflicts are found too. A problem too large to emulate is cut to a few tiles with the
 same remainders. With --order, --turns or --launches random inputs also run as these say. {DEVICE_NOTE}
-Exit status 1 if one fails.
+Exit status 1 if one fails, or is unproven.
 """
 
 
@@ -250,7 +252,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
     for i, (v, fault) in enumerate(zip(results, faults, strict=True), 1):
         made.add_row(
             str(i),
-            "pass" if v.ok else "FAIL",
+            _verdict(v),
             "-" if v.worst is None else f"{v.worst:.3f}",
             "-" if v.max_abs_error is None else f"{v.max_abs_error:.1e}",
             _degree(v.shared_sites),
@@ -267,11 +269,18 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
     failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
     for i, v in failures[:_SHOWN_FAILURES]:
         console.print()
-        console.print(f"{i} fails: {v.reason}")
+        console.print(f"{i} {'fails' if v.status in CONDEMNING else 'is unproven'}: {v.reason}")
+        if v.status == "timeout":
+            console.print("give smaller sizes, or a [proxy] in the file of a kernel of your own", style="dim")
         show(console, formatting.decisions(v.schedule, console.width))
     if len(failures) > _SHOWN_FAILURES:
         console.print(f"and {len(failures) - _SHOWN_FAILURES} more, see --json")
     console.print()
+
+
+def _verdict(v: Verification) -> str:
+    """Only what an emulation says of a kernel is its failure."""
+    return "pass" if v.ok else "FAIL" if v.status in CONDEMNING else "unproven"
 
 
 def _degree(sites: Sequence[SharedSite]) -> str:

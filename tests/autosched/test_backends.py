@@ -145,7 +145,7 @@ class TestSeveralGpus:
             choose(backend, workers=1, gpus=gpus)
 
     def test_they_are_for_measuring(self) -> None:
-        with pytest.raises(BackendError, match=r"gpus are for measuring on them \(backend estimate was asked for\)"):
+        with pytest.raises(BackendError, match=r"gpus need a GPU to measure on \(backend estimate was asked for\)"):
             choose("estimate", gpus=[0])
         with pytest.raises(BackendError, match=r"the GPU of this machine is h200, not a100"):
             choose("auto", "a100", gpus=[0, 1])

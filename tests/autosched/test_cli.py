@@ -132,6 +132,7 @@ def test_help_says_what_a_status_means_and_gives_an_example(run: Run) -> None:
 def test_every_operator_has_its_options_in_every_command(run: Run, command: str, name: str) -> None:
     status, out, _ = run(command, name, "--help")
     assert status == 0
+    assert out.splitlines()[0] == f"Usage: autosched {command} {name} [PROBLEM] [OPTIONS]"
     for option in operator(name).options:
         for flag in option.flags:
             assert flag in out.replace(",", " ").split(), flag
@@ -148,17 +149,19 @@ def test_the_version_is_printed(run: Run) -> None:
 
 
 BAD = {
-    "unknown command": (("frobnicate",), "use one of doctor, "),
+    "unknown command": (("frobnicate",), "use one of space, tune, best, "),
+    "a command almost": (("tun",), "did you mean tune?"),
     "no command but an option": (("--json",), "--json"),
     "no operator": (("tune",), "matmul"),
-    "unknown operator": (("tune", "matmull"), "matmul"),
+    "unknown operator": (("tune", "matmull"), "unknown operator 'matmull', did you mean matmul?"),
     "an operator of a kernel file": (("best", "convolution"), "copy, or give --kernel FILE"),
-    "options before the operator": (("tune", "--trials", "3", "matmul"), "--trials"),
+    "options before the operator": (("tune", "--trials", "3", "matmul"), "options go behind the operator, as in"),
     "no real number": (
         ("space", "rmsnorm", "--rows", "4", "--columns", "4", "--eps", "small"),
         "'small' is not a number",
     ),
-    "missing size": (("space", "matmul", "-m", "3"), "-n and -k"),
+    "missing size": (("verify", "matmul", "-m", "3"), "-n and -k: see 'autosched verify matmul --help'"),
+    "a share without its sign": (("check", "--db", "x", "--max-slowdown", "3"), "3 would be 300%: write 3% or 0.03"),
     "no size": (("space", "matmul", "-m"), "-m"),
     "negative size": (("space", "matmul", "-m", "-4", "-n", "4", "-k", "4"), "-4"),
     "zero size": (("space", "matmul", "-m", "4", "-n", "0", "-k", "4"), "n must be"),

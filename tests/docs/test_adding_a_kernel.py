@@ -41,9 +41,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         if not (theirs / entry.name).exists():
             (theirs / entry.name).symlink_to(entry)
     (theirs / "repository.pth").write_text(f"{REPOSITORY}\n")
-    for name in ("autosched", "pip"):
+    own_setuptools = "sys.argv.insert(2, '--no-build-isolation')"  # else pip would fetch one
+    for name, first in {"autosched": "", "pip": own_setuptools}.items():
         tool = place / "bin" / name
-        start = f"import runpy\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)\n"
+        start = f"import runpy, sys\n{first}\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)\n"
         tool.write_text(f"#!{place}/bin/python\n{start}")
         tool.chmod(0o755)
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")}

@@ -127,3 +127,10 @@ def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: py
     document = json.loads(capsys.readouterr().out)
     assert document["trials"]["ok"] == 3 and document["best"]["error"] <= 1.0, "the best is verified"
     assert document["best"]["provenance"] == "estimated" and document["best"]["metrics"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_verify_judges_the_problems_that_the_file_lists(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At full size, or cut down as the file says where that is too large to be emulated."""
+    assert main(["verify", "--kernel", str(EXAMPLES / name / f"{name}.toml"), "--sample", "2"]) == 0
+    assert capsys.readouterr().out.count("all 2 pass") == len(example(name).problems)

@@ -82,7 +82,7 @@ class _Group(TyperGroup):
             known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PTX)]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
-            instead = ", or give --kernel FILE" if _INSTEAD.get(str(self.name)) and not near else ""
+            instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
             raise InputError(f"unknown {self.noun} {cmd_name!r}{perhaps}{instead}")
         return found
 
@@ -155,7 +155,7 @@ _INSTEAD = {  # of an operator and its problem
     "best": (_KERNEL,),
     "tune": (_KERNEL, "--suite FILE [OPTIONS]"),
     "verify": (_KERNEL, "--ptx FILE [OPTIONS]"),
-    "threshold": (),
+    "threshold": (_KERNEL,),
 }
 
 
@@ -172,8 +172,7 @@ def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
     def without_operator(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
             known = ", ".join(o.name for o in operators())
-            instead = ", or --kernel FILE" if _INSTEAD[name] else ""
-            raise InputError(f"{whole} needs an operator ({known}){instead}: see 'autosched {whole} --help'")
+            raise InputError(f"{whole} needs an operator ({known}), or --kernel FILE: see 'autosched {whole} --help'")
 
     group.callback(invoke_without_command=True)(without_operator)
     for operator in operators():

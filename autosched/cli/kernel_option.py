@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from autosched.cli.errors import InputError, bad_input, listed
 
-COMMANDS = ("space", "tune", "best", "verify")
+COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
 
 def expanded(arguments: Sequence[str]) -> list[list[str]]:
@@ -19,10 +19,10 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
 
     Raises InputError for a file that cannot be used and for sizes that the kernel has not.
     """
-    if not arguments or arguments[0] not in COMMANDS:
+    command = next((c for c in COMMANDS if tuple(arguments[: len(c)]) == c), None)
+    if command is None:
         return [list(arguments)]
-    command, rest = arguments[0], list(arguments[1:])
-    paths, rest = _taken(rest, "--kernel")
+    paths, rest = _taken(arguments[len(command) :], "--kernel")
     given, rest = _taken(rest, "--size")
     if not paths:
         if given:
@@ -42,9 +42,9 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
         if not sign or name not in flags:
             raise InputError(f"--size {text} is no size of {paths[0]}: write NAME=N with {listed(tuple(flags), 'or')}")
         sizes += [flags[name], value]
-    start = [command, kernel.file.name]
+    start = [*command, kernel.file.name]
     named = sizes or any(argument.partition("=")[0] in flags.values() for argument in rest)
-    asks_a_database = command == "best" or (command == "verify" and any(a.startswith("--db") for a in rest))
+    asks_a_database = command == ("best",) or (command == ("verify",) and any(a.startswith("--db") for a in rest))
     if named or asks_a_database or _asks_for_help(rest):
         return [[*start, *sizes, *rest]]
     problems = [problem.sizes for problem in kernel.problems]

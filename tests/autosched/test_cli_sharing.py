@@ -16,6 +16,7 @@ from store_records import record
 from autosched.cli.app import run
 from autosched.guard.entries import Entry, entries
 from autosched.guard.judging import Limits
+from autosched.kernel_files.user_kernel import Kernel
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record
 from measurements.store import SCHEMA_VERSION, Store
@@ -24,6 +25,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 
+VECTOR_ADD = Path(__file__).parents[2] / "examples" / "vector_add" / "vector_add.toml"
 PROBLEM, H200 = Transpose(64, 64), device("h200")
 
 
@@ -121,6 +123,21 @@ def test_thresholds_of_one_entry(here: Path, capsys: pytest.CaptureFixture[str])
         (entry,) = entries(store, Limits())
     assert isinstance(entry, Entry) and entry.limits.max_slowdown == 0.05, "check holds it to that"
     assert run([*OF_IT, "--forget"]) == 0 and kept() is None
+
+
+def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Kernel.from_file(VECTOR_ADD).problem(n=1000)
+    (schedule,) = template(problem.operator).space(problem, H200).sample(1, 0)
+    timing = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-6, 1e-6, 1e-6, 9))
+    with Store.open(here / "a.db") as store:
+        store.append(record(schedule, timing, problem))
+    of_it = ["db", "threshold", "--kernel", str(VECTOR_ADD), "--size", "n=1000", "--db", "a.db"]
+    assert run([*of_it, "--max-slowdown", "5%"]) == 0
+    with Store.open(here / "a.db", create=False) as store:
+        kept = store.guard(problem, "h200")
+    assert kept is not None and kept.max_slowdown == 0.05
+    capsys.readouterr()
+    assert run([*of_it, "--json"]) == 0 and json.loads(capsys.readouterr().out)["threshold"]["max_slowdown"] == 0.05
 
 
 @pytest.mark.parametrize(

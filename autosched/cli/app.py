@@ -56,10 +56,15 @@ _EXAMPLES = {
     "best": f"autosched best {_PROBLEM} --db best.db",
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
+    "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
     "export": "autosched export --db best.db --out configs",
     "import": "autosched import configs --db best.db",
     "merge": "autosched merge theirs.db --into best.db",
     "db": "autosched db stats --db best.db",
+    "db stats": "autosched db stats --db best.db",
+    "db gc": "autosched db gc --db best.db --keep 10 --dry-run",
+    "db migrate": "autosched db migrate --db best.db",
+    "db check": "autosched db check --db best.db",
     "threshold": "autosched db threshold transpose --rows 64 --columns 64 --db best.db --max-slowdown 5%",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
 }
@@ -99,26 +104,26 @@ def build() -> typer.Typer:
         add_completion=False,
         context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
-        epilog=f"Example: {_EXAMPLES['tune']}\n\n{_STATUSES}",
+        epilog=f"{_example('tune')}\n\n{_STATUSES}",
         rich_markup_mode=None,  # panels cut the names of options on a narrow terminal
     )
     app.callback(invoke_without_command=True)(_root)
     app.command("doctor")(doctor)
-    app.command("replay", context_settings=_SETTINGS)(replay)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
     app.command(VERIFY_PTX, hidden=True, context_settings=_SETTINGS)(verify_ptx)
-    app.command("train", context_settings=_SETTINGS, epilog=f"Example: {_EXAMPLES['train']}")(train)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
-    shared: dict[str, Callable[..., int]] = {
+    others: dict[str, Callable[..., int]] = {
+        "check": check,
+        "train": train,
+        "replay": replay,
         "export": sharing.export,
         "import": sharing.import_,
         "merge": sharing.merge,
     }
-    for name, call in shared.items():
-        app.command(name, context_settings=_SETTINGS, epilog=f"Example: {_EXAMPLES[name]}")(call)
-    app.add_typer(_care(), name="db", help="Keep a database in order.", epilog=f"Example: {_EXAMPLES['db']}")
-    app.command("check", epilog=f"Example: {_EXAMPLES['check']}")(check)
+    for name, call in others.items():
+        app.command(name, context_settings=_SETTINGS, epilog=_example(name))(call)
+    app.add_typer(_care(), name="db", help="Keep a database in order.", epilog=_example("db"))
     return app
 
 
@@ -131,7 +136,7 @@ def _care() -> typer.Typer:
         "check": sharing.check_db,
     }
     for name, call in calls.items():
-        group.command(name, context_settings=_SETTINGS)(call)
+        group.command(name, context_settings=_SETTINGS, epilog=_example(f"db {name}"))(call)
     _add_operators(group, threshold)
     return group
 
@@ -178,8 +183,12 @@ def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
     for operator in operators():
         own = for_operator(command, operator, whole)
         group.command(operator.name, context_settings=_SETTINGS, options_metavar="[PROBLEM] [OPTIONS]")(own)
-    epilog = f"Example: {_EXAMPLES[name]}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's."
+    epilog = f"{_example(name)}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's."
     app.add_typer(group, name=name, help=_first_line(command), epilog=epilog)
+
+
+def _example(name: str) -> str:
+    return f"Example: {_EXAMPLES[name]}"
 
 
 def _first_line(command: Callable[..., int]) -> str:

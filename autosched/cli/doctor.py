@@ -36,6 +36,11 @@ from measurements.runners.cuda import cuda_available
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
 _ASK_SECONDS = 10.0  # for another program to answer
 _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
+_EXTRAS = (  # what each is for, and the package that it brings
+    ("--plot, --picture", "pictures", "matplotlib"),
+    ("--db postgresql://...", "postgresql", "psycopg"),
+    ("NVIDIA's guesses of matmuls", "judge", "nvidia-matmul-heuristics"),
+)
 
 
 @dataclass(frozen=True)
@@ -151,11 +156,19 @@ def _abilities(cuda: Cuda, nvrtc: Part, compiler: Part, cache: Cache) -> tuple[A
         _ability("tune --backend estimate", no_compile, "times are estimated for a named device, no GPU needed"),
         _ability("verify", no_emulate, "candidates are emulated on the CPU, no GPU needed"),
         Ability("space, best", True, "need nothing more"),
+        *(_of_an_extra(*extra) for extra in _EXTRAS),
     )
 
 
 def _ability(name: str, why_not: str, note: str) -> Ability:
     return Ability(name, not why_not, why_not or note)
+
+
+def _of_an_extra(name: str, extra: str, distribution: str) -> Ability:
+    try:
+        return Ability(name, True, f"{distribution} {version(distribution)}")
+    except PackageNotFoundError:
+        return Ability(name, False, f"pip install 'autosched[{extra}]'")
 
 
 def _cuda() -> Cuda:

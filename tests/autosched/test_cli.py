@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -304,10 +305,16 @@ def test_doctor_says_how_to_get_what_is_missing(run: Run, monkeypatch: pytest.Mo
     def no_nvrtc() -> str:
         raise NvrtcMissing("not installed")
 
+    def without_psycopg(name: str) -> str:
+        if name == "psycopg":
+            raise PackageNotFoundError(name)
+        return "1.2"
+
     monkeypatch.setattr(doctor_module, "toolchain_version", no_nvrtc)
     monkeypatch.setattr(doctor_module, "cuda_available", lambda: (False, "no driver"))
     monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(doctor_module, "version", without_psycopg)
     status, out, err = run("doctor", "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
@@ -322,6 +329,8 @@ def test_doctor_says_how_to_get_what_is_missing(run: Run, monkeypatch: pytest.Mo
         and "pip install" in abilities["tune --backend estimate"]["note"]
     )
     assert not abilities["verify"]["runs"] and abilities["space, best"]["runs"]
+    assert abilities["--db postgresql://..."]["note"] == "pip install 'autosched[postgresql]'"
+    assert abilities["--plot, --picture"]["note"] == "matplotlib 1.2"
     assert run("doctor")[0] == 0
 
 

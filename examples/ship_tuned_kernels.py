@@ -3,8 +3,8 @@
 python examples/ship_tuned_kernels.py [FOLDER]
 
 What is best goes into a repository as JSON, where a review sees what changes; a release makes one small database of it.
-Put that into your package as data, open it with importlib.resources, and neither tuning nor a compiler is needed where
-it is used: the first process compiles what it calls, every later one finds it in the cache.
+Put that into your package as data, and open it with importlib.resources. Where it is used nothing is tuned: the first
+process compiles what it calls with NVRTC, every later one finds it in the cache.
 Without a GPU the times are estimated, and the second process looks the kernel up, checks the database as CI does, and
 calls the kernel in the emulator.
 """

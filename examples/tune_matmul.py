@@ -18,7 +18,7 @@ def main() -> None:
         raise SystemExit("no schedule worked")
     print(f"{best.seconds * 1e6:.1f} us ({best.provenance}), of {len(result.trials)} trials")
     for name, value in best.schedule.items:
-        print(f"  {name:<16}{value}")
+        print(f"  {name:<20}{value}")
 
 
 if __name__ == "__main__":

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from cost_models.held_out import HeldOut
     from cost_models.trained_model import OperatorModel, TrainedModel
 
-_SPLITS = {
-    "schedules": "other schedules of the same problems (a fifth held out at a time)",
-    "problems": "problems it has not seen (held out on every device)",
-    "families": "shape families it has not seen",
-    "devices": "devices it has not seen",
+_SPLITS = {  # what each holds out, and what a row of its table is of
+    "schedules": ("other schedules of the same problems (a fifth held out at a time)", "problem"),
+    "problems": ("problems it has not seen (held out on every device)", "problem"),
+    "families": ("shape families it has not seen", "shape family"),
+    "devices": ("devices it has not seen", "device"),
 }
 _SHOWN = 20  # features
 Features = Mapping[str, Sequence["Importance"]]  # of operators; those that decide most come first
@@ -158,19 +158,26 @@ def _show_features(console: Console, features: Features) -> None:
         made = formatting.table(
             "feature", "moves", "gain", "larger is", "meaning", right=("moves", "gain"), fold=("meaning",)
         )
-        for i in found[:_SHOWN]:
+        deciding = _deciding(found)
+        for i in deciding:
             made.add_row(
                 i.name, f"{100 * math.expm1(i.moves):.1f} %", f"{100 * i.gain:.1f} %", i.larger, meaning(i.name)
             )
         show(console, made)
+        console.print(f"{formatting.plural(len(found) - len(deciding), 'other feature')} decide less, or nothing")
         console.print()
+
+
+def _deciding(found: Sequence[Importance]) -> Sequence[Importance]:
+    """Those to show; the first even if it decides nothing."""
+    return [i for i in found[:_SHOWN] if i.moves > 0 or i.gain > 0] or found[:1]
 
 
 def _draw(features: Features, path: str) -> None:
     from autosched.importance_picture import draw_importance
 
     try:
-        draw_importance([(operator, found[:_SHOWN]) for operator, found in features.items()], path)
+        draw_importance([(operator, _deciding(found)) for operator, found in features.items()], path)
     except ImportError:
         raise InputError("--picture needs matplotlib: pip install 'autosched[pictures]'") from None
 
@@ -229,13 +236,13 @@ def _show(console: Console, model: TrainedModel, data: TrainingData, out: str) -
 
 
 def _show_held_out(console: Console, held_out: Sequence[HeldOut]) -> None:
-    for split, meaning in _SPLITS.items():
+    for split, (meaning, row) in _SPLITS.items():
         rows = [figures for figures in held_out if figures.split == split]
         if not rows:
             continue
         console.print()
         console.print(f"held out by {split}: {meaning}")
-        made = formatting.table(split.removesuffix("s"), *_FIGURES, right=_FIGURES, fold=(split.removesuffix("s"),))
+        made = formatting.table(row, *_FIGURES, right=_FIGURES, fold=(row,))
         for figures in rows:
             regrets = (figures.regret_1, figures.regret_5, figures.regret_10)
             made.add_row(

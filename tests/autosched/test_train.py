@@ -1,6 +1,7 @@
 """``autosched train``: what it learns from, what it says, and what it refuses."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -192,6 +193,7 @@ def test_it_says_which_features_decide(run: Run, tmp_path: Path) -> None:
     shown = {
         line.split()[0]: line for line in out.splitlines() if line.startswith(("schedule.", "model.", "attribute."))
     }
+    assert re.search(r"^\d+ other features decide less, or nothing$", out, re.MULTILINE)
     assert "slower" in shown["model.seconds"]
     assert "slower" in shown["schedule.copy.unroll"]
     assert "schedule.copy.unroll" in (tmp_path / "decides.svg").read_text()

@@ -33,5 +33,6 @@ def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: st
         gaining.set(xlabel="% of the gain of all splits", yticklabels=[])
         for axis in (moving, gaining):
             axis.tick_params(labelsize="x-small")
+            axis.set_xlim(left=0)
     figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None, dpi=120)
     return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,16 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
             raise InputError(f"{output} is read, and would be replaced: name another file to write")
         if _is_database(output):
             raise InputError(f"{output} is a database, and would be replaced: name another file to write")
+
+
+def check_picture(option: str, picture: str | Path | None) -> None:
+    """Raises InputError for one that is neither .svg nor .png, and where matplotlib is not installed."""
+    if picture is None:
+        return
+    if Path(picture).suffix not in (".svg", ".png"):
+        raise InputError(f"{option} draws .svg or .png, not {picture}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError(f"{option} needs matplotlib: pip install 'autosched[pictures]'")
 
 
 def replaceable(output: str) -> Path:

@@ -19,7 +19,7 @@ from autosched import formatting
 from autosched import replay as replaying
 from autosched.cli.errors import MOST_SEED, InputError, bad_input, within
 from autosched.cli.output import print_json, show, stdout_console
-from autosched.cli.output_files import check_outputs, replaceable
+from autosched.cli.output_files import check_outputs, check_picture, replaceable
 from autosched.cli.problem_options import whole_number
 from autosched.replay import Searches
 from autosched.search import Prior
@@ -79,8 +79,7 @@ def replay(
     with bad_input():
         for name in names:
             check(name, seed)
-        if plot is not None and Path(plot).suffix not in (".svg", ".png"):
-            raise InputError(f"--plot draws .svg or .png, not {plot}")
+        check_picture("--plot", plot)
         check_outputs([plot, to_t4], [file, transfer])
         table = read_table(file)
         if restriction:
@@ -115,7 +114,9 @@ def replay(
         for name in names
     ]
     if plot is not None:
-        _draw(f"{table.kernel} on {table.device}", found, plot)
+        from autosched.search_curves import draw_curves
+
+        draw_curves([(f"{table.kernel} on {table.device}", found)], plot)
     if json:
         print_json(_to_json(file, table, found))
     else:
@@ -138,15 +139,6 @@ def _prior(table: Table, path: str) -> tuple[Prior, tuple[str, ...]]:
     here = {p.name for parameters in table.parameters.values() for p in parameters}
     guess = f"bayes starts from {other.kernel} on {other.device}, by {len(prior.shared)} of {len(here)} parameters"
     return prior, (guess, *(f"{path}: {note}" for note in other.notes))
-
-
-def _draw(title: str, found: Sequence[Searches], plot: str) -> None:
-    from autosched.search_curves import draw_curves
-
-    try:
-        draw_curves([(title, found)], plot)
-    except ImportError:
-        raise InputError("--plot needs matplotlib: pip install 'autosched[pictures]'") from None
 
 
 def _t4_files(table: Table, path: str) -> dict[str, str]:

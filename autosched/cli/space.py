@@ -21,6 +21,7 @@ from autosched.cli import schedule_file
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, bad_input, listed, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.output_files import check_picture
 from autosched.cli.problem_options import problem_from, whole_number
 from autosched.cli.schedule_file import KEYS
 from autosched.cli.templates import TemplateOption
@@ -74,6 +75,7 @@ def space(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
+    check_picture("--picture", picture)
     within("--sample", sample, 0, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
     problem, where = problem_from(operator, given), target(device)
@@ -187,7 +189,7 @@ def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Re
 
 
 def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
-    """Raises InputError where nothing is drawn, the file cannot be written, or matplotlib is not installed."""
+    """Raises InputError where nothing is drawn, or the file cannot be written."""
     template = templates.of(schedule)
     drawings = template.drawings(problem, template.space(problem, device).config(schedule), device)
     if not drawings:
@@ -196,7 +198,7 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
         raise InputError(f"--picture cannot write {path} (there is no such folder): name a file in a folder you own")
     try:
         draw(drawings, path)
-    except (ImportError, ValueError) as error:
+    except ValueError as error:
         raise InputError(f"--picture: {error}") from error
     except OSError as error:
         raise InputError(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +18,7 @@ from rich.console import Console
 from autosched import formatting
 from autosched.cli.errors import MOST_SEED, InputError, bad_input, listed, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
-from autosched.cli.output_files import check_outputs, replaceable
+from autosched.cli.output_files import check_outputs, check_picture, replaceable
 from autosched.cli.problem_options import whole_number
 from autosched.version import VERSION
 from search_spaces.catalogue import problem_from_json
@@ -79,8 +78,7 @@ def train(
     """
     if picture is not None and not explain:
         raise InputError("--picture draws what --explain says: give both")
-    if picture is not None and Path(picture).suffix not in (".svg", ".png"):
-        raise InputError(f"--picture draws .svg or .png, not {picture}")
+    check_picture("--picture", picture)
     check_outputs([out, picture], [*(db or ()), *(recording or ())])
     if out is None and explain and update is not None and not (db or recording):
         _explain_alone(update, picture, json)
@@ -176,10 +174,7 @@ def _deciding(found: Sequence[Importance]) -> Sequence[Importance]:
 def _draw(features: Features, path: str) -> None:
     from autosched.importance_picture import draw_importance
 
-    try:
-        draw_importance([(operator, _deciding(found)) for operator, found in features.items()], path)
-    except ImportError:
-        raise InputError("--picture needs matplotlib: pip install 'autosched[pictures]'") from None
+    draw_importance([(operator, _deciding(found)) for operator, found in features.items()], path)
 
 
 def _old(model: TrainedModel, kind: str, path: str) -> tuple[Any, ...]:

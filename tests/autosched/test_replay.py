@@ -115,6 +115,28 @@ class TestCommand:
         assert status == 0 and "c.svg" in out
         assert (tmp_path / "c.svg").read_text().count("<path") > 5
 
+    @pytest.mark.parametrize(
+        ("plot", "installed", "told"),
+        [
+            ("c.pdf", True, "--plot draws .svg or .png, not c.pdf"),
+            ("c.svg", False, "--plot needs matplotlib: pip install"),
+        ],
+    )
+    def test_what_cannot_be_drawn_is_said_before_the_searches(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plot: str, installed: bool, told: str
+    ) -> None:
+        def found(name: str) -> object:
+            return None if name == "matplotlib" and not installed else object()
+
+        def no_search(*_: object, **__: object) -> None:
+            raise AssertionError("searched")
+
+        monkeypatch.setattr("autosched.cli.output_files.importlib.util.find_spec", found)
+        monkeypatch.setattr("autosched.replay.searches", no_search)
+        status, out, err = run("cache.json", "--plot", plot)
+        assert (status, out) == (2, "") and told in err and err.count("\n") == 1
+        assert not (tmp_path / plot).exists()
+
     def test_writes_t4_that_it_reads(self, run: Run) -> None:
         assert run("cache.json", "--to-t4", "t4.json")[0] == 0
         status, out, _ = run("t4.json", "--budget", "5", "--repeats", "1", "--sampler", "random")

@@ -3,6 +3,7 @@ matplotlib (extra ``pictures``)."""
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.replay import NEAR, Searches
+from measurements.whole_file import publish
 from search_spaces.arrays import FloatArray
 
 _WORST_SHOWN = 0.5
@@ -52,7 +54,10 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
         axis.set(xlabel="evaluations", ylabel="optimum / best so far", ylim=(_WORST_SHOWN, 1.01))
     shown = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(shown.values(), shown.keys(), fontsize="small", loc="outside lower center", ncols=2 * columns)
-    figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None, dpi=120)
+    drawn = io.BytesIO()
+    kind = target.suffix.removeprefix(".")
+    figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=120)
+    publish(target, drawn.getvalue())
     return target
 
 

@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from autosched import tuner
+from autosched.database import device_name
 from autosched.tune_result import Observer, SoFar, TuneResult
 from measurements.record import Record
+from measurements.store import Store
+from measurements.store_errors import StoreError
 from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
 
 CHUNK = 16  # trials of one problem at a time, where the budget gives every problem two of these
@@ -142,18 +146,19 @@ def tune_suite(
     members: Sequence[Member],
     *,
     trials: int,
+    database: str | Path,
     seconds: float | None = None,
     tell: Tell = lambda standing, result: None,
     progress: Observer | None = None,
     **options: Any,
 ) -> SuiteResult:
-    """Share ``trials``, and ``seconds`` where they are given, among ``members``, into one database; ``options`` are
+    """Share ``trials``, and ``seconds`` where they are given, among ``members``, into one ``database``; ``options`` are
     those of ``autosched.tune``.
 
     Every problem gets some trials first, then each next chunk goes to the one with the largest expected gain, with
     ``seconds`` the largest one per second. A search starts from what the others found (``warm_start``). Problems whose
-    turn has not come when the time is up, or at Ctrl-C, have no trial. ``tell`` hears of every chunk. Raises ValueError
-    as ``tune`` does, and for fewer trials than problems.
+    turn has not come when the time is up, or at Ctrl-C, have no trial, and the best that the database holds. ``tell``
+    hears of every chunk. Raises ValueError as ``tune`` does, and for fewer trials than problems.
     """
     trials = whole_number("trials", trials, 1)
     if not members:
@@ -174,7 +179,12 @@ def tune_suite(
             so_far = SoFar(progress)
             try:
                 result = tuner.tune(
-                    standing.member.problem, trials=min(chunk, left), seconds=rest, progress=so_far, **options
+                    standing.member.problem,
+                    trials=min(chunk, left),
+                    database=database,
+                    seconds=rest,
+                    progress=so_far,
+                    **options,
                 )
             except KeyboardInterrupt:
                 ended = so_far.interrupted()
@@ -187,7 +197,25 @@ def tune_suite(
             tell(standing, result)
     except KeyboardInterrupt:  # between two chunks
         interrupted = True
+    _look_up(standings, database, options.get("device"))
     return SuiteResult(standings, trials - left, time.monotonic() - began, out_of_time, interrupted, stopped)
+
+
+def _look_up(standings: Sequence[Standing], database: str | Path, device: str | Device | None) -> None:
+    """What the database holds of the problems whose turn has not come."""
+    unreached = [standing for standing in standings if not standing.bests]
+    tuned_for = next((s.best.device for s in standings if s.best is not None), device)
+    if not unreached:
+        return
+    try:
+        with Store.open(database, create=False) as store:
+            for standing in unreached:
+                problem = standing.member.problem
+                names = store.devices(problem) if tuned_for is None else (device_name(store, tuned_for),)
+                standing.best = next((best for name in names if (best := store.best(problem, name))), None)
+                standing.bests = [_seconds(standing.best)]
+    except StoreError:  # there is no database yet, as nothing was stored
+        return
 
 
 def _seconds(record: Record | None) -> float:

@@ -15,6 +15,7 @@ from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Status
 from measurements.record import Record
 from measurements.store import Store
+from search_spaces.catalogue import operators
 from search_spaces.hardware.devices import UnknownDevice, device
 from search_spaces.operators.problem import Problem
 
@@ -54,7 +55,9 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
     others = 0
     for records in sources:
         mine = [r for r in records if r.provenance in KINDS[kind] and not is_library(r.schedule)]
-        others += sum(r.ok for r in records if r.provenance not in KINDS[kind])
+        other = [r for r in records if r.ok and r.provenance not in KINDS[kind]]
+        usable_keys = {key for key, r in {r.problem_key: r for r in other}.items() if _problem(r) is not None}
+        others += sum(r.problem_key in usable_keys for r in other)
         found += observations_of(mine, left_out)
     return TrainingData(merged(found), dict(left_out), others)
 
@@ -95,10 +98,16 @@ def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list
             leave_out(f"of {name}, which is not among the devices", len(times))
             continue
         if problem is None:
-            leave_out(UNKNOWN_OPERATOR, len(times))
+            leave_out(_why_not(group[0]), len(times))
             continue
         found.append(Observations(problem, row, tuple(r.schedule for r in times), tuple(times.values())))
     return found
+
+
+def _why_not(record: Record) -> str:
+    """Why the problem of a record is none of this version's."""
+    known = json.loads(record.problem_key).get("operator") in {its.name for its in operators()}
+    return "of problems that this version does not have" if known else UNKNOWN_OPERATOR
 
 
 def _times(records: Sequence[Record]) -> dict[Record, float]:

@@ -45,6 +45,7 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 EMULATED_FLOPS = 2.0 * 256**3
 EMULATED_BYTES = 4 * 2**20  # of its operands
 CONDEMNING = ("wrong_result", "findings", "crashed")  # what an emulation says of a kernel; all else is no verdict
+FAILING = (*CONDEMNING, "compile_error")  # what is not right as it stands
 TIME_LIMIT = 60.0  # seconds that the emulation of one candidate may take
 # A quick proof of a small problem draws its inputs again while all of them stay below these sizes: a few lines do not
 # put a NaN, or a tie, at each place of a line that matters.

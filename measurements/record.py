@@ -212,6 +212,7 @@ class Record:
         data = {**dict.fromkeys(_MAY_BE_MISSING), **data}
         try:
             _check(data, _KINDS)
+            json.dumps(data["problem"], ensure_ascii=False).encode()  # raises ValueError for half of a character
             for part, kinds in (("timing", _TIMING), ("resources", _RESOURCES), ("code", _CODE)):
                 if data[part] is not None:
                     _check(data[part], kinds)

@@ -7,6 +7,7 @@
 """
 
 import json as json_module
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -40,7 +41,9 @@ def share(text: str | float) -> float:
     try:
         found = float(number[:-1]) / 100 if number.endswith("%") else float(number)
     except ValueError:
-        raise typer.BadParameter(f"{number[:60]!r} is not a share: write 3% or 0.03") from None
+        found = math.nan
+    if not math.isfinite(found):
+        raise typer.BadParameter(f"{number[:60]!r} is not a share: write 3% or 0.03")
     if found >= 1 and not number.endswith("%"):
         raise typer.BadParameter(f"{number[:60]} would be {100 * found:g}%: write {number[:60]}% or {found / 100:g}")
     return found

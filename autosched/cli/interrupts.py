@@ -8,8 +8,10 @@ process at once, which loses nothing that is stored.
 """
 
 import concurrent.futures
+import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -66,14 +68,28 @@ def raised() -> Iterator[None]:
             raise KeyboardInterrupt
         signal.setitimer(signal.ITIMER_REAL, RETRY)
 
+    def swallowed(lost: "sys.UnraisableHookArgs", /) -> None:
+        nonlocal waiting
+        if issubclass(lost.exc_type, KeyboardInterrupt) and hasattr(signal, "setitimer"):
+            waiting = True
+            signal.setitimer(signal.ITIMER_REAL, RETRY)
+        else:
+            hook(lost)
+
     for number in taken:
         signal.signal(number, stop)
+    hook, sys.unraisablehook = sys.unraisablehook, swallowed
+    if logging.lastResort is not None:
+        logging.lastResort.addFilter(_no_interrupt)
     before = signal.signal(signal.SIGALRM, again) if hasattr(signal, "SIGALRM") else None
     try:
         yield
         if waiting:  # the work was done before it was safe to say
             raise KeyboardInterrupt
     finally:
+        sys.unraisablehook = hook
+        if logging.lastResort is not None:
+            logging.lastResort.removeFilter(_no_interrupt)
         if before is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
@@ -85,7 +101,8 @@ def _unsafe(frame: FrameType | None) -> bool:
     """Whether an exception that is raised in ``frame`` could be lost, or leave a lock held for ever.
 
     ``Condition.__enter__`` (and so every future and executor) has no protection between taking its lock and returning:
-    the other threads would wait for that lock, and this one for them. Imports and finalizers swallow exceptions.
+    the other threads would wait for that lock, and this one for them. Imports and finalizers swallow exceptions; what
+    a callback of the garbage collector swallows, whose frame looks like any other, is raised again (``swallowed``).
     """
     if frame is not None and frame.f_code.co_filename.startswith(_LOCKING) and frame.f_code.co_name not in _WAITS:
         return True
@@ -94,6 +111,11 @@ def _unsafe(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _no_interrupt(record: logging.LogRecord) -> bool:
+    """A library that logs what passes through it, as SQLAlchemy does while it closes a connection, shows no Ctrl-C."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
 def _end(*_: object) -> NoReturn:

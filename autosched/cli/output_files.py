@@ -13,15 +13,17 @@ from measurements.sqlite_header import is_sqlite
 
 def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
     """Raises InputError for an output in a folder that does not exist, one that is a folder or may not be written, the
-    same one twice, and one that would replace an input or any database.
+    same one twice, and one that would replace an input or any database. A link counts as what it leads to.
 
     What is None was not given; an input may be a database's URL.
     """
     given = [Path(output) for output in outputs if output is not None]
     read = [Path(i) for i in inputs if i is not None and "://" not in i and Path(i).exists()]
     for number, output in enumerate(given):
-        folder = output.absolute().parent
-        if output.is_dir() or not folder.is_dir() or not output.name:
+        leads_nowhere = output.is_symlink() and not output.exists()
+        place = Path(os.path.realpath(output)) if leads_nowhere else output.absolute()
+        folder = place.parent
+        if output.is_dir() or not folder.is_dir() or not output.name or (leads_nowhere and place.is_symlink()):
             raise InputError(f"{output} cannot be written: name a file in a folder that exists")
         if not os.access(output if output.exists() else folder, os.W_OK):
             raise InputError(f"{output} cannot be written: change its permissions, or name another file")
@@ -46,12 +48,20 @@ def check_picture(option: str, picture: str | Path | None) -> None:
 def replaceable(output: str) -> Path:
     """Where a new file can take the place of ``output``: what a link leads to.
 
-    Raises InputError for a device or a pipe, such as /dev/stdout, whose place no file should take.
+    Raises InputError for a device or a pipe, whose place no file should take, and for the file that stdout or stderr
+    goes to, as /dev/stdout may be.
     """
     given = Path(output)
-    if given.exists() and not given.is_file():
-        raise InputError(f"{output} is no regular file: name one to write")
-    return given.resolve()
+    if given.exists() and (not given.is_file() or any(_is_open_as(given, number) for number in (1, 2))):
+        raise InputError(f"{output} is no regular file, or open already: name another one to write")
+    return Path(os.path.realpath(given))
+
+
+def _is_open_as(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except OSError:  # it is closed
+        return False
 
 
 def _is_database(path: Path) -> bool:

@@ -80,14 +80,18 @@ def replay(
         for name in names:
             check(name, seed)
         check_picture("--plot", plot)
+        if plot is not None and to_t4 is not None:
+            raise InputError("--to-t4 searches nothing that --plot could draw: give one of the two")
         check_outputs([plot, to_t4], [file, transfer])
+        if plot is not None:
+            replaceable(plot)
         table = read_table(file)
         if restriction:
             table = replaying.restricted(table, restriction)
         prior, said = (None, ()) if transfer is None else _prior(table, transfer)
         table = replace(table, notes=(*table.notes, *said))
         t4_files = {} if to_t4 is None else _t4_files(table, to_t4)
-        check_outputs(list(t4_files), [file])
+        check_outputs(list(t4_files), [file, transfer])
         for path in t4_files:
             replaceable(path)
     if to_t4 is not None:
@@ -116,7 +120,7 @@ def replay(
     if plot is not None:
         from autosched.search_curves import draw_curves
 
-        draw_curves([(f"{table.kernel} on {table.device}", found)], plot)
+        draw_curves([(f"{table.kernel} on {table.device}", found)], replaceable(plot))
     if json:
         print_json(_to_json(file, table, found))
     else:

@@ -18,10 +18,9 @@ from autosched import formatting
 from autosched.cli.errors import NO, InputError, bad_input, shortened
 from autosched.cli.output import print_json, say, show, stdout_console
 from autosched.validity import refuse_invalid
-from measurements.foreign_text import without_password
-from measurements.library_choice import is_library
+from measurements.foreign_text import one_line, without_password
 from measurements.record import Record
-from search_spaces.catalogue import operators, templates
+from search_spaces.catalogue import operators
 
 if TYPE_CHECKING:
     from measurements.store import ProblemSummary, Store
@@ -225,7 +224,7 @@ def check_db(*, db: Db = "", json: Json = False) -> int:
             record = store.best_of(summary)
             if record is None:
                 continue
-            unknown[summary.operator] += not _known(summary, record)
+            unknown[summary.operator] += not _known(summary)
             why = _doubt(store, summary, record)
             if why:
                 found.append(f"trial {record.id} is the best of its problem and cannot be used: {why}")
@@ -239,13 +238,13 @@ def check_db(*, db: Db = "", json: Json = False) -> int:
             print("nothing is wrong")
         for operator, number in sorted(unknown.items()):
             schedules = formatting.plural(number, "best schedule")
-            print(f"not judged: {schedules} of {shortened(operator)}, whose kernels are not known here")
+            print(f"not judged: {schedules} of {one_line(shortened(operator))}, whose kernels are not known here")
     return NO if found else 0
 
 
 def _doubt(store: Store, summary: ProblemSummary, record: Record) -> str:
     """Why a record cannot be used; "" also for what nobody can judge here."""
-    if not _known(summary, record):
+    if not _known(summary):
         return ""
     try:
         refuse_invalid(store.problem(summary), record)
@@ -254,11 +253,9 @@ def _doubt(store: Store, summary: ProblemSummary, record: Record) -> str:
     return ""
 
 
-def _known(summary: ProblemSummary, record: Record) -> bool:
-    """Whether operator and template are known here: a user's kernel is known where its file was read."""
-    if summary.operator not in {its.name for its in operators()}:
-        return False
-    return is_library(record.schedule) or record.schedule.template in {its.name for its in templates()}
+def _known(summary: ProblemSummary) -> bool:
+    """Whether its operator is known here: a user's kernel is one where its file was read."""
+    return summary.operator in {its.name for its in operators()}
 
 
 def _refuse_invalid_best(source: Store) -> None:

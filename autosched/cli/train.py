@@ -79,6 +79,8 @@ def train(
     if picture is not None and not explain:
         raise InputError("--picture draws what --explain says: give both")
     check_picture("--picture", picture)
+    if picture is not None:
+        replaceable(picture)
     check_outputs([out, picture], [*(db or ()), *(recording or ())])
     if out is None and explain and update is not None and not (db or recording):
         _explain_alone(update, picture, json)
@@ -174,7 +176,7 @@ def _deciding(found: Sequence[Importance]) -> Sequence[Importance]:
 def _draw(features: Features, path: str) -> None:
     from autosched.importance_picture import draw_importance
 
-    draw_importance([(operator, _deciding(found)) for operator, found in features.items()], path)
+    draw_importance([(operator, _deciding(found)) for operator, found in features.items()], replaceable(path))
 
 
 def _old(model: TrainedModel, kind: str, path: str) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from autosched.cli.output import print_json, show, stderr_console, stdout_consol
 from autosched.cli.problem_options import one_of, whole_number
 from autosched.cli.tune import SecondsOption
 from autosched.search import DEFAULT, samplers
+from measurements.foreign_text import without_password
 from measurements.store_errors import StoreError
 from search_spaces.catalogue import templates_for
 
@@ -119,16 +120,17 @@ def tune_suite(
     except ValueError as error:
         raise InputError(str(error)) from error
     except KeyboardInterrupt:
-        print(f"autosched: stopped; everything so far is kept in {db}", file=sys.stderr)
+        print("autosched: stopped", file=sys.stderr)
         return STOPPED
     if json:
         print_json(_to_json(result, suite, db))
     else:
         _show(result)
+    kept = f"everything so far is kept in {without_password(db)}" if result.trials else "nothing was tried"
     if result.stopped:
-        print(f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {db}", file=sys.stderr)
+        print(f"autosched: tuning stopped: {result.stopped}; {kept}", file=sys.stderr)
     if result.interrupted:
-        print(f"autosched: stopped; everything so far is kept in {db}", file=sys.stderr)
+        print(f"autosched: stopped; {kept}", file=sys.stderr)
         return STOPPED
     return 0 if result.ok and not result.stopped else NO
 
@@ -145,7 +147,7 @@ def _show(result: "SuiteResult") -> None:
             f"{standing.member.weight:g}",
             formatting.count(standing.trials),
             formatting.time(first) if math.isfinite(first) else "-",
-            formatting.time(standing.bests[-1]) if standing.best is not None else "none works",
+            formatting.time(standing.bests[-1]) if standing.best is not None else _missing(standing),
             f"{100 * _cost(standing) / whole:.1f} %" if whole and standing.best is not None else "-",
             standing.best.provenance.value if standing.best is not None else "-",
         )
@@ -168,6 +170,10 @@ def _time(standing: "Standing") -> str:
     return f"{formatting.time(standing.bests[-1])}, {standing.best.provenance}"
 
 
+def _missing(standing: "Standing") -> str:
+    return "none works" if standing.trials or standing.exhausted else "not reached"
+
+
 def _cost(standing: "Standing") -> float:
     return standing.member.weight * standing.bests[-1] if standing.best is not None else 0.0
 
@@ -175,7 +181,7 @@ def _cost(standing: "Standing") -> float:
 def _to_json(result: "SuiteResult", suite: str, db: str) -> dict[str, Any]:
     return {
         "suite": suite,
-        "database": db,
+        "database": without_password(db),
         "trials": result.trials,
         "seconds": result.seconds,
         "out_of_time": result.out_of_time,

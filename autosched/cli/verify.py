@@ -1,7 +1,7 @@
 """``autosched verify``: run candidates in the emulator and compare every element with the float64 reference.
 
-``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``seconds`` (of the whole run), ``interrupted``
-(by Ctrl-C), and ``candidates``, each with
+``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``unproven``, ``seconds`` (of the whole run),
+``interrupted`` (by Ctrl-C), and ``candidates``, each with
 ``problem``, ``emulated_problem``, ``schedule``, ``ok``, ``status``, ``reason``, ``error_over_tolerance``,
 ``max_abs_error`` (both null where the kernel did not finish), ``runs`` (the kinds of inputs, and what came of each),
 ``findings``, ``shared_sites``, ``global_sites`` (as in
@@ -30,7 +30,7 @@ from autosched.cli.progress import Counter as Progress
 from autosched.cli.stored import refuse_unusable
 from autosched.cli.stored_proofs import StoredProof, keep_proof, proof_lines
 from autosched.cli.templates import TemplateOption
-from autosched.verify import CONDEMNING, AskedLaunch, Depth, Verification
+from autosched.verify import FAILING, AskedLaunch, Depth, Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
 from measurements.foreign_text import without_password
@@ -151,7 +151,7 @@ def verify(
     except KeyboardInterrupt:
         interrupted = True
     results = [v for _, verifications in done for v in verifications]
-    failed, seconds = sum(not v.ok for v in results), time.monotonic() - started
+    seconds, counts = time.monotonic() - started, Counter(map(_verdict, results))
     asked = sum(len(schedules) for _, schedules in jobs)
     interrupted = interrupted and len(results) < asked  # Ctrl-C may come when everything is done
     if not jobs:
@@ -164,8 +164,9 @@ def verify(
             {
                 "device": where.name,
                 "seed": seed,
-                "passed": len(results) - failed,
-                "failed": failed,
+                "passed": counts["pass"],
+                "failed": counts["FAIL"],
+                "unproven": counts["unproven"],
                 "seconds": seconds,
                 "interrupted": interrupted,
                 "candidates": [
@@ -180,14 +181,13 @@ def verify(
         )
     elif jobs:
         passed = f"all {len(results)} pass" if results else "none was"
-        wrong = sum(v.status in CONDEMNING for v in results)
-        counts = ((wrong, "FAIL"), (failed - wrong, "unproven"))
-        verdict = ", ".join(f"{n} of {len(results)} {word}" for n, word in counts if n) or passed
+        others = (f"{counts[word]} of {len(results)} {word}" for word in ("FAIL", "unproven") if counts[word])
+        verdict = ", ".join(others) or passed
         stopped = f"stopped before all {asked} were verified: " if interrupted else ""
         console.print(f"{stopped}{verdict}, in {formatting.duration(seconds)}")
     if interrupted:
         return STOPPED
-    return NO if failed or not results else 0
+    return 0 if results and counts["pass"] == len(results) else NO
 
 
 verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conflicts.
@@ -238,8 +238,8 @@ def _emulate(
         )
         for result in found:
             results.append(result)
-            failed = sum(not r.ok for r in results)
-            progress.advance(f"{failed} failed" if failed else "")
+            counts = Counter(map(_verdict, results))
+            progress.advance(", ".join(f"{counts[word]} {word}" for word in ("FAIL", "unproven") if counts[word]))
 
 
 def _show(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
@@ -269,7 +269,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
     failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
     for i, v in failures[:_SHOWN_FAILURES]:
         console.print()
-        console.print(f"{i} {'fails' if v.status in CONDEMNING else 'is unproven'}: {v.reason}")
+        console.print(f"{i} {'fails' if v.status in FAILING else 'is unproven'}: {v.reason}")
         if v.status == "timeout":
             console.print("give smaller sizes, or a [proxy] in the file of a kernel of your own", style="dim")
         show(console, formatting.decisions(v.schedule, console.width))
@@ -279,8 +279,8 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
 
 
 def _verdict(v: Verification) -> str:
-    """Only what an emulation says of a kernel is its failure."""
-    return "pass" if v.ok else "FAIL" if v.status in CONDEMNING else "unproven"
+    """What ran out of time, or of what the emulator has, is no failure of the kernel."""
+    return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
 
 
 def _degree(sites: Sequence[SharedSite]) -> str:

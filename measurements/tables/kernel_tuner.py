@@ -6,6 +6,8 @@ up to its last whole configuration. Times are milliseconds in both.
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
 import zlib
@@ -18,6 +20,7 @@ from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.recording import MOST_BYTES
 from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_of
 
+_CHUNK = 1 << 20  # bytes
 _GZIP = b"\x1f\x8b"
 _NO_TIME = 1e19  # older caches write 1e20 for a failure
 _FAILURES = {  # what a failed configuration has in place of a time, by a part of it in lower case
@@ -50,17 +53,14 @@ def text_of(path: str | Path) -> tuple[str, bool]:
 
 def _unpacked(content: bytes) -> tuple[bytes, bool]:
     """What can be read of the members of a gzip file, one byte over MOST_BYTES at most, and whether that is all."""
-    found = b""
-    while content:
-        member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    found = bytearray()
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
-            found += member.decompress(content, MOST_BYTES + 1 - len(found))
-        except zlib.error:
-            return found, False
-        if not member.eof or len(found) > MOST_BYTES:
-            return found, False
-        content = member.unused_data.lstrip(b"\0")  # padding
-    return found, True
+            while len(found) <= MOST_BYTES and (part := file.read1(_CHUNK)):  # what comes before an error is kept
+                found += part
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            return bytes(found), False
+    return bytes(found), True
 
 
 def read_cache(path: str | Path, text: str) -> Table:

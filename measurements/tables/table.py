@@ -107,7 +107,10 @@ def _parameter(name: str, given: Sequence[Given]) -> Parameter:
     if all(isinstance(v, (bool, int)) or (isinstance(v, float) and v.is_integer()) for v in values):
         return Parameter(name, tuple(sorted({int(v) for v in values})))
     if all(isinstance(v, (bool, int, float)) for v in values):
-        return Parameter(name, tuple(repr(float(v)) for v in sorted({float(v) for v in values})))
+        try:
+            return Parameter(name, tuple(repr(v) for v in sorted({float(v) for v in values})))
+        except OverflowError:
+            raise TableError(f"parameter {name} has an integer that no float can hold: use smaller numbers") from None
     return Parameter(name, tuple(dict.fromkeys(str(v) for v in values)), kind="categorical")
 
 

@@ -150,6 +150,10 @@ def test_the_version_is_printed(run: Run) -> None:
 
 
 BAD = {
+    "a share that is none": (
+        ("check", "--db", "b.db", "--static", "--max-slowdown", "inf"),
+        "'inf' is not a share: write 3% or 0.03",
+    ),
     "unknown command": (("frobnicate",), "use one of space, tune, best, "),
     "a command almost": (("tun",), "did you mean tune?"),
     "no command but an option": (("--json",), "--json"),

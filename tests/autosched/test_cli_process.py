@@ -259,13 +259,34 @@ def test_ctrl_c_of_a_program_that_calls_us_is_its_own() -> None:
             "autosched: stopped",
         ),
         ("with raised():\n pass\nkill(); print('answered')", 0, "answered"),
+        (
+            "try:\n with raised():\n  x = Thing(); r = weakref.ref(x, lambda _: kill()); del x; sleep(20)\n"
+            "except KeyboardInterrupt:\n print('tidied')",
+            0,
+            "tidied",
+        ),
+        (
+            "try:\n with raised():\n  try:\n   kill()\n  except BaseException:\n   log.exception('closing'); raise\n"
+            "except KeyboardInterrupt:\n print('tidied')",
+            0,
+            "tidied",
+        ),
         ("with suppress(KeyboardInterrupt):\n with raised():\n  kill()\nkill()\nprint('answered')", 0, "answered"),
     ],
-    ids=["at once", "soon after the first", "late", "while the answer is printed", "again while it is printed"],
+    ids=[
+        "at once",
+        "soon after the first",
+        "late",
+        "while the answer is printed",
+        "in a callback",
+        "logged",
+        "again while it is printed",
+    ],
 )
 def test_what_ctrl_c_does_in_each_phase(code: str, status: int, said: str) -> None:
     prelude = (
-        "import os, signal\nfrom contextlib import suppress\nfrom time import sleep\n"
+        "import logging, os, signal, weakref\nlog = logging.getLogger('x')\nclass Thing: pass\n"
+        "from contextlib import suppress\nfrom time import sleep\n"
         "from autosched.cli import interrupts\nfrom autosched.cli.interrupts import raised\n"
         "def kill(): os.kill(os.getpid(), signal.SIGINT)\n"
         f"interrupts.PATIENCE = {0.1 if 'sleep' in code else 60}\n"

@@ -375,6 +375,50 @@ def test_kernels_of_files_are_shared_as_others_are(here: Path, capsys: pytest.Ca
     assert "give its kernel file (--kernel FILE)" in " ".join(capsys.readouterr().out.split())
 
 
+def test_an_unknown_template_of_a_known_operator_replaces_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(here / "a.db")
+    run(["export", "--db", "a.db", "--out", "configs"])
+    document = json.loads((here / "configs" / "h200.transpose.json").read_text())
+    best = document["entries"][0]["best"]
+    best["template"] = "flying_transpose"
+    best["timing"] = {name: value if name == "count" else value / 10 for name, value in best["timing"].items()}
+    (here / "faster.json").write_text(json.dumps(document))
+    assert run(["import", "faster.json", "--db", "a.db"]) == 2
+    assert "cannot be used: " in capsys.readouterr().err
+    with Store.open(here / "a.db") as store:
+        kept = store.best(PROBLEM, "h200")
+        assert kept is not None and kept.schedule.template == "transpose"
+        forged = Schedule("flying_transpose", kept.schedule.items)
+        store.append(dataclasses.replace(kept, schedule=forged, kernel_digest="k", id=None))
+    stored(here / "b.db")
+    with Store.open(here / "b.db") as store:
+        timing = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-9, 1e-9, 1e-9, 9))
+        store.append(dataclasses.replace(record(forged, timing, PROBLEM), id=None))
+    capsys.readouterr()
+    assert run(["db", "check", "--db", "b.db"]) == 1
+    assert "flying_transpose" in capsys.readouterr().out
+
+
+def test_an_operator_from_elsewhere_reaches_no_terminal_as_it_is(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_a_kernel_file(here / "a.db")
+    run(["export", "--db", "a.db", "--out", "configs"])
+    text = (here / "configs" / "h200.thrice.json").read_text()
+    (here / "odd.json").write_text(text.replace('"thrice"', json.dumps("a\n\x1b[31mb")))
+    capsys.readouterr()
+    if run(["import", "odd.json", "--db", "b.db"]) == 0:
+        assert run(["db", "check", "--db", "b.db"]) == 0
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err
+    (here / "half.json").write_text(text.replace('"thrice"', r'"\ud800x"'))
+    assert run(["import", "half.json", "--db", "c.db"]) == 2
+    err = capsys.readouterr().err
+    assert "half.json is not an export" in err and err.count("\n") == 1
+
+
 def test_half_of_a_character_is_not_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
     run(["export", "--db", "a.db", "--out", "configs"])

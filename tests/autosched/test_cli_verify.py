@@ -53,6 +53,29 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     return answer
 
 
+@pytest.mark.parametrize(
+    ("status", "word", "counted"), [("compile_error", "FAIL", "failed"), ("timeout", "unproven", "unproven")]
+)
+def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unproven(
+    run: Run, monkeypatch: pytest.MonkeyPatch, status: str, word: str, counted: str
+) -> None:
+    def emulated(
+        templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], *_: object, **__: object
+    ) -> Iterator[Verification]:
+        for schedule in schedules:
+            yield dataclasses.replace(passes(problem, schedule), status=status, reason="why")
+
+    monkeypatch.setattr(command, "emulate_all", emulated)
+    monkeypatch.setattr(command, "check_host", lambda: None)
+    assert (asked := run("verify", "matmul", *SMALL, "--sample", "2"))[0] == 1
+    assert f"2 of 2 {word}" in asked[1]
+    document = json.loads(run("verify", "matmul", *SMALL, "--sample", "2", "--json")[1])
+    assert {name: document[name] for name in ("passed", "failed", "unproven")} == {
+        **dict.fromkeys(("passed", "failed", "unproven"), 0),
+        counted: 2,
+    }
+
+
 def passes(problem: Problem, schedule: Schedule) -> Verification:
     run = Emulation(
         status="ok",

@@ -1,6 +1,8 @@
 """Searches in recorded tables, and ``autosched replay``."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
@@ -33,6 +35,14 @@ def measured(x: int, y: int, z: int) -> Measurement:
 XYZ = tuple(product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (0, 1, 2)))
 KERNELS: dict[str, dict[str, int]] = {"fma": {}, "mma": {"y": 4}}
 TABLE = table_of("A GPU", [Row("k", {"x": x, "y": y, "z": z}, measured(x, y, z)) for x, y, z in XYZ])
+
+
+def store_of_two_templates(path: Path) -> None:
+    with Store.open(path) as store:
+        for name, more in KERNELS.items():
+            for x in (2, 4):
+                chosen = Schedule(name, (("x", x), *more.items()))
+                store.append(record(chosen, measured(x, 4, 1), Copy(8, 8)))
 
 
 @pytest.fixture
@@ -137,6 +147,33 @@ class TestCommand:
         assert (status, out) == (2, "") and told in err and err.count("\n") == 1
         assert not (tmp_path / plot).exists()
 
+    def test_no_output_takes_the_place_of_what_is_read_or_open(self, run: Run, tmp_path: Path) -> None:
+        (tmp_path / "loop").symlink_to("loop")
+        (tmp_path / "dangling").symlink_to(tmp_path / "gone" / "x.json")
+        store_of_two_templates(tmp_path / "two.db")
+        (tmp_path / "out.mma.json").write_bytes((tmp_path / "cache.json").read_bytes())
+        for arguments, told in (
+            (("cache.json", "--to-t4", "loop"), "loop cannot be written: name a file in a folder that exists"),
+            (("cache.json", "--to-t4", "dangling"), "dangling cannot be written: name a file in a folder that exists"),
+            (("cache.json", "--to-t4", "x.json", "--plot", "x.svg"), "--to-t4 searches nothing that --plot could draw"),
+            (
+                ("two.db", "--from", "out.mma.json", "--to-t4", "out.json"),
+                "out.mma.json is read, and would be replaced",
+            ),
+        ):
+            status, out, err = run(*arguments)
+            assert (status, out) == (2, "") and told in err and err.count("\n") == 1, arguments
+        assert (tmp_path / "out.mma.json").read_bytes() == (tmp_path / "cache.json").read_bytes()
+
+    def test_the_file_that_stdout_goes_to_stays(self, tmp_path: Path, run: Run) -> None:
+        log = tmp_path / "log"
+        log.write_text("kept\n")
+        with log.open("a") as file:
+            command = [sys.executable, "-m", "autosched", "replay", "cache.json", "--to-t4", "/dev/stdout"]
+            done = subprocess.run(command, cwd=tmp_path, stdout=file, stderr=subprocess.PIPE, text=True, timeout=120)
+        assert done.returncode == 2 and "/dev/stdout is no regular file, or open already" in done.stderr
+        assert log.read_text() == "kept\n"
+
     def test_writes_t4_that_it_reads(self, run: Run) -> None:
         assert run("cache.json", "--to-t4", "t4.json")[0] == 0
         status, out, _ = run("t4.json", "--budget", "5", "--repeats", "1", "--sampler", "random")
@@ -148,11 +185,7 @@ class TestCommand:
         assert (tmp_path / "link.json").is_symlink() and json.loads((tmp_path / "t4.json").read_text())["results"]
 
     def test_writes_a_t4_file_for_each_template(self, run: Run, tmp_path: Path) -> None:
-        with Store.open(tmp_path / "a.db") as store:
-            for name, more in KERNELS.items():
-                for x in (2, 4):
-                    chosen = Schedule(name, (("x", x), *more.items()))
-                    store.append(record(chosen, measured(x, 4, 1), Copy(8, 8)))
+        store_of_two_templates(tmp_path / "a.db")
         (tmp_path / "t4.mma.json").write_bytes((tmp_path / "a.db").read_bytes())
         assert run("a.db", "--to-t4", "t4.json") == (
             2,

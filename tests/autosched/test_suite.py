@@ -16,6 +16,7 @@ from autosched.cli import main
 from autosched.suite import CHUNK, Member, Standing, SuiteError, read_suite, tune_suite
 from autosched.tune_result import Progress, Start, TuneResult
 from measurements.measurement import Provenance
+from measurements.store import Store
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.problem import Problem
@@ -124,28 +125,28 @@ def test_weights_count(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) 
     """Two problems alike: the one that is computed four times as often gets about twice the trials, as each problem's
     expected gain falls with the number of its chunks."""
     tunes({FAST: [1e-3], SLOW: [1e-3]})
-    result = tune_suite([Member(FAST, 4.0), Member(SLOW, 1.0)], trials=20 * CHUNK)
+    result = tune_suite([Member(FAST, 4.0), Member(SLOW, 1.0)], trials=20 * CHUNK, database="b.db")
     often, seldom = (s.trials // CHUNK for s in result.standings)
     assert (often, seldom) == (16, 4)
 
 
 def test_every_problem_gets_its_turn_in_a_small_budget(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
     fake = tunes({FAST: [1e-6], SLOW: [1e-3]})
-    result = tune_suite([Member(FAST), Member(SLOW)], trials=5)
+    result = tune_suite([Member(FAST), Member(SLOW)], trials=5, database="b.db")
     assert [n for _, n in fake.chunks] == [1] * 5
     assert all(s.trials for s in result.standings)
     with pytest.raises(SuiteError, match="1 trials are too few for 2 problems"):
-        tune_suite([Member(FAST), Member(SLOW)], trials=1)
+        tune_suite([Member(FAST), Member(SLOW)], trials=1, database="b.db")
 
 
 def test_a_stopped_or_exhausted_search_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     inner = Tunes({FAST: [1e-6], SLOW: [1e-3]})
     monkeypatch.setattr(tuner, "tune", lambda p, **o: dataclasses.replace(inner(p, **o), exhausted=True))
-    result = tune_suite([Member(FAST), Member(SLOW)], trials=100)
+    result = tune_suite([Member(FAST), Member(SLOW)], trials=100, database="b.db")
     assert [s.trials for s in result.standings] == [CHUNK, CHUNK]
     assert result.trials == 2 * CHUNK
     monkeypatch.setattr(tuner, "tune", lambda p, **o: dataclasses.replace(inner(p, **o), interrupted=True))
-    assert tune_suite([Member(FAST), Member(SLOW)], trials=100).interrupted
+    assert tune_suite([Member(FAST), Member(SLOW)], trials=100, database="b.db").interrupted
 
 
 def test_time_is_shared_by_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +160,7 @@ def test_time_is_shared_by_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(tuner, "tune", tune)
     monkeypatch.setattr(suite, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    result = tune_suite([Member(FAST), Member(SLOW)], trials=1000 * CHUNK, seconds=50.0)
+    result = tune_suite([Member(FAST), Member(SLOW)], trials=1000 * CHUNK, seconds=50.0, database="b.db")
     assert result.out_of_time and result.seconds == pytest.approx(50.0, abs=10.0)
     fast, slow = (s.trials // CHUNK for s in result.standings)
     assert fast > 5 * slow > 0
@@ -211,6 +212,42 @@ def test_the_command_shows_a_table(
         assert err.count("\n") == 1
 
 
+def test_a_problem_that_is_not_reached_has_the_best_of_the_database(
+    tunes: Callable[[Mapping[Problem, list[float]]], Tunes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suite.toml").write_text(SUITE)
+    softmax = Softmax(256, 1000, dtype="f32")
+    inner = tunes({Copy(512, 700): [2e-6]})
+
+    def tune(problem: Problem, **options: Any) -> TuneResult:
+        if problem == softmax:
+            raise KeyboardInterrupt
+        return inner(problem, **options)
+
+    monkeypatch.setattr(tuner, "tune", tune)
+    command = ["tune", "--suite", "suite.toml", "--db", "b.db", "--trials", "64", "--device", "h200"]
+    assert main(command) == 130
+    out = capsys.readouterr().out
+    assert "not reached" in out and "none works" not in out
+    (known,) = records(observations(softmax, rows=1))
+    with Store.open(tmp_path / "b.db") as store:
+        store.append(known)
+    assert main([*command, "--json"]) == 130
+    best = json.loads(capsys.readouterr().out)["problems"][1]["best"]
+    assert best["schedule"] == known.schedule.to_json()
+
+    def stopped(problem: Problem, **options: Any) -> TuneResult:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuner, "tune", stopped)
+    assert main([*command[:4], "new.db", *command[5:]]) == 130
+    assert "autosched: stopped; nothing was tried" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("done", [None, 0, 3])
 def test_stopped_where_the_tuner_cannot_say_so_it_says_what_there_is(
     tunes: Callable[[Mapping[Problem, list[float]]], Tunes], monkeypatch: pytest.MonkeyPatch, done: int | None
@@ -229,7 +266,7 @@ def test_stopped_where_the_tuner_cannot_say_so_it_says_what_there_is(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tuner, "tune", tune)
-    result = tune_suite([Member(FAST), Member(SLOW)], trials=64)
+    result = tune_suite([Member(FAST), Member(SLOW)], trials=64, database="b.db")
     assert result.interrupted and result.ok == bool(done)
     assert [s.trials for s in result.standings] == [CHUNK, done or 0]
     assert result.trials == CHUNK + (done or 0)

@@ -1,5 +1,6 @@
 """``autosched train``: what it learns from, what it says, and what it refuses."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -154,7 +155,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
         (["--out", "m.json"], "give --db, --recording or --update"),
         (["--db", "best.db", "--out", "no/m.json"], "no/m.json cannot be written: name a file in a folder that exists"),
         (["--db", "best.db", "--out", "."], "cannot be written"),
-        (["--db", "best.db", "--out", "/dev/null"], "/dev/null is no regular file: name one to write"),
+        (["--db", "best.db", "--out", "/dev/null"], "/dev/null is no regular file, or open already: name"),
         (["--db", "best.db", "--out", "best.db"], "best.db is read, and would be replaced: name another file to write"),
         (["--db", "few.db", "--out", "best.db"], "best.db is a database, and would be replaced"),
         (["--db", "best.db", "--out", "m.svg", "--explain", "--picture", "m.svg"], "m.svg is named for two outputs"),
@@ -180,6 +181,16 @@ def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], c
     assert err.count("\n") == 1
     assert complaint in err
     assert not (tmp_path / "m.json").exists()
+
+
+def test_times_that_nothing_can_learn_from_are_not_offered(run: Run, tmp_path: Path) -> None:
+    (one,) = records(observations(PROBLEMS[0], rows=1))
+    estimate = dataclasses.replace(one.measurement, provenance=Provenance.ESTIMATED)
+    foreign = dataclasses.replace(one, problem_key='{"n":1000,"operator":"thrice"}', measurement=estimate)
+    strange = dataclasses.replace(one, problem_key='{"n":64,"operator":"copy"}')
+    store(tmp_path / "foreign.db", foreign, strange)
+    err = run("train", "--db", "foreign.db", "--out", "m.json")[2]
+    assert "of problems that this version does not have" in err and "--estimated" not in err
 
 
 def test_it_says_which_features_decide(run: Run, tmp_path: Path) -> None:

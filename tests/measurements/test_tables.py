@@ -75,6 +75,13 @@ class TestKernelTunerCache:
         table = read_table(written(tmp_path / "c.json.gz", packed[: len(packed) * 3 // 4]))
         assert 0 < len(table.measurements) < 400
 
+    def test_a_gzip_of_many_members(self, tmp_path: Path) -> None:
+        text = json.dumps(cache(400)).encode()
+        members = b"".join(gzip.compress(text[i : i + 100]) for i in range(0, len(text), 100))
+        whole = read_table(written(tmp_path / "c.json", text))
+        found = read_table(written(tmp_path / "c.json.gz", members))
+        assert found.measurements == whole.measurements and not found.notes
+
     def test_a_file_that_unpacks_to_too_much(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         text = json.dumps(cache()).encode()
         halves = gzip.compress(text[:500]) + gzip.compress(text[500:]) + bytes(64)
@@ -206,6 +213,9 @@ BAD: dict[str, str | bytes] = {
     "T4 without configurations": '{"results": [{"a": 1}]}',
     "a recording cut short": '{"recording": 2}',
     "a number that is too large": json.dumps(cache()).replace('"x": 32', '"x": 1' + "0" * 30),
+    "an integer beyond floats beside a float": json.dumps(cache())
+    .replace('"x": 32', '"x": 1' + "0" * 400)
+    .replace('"x": 16', '"x": 0.5'),
     "no time is a number above 0": json.dumps(cache()).replace('"time": ', '"time": 1e-323, "was": '),
     "gzip of nothing": gzip.compress(b"x" * 100)[:12],
 }

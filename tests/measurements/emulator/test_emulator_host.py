@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from measurements.emulator import Emulation, HostFailure, cache_folder, check_host, emulate, host_compiler
+from measurements.emulator import Emulation, HostFailure, cache_folder, check_host, emulate, host, host_compiler
 from measurements.emulator import emulator as emulator_module
 from measurements.emulator.build import runner
 from measurements.emulator.host import FROM_STDIN, compile_to
@@ -41,6 +42,18 @@ BROKEN = {
     "too old": "echo '<stdin>:1:10: fatal error: source_location: No such file or directory' >&2; exit 1",
     "disk full": 'echo "/tmp/c.s: Fatal error: can\'t write: No space left on device" >&2; exit 1',
 }
+
+
+def test_ctrl_c_is_itself_where_the_compiler_has_ended_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``communicate`` waits a little for the process before it raises."""
+
+    def communicate(self: subprocess.Popen[str], *_: object) -> None:
+        self.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
+    with pytest.raises(KeyboardInterrupt):
+        host._run(["true"], 5.0)
 
 
 @pytest.fixture

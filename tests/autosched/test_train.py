@@ -218,7 +218,7 @@ def test_it_says_which_features_decide(run: Run, tmp_path: Path) -> None:
 
 
 def test_kernels_of_files_are_not_learned_from(run: Run, tmp_path: Path) -> None:
-    of_a_file = records(observations(Copy(64, 66), rows=12), problem_key='{"n":9,"operator":"twice"}')
+    of_a_file = records(observations(Copy(64, 66), rows=12), problem_key='{"n":9,"operator":"of_a_file"}')
     store(tmp_path / "k.db", *of_a_file)
     status, _, err = run("train", "--db", "k.db", "--out", "m.json")
     assert status == 2

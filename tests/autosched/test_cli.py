@@ -159,7 +159,7 @@ BAD = {
     "no command but an option": (("--json",), "--json"),
     "no operator": (("tune",), "matmul"),
     "unknown operator": (("tune", "matmull"), "unknown operator 'matmull', did you mean matmul?"),
-    "an operator of a kernel file": (("best", "convolution"), ", or give --kernel FILE"),
+    "an operator of a kernel file": (("best", "of_a_file"), ", or give --kernel FILE"),
     "options before the operator": (("tune", "--trials", "3", "matmul"), "options go behind the operator, as in"),
     "no real number": (
         ("space", "rmsnorm", "--rows", "4", "--columns", "4", "--eps", "small"),

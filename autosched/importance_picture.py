@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from autosched.figure_file import save
 from cost_models.explanation import Importance
-from measurements.whole_file import publish
 
 
 def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: str | Path) -> Path:
@@ -36,8 +35,5 @@ def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: st
         for axis in (moving, gaining):
             axis.tick_params(labelsize="x-small")
             axis.set_xlim(left=0)
-    drawn = io.BytesIO()
-    kind = target.suffix.removeprefix(".")
-    figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=120)
-    publish(target, drawn.getvalue())
+    save(figure, target, dpi=120)
     return target

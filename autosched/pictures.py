@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.figure_file import save
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.bank_conflicts import BANK_BYTES, BANKS, PHASE_BYTES, ideal_wavefronts, wavefronts
 from search_spaces.hardware.fragments import WARP
@@ -368,8 +369,7 @@ def _render(rows: Sequence[Sequence[_Panel]], target: Path) -> Path:
         top -= title + max(size[1] for size in row_sizes) + margin
     # A fixed salt and no date: the same layout gives the same file. Text stays text, to be searched and copied.
     with matplotlib.rc_context({"svg.hashsalt": "autosched", "svg.fonttype": "none"}):
-        metadata = {"Date": None} if target.suffix == ".svg" else {}
-        figure.savefig(target, dpi=150, facecolor="white", metadata=metadata)
+        save(figure, target, dpi=150, facecolor="white")
     return target
 
 

@@ -3,7 +3,6 @@ matplotlib (extra ``pictures``)."""
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from autosched.figure_file import save
 from autosched.replay import NEAR, Searches
-from measurements.whole_file import publish
 from search_spaces.arrays import FloatArray
 
 _WORST_SHOWN = 0.5
@@ -54,10 +53,7 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
         axis.set(xlabel="evaluations", ylabel="optimum / best so far", ylim=(_WORST_SHOWN, 1.01))
     shown = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(shown.values(), shown.keys(), fontsize="small", loc="outside lower center", ncols=2 * columns)
-    drawn = io.BytesIO()
-    kind = target.suffix.removeprefix(".")
-    figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=120)
-    publish(target, drawn.getvalue())
+    save(figure, target, dpi=120)
     return target
 
 

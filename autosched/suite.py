@@ -187,10 +187,7 @@ def tune_suite(
                     **options,
                 )
             except KeyboardInterrupt:
-                ended = so_far.interrupted()
-                if ended is None:
-                    raise
-                result = ended
+                result = so_far.interrupted()
             standing.add(result)
             left -= len(result.trials)
             interrupted, stopped = result.interrupted, result.stopped

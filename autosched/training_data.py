@@ -15,7 +15,7 @@ from measurements.library_choice import is_library
 from measurements.measurement import Provenance, Status
 from measurements.record import Record
 from measurements.store import Store
-from search_spaces.catalogue import operators
+from search_spaces.catalogue import is_operator
 from search_spaces.hardware.devices import UnknownDevice, device
 from search_spaces.operators.problem import Problem
 
@@ -106,8 +106,11 @@ def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list
 
 def _why_not(record: Record) -> str:
     """Why the problem of a record is none of this version's."""
-    known = json.loads(record.problem_key).get("operator") in {its.name for its in operators()}
-    return "of problems that this version does not have" if known else UNKNOWN_OPERATOR
+    try:
+        operator = str(json.loads(record.problem_key)["operator"])
+    except (ValueError, KeyError, TypeError):
+        operator = ""  # of another form
+    return "of problems that this version does not have" if is_operator(operator) else UNKNOWN_OPERATOR
 
 
 def _times(records: Sequence[Record]) -> dict[Record, float]:

@@ -131,10 +131,10 @@ class SoFar:
         if self.then is not None:
             self.then.trial(progress)
 
-    def interrupted(self) -> TuneResult | None:
-        """None for a run that had not started."""
+    def interrupted(self) -> TuneResult:
+        """Raises KeyboardInterrupt for a run that had not started, which has come to nothing."""
         if self.start is None:
-            return None
+            raise KeyboardInterrupt
         return TuneResult(
             problem=self.start.problem,
             device=self.start.device,

@@ -41,7 +41,7 @@ from measurements.store_schema import (
     digest_of,
     unreadable,
 )
-from search_spaces.catalogue import operators, problem_from_json
+from search_spaces.catalogue import is_operator, problem_from_json
 from search_spaces.operators.problem import Problem
 
 _IN_MEMORY = (None, "", ":memory:")
@@ -295,7 +295,7 @@ class Store:
     def problem(self, summary: ProblemSummary) -> Problem:
         """The problem itself. Raises UnknownOperator for one of a kernel that is not registered, and StoreError that
         names a trial for a form that this version does not know."""
-        if summary.operator not in {its.name for its in operators()}:
+        if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
         try:
             problem = problem_from_json(json.loads(summary.problem_key))

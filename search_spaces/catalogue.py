@@ -120,6 +120,11 @@ def operator(name: str) -> Operator:
     return _named(_catalogue().operators, name, "operator")
 
 
+def is_operator(name: str) -> bool:
+    """Whether an operator is called ``name``: a user's kernel is one once its file was read."""
+    return name in _catalogue().operators
+
+
 def templates() -> tuple[KernelTemplate, ...]:
     return tuple(_catalogue().templates.values())
 

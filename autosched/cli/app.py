@@ -60,12 +60,11 @@ _EXAMPLES = {
     "export": "autosched export --db best.db --out configs",
     "import": "autosched import configs --db best.db",
     "merge": "autosched merge theirs.db --into best.db",
-    "db": "autosched db stats --db best.db",
     "db stats": "autosched db stats --db best.db",
     "db gc": "autosched db gc --db best.db --keep 10 --dry-run",
     "db migrate": "autosched db migrate --db best.db",
     "db check": "autosched db check --db best.db",
-    "threshold": "autosched db threshold transpose --rows 64 --columns 64 --db best.db --max-slowdown 5%",
+    "db threshold": "autosched db threshold transpose --rows 64 --columns 64 --db best.db --max-slowdown 5%",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
 }
 _ORDER = ("space", "tune", "best", "verify", "check", "train", "replay", "export", "import", "merge", "db", "doctor")
@@ -123,7 +122,7 @@ def build() -> typer.Typer:
     }
     for name, call in others.items():
         app.command(name, context_settings=_SETTINGS, epilog=_example(name))(call)
-    app.add_typer(_care(), name="db", help="Keep a database in order.", epilog=_example("db"))
+    app.add_typer(_care(), name="db", help="Keep a database in order.", epilog=_example("db stats"))
     return app
 
 
@@ -183,7 +182,7 @@ def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
     for operator in operators():
         own = for_operator(command, operator, whole)
         group.command(operator.name, context_settings=_SETTINGS, options_metavar="[PROBLEM] [OPTIONS]")(own)
-    epilog = f"{_example(name)}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's."
+    epilog = f"{_example(whole)}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's."
     app.add_typer(group, name=name, help=_first_line(command), epilog=epilog)
 
 

@@ -36,16 +36,17 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
 
 
 def check_picture(option: str, picture: str | Path | None) -> None:
-    """Raises InputError for one that is neither .svg nor .png, and where matplotlib is not installed."""
+    """Raises InputError for one that is neither .svg nor .png or cannot be replaced, and without matplotlib."""
     if picture is None:
         return
     if Path(picture).suffix not in (".svg", ".png"):
         raise InputError(f"{option} draws .svg or .png, not {picture}")
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError(f"{option} needs matplotlib: pip install 'autosched[pictures]'")
+    replaceable(picture)
 
 
-def replaceable(output: str) -> Path:
+def replaceable(output: str | Path) -> Path:
     """Where a new file can take the place of ``output``: what a link leads to.
 
     Raises InputError for a device or a pipe, whose place no file should take, and for the file that stdout or stderr

@@ -83,8 +83,6 @@ def replay(
         if plot is not None and to_t4 is not None:
             raise InputError("--to-t4 searches nothing that --plot could draw: give one of the two")
         check_outputs([plot, to_t4], [file, transfer])
-        if plot is not None:
-            replaceable(plot)
         table = read_table(file)
         if restriction:
             table = replaying.restricted(table, restriction)

@@ -20,7 +20,7 @@ from autosched.cli.output import print_json, say, show, stdout_console
 from autosched.validity import refuse_invalid
 from measurements.foreign_text import one_line, without_password
 from measurements.record import Record
-from search_spaces.catalogue import operators
+from search_spaces.catalogue import is_operator
 
 if TYPE_CHECKING:
     from measurements.store import ProblemSummary, Store
@@ -224,7 +224,7 @@ def check_db(*, db: Db = "", json: Json = False) -> int:
             record = store.best_of(summary)
             if record is None:
                 continue
-            unknown[summary.operator] += not _known(summary)
+            unknown[summary.operator] += not is_operator(summary.operator)
             why = _doubt(store, summary, record)
             if why:
                 found.append(f"trial {record.id} is the best of its problem and cannot be used: {why}")
@@ -244,18 +244,13 @@ def check_db(*, db: Db = "", json: Json = False) -> int:
 
 def _doubt(store: Store, summary: ProblemSummary, record: Record) -> str:
     """Why a record cannot be used; "" also for what nobody can judge here."""
-    if not _known(summary):
+    if not is_operator(summary.operator):
         return ""
     try:
         refuse_invalid(store.problem(summary), record)
     except ValueError as error:
         return str(error)
     return ""
-
-
-def _known(summary: ProblemSummary) -> bool:
-    """Whether its operator is known here: a user's kernel is one where its file was read."""
-    return summary.operator in {its.name for its in operators()}
 
 
 def _refuse_invalid_best(source: Store) -> None:

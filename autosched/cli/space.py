@@ -21,7 +21,7 @@ from autosched.cli import schedule_file
 from autosched.cli.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, bad_input, listed, within
 from autosched.cli.output import print_json, show, stderr_console, stdout_console
-from autosched.cli.output_files import check_picture
+from autosched.cli.output_files import check_picture, replaceable
 from autosched.cli.problem_options import problem_from, whole_number
 from autosched.cli.schedule_file import KEYS
 from autosched.cli.templates import TemplateOption
@@ -197,7 +197,7 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
     if not path.parent.is_dir():  # before matplotlib is loaded, which makes folders of its own
         raise InputError(f"--picture cannot write {path} (there is no such folder): name a file in a folder you own")
     try:
-        draw(drawings, path)
+        draw(drawings, replaceable(path))
     except ValueError as error:
         raise InputError(f"--picture: {error}") from error
     except OSError as error:

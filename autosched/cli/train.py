@@ -79,8 +79,6 @@ def train(
     if picture is not None and not explain:
         raise InputError("--picture draws what --explain says: give both")
     check_picture("--picture", picture)
-    if picture is not None:
-        replaceable(picture)
     check_outputs([out, picture], [*(db or ()), *(recording or ())])
     if out is None and explain and update is not None and not (db or recording):
         _explain_alone(update, picture, json)

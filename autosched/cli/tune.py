@@ -140,10 +140,7 @@ def tune(
                 proof_seconds=proof_seconds,
             )
     except KeyboardInterrupt:
-        ended = so_far.interrupted()
-        if ended is None:
-            raise
-        result = ended
+        result = so_far.interrupted()
     except StoreError:
         raise
     except ValueError as error:

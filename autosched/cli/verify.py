@@ -232,13 +232,14 @@ def _emulate(
     results: list[Verification],
 ) -> None:
     """Fills ``results``."""
+    counts: Counter[str] = Counter()
     with Progress(stderr_console(), "emulated", len(schedules)) as progress:
         found = emulate_all(
             TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers, depth=depth, asked=asked
         )
         for result in found:
             results.append(result)
-            counts = Counter(map(_verdict, results))
+            counts[_verdict(result)] += 1
             progress.advance(", ".join(f"{counts[word]} {word}" for word in ("FAIL", "unproven") if counts[word]))
 
 

@@ -3,19 +3,20 @@
 import dataclasses
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from observed import QUICK, observations, records, store
 
 from autosched.cli import main
-from autosched.training_data import gather
+from autosched.training_data import UNKNOWN_OPERATOR, gather, observations_of
 from cost_models import training
 from cost_models.observations import Observations
 from cost_models.trained_model import TrainedModel
 from measurements import recording
 from measurements.measurement import Provenance, Status
+from measurements.record import Record
 from measurements.recording import Recording
 from search_spaces.operators.copy import Copy
 
@@ -183,11 +184,19 @@ def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], c
     assert not (tmp_path / "m.json").exists()
 
 
+def left_out_of(given: Sequence[Record]) -> Mapping[str, int]:
+    left_out: dict[str, int] = {}
+    assert not observations_of(given, left_out)
+    return left_out
+
+
 def test_times_that_nothing_can_learn_from_are_not_offered(run: Run, tmp_path: Path) -> None:
     (one,) = records(observations(PROBLEMS[0], rows=1))
     estimate = dataclasses.replace(one.measurement, provenance=Provenance.ESTIMATED)
     foreign = dataclasses.replace(one, problem_key='{"n":1000,"operator":"thrice"}', measurement=estimate)
     strange = dataclasses.replace(one, problem_key='{"n":64,"operator":"copy"}')
+    odd = [dataclasses.replace(one, problem_key=key) for key in ('{"n":64', "[1]", '{"operator":["copy"]}')]
+    assert left_out_of(odd) == {UNKNOWN_OPERATOR: 3}
     store(tmp_path / "foreign.db", foreign, strange)
     err = run("train", "--db", "foreign.db", "--out", "m.json")[2]
     assert "of problems that this version does not have" in err and "--estimated" not in err

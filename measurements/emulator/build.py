@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from measurements.cache_folder import CacheUnusable, cannot_write, put
-from measurements.emulator.build_folders import build_folder
 from measurements.emulator.host import (
     HostCompiler,
     HostFailure,
@@ -23,6 +22,7 @@ from measurements.emulator.host import (
     main_complaint,
 )
 from measurements.emulator.seal import intact, seal
+from measurements.emulator.work_folders import build_folder
 from measurements.foreign_text import harmless
 from search_spaces.templates.headers import Headers
 

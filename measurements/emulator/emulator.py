@@ -10,7 +10,6 @@ import json
 import math
 import signal
 import subprocess
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from measurements.emulator.ptx.build import (
     ptx_to_program,
     read_places,
 )
+from measurements.emulator.work_folders import temporary_folder
 from measurements.foreign_text import harmless
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand
@@ -154,8 +154,8 @@ def _emulate(
         compiled = compile_it()
     except KernelCompileError as error:
         return error.emulation
-    with tempfile.TemporaryDirectory(prefix="autosched-emulator-") as folder:
-        done = run_launch(launch, arrays, compiled, Path(folder), time_limit, check, perturb, order)
+    with temporary_folder() as folder:
+        done = run_launch(launch, arrays, compiled, folder, time_limit, check, perturb, order)
     if done.status == "crashed" and launch != _PROBED:
         _check_runner()
     return done

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from measurements.cache_folder import CacheUnusable, cache_root, check_writable
-from measurements.emulator.build_folders import note_compiler
+from measurements.emulator.work_folders import note_compiler, temporary_folder
 from measurements.foreign_text import harmless
 from measurements.nvrtc import NvrtcMissing, toolchain_version
 
@@ -72,8 +71,8 @@ def check_compiler() -> HostCompiler:
     """The compiler, once it has compiled something. Raises HostFailure. Leaves nothing behind."""
     compiler = host_compiler()
     try:
-        with tempfile.TemporaryDirectory(prefix="autosched-probe-") as folder:
-            probe(compiler, Path(folder))
+        with temporary_folder() as folder:
+            probe(compiler, folder)
     except OSError as error:
         raise HostFailure(machine_sentence(error)) from error
     return compiler

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import struct
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +21,7 @@ from measurements.emulator.emulator import lacking, machine_failures, offsets_of
 from measurements.emulator.findings import Emulation
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import KernelCompileError, compile_to_program
+from measurements.emulator.work_folders import temporary_folder
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Array
 from search_spaces.templates.kernel import Kernel
@@ -106,8 +106,7 @@ def emulate_blocks(
     seeds = seeds_of(kernel, seed)
     contents = {o.name: f"{_CONTENT[o.dtype.name]} {seeds[o.name]}" for o in kernel.operands if o.name in seeds}
     chosen = [int(blocks[i]) for i in order.of(len(blocks))]
-    with machine_failures(), tempfile.TemporaryDirectory(prefix="autosched-emulator-") as name:
-        folder = Path(name)
+    with machine_failures(), temporary_folder() as folder:
         try:
             compiled = compile_to_program(kernel)
         except KernelCompileError as error:

@@ -1,4 +1,4 @@
-"""What a killed process leaves of compiling, and who clears it away."""
+"""What a killed process leaves of compiling and of launches, and who clears it away."""
 
 from __future__ import annotations
 
@@ -12,19 +12,30 @@ from pathlib import Path
 import pytest
 
 from measurements.cache_folder import put
-from measurements.emulator.build_folders import build_folder, note_compiler, remove_abandoned
+from measurements.emulator.work_folders import build_folder, note_compiler, remove_abandoned
 
 CHILD = """
 import os, signal, subprocess, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2].split(os.pathsep)
-from measurements.emulator.build_folders import build_folder, note_compiler
+from measurements.emulator.work_folders import build_folder, note_compiler
 with build_folder(Path(sys.argv[1])) as folder:
     compiler = subprocess.Popen(["sleep", "600"], process_group=0, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     note_compiler(folder, compiler.pid)
     print(compiler.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+LAUNCHER = """
+import os, signal, sys
+sys.path[:0] = sys.argv[1].split(os.pathsep)
+from measurements.emulator.work_folders import temporary_folder
+with temporary_folder() as folder:
+    (folder / "data").write_bytes(bytes(1000))
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -58,9 +69,44 @@ def test_the_next_one_removes_the_folder_of_a_killed_process_and_ends_its_compil
     assert os.listdir(tmp_path) == []
 
 
+def test_the_arrays_of_a_killed_launch_are_removed_by_the_next_process(tmp_path: Path) -> None:
+    def launch(end: str) -> int:
+        command = [sys.executable, "-c", LAUNCHER, os.pathsep.join(p for p in sys.path if p), end]
+        return subprocess.run(command, env={**os.environ, "TMPDIR": str(tmp_path)}, check=False).returncode
+
+    assert launch("killed") == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert (left / "data").stat().st_size == 1000
+    assert launch("well") == 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_only_what_has_a_lock_is_removed_with_what_it_holds(tmp_path: Path) -> None:
+    kept, empty, cut = (tmp_path / f"build-{name}" for name in ("kept", "empty", "cut"))
+    for folder in (kept, empty, cut):
+        folder.mkdir()
+    (kept / "results").touch()
+    (cut / "lock.new").touch()
+    new = tmp_path / "build-new"
+    for folder in (kept, empty, cut):
+        os.utime(folder, (0, 0))
+    new.mkdir()
+    remove_abandoned(tmp_path, "build-")
+    assert {*tmp_path.iterdir()} == {kept, new} and (kept / "results").exists()
+
+
+def test_a_folder_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "build-theirs"
+    folder.mkdir()
+    (folder / "lock").touch()
+    monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    remove_abandoned(tmp_path, "build-")
+    assert (folder / "lock").exists()
+
+
 def test_a_folder_in_use_stays(tmp_path: Path) -> None:
     with build_folder(tmp_path) as first, build_folder(tmp_path) as second:
-        remove_abandoned(tmp_path)
+        remove_abandoned(tmp_path, "build-")
         assert {first.name, second.name} == set(os.listdir(tmp_path))
 
 
@@ -73,7 +119,7 @@ def test_a_process_that_only_has_the_number_of_the_compiler_is_left_alone(tmp_pa
         note_compiler(folder, other.pid)
         (noted,) = folder.glob("group-*")
         noted.write_text(str(int(noted.read_text()) - 1))
-        remove_abandoned(tmp_path)
+        remove_abandoned(tmp_path, "build-")
         assert not folder.exists() and other.poll() is None
     finally:
         other.kill()
@@ -86,7 +132,7 @@ def test_a_link_out_of_the_cache_is_not_followed(tmp_path: Path) -> None:
     cache.mkdir()
     (outside / "lock").touch()
     (cache / "build-link").symlink_to(outside)
-    remove_abandoned(cache)
+    remove_abandoned(cache, "build-")
     assert (outside / "lock").exists()
 
 

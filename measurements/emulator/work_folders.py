@@ -1,7 +1,7 @@
-"""Folders that host compilers work in, and what a killed process leaves of them: folders, and compilers that run on.
+"""Folders that a process works in, and what a killed one leaves of them: folders, and compilers that run on.
 
 The process that works in a folder holds a lock on a file in it, which the system releases however the process ends.
-What is not locked is abandoned, and the next one to compile removes it, and ends its compiler.
+What is not locked is abandoned: the next process removes it, and ends its compiler.
 """
 
 from __future__ import annotations
@@ -14,20 +14,43 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
-_PREFIX = "build-"
-_LOCK, _GROUP = "lock", "group-"
+_BUILD, _TEMPORARY = "build-", "autosched-emulator-"
+_LOCK, _NEW, _GROUP = "lock", "lock.new", "group-"
 _MADE_WITHIN = 60.0  # seconds that a process may take from making a folder to locking it
 
 
 @contextmanager
 def build_folder(parent: Path) -> Iterator[Path]:
-    """An empty folder below ``parent`` that ends with this process at the latest. Raises OSError."""
-    remove_abandoned(parent)
-    with tempfile.TemporaryDirectory(dir=parent, prefix=_PREFIX) as name:
+    """An empty folder below ``parent`` to compile in; it ends with this process at the latest. Raises OSError."""
+    remove_abandoned(parent, _BUILD)
+    with _locked(parent, _BUILD) as folder:
+        yield folder
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """An empty folder where the system keeps temporary files; the arrays of a launch in it may be gigabytes. Raises
+    OSError."""
+    parent = Path(tempfile.gettempdir())
+    _look_once(parent)
+    with _locked(parent, _TEMPORARY) as folder:
+        yield folder
+
+
+@cache
+def _look_once(parent: Path) -> None:
+    """Once in a process: other programs may keep very many files there."""
+    remove_abandoned(parent, _TEMPORARY)
+
+
+@contextmanager
+def _locked(parent: Path, prefix: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=parent, prefix=prefix) as name:
         folder = Path(name)
-        with (folder / f"{_LOCK}.new").open("w") as file:
+        with (folder / _NEW).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             os.rename(file.name, folder / _LOCK)  # nobody sees it before it is locked
             yield folder
@@ -36,21 +59,23 @@ def build_folder(parent: Path) -> Iterator[Path]:
 def note_compiler(folder: Path, group: int) -> None:
     """Say that the process group ``group``, which was just started, works in ``folder``."""
     started = _start_time(group)
-    if folder.name.startswith(_PREFIX) and started is not None:
+    if (folder / _LOCK).exists() and started is not None:
         with suppress(OSError):  # it is only for others, should this process be killed
             (folder / f"{_GROUP}{group}").write_text(started)
 
 
-def remove_abandoned(parent: Path) -> None:
-    """Remove the folders below ``parent`` whose process has ended, and end their compilers."""
-    for folder in parent.glob(f"{_PREFIX}*"):
+def remove_abandoned(parent: Path, prefix: str) -> None:
+    """Remove the folders of this user below ``parent`` that start with ``prefix`` and whose process has ended, and end
+    their compilers. What has no lock was not made here, unless it is empty."""
+    for folder in parent.glob(f"{prefix}*"):
         with suppress(OSError):
-            if folder.is_symlink() or not folder.is_dir():
+            if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
                 continue
             lock = folder / _LOCK
             if not lock.is_file():
                 if time.time() - folder.stat().st_mtime > _MADE_WITHIN:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    (folder / _NEW).unlink(missing_ok=True)
+                    folder.rmdir()
                 continue
             with lock.open("r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError while it is in use

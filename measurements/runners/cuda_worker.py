@@ -56,7 +56,7 @@ from measurements.timing import StopRule, interleaved, unthrottled
 from measurements.verification import error_text
 from measurements.worker import serve
 from search_spaces.catalogue import problem_from_json
-from search_spaces.hardware.dtypes import DTYPES, DType
+from search_spaces.hardware.dtypes import DTYPES, SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Operand, Problem
 from search_spaces.templates.kernel import launch_from_json, operand_from_json
 
@@ -74,7 +74,7 @@ class GpuWorker:
     def __init__(self, cp: Any) -> None:
         self._cp = cp
         self._stream: Any = None
-        self._checks: Any = None
+        self._checks: dict[str, Any] = {}  # functions of gpu_checks, by entry
         self._blocks = 0
         self._clock: Callable[[], float | None] = lambda: None
         self._timer = LaunchTimer(cp, self._stream, self._clock)
@@ -114,8 +114,10 @@ class GpuWorker:
         self._blocks = 8 * attributes["MultiProcessorCount"]
         if request["checks"] is not None:
             with _file(request.blobs[request["checks"]]) as path:
-                self._checks = self._cp.RawModule(path=path)
-                self._checks.get_function(KERNEL.entry)  # which reads the file
+                module = self._cp.RawModule(path=path)
+                # all now: later there is no file, which cupy reads again once it forgets its modules
+                entries = (KERNEL.entry, *map(entry_for, SCALAR_DTYPES))
+                self._checks = {entry: module.get_function(entry) for entry in entries}
         self._clock, driver = open_clock(device.pci_bus_id)
         self._timer = LaunchTimer(self._cp, self._stream, self._clock)
         return {
@@ -449,8 +451,8 @@ class GpuWorker:
         return int(report[0]), int(report[2])
 
     def _report(self, entry: str, blocks: int, slots: int, arguments: tuple[Any, ...]) -> Any:
-        report = self._cp.asarray(np.array(initial_report(), dtype=np.uint64))
-        self._checks.get_function(entry)((blocks, slots), (THREADS,), (*arguments, report))
+        report, function = self._cp.asarray(np.array(initial_report(), dtype=np.uint64)), self._checks[entry]
+        function((blocks, slots), (THREADS,), (*arguments, report))
         return self._cp.asnumpy(report)
 
 

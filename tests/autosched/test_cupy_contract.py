@@ -33,7 +33,7 @@ _OBJECTS = {
     "self.memory": "cuda.MemoryPointer",
     "slot.memory": "cuda.MemoryPointer",
     "workspace": "cuda.MemoryPointer",
-    "self._checks": "RawModule",
+    "module": "RawModule",
     "function": "RawKernel",
     "self.function": "RawKernel",
     "self._function": "RawKernel",

@@ -133,6 +133,7 @@ class FakeCupy:
     def __init__(self, time=1e-3, memory=1 << 30):
         self.time, self.free, self.now = time, memory, 0.0
         self.kept_by_pool = []  # what the pool holds that nobody uses
+        self.modules = {}  # by path, as cupy remembers them
         self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
         runtime = SimpleNamespace(
             getDeviceProperties=lambda i: {"name": b"NVIDIA H200", "totalGlobalMem": 150, "major": 9, "minor": 0},
@@ -166,7 +167,7 @@ class FakeCupy:
         return SimpleNamespace(free_all_blocks=self.kept_by_pool.clear)
 
     def clear_memo(self):
-        pass
+        self.modules.clear()
 
     @staticmethod
     def asarray(array):
@@ -178,8 +179,16 @@ class FakeCupy:
         return array.host().copy()
 
     def RawModule(self, path):
-        assert Path(path).read_bytes() == b"a cubin"
-        return SimpleNamespace(get_function=lambda name: Function(self, name))
+        return SimpleNamespace(get_function=lambda name: self.function(path, name))
+
+    def function(self, path, name):
+        """Reads the file anew unless it is remembered, each time a function is asked for, as cupy does."""
+        if path not in self.modules:
+            if not Path(path).exists():
+                raise CudaError(301, "CUDA_ERROR_FILE_NOT_FOUND: file not found")
+            self.modules[path] = Path(path).read_bytes()
+        assert self.modules[path] == b"a cubin"
+        return Function(self, name)
 
 
 class Function:
@@ -326,6 +335,16 @@ def test_a_right_kernel_is_measured_at_its_own_time(arrays):
     assert 0 < answer["error"] <= 1
     assert cupy.graphs == []
     assert "poisoned" not in answer
+
+
+def test_every_type_of_an_output_has_a_check():
+    assert all(f"CHECK({name}," in KERNEL.source and entry_for(name) == f"check_{name}" for name in SCALAR_DTYPES)
+
+
+def test_kernels_beyond_those_that_cupy_may_remember_are_checked_too(arrays):
+    worker = opened(FakeCupy(time=2e-3), arrays)
+    assert {measure(worker, "right")["status"] for _ in range(130)} == {Status.OK}
+    assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
 
 
 def test_a_grid_that_is_no_larger_than_what_runs_at_a_time_is_in_the_record(arrays, monkeypatch):

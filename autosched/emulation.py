@@ -14,7 +14,7 @@ from measurements.emulator import ASCENDING, Emulation, Finding, GlobalSite, Ord
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Variable
-from measurements.nvrtc import PTX_OPTIONS, cuda_include_folders
+from measurements.nvrtc import PTX_OPTIONS
 from measurements.ptx_compiler import CompilerStopped, compile_to_ptx
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.operators.problem import Array, Operand
@@ -169,10 +169,9 @@ def _ptx_of(
         raise ValueError(f"a program is CUDA source, PTX or a compiled Triton kernel, not {type(program).__name__}")
     if is_ptx(program):
         return program, kernel, None
-    folders = tuple(f"-I{folder}" for folder in cuda_include_folders())
     found = Headers.of(headers)
     try:
-        output = compile_to_ptx(program, kernel, source_arch(program, found), found, (*PTX_OPTIONS, *folders, *options))
+        output = compile_to_ptx(program, kernel, source_arch(program, found), found, (*PTX_OPTIONS, *options))
     except CompilerStopped as stopped:
         return "", "", Emulation(stopped.status, {}, (), (), (), reason=str(stopped))
     if output.text is None:

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from measurements.foreign_text import first_line
-from search_spaces.templates.headers import Headers
+from search_spaces.templates.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
 OPTIONS = ("-std=c++17", "--ptxas-options=-v")
@@ -49,11 +49,11 @@ def compile_source(
 ) -> CompilerOutput:
     """Compile CUDA C++ for ``arch`` (for example "sm_90a").
 
-    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names). Headers are found only by the
-    names in the includes. Raises NvrtcMissing. There is no time limit.
+    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names). Headers are found by the names
+    in the includes, and CUDA's own where this machine has them. Raises NvrtcMissing. There is no time limit.
     """
     nvrtc = _nvrtc()
-    arguments = [f"--gpu-architecture={arch}", *options]
+    arguments = [f"--gpu-architecture={arch}", *_own_headers(source, headers), *options]
     names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
     started = time.perf_counter()
     program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), len(names), texts, names)
@@ -70,6 +70,13 @@ def compile_source(
         return CompilerOutput(bytes(cubin), lowered, log, seconds)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _own_headers(source: str, headers: Headers) -> tuple[str, ...]:
+    """Options that let NVRTC find CUDA's own headers, where something is included that is not among ``headers``."""
+    given = dict(headers.files)
+    names = {name for text in (source, *given.values()) for name in included(text)}
+    return () if names <= given.keys() else tuple(f"-I{folder}" for folder in cuda_include_folders())
 
 
 def cuda_include_folders() -> tuple[str, ...]:
@@ -102,7 +109,7 @@ def compile_to_ptx(
     As ``compile_source`` otherwise; ``entry`` may be empty, for a source whose kernels are ``extern "C"``.
     """
     nvrtc = _nvrtc()
-    arguments = [f"--gpu-architecture={arch}", *options]
+    arguments = [f"--gpu-architecture={arch}", *_own_headers(source, headers), *options]
     names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
     started = time.perf_counter()
     program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), len(names), texts, names)

@@ -21,9 +21,9 @@ def operand(argument: Argument, sizes: Mapping[str, int]) -> Operand:
     return Operand(argument.name, argument.kind, argument.dtype, shape, argument.zeroed)  # type: ignore[arg-type]
 
 
-def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value]) -> Kernel:
-    """The kernel of a configuration, which holds at least the parameters. Raises ValueError for a scalar that its type
-    cannot hold."""
+def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> Kernel:
+    """The kernel of a configuration, which holds at least the parameters, for an architecture ("sm_90a") where that is
+    known. Raises ValueError for a scalar that its type cannot hold."""
     values = file.values(sizes, config)
     return Kernel(
         entry=entry_of(file, values),
@@ -35,6 +35,7 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
         block=_size(values, BLOCK),
         cluster=_size(values, CLUSTER),
         dynamic_shared_bytes=int(values[SHARED]),
+        arch=arch,
     )
 
 

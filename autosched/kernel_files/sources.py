@@ -15,10 +15,10 @@ import numpy as np
 
 from autosched.kernel_files.document import Table, read_text
 from autosched.kernel_files.kernel_file import Reference
+from search_spaces.templates.headers import included
 
 PASSINGS = ("define", "constexpr", "struct", "template")
 _ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
-_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 
 # Options that change the code that a kernel compiles to, and nothing else (NVRTC's user guide, "Supported Compile
 # Options"). None names a file or a folder: headers are found next to the source and in `include`, by content.
@@ -71,7 +71,7 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     headers: dict[str, str] = {}
     waiting = [source]
     while waiting:
-        for name in _INCLUDE.findall(waiting.pop()):
+        for name in included(waiting.pop()):
             path = next((f / name for f in folders if (f / name).is_file()), None)
             if path is not None and name not in headers:
                 headers[name] = read_text(path, kernel, "include")

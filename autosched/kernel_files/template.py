@@ -46,7 +46,7 @@ def template(file: KernelFile) -> KernelTemplate:
         return _why_not(file, problem, device)
 
     def lowered(problem: KernelProblem, config: Config, device: Device) -> Kernel:
-        return lower(file, problem.sizes, config)
+        return lower(file, problem.sizes, config, device.arch)
 
     def counts(problem: KernelProblem, config: Config, device: Device) -> CostCounts:
         return _counts(file, problem, config)

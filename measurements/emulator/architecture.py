@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
-from search_spaces.templates.headers import Headers
+from search_spaces.templates.headers import Headers, included
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.tensor_map import TensorMap
 
@@ -13,7 +14,7 @@ HOPPER_ARCH = "compute_90a"
 ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
-_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[>"]', re.MULTILINE)
+_OF_ARCH = "__CUDA_ARCH_"  # begins all macros that name it
 # 8-bit floats of mma.sync.
 ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Instructions of sm_90 and sm_90a in inline PTX.
@@ -24,20 +25,15 @@ HOPPER = re.compile(
 
 
 def ptx_arch(kernel: Kernel) -> str:
-    """The architecture whose PTX is executed: sm_90a or sm_89 for what only those have."""
+    """The architecture whose PTX is executed: that of the device for a source which asks what it is compiled for, else
+    sm_90a or sm_89 for what only those have."""
+    if kernel.arch and _asks(kernel.source, kernel.headers):
+        return kernel.arch.replace("sm_", "compute_")
     return HOPPER_ARCH if _launched_for_hopper(kernel) else source_arch(kernel.source, kernel.headers)
 
 
 def _launched_for_hopper(kernel: Kernel) -> bool:
     return kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)
-
-
-# Of one text: headers are the same for kernel after kernel.
-
-
-@lru_cache(maxsize=1024)
-def _includes(text: str) -> tuple[str, ...]:
-    return tuple(_INCLUDE.findall(text))
 
 
 @lru_cache(maxsize=1024)
@@ -49,13 +45,23 @@ def _arch_of(text: str) -> str:
 def source_arch(source: str, headers: Headers) -> str:
     """The architecture of CUDA source: sm_90a or sm_89 where it, or a header that it includes, has instructions of
     that."""
+    needed = {_arch_of(text) for text in _used(source, headers)}
+    return next(arch for arch in (HOPPER_ARCH, ADA_ARCH, ORDINARY_ARCH) if arch in needed)
+
+
+@lru_cache(maxsize=256)
+def _asks(source: str, headers: Headers) -> bool:
+    return any(_OF_ARCH in text for text in _used(source, headers))
+
+
+def _used(source: str, headers: Headers) -> Iterable[str]:
+    """The source, and the headers that it includes."""
     texts = dict(headers.files)
     used: dict[str, str] = {"": source}
     pending = [source]
     while pending:
-        for name in _includes(pending.pop()):
+        for name in included(pending.pop()):
             if name in texts and name not in used:
                 used[name] = texts[name]
                 pending.append(texts[name])
-    needed = {_arch_of(text) for text in used.values()}
-    return next(arch for arch in (HOPPER_ARCH, ADA_ARCH, ORDINARY_ARCH) if arch in needed)
+    return used.values()

@@ -5,13 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
+_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
+
+
+@lru_cache(maxsize=1024)  # headers are the same for kernel after kernel
+def included(text: str) -> tuple[str, ...]:
+    """The names in the ``#include`` lines of CUDA C++."""
+    return tuple(_INCLUDE.findall(text))
 
 
 @dataclass(frozen=True, eq=False)

@@ -139,7 +139,8 @@ class Kernel(Launch):
     instantiation of a template. ``compile_options`` are NVRTC's, each one string ("-DTILE=16"), added to those that
     every kernel is compiled with. With ``cooperating`` (count, stride), ``count`` blocks that are ``stride`` apart
     finish a result together: those whose b // stride % count differs alone. Where they are ``chained``, they may also
-    share a result with those before them, and one with those behind. Raises ValueError for a malformed entry, and for
+    share a result with those before them, and one with those behind. ``arch`` ("sm_90a") is what it is launched on;
+    without one the source does not ask for it (``__CUDA_ARCH__``). Raises ValueError for a malformed entry, and for
     options with paths: headers are given by content.
     """
 
@@ -148,6 +149,7 @@ class Kernel(Launch):
     compile_options: tuple[str, ...] = ()
     cooperating: tuple[int, int] = (1, 1)
     chained: bool = False
+    arch: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,7 +167,7 @@ class Kernel(Launch):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over all of it: the same digest, the same program."""
+        """SHA-256 over all of it but ``arch``: the same digest, the same program of one architecture."""
         parts = [self.source, self.headers.digest, self.compile_options, self.launch_json()]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -20,8 +20,9 @@ from measurements.messages import Message, digest_of
 from measurements.runners import cuda_worker
 from measurements.runners.cuda_device import device_row
 from measurements.runners.cuda_worker import GpuWorker
+from measurements.runners.gpu_checks import KERNEL, entry_for
 from measurements.runners.references import NOTHING_SENT, PARTS, DataSet, References
-from search_spaces.hardware.dtypes import U32
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, U32
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Launch, operand_json

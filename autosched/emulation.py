@@ -109,7 +109,8 @@ def emulate(
       where a toolkit, or the wheel nvidia-cuda-runtime, is installed.
     - ``order``: of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and
       is right by the luck of an order, is wrong in another one (``measurements.emulator.Order``).
-    - ``launches``: how often the kernel runs, one after another: what a launch does not leave as it found it shows.
+    - ``launches``: how often the kernel runs, one after another, each time on what the one before has left, but for
+      ``outputs``, which must be written again: what a launch does not leave as it found it shows.
     - ``perturb``: approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
 
     Raises ValueError for arguments that do not fit the kernel, NvrtcMissing for CUDA source without NVRTC, and
@@ -139,9 +140,8 @@ def emulate(
         grid=_three(grid),
         block=_three(block),
         dynamic_shared_bytes=shared_bytes,
-        launches=launches,
     )
-    run = emulate_ptx(text, launch, inputs, time_limit=time_limit, perturb=perturb, order=order)
+    run = emulate_ptx(text, launch, inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches)
     arrays = tuple(
         run.outputs[name].reshape(-1).view(a.dtype).reshape(a.shape)
         if isinstance(a, np.ndarray) and (name := f"argument_{aliases.get(k, k)}") in run.outputs

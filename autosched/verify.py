@@ -303,17 +303,26 @@ def _jobs_of(
     turns = Order("random", seed + 1)
     if depth == "quick":
         most = max(1, EMULATED_BYTES // problem.min_bytes)
-        for given in islice(problem.provoking_inputs(seed), most):
+        provoking = list(islice(problem.provoking_inputs(seed), most))
+        for given in provoking:
             yield partial(_run, problem, kernel, given, seed, turns, time_limit, execute)
         again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
-        for i, given in islice(_drawn_again(problem, seed), again):
+        # a user's kernel, which has none of them, runs in a random order, too, however large it is
+        for i, given in islice(_drawn_again(problem, seed), again if provoking else max(again, 1)):
             yield partial(_run, problem, kernel, given, i, replace(turns, seed=i + 1), time_limit, execute)
         return
-    orders = (turns, Order("descending", seed + 2), Order("alternating", seed + 3), ASCENDING)
-    for i, order in enumerate(orders[:3]):
+    for i, order in enumerate((turns, Order("descending", seed + 2), Order("alternating", seed + 3))):
+        provoked = False
         for given in problem.provoking_inputs(seed + i):
+            provoked = True
             yield partial(_run, problem, kernel, given, seed + i, order, time_limit, execute)
-    yield partial(_run, problem, kernel, random, seed, Order("random", seed + 4), time_limit, execute)
+        if not provoked:  # a user's kernel: on what a quick proof draws again
+            given = ProvokingInputs((RANDOM,), problem.random_inputs(seed + i + 1))
+            yield partial(_run, problem, kernel, given, seed + i + 1, order, time_limit, execute)
+    if execute is emulate:  # a tuner, and whoever calls the kernel, launches it again and again
+        yield partial(_asked, problem, kernel, AskedLaunch(Order("random", seed + 4), 2), seed, time_limit)
+    else:
+        yield partial(_run, problem, kernel, random, seed, Order("random", seed + 4), time_limit, execute)
     fewer = _fewer_blocks(kernel)
     if fewer != kernel:
         yield partial(_shrunk, problem, fewer, random, seed, time_limit, execute)
@@ -377,10 +386,11 @@ def _run(
 
 
 def _asked(problem: Problem, kernel: Kernel, asked: AskedLaunch, seed: int, time_limit: float) -> Run:
-    again = replace(kernel, launches=kernel.launches * asked.launches)
+    # What is computed in place is another problem the second time.
+    calls = 1 if any(o.role == "inout" for o in kernel.operands) else asked.launches
     given = ProvokingInputs((RANDOM,), problem.random_inputs(seed))
-    run = _run(problem, again, given, seed, asked.order, time_limit)
-    times = f"; launched {asked.launches} times" if run.reason and asked.launches > 1 else ""
+    run = _run(problem, kernel, given, seed, asked.order, calls * time_limit, partial(emulate, calls=calls))
+    times = f"; launched {calls} times" if run.reason and calls > 1 else ""
     return replace(run, reason=run.reason + times)
 
 

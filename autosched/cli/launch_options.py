@@ -26,7 +26,7 @@ TurnsOption = Annotated[
 LaunchesOption = Annotated[
     int,
     typer.Option(
-        "--launches", parser=whole_number, metavar="N", help="How often it is launched, each time on what it has left."
+        "--launches", parser=whole_number, metavar="N", help="How often it is launched, each time on what it has left; outputs must be written anew."
     ),
 ]
 

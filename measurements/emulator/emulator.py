@@ -99,6 +99,7 @@ def emulate(
     check: bool = True,
     order: Order = ASCENDING,
     perturb: bool = False,
+    calls: int = 1,
 ) -> Emulation:
     """Compile ``kernel`` to PTX with NVRTC and execute its launch once on the CPU.
 
@@ -106,7 +107,8 @@ def emulate(
     workspaces that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the CPU seconds of the
     launch, without the compile. ``check=False`` leaves out races and initialisation (bounds, alignment, deadlocks
     and counts stay) and is faster. ``order`` is that of the blocks and of the turns of threads. ``perturb``: the
-    approximate functions of PTX err as much as the PTX ISA allows.
+    approximate functions of PTX err as much as the PTX ISA allows. ``calls``: how often all of that is done, each time
+    on what the one before has left, but for outputs, which hold 0xFF again.
 
     Raises HostFailure where this machine is the problem (no NVRTC, no C++ compiler for the runner, a broken one, no
     memory, a full disk), and ValueError for inputs that do not fit or a launch that no GPU supports. A kernel that does
@@ -118,7 +120,7 @@ def emulate(
         if lack:
             return Emulation("unsupported", {}, (), (), (), reason=lack)
         compile_it = partial(compile_to_program, kernel)
-        return _emulate(kernel, compile_it, arrays, time_limit, check, perturb, order)
+        return _emulate(kernel, compile_it, arrays, time_limit, check, perturb, order, calls)
 
 
 def emulate_ptx(
@@ -130,6 +132,7 @@ def emulate_ptx(
     check: bool = True,
     order: Order = ASCENDING,
     perturb: bool = False,
+    calls: int = 1,
 ) -> Emulation:
     """Execute PTX text of any compiler: the kernel ``launch.entry``, or the only one where that is empty.
 
@@ -138,7 +141,7 @@ def emulate_ptx(
     with machine_failures():
         arrays = _check(launch, inputs, time_limit)
         compile_it = partial(ptx_to_program, text, launch.entry)
-        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order)
+        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls)
 
 
 def _emulate(
@@ -149,13 +152,14 @@ def _emulate(
     check: bool,
     perturb: bool,
     order: Order,
+    calls: int,
 ) -> Emulation:
     try:
         compiled = compile_it()
     except KernelCompileError as error:
         return error.emulation
     with temporary_folder() as folder:
-        done = run_launch(launch, arrays, compiled, folder, time_limit, check, perturb, order)
+        done = run_launch(launch, arrays, compiled, folder, time_limit, check, perturb, order, calls)
     if done.status == "crashed" and launch != _PROBED:
         _check_runner()
     return done
@@ -244,6 +248,7 @@ def _job_text(
     blocks: Sequence[int] | None,
     order: Order,
     contents: Mapping[str, str] | None,
+    calls: int,
 ) -> str:
     def numbers(values: tuple[int, int, int]) -> str:
         return " ".join(map(str, values))
@@ -251,6 +256,7 @@ def _job_text(
     lines = [
         f"grid {numbers(kernel.grid)}",
         f"launches {kernel.launches}",
+        f"calls {calls}",
         f"block {numbers(kernel.block)}",
         f"cluster {numbers(kernel.cluster)}",
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
@@ -322,12 +328,13 @@ def run_launch(
     check: bool,
     perturb: bool,
     order: Order = ASCENDING,
+    calls: int = 1,
 ) -> Emulation:
     """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``. Raises HostFailure, OSError."""
     blocks = None if order.blocks == "ascending" else [int(b) for b in order.of(math.prod(kernel.grid))]
     offsets = offsets_of(kernel.operands)
     _write_data(folder / "data", kernel, arrays, offsets)
-    done = run_blocks(kernel, compiled, folder, offsets, time_limit, check, perturb, blocks, order)
+    done = run_blocks(kernel, compiled, folder, offsets, time_limit, check, perturb, blocks, order, calls=calls)
     if done.status not in ("ok", "findings"):
         return done
     return dataclasses.replace(done, outputs=_read_outputs(folder / "data", kernel, offsets))
@@ -344,12 +351,13 @@ def run_blocks(
     blocks: Sequence[int] | None = None,
     order: Order = ASCENDING,
     contents: Mapping[str, str] | None = None,
+    calls: int = 1,
 ) -> Emulation:
     """Run ``blocks`` (None: all) of a launch on the file ``data`` of ``folder``, which the runner rewrites; without
     outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written."""
     program = runner()
     job, data, report = folder / "job", folder / "data", folder / "report"
-    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents))
+    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls))
     report.touch()
     started = time.monotonic()
     command = [str(program), str(compiled.path), str(job), str(data), str(report)]

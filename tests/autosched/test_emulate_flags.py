@@ -125,6 +125,22 @@ def test_who_does_not_wait_is_found_in_other_turns() -> None:
     assert any(not run(*fault, Order("ascending", seed)).ok for seed in range(1, 9))
 
 
+@pytest.mark.parametrize("launches", [1, 2, 3])
+def test_each_launch_writes_the_outputs_again(launches: int) -> None:
+    plain = 'extern "C" __global__ void kernel(float* o, const float* x) { o[threadIdx.x] = 2.0f * x[threadIdx.x]; }'
+    x = np.arange(32, dtype=np.float32)
+    done = autosched.emulate(plain, arguments=(np.empty_like(x), x), grid=1, block=32, outputs=(0,), launches=launches)
+    assert done.ok and (done.arrays[0] == 2 * x).all(), done.reason
+    ticket = """
+    extern "C" __global__ void kernel(float* o, unsigned* ticket) {
+      if (threadIdx.x == 0 && atomicAdd(ticket, 1) == gridDim.x - 1) o[0] = 1.0f;
+    }"""
+    given = np.empty(1, np.float32), np.zeros(1, np.uint32)
+    done = autosched.emulate(ticket, arguments=given, grid=3, block=32, outputs=(0,), launches=launches)
+    assert done.ok is (launches == 1)
+    assert {str(f.kind) for f in done.findings} == (set() if launches == 1 else {"unwritten_output"})
+
+
 def test_a_second_launch_finds_what_the_first_one_left() -> None:
     source = """
     __device__ unsigned done = 0;

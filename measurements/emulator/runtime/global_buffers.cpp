@@ -196,7 +196,15 @@ void write_touched_outputs(int file) {
   }
 }
 
-void check_after_launch() {
+void begin_call() {
+  for (const Buffer& b : buffers) {
+    if (b.spec.role == BufferSpec::Role::output) std::memset(b.begin, 0xff, b.spec.bytes);
+    if (b.cells == nullptr) continue;
+    std::memset(static_cast<void*>(b.cells), 0, b.elements() * (b.spec.element_bytes / b.cell_bytes) * sizeof(Cell));
+  }
+}
+
+void check_after_call() {
   const auto check_zero = [](const Buffer& b, const char* begin, const char* end) {
     const char* bad = std::find_if(begin, end, [](char c) { return c != 0; });
     if (bad == end) return;

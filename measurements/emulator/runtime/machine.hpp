@@ -69,7 +69,8 @@ struct Warp {
 };
 
 struct Launch {
-  unsigned launches = 1;  // of the kernel, one after another
+  unsigned launches = 1;  // of the kernel, one after another: together they compute the outputs
+  unsigned calls = 1;     // of all that, each on what the one before has left
   Epoch began = 0;        // the running one: what came before is ordered
   unsigned threads = 0;  // of a block
   Index3 cluster{1, 1, 1};  // blocks that run together
@@ -275,7 +276,10 @@ BufferSpec heap_spec();
 void place_heap(void* address);
 std::uint64_t heap_malloc(std::uint64_t bytes);
 void heap_free(std::uint64_t address);
-void check_after_launch();
+// What can only be seen after a call: outputs that nobody wrote, workspaces that must be zero again.
+void check_after_call();
+// The next call finds outputs as the first one did, and nothing that anybody has written in it; all else is as it was left.
+void begin_call();
 // Of a sparse launch: every page of an output that was written, as the number of the buffer (4 bytes), its first
 // element (8), how many (4), the elements, and for each the block that wrote it last (4; all ones: none).
 void write_touched_outputs(int file);

@@ -57,6 +57,8 @@ Job read_job(const char* path) {
       file >> launch.cluster.x >> launch.cluster.y >> launch.cluster.z;
     } else if (key == "launches") {
       file >> launch.launches;
+    } else if (key == "calls") {
+      file >> launch.calls;
     } else if (key == "block") {
       file >> block_size.x >> block_size.y >> block_size.z;
     } else if (key == "dynamic_shared_bytes") {
@@ -200,7 +202,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
   const itimerval off{};
   setitimer(ITIMER_PROF, &off, nullptr);
   if (finished) {
-    check_after_launch();
+    check_after_call();
   }
   if (launch.sparse) write_touched_outputs(data);
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {

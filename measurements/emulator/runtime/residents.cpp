@@ -189,7 +189,11 @@ bool run_grid() {
   if (cluster_blocks() > 1) choose_clusters();
   const unsigned units = launch.blocks.empty() ? grid_size.x * grid_size.y * grid_size.z / cluster_blocks()
                                                : static_cast<unsigned>(launch.blocks.size());
-  for (unsigned n = 0; n < launch.launches; ++n) {
+  for (unsigned n = 0; n < launch.calls * launch.launches; ++n) {
+    if (n > 0 && n % launch.launches == 0) {
+      check_after_call();
+      begin_call();
+    }
     if (!run_launch(n * units, units)) return false;
   }
   return true;

@@ -1,4 +1,4 @@
-"""That what is proven of a user's kernel is the source that the device gets, with the headers that it has there."""
+"""What is proven of a user's kernel: the source that the device gets, on several inputs, in orders, and twice."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.kernel_files.problem import problem_type
+from autosched.kernel_files.problem import KernelProblem, problem_type
 from autosched.kernel_files.reading import read_file
 from autosched.kernel_files.template import template
+from autosched.verify import Depth, Run, prove
 from measurements.emulator import emulate
 from measurements.emulator.architecture import ptx_arch
 from measurements.nvrtc import cuda_include_folders
@@ -36,12 +37,15 @@ BY_ARCH = f"""
 {SCALE}"""
 
 
+def lowered(write: Write, source: str, on: str = "h200", height: int = 3) -> tuple[KernelProblem, Kernel]:
+    file = read_file(write(source=source))
+    made, problem = template(file), problem_type(file).of({"width": 100, "height": height})
+    return problem, made.kernel(problem, made.space(problem, device(on)).sample(1, 0)[0], device(on))
+
+
 def scale(write: Write, source: str, on: str) -> tuple[Kernel, bool]:
     """The kernel as it is for a device, and whether the emulator finds its numbers right."""
-    file = read_file(write(source=source))
-    problem = problem_type(file).of({"width": 100, "height": 3})
-    made = template(file)
-    kernel = made.kernel(problem, made.space(problem, device(on)).sample(1, 0)[0], device(on))
+    problem, kernel = lowered(write, source, on)
     inputs = problem.random_inputs(0)
     run = emulate(kernel, inputs)
     assert run.status in ("ok", "findings"), run.reason
@@ -60,11 +64,7 @@ def test_the_branch_of_the_device_is_executed(write: Write, on: str, arch: str) 
 
 def test_a_source_that_does_not_ask_is_compiled_once_for_all(write: Write) -> None:
     for on in ("a100", "h200", "l4"):
-        file = read_file(write(source=SCALE.replace("VALUE", RIGHT)))
-        made = template(file)
-        problem = problem_type(file).of({"width": 100, "height": 3})
-        kernel = made.kernel(problem, made.space(problem, device(on)).sample(1, 0)[0], device(on))
-        assert ptx_arch(kernel) == "compute_80"
+        assert ptx_arch(lowered(write, SCALE.replace("VALUE", RIGHT), on)[1]) == "compute_80"
 
 
 @needs_compiler
@@ -73,3 +73,62 @@ def test_a_source_that_does_not_ask_is_compiled_once_for_all(write: Write) -> No
 def test_headers_of_cuda_are_found(write: Write) -> None:
     source = "#include <cuda_fp16.h>\n" + SCALE.replace("VALUE", "__half2float(__float2half(1.0f)) * " + RIGHT)
     assert scale(write, source, "h200")[1]
+
+
+ONCE = """
+__device__ unsigned ticket;
+__global__ void scale(float* out, const float* in, int width, float factor) {
+  __shared__ bool last;
+  if (threadIdx.x == 0) last = atomicAdd(&ticket, 1u) == gridDim.x * gridDim.y - 1;
+  __syncthreads();
+  if (!last) return;
+  for (unsigned x = threadIdx.x; x < width * gridDim.y; x += block_x) out[x] = factor * in[x];
+  RESET
+}
+"""
+IN_TURN = """
+__device__ unsigned next;
+__global__ void scale(float* out, const float* in, int width, float factor) {
+  __shared__ unsigned row;
+  if (blockIdx.x != 0) return;
+  if (threadIdx.x == 0) row = atomicAdd(&next, 1u);
+  __syncthreads();
+  for (int x = threadIdx.x; x < width; x += block_x) out[blockIdx.y * width + x] = factor * in[row * width + x];
+}
+"""
+
+
+def proof(write: Write, source: str, depth: Depth, height: int = 3) -> list[Run]:
+    problem, kernel = lowered(write, source, height=height)
+    return list(prove(problem, kernel, depth=depth))
+
+
+@needs_compiler
+@needs_nvrtc
+@pytest.mark.parametrize("depth", ["quick", "full"])
+def test_numbers_that_the_first_inputs_lack_are_tried(write: Write, depth: Depth) -> None:
+    problem, _ = lowered(write, SCALE)
+    first, *others = (float(problem.random_inputs(seed)["input"].max()) for seed in range(4))
+    assert max(others) > first
+    x = "in[blockIdx.y * width + x]"
+    *right, wrong = proof(write, SCALE.replace("VALUE", f"{x} > {first!r}f ? 0.0f : {RIGHT}"), depth)
+    assert right and wrong.status == "wrong_result"
+    assert {run.status for run in proof(write, SCALE.replace("VALUE", RIGHT), depth)} == {"ok"}
+
+
+@needs_compiler
+@needs_nvrtc
+def test_a_full_proof_calls_a_kernel_again(write: Write) -> None:
+    assert proof(write, ONCE.replace("RESET", ""), "quick")[-1].status == "ok"
+    *_, again = proof(write, ONCE.replace("RESET", ""), "full")
+    assert again.status == "wrong_result" and "never written" in again.reason and "launched 2 times" in again.reason
+    reset = ONCE.replace("RESET", "__syncthreads();\n  if (threadIdx.x == 0) ticket = 0;")
+    assert {run.status for run in proof(write, reset, "full")} == {"ok"}
+
+
+@needs_compiler
+@needs_nvrtc
+def test_a_large_problem_is_tried_in_another_order_too(write: Write) -> None:
+    right, wrong = proof(write, IN_TURN, "quick", height=400)
+    assert (right.order.blocks, right.status) == ("ascending", "ok")
+    assert (wrong.order.blocks, wrong.status) == ("random", "wrong_result")

@@ -214,7 +214,11 @@ class Benchmark:
                 ini.unlink()
         row |= _junit(xml)
         self.results["tests"] = row
-        self.failed |= row["returncode"] not in (0, 5)  # 5: no test was selected
+        if row["timed_out"]:  # its exit status is that of whoever is stopped
+            self.failed |= row["failed"] > 0
+            self._leave_out("some of the tests: no time was left")
+        else:
+            self.failed |= row["returncode"] not in (0, 5)  # 5: no test was selected
         self._write()
 
     def _agree(self, seconds: float) -> None:
@@ -223,7 +227,7 @@ class Benchmark:
             check_host()
         except HostFailure as error:
             return self._leave_out(f"the emulator: {error}")
-        until = time.monotonic() + seconds
+        until, late = time.monotonic() + seconds, "some candidates of the emulator: no time was left"
         self._say(f"the GPU against the emulator, for at most {seconds:.0f} s")
         sampled = [
             [
@@ -236,17 +240,20 @@ class Benchmark:
         ]
         for problem, schedule in in_turns(sampled):  # so that a short run sees every problem
             if time.monotonic() > until:
-                return self._leave_out("some candidates of the emulator: no time was left")
+                return self._leave_out(late)
             try:
                 row = self._agreed(problem, schedule, until)
             except ValueError as error:
                 return self._leave_out(f"the emulator: {error}")
+            if row is None:
+                return self._leave_out(late)
             self.results["agreement"].append(row)
             self.failed |= not row["agrees"]
             self._write()
 
-    def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any]:
-        """Whether one candidate does. Raises ValueError where it has no kernel."""
+    def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any] | None:
+        """Whether one candidate does, None where that is not known at ``until``. Raises ValueError where it has no
+        kernel."""
         kernel = self._generate(problem, schedule, self.device)
         ran = self.runner.outputs(Candidate(problem, schedule, kernel))
         row = {
@@ -260,6 +267,8 @@ class Benchmark:
             return row | {"reason": f"{ran.status.value} on the GPU: {ran.reason}"}
         inputs = problem.random_inputs(self.runner.options.seed)
         emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
+        if emulated.status == "timeout":  # a wait without end is a finding of another name
+            return None
         if emulated.status not in ("ok", "findings"):
             return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
         return row | agreement(problem, inputs, ran, emulated.outputs)

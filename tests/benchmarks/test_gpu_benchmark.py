@@ -10,6 +10,7 @@ import time
 import zlib
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import instant_compiler
 import numpy as np
@@ -217,6 +218,39 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
     assert tests["timed_out"] and benchmark.failed
     assert tests["failed"] == 1, "what failed before the time was over is told"
     assert "def test_bad(): assert False" in (out / "gpu-tests.log").read_text()
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_tests_that_merely_run_out_of_time_are_left_out_and_no_failure(make_runner, tmp_path, monkeypatch, deaf):
+    """Whether they stop when they are told to, or the worker must be killed."""
+    folder = tmp_path / "gpu"
+    folder.mkdir()
+    ignores = "signal.signal(signal.SIGINT, signal.SIG_IGN); " if deaf else ""
+    (folder / "test_x.py").write_text(
+        "import signal, time, pytest\n"
+        "@pytest.mark.gpu\ndef test_good(): pass\n"
+        f"@pytest.mark.gpu\ndef test_slow(): {ignores}time.sleep(600)\n"
+    )
+    if deaf:
+        monkeypatch.setattr(gpu, "REPORT_SECONDS", 0.5)
+    benchmark = Benchmark(Plan(20.0, tmp_path / "out", tests=folder), H200, make_runner(), generate=pretended)
+    benchmark._tests(3.0)
+    assert benchmark.results["tests"]["timed_out"]
+    assert benchmark.results["tests"]["returncode"] in ((None,) if deaf else (None, 2))
+    assert not benchmark.failed
+    assert benchmark.results["left_out"] == ["some of the tests: no time was left"]
+
+
+def test_an_emulation_that_runs_out_of_time_is_left_out_and_no_failure(make_runner, tmp_path, monkeypatch):
+    late = SimpleNamespace(status="timeout", reason="not done after 1 s")
+    monkeypatch.setattr(gpu, "check_host", lambda: None)
+    monkeypatch.setattr(gpu, "emulate", lambda *_, **options: late)
+    plan = Plan(600.0, tmp_path / "out", agreement=(SHAPES[1][1],))
+    benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
+    benchmark._agree(60.0)
+    assert not benchmark.failed
+    assert benchmark.results["agreement"] == []
+    assert benchmark.results["left_out"] == ["some candidates of the emulator: no time was left"]
 
 
 def test_parts_that_are_not_wanted_take_no_time(make_runner, tmp_path, no_tests, monkeypatch):

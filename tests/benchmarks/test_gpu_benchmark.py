@@ -29,9 +29,9 @@ from measurements import recording
 from measurements.compile import CompileCache, CompilePool
 from measurements.emulator import HostCompilerMissing, host_compiler
 from measurements.library_choice import is_library
-from measurements.measurement import Provenance, Status
+from measurements.measurement import Measurement, Provenance, Status
 from measurements.nvrtc import NvrtcMissing, toolchain_version
-from measurements.runners.base import Entrant
+from measurements.runners.base import Entrant, RunnerStopped
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available
 from measurements.runners.supervisor import Limits
 from search_spaces.catalogue import operators, templates
@@ -201,6 +201,55 @@ def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_te
         "references on the GPU (the CPU computes them): it has no arrays",
     ]
     assert "left out: the comparison with torch: it is not installed" in gpu_table.table(benchmark.results, H200)
+
+
+def first_preparation(runner, monkeypatch, prepared):
+    """What ``prepared`` returns or raises takes the place of the runner's; the seconds that each search is given."""
+    given = []
+
+    def run(self, trials, seconds, final_seconds):
+        given.append(seconds + 2 * final_seconds)
+        raise RunnerStopped("this is enough")
+
+    monkeypatch.setattr(gpu.Tuner, "run", run)
+    runner.outputs = prepared
+    return given
+
+
+def test_what_the_first_preparation_takes_is_not_taken_from_the_search(make_runner, tmp_path, monkeypatch):
+    problems, runner = [], make_runner()
+
+    def slowly(candidate):
+        problems.append(candidate.problem)
+        time.sleep(1.0)
+        return Measurement(Status.TIMEOUT, Provenance.MEASURED, "it was too slow")
+
+    given = first_preparation(runner, monkeypatch, slowly)
+    benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=pretended)
+    with pytest.raises(RunnerStopped, match="this is enough"):
+        benchmark._shape(*SHAPES[0], 30.0, time.monotonic() + 60.0, ())
+    assert (problems, given) == ([SHAPES[0][1]], [30.0])
+    with pytest.raises(RunnerStopped, match="this is enough"):
+        benchmark._shape(*SHAPES[1], 30.0, time.monotonic() + 30.0, ())
+    assert 1.0 <= given[1] <= 29.0, "no more than what is left for all shapes"
+
+
+@pytest.mark.parametrize(
+    ("raised", "end", "searches"),
+    [(ValueError("no kernel"), "this is enough", 1), (RunnerStopped("it is gone"), "it is gone", 0)],
+)
+def test_a_failed_preparation_is_left_to_the_search(make_runner, tmp_path, monkeypatch, raised, end, searches):
+    """Unless the GPU is gone."""
+
+    def failing(candidate):
+        raise raised
+
+    runner = make_runner()
+    given = first_preparation(runner, monkeypatch, failing)
+    benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=pretended)
+    with pytest.raises(RunnerStopped, match=end):
+        benchmark._shape(*SHAPES[0], 30.0, time.monotonic() + 60.0, ())
+    assert len(given) == searches
 
 
 def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):

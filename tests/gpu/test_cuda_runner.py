@@ -1,9 +1,11 @@
 """The cuda runner on a real GPU: right numbers, real faults, plausible times."""
 
 import dataclasses
+import importlib
 import statistics
 
 import pytest
+from baseline_reasons import unjustified
 from kernels import generate, space_of
 
 from measurements.compile import CompileCache, CompilePool
@@ -64,6 +66,16 @@ def runner(pool):
     shared = runner_of(pool)
     yield shared
     shared.close()
+
+
+@pytest.fixture(scope="module")
+def torch_works() -> bool:
+    """Whether torch is installed and sees the GPU."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
 
 
 def naive(problem: Matmul, before: str = "", after: str = "", shared: int = 0, name: str = "naive") -> Candidate:
@@ -203,7 +215,7 @@ def test_a_comparison_finds_that_a_kernel_is_as_fast_as_itself(runner):
     ],
     ids=lambda p: p.key(),
 )
-def test_every_baseline_computes_the_same_or_says_why_there_is_none(runner, problem):
+def test_every_baseline_computes_the_same_or_says_why_there_is_none(runner, torch_works, problem):
     schedule = space_of(problem, runner.device).sample(1, 0)[0]
     ours = Candidate(problem, schedule, generate(problem, schedule, runner.device))
     mine, library, *others = runner.compare([ours], rounds=5, others=OTHERS)
@@ -213,6 +225,7 @@ def test_every_baseline_computes_the_same_or_says_why_there_is_none(runner, prob
         assert "something else" not in entrant.reason
     if problem.operator in ("matmul", "matvec") and "was not found" not in library.reason:
         assert library.status is Status.OK, library.reason
+    assert unjustified(problem, (library, *others), torch_works=torch_works) == []
 
 
 def test_the_fingerprint_names_the_gpu(runner):

@@ -8,10 +8,13 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from baseline_reasons import unjustified
 from library_arrays import Stream, assert_right, operands
 from needs import cpp_compiler
 
-from measurements.runners import cublas
+from measurements.measurement import Status
+from measurements.runners import cublas, cuda_library
+from measurements.runners.base import Entrant
 from measurements.runners.cuda_library import OTHERS, baseline_call
 from search_spaces.catalogue import operators
 from search_spaces.operators.matmul import Matmul
@@ -428,3 +431,61 @@ def test_every_operator_has_an_arm_beside_the_copy(torch):
 def _known(name, operator):
     problem = next((p for p in PROBLEMS if p.operator == operator), None)
     return problem is None or callable(call(name, problem)[2])
+
+
+# ---- which reasons the test on a GPU accepts ----
+
+
+def entrants(problem, *names):
+    made = ((name, call(name, problem)[2]) for name in names)
+    return [
+        Entrant(name, Status.LAUNCH_ERROR, of, ()) if isinstance(of, str) else Entrant(name, Status.OK, "", (1.0,))
+        for name, of in made
+    ]
+
+
+def test_reasons_that_are_no_mistakes_of_ours(torch):
+    for problem in (Matmul(m=4, n=4, k=4, out="f32"), Softmax(4, 8), Reduce(4, 4, kind="sumsq"), Transpose(4, 6)):
+        assert unjustified(problem, entrants(problem, "torch", "triton", "cupy"), torch_works=True) == []
+
+
+@pytest.mark.parametrize("error", [TypeError, AttributeError, NameError, ValueError, KeyError, ImportError])
+def test_a_mistake_of_ours_is_no_reason(torch, monkeypatch, error):
+    def broken(*_):
+        raise error("no such thing")
+
+    monkeypatch.setitem(cuda_library._CUPY, "transpose", broken)
+    monkeypatch.setitem(cuda_library._TRITON, "transpose", broken)
+    problem = Transpose(4, 6)
+    cupy, triton = unjustified(problem, entrants(problem, "cupy", "torch", "triton"), torch_works=True)
+    assert cupy.startswith(f"cupy: cupy cannot be called: {error.__name__}: ")
+    assert triton.startswith(f"triton: triton cannot be called: {error.__name__}: ")
+    there = unjustified(problem, entrants(problem, "triton"), torch_works=False)
+    assert bool(there) is (error is not ImportError), "torch may be installed and broken"
+
+
+def test_without_torch_there_is_a_reason(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    problem = Matvec(m=3, n=9, k=20)
+    assert unjustified(problem, entrants(problem, "torch", "triton"), torch_works=False) == []
+
+
+def test_torch_is_due_where_it_works_and_its_table_has_the_operator(torch, monkeypatch):
+    def slow(*_):
+        raise RuntimeError("out of order")
+
+    problem = Softmax(4, 8)
+    monkeypatch.setitem(cuda_library._TORCH, "softmax", slow)
+    failed = entrants(problem, "torch")
+    assert unjustified(problem, failed, torch_works=True) == [
+        "torch: torch cannot be called: RuntimeError: out of order"
+    ]
+    assert unjustified(problem, failed, torch_works=False) == []
+
+
+def test_cublaslt_is_due_for_a_matmul_that_cublas_computes():
+    without = Entrant("cublaslt", Status.LAUNCH_ERROR, "cuBLASLt refuses with status 15", ())
+    for status, complaints in ((Status.OK, 1), (Status.LAUNCH_ERROR, 0)):
+        library = Entrant("library", status, "", ())
+        assert len(unjustified(Matmul(m=4, n=4, k=4), [library, without], torch_works=False)) == complaints
+        assert unjustified(Matvec(m=4, n=4, k=4), [library, without], torch_works=False) == []

@@ -459,6 +459,7 @@ class TestOnGpu:
         kernel = written(tmp_path, made).kernel(problem)
         kind = torch.float16 if dtype == "f16" else torch.bfloat16
         a, b = (torch.randn(shape, device="cuda").to(kind) for shape in ((96, 64), (64, 80)))
+        torch.cuda.synchronize()  # another stream does not wait for what the default one still writes
         with torch.cuda.stream(torch.cuda.Stream()):
             out = kernel(a, b)
         torch.cuda.synchronize()

@@ -471,7 +471,7 @@ sys.meta_path.insert(0, Refuse())
 import importlib.metadata
 def version(name): raise importlib.metadata.PackageNotFoundError(name)
 importlib.metadata.version = version
-import benchmarks.gpu
+import autosched.runtime, benchmarks.gpu, measurements.runners.cuda  # what tests/gpu imports, too
 from autosched.version import VERSION
 print(VERSION)
 """

@@ -15,6 +15,7 @@ _BATCH_SECONDS = 10e-3
 _MAX_BATCH = 20
 _WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # of launches, between two looks at the clock
 _SPIN_UP_SECONDS = 0.1
+_IDLE_CLOCK = 0.6  # of the highest: a clock below it has not risen yet; a limit of power keeps it above
 _NOT_READY = 600  # cudaErrorNotReady
 
 
@@ -41,6 +42,8 @@ class LaunchTimer:
         self._cp = cp
         self._stream = stream
         self._clock = clock
+        self._highest = 0.0  # clock so far
+        self._spun_up = False
 
     def wait(self, limit: float) -> None:
         """Wait for the stream at most ``limit`` seconds. Raises LaunchTimeout, and CUDA's error if a launch failed."""
@@ -84,8 +87,9 @@ class LaunchTimer:
             raise NoGraph(str(error)) from error
 
     def _warmed_up(self, launch: Callable[[], None], limit: float) -> float:
-        """Launch until the GPU is warm: for a while, and on while its clock, where known, rises from the idle
-        clock. Seconds of the fastest launch."""
+        """Launch until the GPU is warm: for a while, and on while its clock, where known, rises or is still low. The
+        first time it takes as long as a clock may take to rise, as NVML repeats the idle clock before it does. Seconds
+        of the fastest launch."""
         began, clock, fastest = time.perf_counter(), None, math.inf
         while True:
             until, pairs = time.perf_counter() + _WARM_UP_SECONDS, 0
@@ -93,8 +97,12 @@ class LaunchTimer:
                 fastest = min(fastest, *self._timed(2 * limit, [launch] * 2))
                 pairs += 1
             before, clock = clock, self._clock()
+            self._highest = max(self._highest, clock or 0.0)
             rises = clock is not None and (before is None or clock > before)
-            if not rises or time.perf_counter() - began > _SPIN_UP_SECONDS:
+            low = clock is not None and clock < _IDLE_CLOCK * self._highest
+            spinning = time.perf_counter() - began <= _SPIN_UP_SECONDS
+            if not (spinning and (rises or low or not self._spun_up)):
+                self._spun_up = True
                 return fastest
 
     def sampler(

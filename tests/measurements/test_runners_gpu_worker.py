@@ -17,10 +17,11 @@ import pytest
 
 from measurements.measurement import Status
 from measurements.messages import Message, digest_of
-from measurements.runners import cuda_worker
+from measurements.runners import cuda_worker, launch_timing
 from measurements.runners.cuda_device import device_row
 from measurements.runners.cuda_worker import GpuWorker
 from measurements.runners.gpu_checks import KERNEL, entry_for
+from measurements.runners.launch_timing import LaunchTimer
 from measurements.runners.references import NOTHING_SENT, PARTS, DataSet, References
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, U32
 from search_spaces.operators.matmul import Matmul
@@ -261,6 +262,12 @@ class Function:
         answer[2:3].view(np.float64)[0] = ratio.max()
 
 
+@pytest.fixture(autouse=True)
+def no_spin_up(monkeypatch):
+    """Warming up looks at the clock once, and takes no time of the tests."""
+    monkeypatch.setattr(launch_timing, "_SPIN_UP_SECONDS", 0.0)
+
+
 @pytest.fixture(scope="module")
 def arrays():
     references = References()
@@ -397,16 +404,51 @@ def test_repeats_at_a_throttled_clock_are_left_out(arrays, set_clocks):
     assert answer["clock_mhz"] == 1980.0
 
 
-def test_warming_up_goes_on_while_the_clock_rises_from_idle(arrays, set_clocks):
-    set_clocks([345.0, 900.0, 1500.0, 1900.0, 1980.0], 1980.0)
-    answer = measure(opened(FakeCupy(time=20e-3), arrays), "right")
-    assert (answer["status"], answer["reason"]) == (Status.OK, ""), "no repeat was timed on the way up"
-    assert answer["clock_mhz"] == 1980.0
+@pytest.fixture
+def warm_up(monkeypatch):
+    """Warms up again and again by launches of 1 ms, after clocks that read as given, and tells for how many seconds of
+    the pretended GPU. All other time stands still."""
+    cupy = FakeCupy(time=1e-3)
+    clocks = []
+    monkeypatch.setattr(launch_timing, "time", SimpleNamespace(perf_counter=lambda: cupy.now))
+    monkeypatch.setattr(launch_timing, "_SPIN_UP_SECONDS", 0.1)
+    timer = LaunchTimer(cupy, cupy.stream, lambda: clocks.pop(0) if len(clocks) > 1 else clocks[0])
+
+    def launch():
+        cupy.now += cupy.time
+
+    def warm(*readings):
+        clocks[:] = readings
+        began = cupy.now
+        assert timer._warmed_up(launch, 1.0) == pytest.approx(1e-3)
+        return cupy.now - began
+
+    return warm
 
 
-def test_a_clock_that_rises_without_end_does_not_keep_it_warming_up(arrays, set_clocks):
-    set_clocks(map(float, itertools.count(1)), 0.0)
-    assert measure(opened(FakeCupy(time=20e-3), arrays), "right")["status"] == Status.OK
+@pytest.mark.parametrize("readings", [[345.0], [None], [345.0, 345.0, 1980.0]])
+def test_the_first_time_warming_up_takes_as_long_as_a_clock_may_take_to_rise(warm_up, readings):
+    assert 0.1 < warm_up(*readings) < 0.11
+    assert warm_up(None) < 0.01, "a clock that is not known is not waited for again"
+
+
+def test_warming_up_goes_on_while_the_clock_rises_from_idle(warm_up):
+    warm_up(1980.0)
+    assert warm_up(1980.0) < 0.015, "two looks at the same clock"
+    low, higher = warm_up(1500.0, 1500.0), warm_up(1500.0, 1700.0, 1900.0, 1980.0, 1980.0)
+    assert low < 0.015, "power limits it, and it does not rise"
+    assert higher == pytest.approx(low / 2 * 5)
+
+
+def test_warming_up_goes_on_while_the_clock_is_far_below_the_highest(warm_up):
+    warm_up(1980.0)
+    assert 0.02 < warm_up(345.0, 345.0, 345.0, 1980.0, 1980.0) < 0.04
+    assert 0.1 < warm_up(345.0) < 0.11, "but not without end"
+
+
+def test_a_clock_that_rises_without_end_does_not_keep_it_warming_up(warm_up):
+    for _ in range(2):
+        assert 0.1 < warm_up(*map(float, range(1, 1000))) < 0.11
 
 
 @pytest.mark.parametrize("time", [5e-6, 2.2e-6, 1e-6])

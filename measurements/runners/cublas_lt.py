@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from measurements.runners.cublas import COMPUTE_F16, WORKSPACE, CublasError, Gemm, factors
+from measurements.runners.launch_timing import NoGraph, capture
 
 EIGHT_BIT = frozenset({"e4m3", "e5m2", "i8"})  # types of factors that this library alone multiplies
 SCALES = frozenset({"none", "tensor", "row_column"})  # of 8-bit floats
@@ -32,7 +34,8 @@ _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 _MAX_WORKSPACE, _LEAST_ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t; of A, B, C and D
 _ALIGNMENT = 16  # bytes, of any array that a caller may give: what TMA and kernels of 8-bit types need
 _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
-_TIMED = 5  # launches of each algorithm, of which the median counts
+_TIMED = 5  # replays of each algorithm, of which the median counts
+_TOGETHER, _REPLAY_MS = 20, 2.0  # launches in a replay at most; fewer, where these alone take so long
 
 Multiply = Callable[..., None]  # of the device addresses of a, b, out, and of scale_a and scale_b where there are any
 
@@ -130,20 +133,29 @@ def _algorithms(
 def _fastest(
     cp: Any, stream: Any, algorithms: Sequence[_Heuristic], launch: Callable[[_Heuristic], None]
 ) -> _Heuristic:
-    """The one whose median of a few launches is the shortest; CublasError where none can be launched."""
+    """The one whose median of a few replays is the shortest; CublasError where none can be launched.
+
+    A replay is a graph of many launches: a short one alone on an idle GPU takes as long as the host needs for it.
+    """
+
+    def elapsed(work: Callable[[], None]) -> float:
+        start, stop = cp.cuda.Event(), cp.cuda.Event()
+        start.record(stream)
+        work()
+        stop.record(stream)
+        stop.synchronize()
+        return float(cp.cuda.get_elapsed_time(start, stop))
+
     times: list[tuple[float, int]] = []
     for place, algorithm in enumerate(algorithms):
-        with suppress(CublasError):  # a heuristic may name what this chip then refuses
-            launch(algorithm)
-            taken = []
-            for _ in range(_TIMED):
-                begin, end = cp.cuda.Event(), cp.cuda.Event()
-                begin.record(stream)
-                launch(algorithm)
-                end.record(stream)
-                end.synchronize()
-                taken.append(cp.cuda.get_elapsed_time(begin, end))
-            times.append((statistics.median(taken), place))
+        with suppress(CublasError, NoGraph):  # a heuristic may name what this chip then refuses
+            once = partial(launch, algorithm)
+            once()
+            together = min(max(math.ceil(_REPLAY_MS / max(elapsed(once), 1e-3)), 1), _TOGETHER)
+            captured = capture(stream, [once] * together)
+            replay = partial(captured.graph.launch, stream)
+            replay()
+            times.append((statistics.median(elapsed(replay) for _ in range(_TIMED)) / together, place))
     if not times:
         raise CublasError("cuBLASLt launches none of the algorithms that it names")
     return algorithms[min(times)[1]]

@@ -35,6 +35,19 @@ class Captured:
     work: list[Callable[[], None]]
 
 
+def capture(stream: Any, work: list[Callable[[], None]]) -> Captured:
+    """A graph of ``work``, which goes to ``stream``. Raises NoGraph where something in it cannot be captured."""
+    stream.begin_capture()
+    try:
+        for piece in work:
+            piece()
+        return Captured(stream.end_capture(), work)
+    except Exception as error:
+        with suppress(Exception):  # the capture must be ended, which raises the error that broke it
+            stream.end_capture()
+        raise NoGraph(str(error)) from error
+
+
 class LaunchTimer:
     """``cp`` is the cupy module, ``clock`` a reader of the SM clock in MHz; everything runs on ``stream``."""
 
@@ -74,18 +87,6 @@ class LaunchTimer:
         self.wait(limit)
         return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
 
-    def _captured(self, work: list[Callable[[], None]]) -> Captured:
-        """A graph of ``work``. Raises NoGraph where something in it cannot be captured."""
-        self._stream.begin_capture()
-        try:
-            for piece in work:
-                piece()
-            return Captured(self._stream.end_capture(), work)
-        except Exception as error:
-            with suppress(Exception):  # the capture must be ended, which raises the error that broke it
-                self._stream.end_capture()
-            raise NoGraph(str(error)) from error
-
     def _warmed_up(self, launch: Callable[[], None], limit: float) -> float:
         """Launch until the GPU is warm: for a while, and on while its clock, where known, rises or is still low. The
         first time it takes as long as a clock may take to rise, as NVML repeats the idle clock before it does. Seconds
@@ -121,7 +122,7 @@ class LaunchTimer:
         if single < graph_below:
             # A graph visits every copy equally often, else the next replay would find its first ones still in the L2.
             count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), MAX_GRAPH // copies)
-            captured = self._captured([next_launch] * count)
+            captured = capture(self._stream, [next_launch] * count)
             limit += 10 * count * single
 
             def replay() -> list[float]:

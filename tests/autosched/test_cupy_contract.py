@@ -16,7 +16,7 @@ import pytest
 from autosched import runtime
 from autosched.cli import doctor
 from measurements import launch
-from measurements.runners import cublas, cuda_device, cuda_library, cuda_worker, launch_timing
+from measurements.runners import cublas, cublas_lt, cuda_device, cuda_library, cuda_worker, launch_timing
 from measurements.runners.cuda_device import device_row
 
 # What things of cupy are called in the code.
@@ -27,7 +27,7 @@ _OBJECTS = {
     "event": "cuda.Event",
     "start": "cuda.Event",
     "stop": "cuda.Event",
-    "graph": "cuda.Graph",
+    "captured.graph": "cuda.Graph",
     "device": "cuda.Device",
     "pointer": "cuda.MemoryPointer",
     "self.memory": "cuda.MemoryPointer",
@@ -145,6 +145,7 @@ def reached(cupy, path):
         (launch_timing, _MODULES | _OBJECTS),
         (cuda_library, _MODULES | _OBJECTS),
         (cublas, _MODULES | _OBJECTS),
+        (cublas_lt, _MODULES | _OBJECTS),
         (runtime, _MODULES | _OBJECTS),
         (launch, _MODULES | _OBJECTS),
         (cuda_device, _MODULES | _OBJECTS),

@@ -6,9 +6,10 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import library_arrays
 import numpy as np
 import pytest
-from library_arrays import OnDevice, Stream, assert_right, operands
+from library_arrays import OnDevice, assert_right, operands
 from needs import cpp_compiler
 
 from measurements.runners import cublas_lt
@@ -113,15 +114,54 @@ int cublasLtMatmul(void* h, Operation* d, const void* alpha, const void* a, Layo
 """
 
 
+def launches():
+    """How often each algorithm has been launched."""
+    return (ctypes.c_int * 4).in_dll(cublas_lt._library(), "launches")
+
+
+class Stream(library_arrays.Stream):
+    """What is launched between begin_capture and end_capture is launched by the graph instead, which is told apart by
+    what it adds to ``launches``."""
+
+    def __init__(self):
+        self.before, self.captures, self.refuses = None, 0, None
+
+    def begin_capture(self):
+        assert self.before is None, "captures do not nest"
+        self.before = list(launches())
+
+    def end_capture(self):
+        before, self.before = self.before, None
+        work = [after - now for after, now in zip(launches(), before, strict=True)]
+        launches()[:] = before
+        if self.refuses is not None and work[self.refuses]:
+            raise RuntimeError("cudaErrorStreamCaptureInvalidated")
+        self.captures += 1
+        return Graph(work)
+
+
+class Graph:
+    def __init__(self, work):
+        self.work = work
+
+    def launch(self, stream):
+        launches()[:] = [now + more for now, more in zip(launches(), self.work, strict=True)]
+
+
 class Event:
-    """Time that passes by the launches of the algorithms: the third is the fastest."""
+    """Milliseconds that pass by the launches of the algorithms: the third is the fastest."""
+
+    third = 1e-3
 
     def record(self, stream):
-        counts = (ctypes.c_int * 4).in_dll(cublas_lt._library(), "launches")
-        self.at = 5.0 * counts[0] + 1.0 * counts[2]
+        counts = launches()
+        self.at = self.third * (5.0 * counts[0] + counts[2])
 
     def synchronize(self):
         pass
+
+
+HOST = 10e-3  # milliseconds that the host needs to launch a kernel or a graph
 
 
 CUPY = SimpleNamespace(
@@ -129,7 +169,7 @@ CUPY = SimpleNamespace(
         alloc=lambda size: SimpleNamespace(ptr=4096),
         runtime=SimpleNamespace(getDevice=lambda: 0),
         Event=Event,
-        get_elapsed_time=lambda begin, end: end.at - begin.at,
+        get_elapsed_time=lambda begin, end: max(end.at - begin.at, HOST),
     )
 )
 
@@ -155,9 +195,9 @@ def library(library_file, monkeypatch):
     cublas_lt._library.cache_clear()
 
 
-def call(name, problem):
+def call(name, problem, stream=None):
     inputs, arrays = operands(problem)
-    return inputs, arrays, baseline_call(name, CUPY, Stream(), problem, arrays, 0)
+    return inputs, arrays, baseline_call(name, CUPY, stream or Stream(), problem, arrays, 0)
 
 
 @pytest.mark.usefixtures("library")
@@ -193,16 +233,42 @@ def test_products_that_are_added_up_in_f16(batch):
     assert call("cublaslt", Matmul(m=5, n=7, k=32, acc="f16", out="bf16"))[2] == why
 
 
-def test_the_fastest_of_the_heuristics_is_taken_and_what_cannot_be_launched_left_out(library):
-    launches, refused = (ctypes.c_int * 4).in_dll(library, "launches"), ctypes.c_int.in_dll(library, "refused")
-    refused.value = 0
-    problem = Matmul(m=4, n=8, k=16, a="bf16")
-    made = call("cublaslt", problem)[2]
-    assert callable(made), made
-    before = list(launches)
+def algorithms_of(made):
+    """Which algorithms a call launches, and how often."""
+    before = list(launches())
     made(1)
-    assert [after - now for after, now in zip(launches, before, strict=True)] == [0, 0, 1, 0]
+    return [after - now for after, now in zip(launches(), before, strict=True)]
+
+
+def test_the_fastest_of_the_heuristics_is_taken_and_what_cannot_be_launched_left_out(library):
+    """Alone, each takes no less than the host needs to launch it."""
+    refused = ctypes.c_int.in_dll(library, "refused")
+    refused.value = 0
+    problem, stream = Matmul(m=4, n=8, k=16, a="bf16"), Stream()
+    made = call("cublaslt", problem, stream)[2]
+    assert callable(made), made
+    assert algorithms_of(made) == [0, 0, 1, 0]
     assert refused.value == 1
+    assert stream.captures == 2
+
+
+@pytest.mark.usefixtures("library")
+def test_long_products_are_launched_no_more_often_than_it_takes_to_choose(monkeypatch):
+    monkeypatch.setattr(Event, "third", 1.0)
+    made = call("cublaslt", Matmul(m=4, n=8, k=16, a="bf16"))[2]
+    assert callable(made), made
+    replays = 1 + cublas_lt._TIMED
+    assert list(launches()) == [2 + replays, 0, 2 + 2 * replays + 1, 0]
+
+
+@pytest.mark.usefixtures("library")
+def test_an_algorithm_that_cannot_be_captured_is_left_out_and_its_capture_ended():
+    problem, stream = Matmul(m=4, n=8, k=16, a="bf16"), Stream()
+    stream.refuses = 2
+    made = call("cublaslt", problem, stream)[2]
+    assert callable(made), made
+    assert algorithms_of(made) == [1, 0, 0, 0]
+    assert stream.before is None
 
 
 def test_each_copy_has_its_own_scales(library):

@@ -1,4 +1,4 @@
-"""Checks every element against the float64 reference, within the problem's own bound.
+"""Checks every element against the reference, within the problem's own bound.
 
 NaN must be NaN, an infinity that infinity, and what rounds to infinity in the output's type may be one.
 """
@@ -65,17 +65,19 @@ def check(
 
 
 def compare(name: str, dtype: DType, found: Array, reference: FloatArray, tolerance: FloatArray) -> Check:
-    """Compare one stored array with what it should be; ``reference`` and ``tolerance`` broadcast to its shape."""
+    """Compare one stored array with what it should be; ``reference`` and ``tolerance`` broadcast to its shape. A
+    reference in the stored type, integers of 64 bits, is compared as these."""
     shape = found.shape
     flat = np.ascontiguousarray(found).reshape(-1)
     wanted = np.broadcast_to(reference, shape).reshape(-1)
     allowed = np.broadcast_to(tolerance, shape).reshape(-1)
+    exact = wanted.dtype.kind in "iu"
     worst, wrong, first = 0.0, 0, -1
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             values, may = dtype.load(flat[part]), np.where(np.isfinite(allowed[part]), allowed[part], 0.0)
-            error = np.abs(values - wanted[part])
+            error = _apart(flat[part], wanted[part]) if exact else np.abs(values - wanted[part])
             bad = ~(error <= may)  # not (error > may): NaN must be bad
             ratio = np.where(error == 0, 0.0, error / may)
             suspects = np.flatnonzero(bad)
@@ -94,6 +96,12 @@ def compare(name: str, dtype: DType, found: Array, reference: FloatArray, tolera
     return Check(
         False, worst, error_text(name, where, value, float(wanted[first]), float(allowed[first]), wrong, flat.size)
     )
+
+
+def _apart(one: Array, other: Array) -> FloatArray:
+    """How far integers of 64 bits are apart: their difference, in the arithmetic of 64 bits, and then rounded."""
+    high, low = np.maximum(one, other), np.minimum(one, other)
+    return (high.view(np.uint64) - low.view(np.uint64)).astype(np.float64)
 
 
 def _same(

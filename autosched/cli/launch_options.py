@@ -26,7 +26,10 @@ TurnsOption = Annotated[
 LaunchesOption = Annotated[
     int,
     typer.Option(
-        "--launches", parser=whole_number, metavar="N", help="How often it is launched, each time on what it has left; outputs must be written anew."
+        "--launches",
+        parser=whole_number,
+        metavar="N",
+        help="How often it is launched, each time on what it has left; outputs must be written anew.",
     ),
 ]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from autosched.kernel_files.document import KernelFileError
 from autosched.kernel_files.kernel_file import Argument, Fill, KernelFile
@@ -67,7 +68,8 @@ class KernelProblem(Problem):
         }
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """The outputs that the file's reference gives, in float64. Where it is a kernel, the emulator runs it.
+        """The outputs that the file's reference gives, in float64, and integers of 64 bits as they are where it gives
+        integers. Where it is a kernel, the emulator runs it.
 
         Raises KernelFileError, in one line, for a function that fails or gives something else than the outputs, and for
         a kernel that cannot be emulated; HostFailure where this machine cannot emulate.
@@ -76,7 +78,7 @@ class KernelProblem(Problem):
         outputs = [o for o in self.operands() if o.role in ("output", "inout")]
         if reference.function is None:
             found = _emulated(reference.kernel or self.file, self.sizes, dict(reference.config), inputs)
-            return {o.name: o.dtype.load(found[o.name]) for o in outputs}
+            return {o.name: _exact(o.dtype, found[o.name]) for o in outputs}
         told = f"{reference.place}{': ' if reference.place else ''}the reference {reference.name}"
         given: dict[str, Any] = {**self.sizes}
         for o in self.operands():
@@ -121,7 +123,7 @@ class KernelProblem(Problem):
     def _allowed(self, reference: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         found = {}
         for a in self._outputs:
-            wanted = np.abs(reference[a.name]) if a.atol is None or a.rtol != 0.0 else None
+            wanted = np.abs(reference[a.name], dtype=np.float64) if a.atol is None or a.rtol != 0.0 else None
             share = _roundoff(a.dtype)
             values = np.zeros(self.operand(a).shape) if wanted is None else wanted
             finite = values[np.isfinite(values)]
@@ -200,9 +202,22 @@ def _line_in(reference: str, error: Exception) -> str:
     return f" at line {lines[-1]}" if lines else ""
 
 
-def _checked(told: str, output: Operand, given: Any) -> FloatArray:
+def _is_wide(dtype: DType) -> bool:
+    """Whether float64 lacks some of its integers."""
+    return not dtype.is_float and dtype.bits == 64
+
+
+def _exact(dtype: DType, stored: Array) -> npt.NDArray[Any]:
+    return stored if _is_wide(dtype) else dtype.load(stored)
+
+
+def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
     try:
         array = np.asarray(given, dtype=np.float64)
+        if _is_wide(output.dtype):
+            whole, storage = np.asarray(given), np.dtype(output.dtype.storage)
+            if whole.dtype.kind in "iu" and np.array_equal(whole.astype(storage), whole):
+                array = whole.astype(storage)
     except (TypeError, ValueError):
         raise KernelFileError(f"{told} gives no numbers for {output.name}") from None
     if array.shape != output.shape:

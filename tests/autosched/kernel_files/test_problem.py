@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from autosched.kernel_files.kernel_file import KernelFile
 from autosched.kernel_files.problem import KernelProblem, problem_type
 from autosched.kernel_files.reading import read_file
+from measurements.verification import check
 from search_spaces.operators.operator import Operator
 
 from .conftest import TOML
@@ -152,6 +153,25 @@ def test_tolerances_of_the_file(write: Write, text: str, expected: Callable[[Any
 def test_integers_must_be_equal(write: Write) -> None:
     one = problem(read_file(write(TOML, ('dtype = "float"', 'dtype = "int"'))))
     assert not one.tolerance(one.random_inputs(0))["out"].any()
+
+
+@pytest.mark.parametrize(("dtype", "large"), [("int64", 2**62 + 1), ("int64", -(2**63)), ("uint64", 2**64 - 1)])
+def test_integers_that_no_float_holds_must_be_equal(write: Write, tmp_path: Path, dtype: str, large: int) -> None:
+    path = write(
+        TOML,
+        ('kind = "output"\ndtype = "float"', f'kind = "output"\ndtype = "{dtype}"'),
+        ('dtype = "float32"', f'dtype = "{dtype}"'),
+        ("fill = { uniform = [-1, 1] }", "fill = { integers = [0, 9] }"),
+        ("reference.py:scale", "reference.py:same"),
+    )
+    (tmp_path / "reference.py").write_text("def same(input):\n    return input\n")
+    two = problem(read_file(path), width=2, height=1)
+    inputs = {"input": np.array([[1, large]], dtype)}
+    assert check(two, inputs, {"out": inputs["input"].copy()}).ok
+    near = inputs["input"] - np.array([[0, 1 if large > 0 else -1]]).astype(dtype)
+    wrong = check(two, inputs, {"out": near})
+    assert not wrong.ok and wrong.worst == np.inf and "1 of 2 elements are wrong" in wrong.reason
+    assert float(near[0, 1]) == float(large), "as floats they are equal"
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from autosched import proofs
+from autosched import formatting, proofs
 from autosched.backends import Estimate
 from autosched.guard.entries import LIBRARY_WON, Entry
 from autosched.guard.report import Finding, Verdict
 from autosched.verify import CONDEMNING, verify_one
+from autosched.version import VERSION
 from measurements.compile import CompileFailure, CompilePool, over_limits, usable_cores
 from measurements.compile_cache import Compiled
 from measurements.library_choice import is_library
@@ -80,7 +81,8 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
     kernel = template(entry.record.schedule.template).kernel(entry.problem, entry.record.schedule, entry.device)
     doubt = proofs.doubt(entry.record.proof, kernel)
     numbers["proof"] = doubt or "holds"
-    if doubt and entry.record.proof is not None:
+    # What was measured was also checked on the GPU; of what was estimated, the proof says all that is known.
+    if doubt and (entry.record.proof is not None or entry.record.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:
             verdict = Verdict.UNCERTAIN
         again = "and was proven again here" if options.emulate else "and nothing is emulated here"
@@ -155,7 +157,8 @@ def _better(program: Compiled, then: Resources) -> bool:
 
 
 def _reordered(entry: Entry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
-    """Rivals that the cost model puts before the entry today and did not put there then.
+    """Rivals that the cost model puts before the entry today and did not put there then, and a longer time than it gave
+    the entry then, if it is of this version.
 
     What it said then is the recorded time where that was its own estimate, else what it says of the recorded resources.
     Differences within the entry's limit are no order.
@@ -177,6 +180,9 @@ def _reordered(entry: Entry, program: Compiled, recorded: Resources, pool: Compi
     if mine_then is None or mine_now is None:
         return []
     found, margin = [], 1 + entry.limits.max_slowdown
+    same_model = entry.record.provenance is Provenance.ESTIMATED and entry.record.autosched_version == VERSION
+    if same_model and mine_now > mine_then * margin:
+        found.append(f"estimated time: {formatting.time(mine_then)} was recorded, now {formatting.time(mine_now)}")
     for rival in entry.rivals:
         resources = rival.measurement.resources
         compiled = None if resources is None else _program(entry, rival, pool)

@@ -47,7 +47,7 @@ def record(pool: CompilePool) -> MakeRecord:
         seconds: float = 2e-6,
         *,
         problem: Problem = PROBLEM,
-        provenance: Provenance = Provenance.ESTIMATED,
+        provenance: Provenance = Provenance.MEASURED,
         resources: dict[str, int] | None = None,
         code: dict[str, Any] | None = None,
         **more: Any,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
+from autosched.backends import Estimate
 from autosched.cli import main
 from autosched.guard import static
 from autosched.guard.check import CheckOptions, check_database
@@ -21,9 +22,13 @@ from measurements.compile import CompileFailure
 from measurements.emulator import HostCompilerMissing
 from measurements.measurement import Provenance, Status
 from measurements.record import Record
+from measurements.runners.base import Candidate
 from measurements.store import Guard, Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
 
 pytestmark = [needs_nvrtc]
 
@@ -116,40 +121,64 @@ def test_what_no_longer_compiles_is_broken_with_the_compilers_words(
     assert "matmul.cuh:7: no such thing" in report.findings[0].reason
 
 
-def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
-    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
-) -> None:
-    """Records whose estimated times are the other way round than the model has them today."""
-    from autosched.backends import Estimate
-    from measurements.runners.base import Candidate
-    from search_spaces.catalogue import template
-    from search_spaces.hardware.devices import device
-    from search_spaces.templates.template import TemplateSet
+@pytest.fixture
+def predicted(record: MakeRecord) -> Callable[[Schedule], float]:
+    """What the time model says of a schedule today."""
+    model = Estimate(device("h200"), TemplateSet([template("matmul")]))
 
-    h200 = device("h200")
-    model = Estimate(h200, TemplateSet([template("matmul")]))
-
-    def predicted(schedule: Schedule) -> float:
-        kernel = template("matmul").kernel(PROBLEM, schedule, h200)
+    def seconds(schedule: Schedule) -> float:
+        kernel = template("matmul").kernel(PROBLEM, schedule, device("h200"))
         resources = record(schedule).measurement.resources
         assert resources is not None
-        seconds = model(Candidate(PROBLEM, schedule, kernel), resources)
-        assert seconds is not None
-        return seconds
+        found = model(Candidate(PROBLEM, schedule, kernel), resources)
+        assert found is not None
+        return found
 
+    return seconds
+
+
+def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
+) -> None:
+    """Records whose estimated times are the other way round than the model has them today."""
     fast, *_, slow = sorted(schedules, key=predicted)
-    assert predicted(slow) > 1.05 * predicted(fast)
-    path = database(record(slow, 1e-6), record(fast, 1.1e-6))
+    best = predicted(slow)
+    assert best > 1.05 * predicted(fast)
+    path = database(
+        record(slow, best, provenance=Provenance.ESTIMATED), record(fast, 1.1 * best, provenance=Provenance.ESTIMATED)
+    )
     report = checked(path)
     assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
     assert "the predicted order changed: record 2 comes before it now" in report.findings[0].reason
     with Store.open(path) as store:
         store.set_guard(PROBLEM, "h200", Guard(max_slowdown=5.0))
-    assert checked(path).status == 0, "the database may allow this entry more than others"
-    right = checked(database(record(fast, 1e-6), record(slow, 1.1e-6), name="right.db"))
-    assert right.status == 0
-    measured = [record(slow, 1e-6, provenance=Provenance.MEASURED), record(fast, 2e-6, provenance=Provenance.MEASURED)]
+    allowed = checked(path).findings[0]
+    assert not allowed.verdict.fails, "the database may allow this entry more than others"
+    right = record(fast, predicted(fast), provenance=Provenance.ESTIMATED), record(slow, best)
+    assert not checked(database(*right, name="right.db")).findings[0].verdict.fails
+    measured = record(slow, 1e-6), record(fast, 2e-6)
     assert checked(database(*measured, name="measured.db")).status == 0, "the model never said what was measured"
+
+
+def test_an_estimate_that_is_longer_now_is_slower(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
+) -> None:
+    half = record(schedules[0], predicted(schedules[0]) / 2, provenance=Provenance.ESTIMATED)
+    report = checked(database(half))
+    assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
+    assert "estimated time: " in report.findings[0].reason and "was recorded, now" in report.findings[0].reason
+    of_another = dataclasses.replace(half, autosched_version="0.0.1")
+    assert not checked(database(of_another, name="of_another.db")).findings[0].verdict.fails
+
+
+def test_what_nobody_has_proven_is_uncertain_unless_it_was_measured(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
+) -> None:
+    seconds = predicted(schedules[0])
+    estimated = checked(database(record(schedules[0], seconds, provenance=Provenance.ESTIMATED)))
+    assert (estimated.findings[0].verdict, estimated.status) == (Verdict.UNCERTAIN, 2)
+    assert "it has no proof, and nothing is emulated here" in estimated.findings[0].reason
+    assert checked(database(record(schedules[0], seconds), name="measured.db")).status == 0
 
 
 def test_without_recorded_resources_there_is_nothing_to_compare(

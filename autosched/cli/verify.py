@@ -193,10 +193,10 @@ def verify(
 verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conflicts.
 
 Each is run without a GPU and compared with a float64 reference, every element within the problem's error bound: on
-random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not; users' kernels
-on several draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are found too.
-A problem too large to emulate is cut to a few tiles with the same remainders, one of a kernel file with a [proxy] to
-that. With --order, --turns or --launches random inputs also run as these say. {DEVICE_NOTE}
+random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not; users'
+kernels on several draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are
+found too. A problem too large to emulate is cut to a few tiles with the same remainders, one of a kernel file with a
+[proxy] to that. With --order, --turns or --launches random inputs also run as these say. {DEVICE_NOTE}
 Exit status 1 if one fails, or is unproven.
 """
 

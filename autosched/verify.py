@@ -307,8 +307,9 @@ def _jobs_of(
         for given in provoking:
             yield partial(_run, problem, kernel, given, seed, turns, time_limit, execute)
         again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
-        # a user's kernel, which has none of them, runs in a random order, too, however large it is
-        for i, given in islice(_drawn_again(problem, seed), again if provoking else max(again, 1)):
+        # a user's kernel, which has none of them, runs in a random order, too, unless it is very large
+        least = int(not provoking and problem.min_bytes <= EMULATED_BYTES)
+        for i, given in islice(_drawn_again(problem, seed), max(again, least)):
             yield partial(_run, problem, kernel, given, i, replace(turns, seed=i + 1), time_limit, execute)
         return
     for i, order in enumerate((turns, Order("descending", seed + 2), Order("alternating", seed + 3))):

@@ -196,7 +196,7 @@ Each is run without a GPU and compared with a float64 reference, every element w
 random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not; users'
 kernels on several draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are
 found too. A problem too large to emulate is cut to a few tiles with the same remainders, one of a kernel file with a
-[proxy] to that. With --order, --turns or --launches random inputs also run as these say. {DEVICE_NOTE}
+[proxy] to that. Random inputs also run as the options --order, --turns and --launches say. {DEVICE_NOTE}
 Exit status 1 if one fails, or is unproven.
 """
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import autosched
+from autosched.kernel_files.problem import KernelProblem
 from autosched.tune_result import Observer, Progress, Start
 from autosched.tuner import tune
 from measurements.emulator import HostCompilerMissing
@@ -32,6 +33,8 @@ PROBLEM = Matmul(m=64, n=48, k=32)
 def test_the_problem_of_every_operator_can_be_had_from_the_package() -> None:
     for operator in operators():
         problem: Any = operator.make
+        if issubclass(problem, KernelProblem):  # of a user's kernel, which another test has registered
+            continue
         assert problem.operator == operator.name
         assert getattr(autosched, problem.__name__) is problem
         assert problem.__name__ in autosched.__all__

@@ -135,10 +135,14 @@ def test_each_launch_writes_the_outputs_again(launches: int) -> None:
     extern "C" __global__ void kernel(float* o, unsigned* ticket) {
       if (threadIdx.x == 0 && atomicAdd(ticket, 1) == gridDim.x - 1) o[0] = 1.0f;
     }"""
-    given = np.empty(1, np.float32), np.zeros(1, np.uint32)
-    done = autosched.emulate(ticket, arguments=given, grid=3, block=32, outputs=(0,), launches=launches)
-    assert done.ok is (launches == 1)
-    assert {str(f.kind) for f in done.findings} == (set() if launches == 1 else {"unwritten_output"})
+    counted = "__device__ unsigned count = 0;" + ticket.replace("atomicAdd(ticket", "atomicAdd(&count")
+    for source in (ticket, counted):
+        given = np.empty(1, np.float32), np.zeros(1, np.uint32)
+        done = autosched.emulate(source, arguments=given, grid=3, block=32, outputs=(0,), launches=launches)
+        assert done.ok is (launches == 1)
+        assert {str(f.kind) for f in done.findings} == (set() if launches == 1 else {"unwritten_output"})
+        wraps = source.replace("atomicAdd", "atomicInc").replace(", 1)", ", gridDim.x - 1)")  # zero again
+        assert autosched.emulate(wraps, arguments=given, grid=3, block=32, outputs=(0,), launches=launches).ok
 
 
 def test_a_second_launch_finds_what_the_first_one_left() -> None:

@@ -45,6 +45,17 @@ def test_lists_and_scratch_memory() -> None:
     assert Counter(np.asarray(done.arrays[0]).tolist()) == {4 * 1 + 3 * 2 + 2 * 3 + 1 * 4: 2 * N}
 
 
+def test_what_one_launch_has_allotted_the_next_one_reads() -> None:
+    source = """
+    __device__ int* kept = nullptr;
+    extern "C" __global__ void k(int* o, int n) {
+      if (kept == nullptr) *(kept = (int*)malloc(4)) = n;
+      o[0] = *kept;
+    }"""
+    done = autosched.emulate(source, arguments=(np.zeros(1, np.int32), 5), grid=1, block=1, outputs=(0,), launches=3)
+    assert done.ok and done.arrays[0] == [5], done.reason
+
+
 BODY = """
 extern "C" __global__ void k(int* o, int n) {
   int* p = (int*)malloc(n * sizeof(int));

@@ -12,6 +12,7 @@ from static_asserts import asserted_rules
 from autosched.verify import verify_one
 from measurements.compile import CompileFailure, CompilePool
 from measurements.emulator import emulate
+from measurements.verification import check
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
@@ -76,6 +77,18 @@ ROUTES: list[dict[str, Value]] = [
     {"vector": 4, "peel": "yes", "row_staging": "shared", "passes": "two"},
     {"vector": 4, "peel": "yes", "row_staging": "registers", "unroll": 1, "batch": 2},
 ]
+
+
+@pytest.mark.parametrize("finish", ["last_block", "second_launch"])
+def test_calls_on_what_the_last_one_has_left(finish: str) -> None:
+    """The outputs are written anew by each call, the counter is zero again, and two launches are still one call."""
+    problem = Softmax(3, 2000, dtype="f32", out="f32")
+    schedule = Schedule.from_json("row_reduction", {**BASE, "split": 4, "finish": finish})
+    kernel, inputs = generate(problem, schedule, H200), problem.random_inputs(0)
+    assert kernel.launches == (2 if finish == "second_launch" else 1)
+    for calls in (2, 3):
+        done = emulate(kernel, inputs, calls=calls)
+        assert done.ok and check(problem, inputs, done.outputs).ok, done.reason
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])

@@ -198,8 +198,9 @@ void write_touched_outputs(int file) {
 
 void begin_call() {
   for (const Buffer& b : buffers) {
+    // What is in variables, in the heap and in arrays that the kernel changes in place counts as written, as before.
+    if (!b.writable() || b.spec.role >= BufferSpec::Role::variable) continue;
     if (b.spec.role == BufferSpec::Role::output) std::memset(b.begin, 0xff, b.spec.bytes);
-    if (b.cells == nullptr) continue;
     std::memset(static_cast<void*>(b.cells), 0, b.elements() * (b.spec.element_bytes / b.cell_bytes) * sizeof(Cell));
   }
 }

@@ -278,7 +278,8 @@ std::uint64_t heap_malloc(std::uint64_t bytes);
 void heap_free(std::uint64_t address);
 // What can only be seen after a call: outputs that nobody wrote, workspaces that must be zero again.
 void check_after_call();
-// The next call finds outputs as the first one did, and nothing that anybody has written in it; all else is as it was left.
+// The next call finds outputs as the first one did, and nothing that anybody has written in them and in workspaces; all
+// else is as it was left.
 void begin_call();
 // Of a sparse launch: every page of an output that was written, as the number of the buffer (4 bytes), its first
 // element (8), how many (4), the elements, and for each the block that wrote it last (4; all ones: none).

@@ -177,7 +177,7 @@ BAD = {
     "unknown order": (("space", "matmul", *SMALL, "--order-a", "diagonal"), "row or col"),
     "unknown epilogue": (("space", "matmul", *SMALL, "--epilogue", "tanh"), "gelu"),
     "unsupported combination": (("space", "matmul", *SMALL, "--dtype", "f16", "--precision", "ieee"), "precision"),
-    "unknown device": (("space", "matmul", *SMALL, "--device", "h20"), "h200"),
+    "unknown device": (("space", "matmul", *SMALL, "--device", "h2x"), "h200"),
     "unknown option": (("space", "matmul", *SMALL, "--frobnicate"), "--frobnicate"),
     "surplus argument": (("space", "matmul", *SMALL, "more"), "more"),
     "negative sample": (("space", "matmul", *SMALL, "--sample", "-1"), "--sample"),
@@ -195,7 +195,7 @@ BAD = {
     "unknown sampler": (("tune", "matmul", *SMALL, "--db", "b.db", "--sampler", "cma"), "evolution"),
     "seed too large": (("tune", "matmul", *SMALL, "--db", "b.db", "--seed", str(2**40)), "seed"),
     "no workers": (("tune", "matmul", *SMALL, "--db", "b.db", "--workers", "0"), "--workers"),
-    "tune on an unknown device": (("tune", "matmul", *SMALL, "--db", "b.db", "--device", "h20"), "h200"),
+    "tune on an unknown device": (("tune", "matmul", *SMALL, "--db", "b.db", "--device", "h2x"), "h200"),
     "best without database": (("best", "matmul", *SMALL), "--db"),
     "best in a missing file": (("best", "matmul", "--db", "none.db"), "none.db"),
     "best, half a problem": (("best", "matmul", "-m", "3", "--db", "none.db"), "-n and -k"),
@@ -559,9 +559,9 @@ def test_best_says_no_where_there_is_none(run: Run, arguments: tuple[str, ...]) 
 
 def test_best_takes_an_unknown_device_for_a_mistake(run: Run) -> None:
     path = database(Path("b.db"), record(2e-6))
-    status, _, err = run("best", "matmul", *SMALL, "--db", str(path), "--device", "h20")
+    status, _, err = run("best", "matmul", *SMALL, "--db", str(path), "--device", "h2x")
     assert status == 2
-    assert "unknown device 'h20'" in err and "b.db holds h200" in err
+    assert "unknown device 'h2x'" in err and "b.db holds h200" in err
 
 
 def test_best_changes_nothing(run: Run) -> None:

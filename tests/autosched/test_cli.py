@@ -20,10 +20,10 @@ from autosched.verify import Verification
 from measurements.emulator import Emulation
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.nvrtc import NvrtcMissing
-from measurements.record import Record
+from measurements.record import Record, canonical_json
 from measurements.store import Store
 from search_spaces.catalogue import operator, operators, template, templates, templates_for
-from search_spaces.hardware.devices import device
+from search_spaces.hardware.devices import DEVICES, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.spaces.schedule import Schedule
@@ -562,6 +562,25 @@ def test_best_takes_an_unknown_device_for_a_mistake(run: Run) -> None:
     status, _, err = run("best", "matmul", *SMALL, "--db", str(path), "--device", "h2x")
     assert status == 2
     assert "unknown device 'h2x'" in err and "b.db holds h200" in err
+
+
+def test_best_says_that_a_row_was_derived(run: Run) -> None:
+    note = "derived from the driver's figures and sm_89; unconfirmed: rates"
+    path = database(
+        Path("b.db"), dataclasses.replace(record(2e-6), fingerprint=canonical_json({"sm": "sm_89", "derived": note}))
+    )
+    status, out, _ = run("best", "matmul", *SMALL, "--db", str(path))
+    assert status == 0
+    assert note in " ".join(out.split())
+
+
+def test_devices_lists_every_row(run: Run) -> None:
+    status, out, _ = run("devices", "--json")
+    assert status == 0
+    assert [row["name"] for row in json.loads(out)["devices"]] == [row.name for row in DEVICES]
+    status, out, _ = run("devices")
+    assert status == 0 and all(row.name in out for row in DEVICES)
+    assert run("devices", "--json", "--markdown")[0] == 2
 
 
 def test_best_changes_nothing(run: Run) -> None:

@@ -1,8 +1,8 @@
 """``autosched doctor``: what this machine has, what can run on it, and how to get the rest. It never fails.
 
 ``--json``: ``autosched``, ``python``, ``platform``, ``gpus`` (``name``, ``memory_bytes``, ``compute_capability``,
-``device``: its row, ``note``: what is not certain about that), ``no_gpu_reason``, ``parts`` (``name``, ``version``, null
-where there is none that works, ``note``), ``abilities`` (``name``, ``runs``, ``note``) and ``cache`` (``folder``,
+``device``: its row, ``note``: what is not certain about that), ``no_gpu_reason``, ``parts`` (``name``, ``version``,
+null where there is none that works, ``note``), ``abilities`` (``name``, ``runs``, ``note``) and ``cache`` (``folder``,
 ``files``, ``bytes``, ``problem``: why it cannot be written, or "").
 """
 

@@ -17,6 +17,7 @@ from autosched.cli.errors import BAD_INPUT, NO, InputError
 from autosched.cli.output import say, waiting_told
 from autosched.cli.problem_options import for_operator
 from autosched.cli.replay import replay
+from autosched.cli.report import report
 from autosched.cli.space import space
 from autosched.cli.threshold import threshold
 from autosched.cli.train import train
@@ -57,6 +58,7 @@ _EXAMPLES = {
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
     "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
+    "report": "autosched report --db best.db --out report.html",
     "export": "autosched export --db best.db --out configs",
     "import": "autosched import configs --db best.db",
     "merge": "autosched merge theirs.db --into best.db",
@@ -67,7 +69,21 @@ _EXAMPLES = {
     "db threshold": "autosched db threshold transpose --rows 64 --columns 64 --db best.db --max-slowdown 5%",
     "verify": "autosched verify softmax --rows 100 --columns 300 --sample 20",
 }
-_ORDER = ("space", "tune", "best", "verify", "check", "train", "replay", "export", "import", "merge", "db", "doctor")
+_ORDER = (
+    "space",
+    "tune",
+    "best",
+    "verify",
+    "check",
+    "train",
+    "replay",
+    "report",
+    "export",
+    "import",
+    "merge",
+    "db",
+    "doctor",
+)
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -116,6 +132,7 @@ def build() -> typer.Typer:
         "check": check,
         "train": train,
         "replay": replay,
+        "report": report,
         "export": sharing.export,
         "import": sharing.import_,
         "merge": sharing.merge,

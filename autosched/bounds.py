@@ -58,8 +58,17 @@ def known(name: str) -> Device | None:
 
 
 def bound_by(problem: Problem, record: Record) -> str | None:
-    """``tensor cores, busy 71% of the time; then shared memory, 52%``: by the time model, with the registers and spills
-    of the compiled kernel. None where it cannot say: for a library, an unknown device, a template without counts, or a
+    """``tensor cores, busy 71% of the time; then shared memory, 52%``: the two largest of ``busy_shares``."""
+    shares = busy_shares(problem, record)
+    if shares is None:
+        return None
+    (first, most), (second, next_most), *_ = sorted(shares.items(), key=lambda item: -item[1])
+    return f"{first}, busy {most:.0%} of the time by the model; then {second}, {next_most:.0%}"
+
+
+def busy_shares(problem: Problem, record: Record) -> dict[str, float] | None:
+    """The part of the time, 0..1, for which each resource is busy: by the time model, with the registers and spills of
+    the compiled kernel. None where it cannot say: for a library, an unknown device, a template without counts, or a
     schedule of another version."""
     chip = known(record.device)
     if chip is None or is_library(record.schedule):
@@ -72,8 +81,6 @@ def bound_by(problem: Problem, record: Record) -> str | None:
         used = record.measurement.resources
         registers = None if used is None else used.registers
         spilled = 0 if used is None else used.spill_store_bytes + used.spill_load_bytes
-        shares = busy(counts, chip, registers=registers, spill_bytes=spilled)
+        return busy(counts, chip, registers=registers, spill_bytes=spilled)
     except ValueError:
         return None
-    (first, most), (second, next_most), *_ = sorted(shares.items(), key=lambda item: -item[1])
-    return f"{first}, busy {most:.0%} of the time by the model; then {second}, {next_most:.0%}"

@@ -33,7 +33,7 @@ _INK, _MUTED = (0.1, 0.1, 0.15), (0.35, 0.35, 0.4)
 
 
 @dataclass(frozen=True)
-class _Cell:
+class Cell:
     """A rectangle of a tile, in elements, with its text."""
 
     row: int
@@ -65,13 +65,16 @@ def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
         raise ValueError("there is nothing to draw: give at least one layout")
     rows = []
     for drawing in drawings:
-        if isinstance(drawing.layout, SharedLayout):
-            panels = _bank_panels(drawing.layout, drawing.element_bytes, None, None)
-        else:
-            panels = _distribution_panels(drawing.layout, drawing.shape, None)
-        first = dataclasses.replace(panels[0], title=f"{drawing.title}: {panels[0].title}")
-        rows.append([first, *panels[1:]])
+        first, *others = panels(drawing)
+        rows.append([dataclasses.replace(first, title=f"{drawing.title}: {first.title}"), *others])
     return _render(rows, target)
+
+
+def panels(drawing: Drawing) -> list[Panel]:
+    """The panels that show one layout. Raises ValueError as ``draw_distribution`` and ``draw_bank_map`` do."""
+    if isinstance(drawing.layout, SharedLayout):
+        return _bank_panels(drawing.layout, drawing.element_bytes, None, None)
+    return _distribution_panels(drawing.layout, drawing.shape, None)
 
 
 def draw_distribution(
@@ -91,13 +94,13 @@ def draw_distribution(
 
 def _distribution_panels(
     layout: NestedLayout | WgMap, shape: Sequence[int] | None, subgroups: int | None
-) -> list[_Panel]:
+) -> list[Panel]:
     if isinstance(layout, WgMap):
         if shape is None:
             raise ValueError("a WgMap is drawn on a tile: give its shape")
         title = f"sg_layout = {list(layout.sg_layout)}, sg_data = {list(layout.sg_data)}"
         cells = _wg_map_cells(layout, shape)
-        return [_Panel(title, f"{shape[0]} x {shape[1]} tile", (shape[0], shape[1]), cells)]
+        return [Panel(title, f"{shape[0]} x {shape[1]} tile", (shape[0], shape[1]), cells)]
     if layout.rank not in (1, 2):
         raise ValueError(f"the layout has rank {layout.rank}: only ranks 1 and 2 can be drawn")
     layout.verify(shape, None, subgroups)
@@ -107,14 +110,14 @@ def _distribution_panels(
         math.prod(levels) for levels in zip(flat.outer_tile, flat.thread_tile, flat.element_tile, strict=True)
     )
     size = (flat.shape[0], flat.shape[1])
-    tile = _Panel(
+    tile = Panel(
         "tile by subgroup",
         f"{size[0]} x {size[1]}, batches of {rows} x {columns}",
         size,
         _subgroup_cells(flat, subgroups or flat.subgroups),
         (rows, columns),
     )
-    batch = _Panel(
+    batch = Panel(
         "one batch by thread",
         f"t: thread of {flat.threads}, r: its elements",
         (rows, columns),
@@ -145,7 +148,7 @@ def draw_bank_map(
 
 def _bank_panels(
     layout: SharedLayout, element_bytes: int, access: tuple[int, int] | None, access_bytes: int | None
-) -> list[_Panel]:
+) -> list[Panel]:
     accesses = _accesses(layout, element_bytes, access, access_bytes)
     lost, total = accesses.cycles.sum() - accesses.ideal.sum(), accesses.cycles.sum()
     rows, columns = accesses.block
@@ -154,8 +157,8 @@ def _bank_panels(
     # an access narrower than a word has no outline of its own
     outlines = accesses.block if rows >= words[0].rows and columns >= words[0].columns else None
     return [
-        _Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines),
-        _Panel(
+        Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines),
+        Panel(
             "no conflicts" if not lost else f"conflicts cost {lost} of {total} cycles",
             f"warp accesses of {rows} x {columns} elements, {accesses.bytes} bytes a lane",
             layout.shape,
@@ -167,7 +170,7 @@ def _bank_panels(
 # Cells
 
 
-def _wg_map_cells(wg_map: WgMap, shape: Sequence[int]) -> list[_Cell]:
+def _wg_map_cells(wg_map: WgMap, shape: Sequence[int]) -> list[Cell]:
     owners, data = wg_map.owners(shape), wg_map.sg_data
     rounds = wg_map.rounds(shape)
     deal = {tuple(o): i for s in range(wg_map.subgroups) for i, o in enumerate(wg_map.offsets(shape, s))}
@@ -177,23 +180,23 @@ def _wg_map_cells(wg_map: WgMap, shape: Sequence[int]) -> list[_Cell]:
         note = f"\nround {deal[origin]}" if rounds != (1, 1) else ""
         held = owners[row, column].tolist()
         cells.append(
-            _Cell(*origin, *data, _subgroup_colour(held[0]), f"subgroup{'s' * (len(held) > 1)} {_ids(held)}{note}")
+            Cell(*origin, *data, _subgroup_colour(held[0]), f"subgroup{'s' * (len(held) > 1)} {_ids(held)}{note}")
         )
     return cells
 
 
-def _subgroup_cells(layout: NestedLayout, subgroups: int) -> list[_Cell]:
+def _subgroup_cells(layout: NestedLayout, subgroups: int) -> list[Cell]:
     part = [n // s for n, s in zip(layout.shape, layout.subgroup_tile, strict=True)]
     virtual = layout.virtual_subgroup_ids(np.arange(subgroups))
     cells = []
     for place in np.ndindex(layout.subgroup_tile):
         held = np.flatnonzero((virtual == np.array(place)).all(axis=1)).tolist()
         text = f"subgroup{'s' * (len(held) > 1)} {_ids(held)}"
-        cells.append(_Cell(place[0] * part[0], place[1] * part[1], part[0], part[1], _subgroup_colour(held[0]), text))
+        cells.append(Cell(place[0] * part[0], place[1] * part[1], part[0], part[1], _subgroup_colour(held[0]), text))
     return cells
 
 
-def _thread_cells(layout: NestedLayout) -> list[_Cell]:
+def _thread_cells(layout: NestedLayout) -> list[Cell]:
     """One batch: an atom (element_tile) per cell, with its thread and the first place it has there."""
     one = (1,) * layout.rank
     batch = NestedLayout(
@@ -210,11 +213,11 @@ def _thread_cells(layout: NestedLayout) -> list[_Cell]:
             copies = np.flatnonzero((virtual == virtual[thread]).all(axis=1)).tolist()
             registers = f"r{place}" if span == 1 else f"r{place}-{place + span - 1}"
             colour = _cyclic_colour(thread / batch.threads)
-            cells.append(_Cell(row, column, atom[0], atom[1], colour, f"t{_ids(copies)}\n{registers}"))
+            cells.append(Cell(row, column, atom[0], atom[1], colour, f"t{_ids(copies)}\n{registers}"))
     return cells
 
 
-def _bank_cells(layout: SharedLayout, element_bytes: int) -> list[_Cell]:
+def _bank_cells(layout: SharedLayout, element_bytes: int) -> list[Cell]:
     """Runs of elements that share a word are one cell, whichever way the words run through the tile."""
     words = layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES
     per_word = max(1, BANK_BYTES // element_bytes)
@@ -227,11 +230,11 @@ def _bank_cells(layout: SharedLayout, element_bytes: int) -> list[_Cell]:
     for row in range(0, rows, step[0]):
         for column in range(0, columns, step[1]):
             bank = int(words[row, column] % BANKS)
-            cells.append(_Cell(row, column, *step, _cyclic_colour(bank / BANKS), str(bank)))
+            cells.append(Cell(row, column, *step, _cyclic_colour(bank / BANKS), str(bank)))
     return cells
 
 
-def _conflict_cells(accesses: _Accesses) -> list[_Cell]:
+def _conflict_cells(accesses: _Accesses) -> list[Cell]:
     cells = []
     rows, columns = accesses.block
     for row, column in np.ndindex(accesses.cycles.shape):
@@ -240,7 +243,7 @@ def _conflict_cells(accesses: _Accesses) -> list[_Cell]:
         heat = min(1.0, math.log2(degree) / 3)  # green without conflicts, red from 8-way on
         colour = colorsys.hsv_to_rgb(0.36 * (1 - heat), 0.3 + 0.4 * heat, 0.96)
         text = f"{cycles} cycle{'s' * (cycles > 1)}" + (f"\n{degree:g}-way" if degree > 1 else "")
-        cells.append(_Cell(row * rows, column * columns, rows, columns, colour, text))
+        cells.append(Cell(row * rows, column * columns, rows, columns, colour, text))
     return cells
 
 
@@ -308,11 +311,13 @@ def _cyclic_colour(turn: float) -> Colour:
 
 
 @dataclass(frozen=True)
-class _Panel:
+class Panel:
+    """Cells of a tile of ``shape`` under a title; ``grid`` lines stand at multiples of these rows and columns."""
+
     title: str
     subtitle: str
     shape: tuple[int, int]
-    cells: list[_Cell]
+    cells: list[Cell]
     grid: tuple[int, int] | None = None
 
     @property
@@ -339,7 +344,7 @@ def _checked(path: str | Path) -> Path:
     return target
 
 
-def _render(rows: Sequence[Sequence[_Panel]], target: Path) -> Path:
+def _render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
     """Panels of a row stand side by side, rows below one another; every panel of a row has the same scale."""
     for panel in (panel for row in rows for panel in row):
         if len(panel.cells) > _LARGEST:
@@ -373,7 +378,7 @@ def _render(rows: Sequence[Sequence[_Panel]], target: Path) -> Path:
     return target
 
 
-def _draw_panel(axes: Any, panel: _Panel, width: float, height: float) -> None:
+def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
     from matplotlib.collections import PolyCollection
 
     rows, columns = panel.shape
@@ -420,11 +425,11 @@ def _draw_panel(axes: Any, panel: _Panel, width: float, height: float) -> None:
     axes.annotate(panel.subtitle, (0, 1), (0, 5), fontsize=_SUBTITLE_POINTS, color=_MUTED, **above)
 
 
-def _font(cells: Sequence[_Cell], column_points: float, row_points: float) -> tuple[float, bool]:
+def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tuple[float, bool]:
     """The largest size in which every text fits its cell, 0 where none is legible, and whether the texts are turned by
     a quarter and set on one line, as narrow cells want it."""
 
-    def fit(cell: _Cell, turned: bool) -> float:
+    def fit(cell: Cell, turned: bool) -> float:
         lines = [cell.text.replace("\n", "   ")] if turned else cell.text.split("\n")
         room = (cell.columns * column_points, cell.rows * row_points)
         along, across = room[::-1] if turned else room

@@ -59,6 +59,22 @@ def is_full(proof: str | None) -> bool:
     return said is not None and said.get("depth") == FULL and said.get("whole") is True
 
 
+def brief(proof: str | None) -> str:
+    """A few words on a stored proof: ``full``, ``quick``, ``cut short``, ``none``, or the status that it ended in."""
+    if proof is None:
+        return "none"
+    said = _read(proof)
+    if said is None:
+        return "of another kind"
+    if said["status"] != "ok":
+        return str(said["status"])[:40]
+    if said["emulator"] != emulator_version():
+        return "by another emulator"
+    if said.get("depth") != FULL:
+        return QUICK
+    return FULL if said.get("whole") is True else "cut short"
+
+
 def summary(proof: str) -> str:
     """One line on what was proven; a database may hold any other object."""
     said = _read(proof)

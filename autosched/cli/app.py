@@ -18,6 +18,7 @@ from autosched.cli.list_devices import devices
 from autosched.cli.output import say, waiting_told
 from autosched.cli.problem_options import for_operator
 from autosched.cli.replay import replay
+from autosched.cli.report import report
 from autosched.cli.space import space
 from autosched.cli.threshold import threshold
 from autosched.cli.train import train
@@ -58,6 +59,7 @@ _EXAMPLES = {
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
     "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
+    "report": "autosched report --db best.db --out report.html",
     "export": "autosched export --db best.db --out configs",
     "import": "autosched import configs --db best.db",
     "merge": "autosched merge theirs.db --into best.db",
@@ -76,6 +78,7 @@ _ORDER = (
     "check",
     "train",
     "replay",
+    "report",
     "export",
     "import",
     "merge",
@@ -132,6 +135,7 @@ def build() -> typer.Typer:
         "check": check,
         "train": train,
         "replay": replay,
+        "report": report,
         "export": sharing.export,
         "import": sharing.import_,
         "merge": sharing.merge,

@@ -172,7 +172,7 @@ def test_what_is_pruned_stays_valid() -> None:
     problem = Matmul(512, 512, 4096, order_a="col")
     rules = [r for r in pruning_rules(problem, H200) if r.name not in ("tensor_cores", "split_k_waves")]
     columns, constraints = attributes(problem, H200), validity_constraints(problem, H200)
-    unpruned = Space("matmul", parameters(problem), columns, constraints, rules)
+    unpruned = Space("matmul", parameters(problem, H200), columns, constraints, rules)
     whole = space(problem, H200)
     refused = [s for s in unpruned.sample(200, 1) if s not in whole]
     assert len(refused) > 100

@@ -199,7 +199,7 @@ def _wgmma(c: Configuration) -> dict[str, Value]:
 
 def _mma_sync(problem: Matmul, device: Device) -> str | None:
     rows = intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc)
-    return next((row.name for row in rows if row.unit == "mma" and row.min_sm <= device.sm), None)
+    return next((row.name for row in rows if row.unit == "mma" and row.why_not(device) is None), None)
 
 
 def _mma(c: Configuration, intrinsic: str) -> dict[str, Value]:

@@ -250,7 +250,9 @@ def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | N
         return f"{shared} bytes of shared memory are more than the {device.shared_per_block} that {device.name} allows"
     if kernel.threads > device.max_threads_per_block:
         return f"{kernel.threads} threads are more than the {device.max_threads_per_block} that {device.name} allows"
-    if device.sm < 90 and (kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)):
+    if not device.has("tma") and (
+        kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)
+    ):
         return f"clusters and tensor maps need compute capability 9.0, and {device.name} has {device.sm / 10}"
     if occupancy(device, kernel.threads, resources.registers, shared) == 0:
         return (

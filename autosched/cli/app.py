@@ -14,6 +14,7 @@ from autosched.cli.best import best
 from autosched.cli.check import check
 from autosched.cli.doctor import doctor
 from autosched.cli.errors import BAD_INPUT, NO, InputError
+from autosched.cli.list_devices import devices
 from autosched.cli.output import say, waiting_told
 from autosched.cli.problem_options import for_operator
 from autosched.cli.replay import replay
@@ -82,6 +83,7 @@ _ORDER = (
     "import",
     "merge",
     "db",
+    "devices",
     "doctor",
 )
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -123,6 +125,7 @@ def build() -> typer.Typer:
         rich_markup_mode=None,  # panels cut the names of options on a narrow terminal
     )
     app.callback(invoke_without_command=True)(_root)
+    app.command("devices")(devices)
     app.command("doctor")(doctor)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
     app.command(VERIFY_PTX, hidden=True, context_settings=_SETTINGS)(verify_ptx)

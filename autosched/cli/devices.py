@@ -7,14 +7,15 @@ import typer
 from autosched.backends import DEFAULT_DEVICE
 from autosched.cli.errors import InputError
 from measurements.runners.cuda import cuda_available, cuda_device
-from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device
+from search_spaces.hardware.devices import Device, UnknownDevice, device
+
+LIST_NOTE = "autosched devices lists them"
 
 
 def device_option(default: str) -> Any:
     """``--device``, whose help says what it is by ``default``."""
-    names = ", ".join(d.name for d in DEVICES)
     return typer.Option(
-        "--device", metavar="D", help=f"GPU: {names}, or the name of this machine's (default: {default})."
+        "--device", metavar="D", help=f"GPU, such as h100, rtx4090 or t4: {LIST_NOTE} (default: {default})."
     )
 
 

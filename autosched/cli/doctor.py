@@ -1,9 +1,9 @@
 """``autosched doctor``: what this machine has, what can run on it, and how to get the rest. It never fails.
 
-``--json``: ``autosched``, ``python``, ``platform``, ``gpus`` (``name``, ``memory_bytes``, ``compute_capability``),
-``no_gpu_reason``, ``parts`` (``name``, ``version``, null where there is none that works, ``note``), ``abilities``
-(``name``, ``runs``, ``note``) and ``cache`` (``folder``, ``files``, ``bytes``, ``problem``: why it cannot be written,
-or "").
+``--json``: ``autosched``, ``python``, ``platform``, ``gpus`` (``name``, ``memory_bytes``, ``compute_capability``,
+``device``: its row, ``note``: what is not certain about that), ``no_gpu_reason``, ``parts`` (``name``, ``version``,
+null where there is none that works, ``note``), ``abilities`` (``name``, ``runs``, ``note``) and ``cache`` (``folder``,
+``files``, ``bytes``, ``problem``: why it cannot be written, or "").
 """
 
 import importlib
@@ -31,7 +31,7 @@ from measurements.emulator import HostFailure, check_compiler, emulator_folder
 from measurements.foreign_text import first_line
 from measurements.nvrtc import NvrtcMissing, toolchain_version
 from measurements.recording import installed
-from measurements.runners.cuda import cuda_available
+from measurements.runners.cuda import cuda_available, cuda_device
 
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
 _ASK_SECONDS = 10.0  # for another program to answer
@@ -64,11 +64,14 @@ class Cache:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as its driver names it."""
+    """A GPU as its driver names it. ``device`` is its row, "" for one that no architecture describes; ``note`` is what
+    is not certain about that, or why there is none."""
 
     name: str
     memory_bytes: int
     compute_capability: str
+    device: str
+    note: str
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,18 @@ def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tupl
     console.print(f"autosched {VERSION}, {python}")
     console.print()
     gpus = [
-        f"{g.name}, {formatting.size(g.memory_bytes)}, compute capability {g.compute_capability}" for g in cuda.gpus
+        ", ".join(
+            text
+            for text in (
+                g.name,
+                formatting.size(g.memory_bytes),
+                f"compute capability {g.compute_capability}",
+                f"device {g.device}" if g.device else "",
+                g.note,
+            )
+            if text
+        )
+        for g in cuda.gpus
     ]
     rows = [("GPU", text) for text in gpus] or [("GPU", f"none answers: {cuda.reason}")]
     for part in parts:
@@ -180,7 +194,7 @@ def _cuda() -> Cuda:
     cupy = importlib.import_module("cupy")
     runtime = cupy.cuda.runtime
     try:
-        gpus = tuple(_gpu(runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
+        gpus = tuple(_gpu(i, runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
     except Exception as error:  # the GPU went away since it answered
         return Cuda(driver, here, (), first_line(error))
     return Cuda(driver, here, gpus, "")
@@ -193,12 +207,19 @@ def _cupy() -> Part:
     return Part("cupy", version(wheels[0]) if wheels else "unknown version")
 
 
-def _gpu(properties: dict[str, object]) -> Gpu:
+def _gpu(number: int, properties: dict[str, object]) -> Gpu:
     name = properties["name"]
+    try:
+        row = cuda_device(number)
+        device, note = row.name, row.note
+    except ValueError as error:
+        device, note = "", first_line(error)
     return Gpu(
         name.decode() if isinstance(name, bytes) else str(name),
         int(str(properties["totalGlobalMem"])),
         f"{properties['major']}.{properties['minor']}",
+        device,
+        note,
     )
 
 

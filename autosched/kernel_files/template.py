@@ -102,7 +102,7 @@ def _clustered(file: KernelFile) -> bool:
 
 def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | None:
     """The first rule that these sizes alone break."""
-    if device.sm < 90 and _clustered(file):
+    if not device.has("clusters") and _clustered(file):
         return f"it launches clusters, which {device.name} does not have"
     both = next((a.name for a in file.arguments if a.kind == "inout"), None)
     if both is not None:  # whoever launches the kernel again would have to restore it in between

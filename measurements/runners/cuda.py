@@ -108,7 +108,9 @@ class CudaRunner:
     def describe(self) -> str:
         cold = "in a warm L2" if self.options.warm_cache else "from a cold L2"
         count = f"{len(self._gpus)} x {self.device.name}" if len(self._gpus) > 1 else self.device.name
-        return f"backend cuda: candidates are run, verified and timed {cold} on {count}, compiled by {self._toolchain}"
+        row = f"; its row is {self.device.note}" if self.device.derived else ""
+        timed = f"candidates are run, verified and timed {cold} on {count}"
+        return f"backend cuda: {timed}, compiled by {self._toolchain}{row}"
 
     def fingerprint(self) -> dict[str, str]:
         """Queries the first GPU, unless a measurement already has. Raises RunnerStopped where it does not answer."""
@@ -116,6 +118,7 @@ class CudaRunner:
         answer = next(known, None) or self._ask(lambda supervisor: supervisor.ensure_healthy())
         return {
             "device": self.device.name,
+            **({"derived": self.device.note} if self.device.derived else {}),
             "name": str(answer["name"]),
             "sm": self.device.arch,
             "sm_count": str(answer["attributes"]["MultiProcessorCount"]),

@@ -12,10 +12,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device_of_driver_name
+from search_spaces.hardware.architectures import UnknownArchitecture, architecture
+from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device_of, devices_of_driver_name
+from search_spaces.hardware.products import Product, has_geforce_rates
 
 WORKER_MODULE = "measurements.runners.cuda_worker"
 _INSTALL = "pip install 'autosched[cuda13]'"
+_MIB = 2**20
+_SAME_MEMORY = (
+    0.05  # the driver tells programs up to 3% less than nvidia-smi lists; products of one name differ by more
+)
+_SLICED = (80, 90, 100, 103, 120)  # compute capabilities of GPUs that can be partitioned
+_INTEGRATED = (87, 110, 121)  # all of whose products share the CPU's memory
 
 
 @cache
@@ -58,11 +66,8 @@ def cuda_count() -> int:
 
 
 def cuda_device(gpu: int = 0) -> Device:
-    """The GPU with that index as a device row. Raises ValueError where none answers or no row is similar enough.
-
-    A product that has no row gets the rates per SM and cycle of a row with the same compute capability, and its own
-    name, counts, clocks and sizes.
-    """
+    """The GPU with that index as a device row, see ``device_row``. Raises ValueError where none answers, and for one
+    before Turing."""
     found = _probe(gpu)
     if isinstance(found, str):
         raise ValueError(found)
@@ -105,41 +110,73 @@ def _driver_version() -> str:
 def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> Device:
     """The row of the GPU that the driver calls ``name``, with CUDA device attributes named as in ``cudaDeviceAttr``.
 
-    Raises UnknownDevice where no row has its compute capability.
+    Products share names, so SMs and memory must fit, too. A GPU that no row describes gets a *derived* row: the limits
+    of its compute capability, the rates of its class, and what the driver tells. So does a slice of a GPU (MIG).
+    Raises UnknownDevice for a compute capability before Turing, or one that is not known yet.
     """
     sm = 10 * attributes["ComputeCapabilityMajor"] + attributes["ComputeCapabilityMinor"]
-    sm_count, l2_bytes = attributes["MultiProcessorCount"], attributes["L2CacheSize"]
-    try:
-        row = device_of_driver_name(name)
-        # A slice of a GPU (MIG) bears its name, but not its size.
-        if row.sm_count == sm_count:
+    sm_count = attributes["MultiProcessorCount"]
+    rows = devices_of_driver_name(name.partition(" MIG ")[0])
+    for row in rows:
+        if row.sm_count == sm_count and abs(memory_bytes / row.memory_bytes - 1) < _SAME_MEMORY:
             return row
-        return dataclasses.replace(row, sm_count=sm_count, l2_bytes=l2_bytes, memory_bytes=memory_bytes)
-    except UnknownDevice:
-        pass
-    siblings = [row for row in DEVICES if row.sm == sm]
-    if not siblings:
-        known = ", ".join(str(s) for s in sorted({row.sm for row in DEVICES}))
-        raise UnknownDevice(f"{name} has compute capability {sm}, which no device row has: known are {known}")
-    near = min(siblings, key=lambda row: abs(row.sm_count - sm_count))
-    clock = attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
-    transfers = 2.0 * attributes.get("MemoryClockRate", 0) * 1e3  # two per clock
-    bandwidth = transfers * attributes.get("GlobalMemoryBusWidth", 0) / 8 or near.dram_bandwidth
-    rate = sm_count * clock / (near.sm_count * near.clock_hz)
+    for row in rows:
+        if row.sm in _SLICED and row.sm_count >= sm_count and row.memory_bytes >= memory_bytes:
+            return _slice(row, sm_count, attributes["L2CacheSize"], memory_bytes)
+    return _derived(name, sm, attributes, memory_bytes)
+
+
+def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Device:
+    """A part of a GPU: its SMs have the rates of the whole, and it reads memory at its share of the bandwidth."""
     return dataclasses.replace(
-        near,
-        name="_".join(name.lower().removeprefix("nvidia ").split()),
-        driver_names=(name,),
-        clock_hz=clock,
-        tensor_clock_hz=near.tensor_clock_hz / near.clock_hz * clock,
-        dram_bandwidth=bandwidth,
-        l2_bandwidth=max(near.l2_bandwidth * rate, 1.5 * bandwidth),
+        row,
+        sm_count=sm_count,
+        l2_bytes=l2_bytes,
+        memory_bytes=memory_bytes,
+        dram_bandwidth=row.dram_bandwidth * min(1.0, memory_bytes / row.memory_bytes),
+        l2_bandwidth=row.l2_bandwidth * max(sm_count / row.sm_count, memory_bytes / row.memory_bytes),
+        derived=True,
+    )
+
+
+def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: int) -> Device:
+    """The row of a product that no row describes."""
+    try:
+        its = architecture(sm)
+    except UnknownArchitecture as error:
+        raise UnknownDevice(f"{name}: {error}") from error
+    geforce = has_geforce_rates(name)
+    sm_count = attributes["MultiProcessorCount"]
+    likely = (row for row in DEVICES if row.sm == its.sm and has_geforce_rates(" ".join(row.driver_names)) == geforce)
+    near = min(likely, key=lambda row: abs(row.sm_count - sm_count), default=None)
+    near = near or min((row for row in DEVICES if row.sm == its.sm), key=lambda row: abs(row.sm_count - sm_count))
+    integrated = bool(attributes.get("Integrated", 0)) or its.sm in _INTEGRATED
+    clock = near.clock_hz if integrated else attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
+    # Two transfers per clock; of memory that it shares with the CPU the driver tells other rates, or none.
+    told = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0) / 8
+    bandwidth = near.dram_bandwidth if integrated else told or near.dram_bandwidth
+    guessed = [what for what, known in (("clock", clock != near.clock_hz), ("bandwidth", told)) if not known]
+    product = Product(
+        "_".join(name.lower().removeprefix("nvidia ").split()),
+        sm,
+        sm_count,
+        clock / 1e6,
+        attributes["L2CacheSize"] / _MIB,
+        memory_bytes / _MIB,
+        bandwidth / 1e9,
+        (name,),
+        geforce=geforce,
+        tensor_mhz=near.tensor_clock_hz / near.clock_hz * clock / 1e6,
+        l2_gb_s=max(near.l2_bandwidth * sm_count * clock / (near.sm_count * near.clock_hz), 1.5 * bandwidth) / 1e9,
+        unconfirmed=", ".join(("rates", *guessed)),
+    )
+    return dataclasses.replace(
+        device_of(product, derived=True),
         shared_per_block=attributes["MaxSharedMemoryPerBlockOptin"],
         shared_per_sm=attributes["MaxSharedMemoryPerMultiprocessor"],
+        reserved_shared_per_block=attributes.get("ReservedSharedMemoryPerBlock", its.reserved_shared),
         max_threads_per_sm=attributes["MaxThreadsPerMultiProcessor"],
         max_blocks_per_sm=attributes["MaxBlocksPerMultiprocessor"],
         registers_per_sm=attributes["MaxRegistersPerMultiprocessor"],
-        sm_count=sm_count,
-        l2_bytes=l2_bytes,
         memory_bytes=memory_bytes,
     )

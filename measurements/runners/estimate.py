@@ -39,14 +39,16 @@ class EstimateRunner:
 
     def describe(self) -> str:
         because = f": {self._why}" if self._why else ""
+        target = ", ".join(text for text in (self._device.arch, self._device.note) if text)
         return (
-            f"backend estimate{because}; candidates are compiled for {self._device.name} ({self._device.arch}) by "
+            f"backend estimate{because}; candidates are compiled for {self._device.name} ({target}) by "
             f"{self._pool.toolchain}, and their times are ESTIMATED by {self._model}, not measured"
         )
 
     def fingerprint(self) -> dict[str, str]:
         return {
             "device": self._device.name,
+            **({"derived": self._device.note} if self._device.derived else {}),
             "sm": self._device.arch,
             "sm_count": str(self._device.sm_count),
             "toolchain": self._pool.toolchain,

@@ -1,24 +1,30 @@
 """GPUs as data rows: what a schedule must fit into, and the rates that cost models need. No GPU is queried.
 
-A new GPU is one more row in ``DEVICES``. Sources of the rows: the limits of each compute capability are in the CUDA C++
-Programming Guide, table "Technical Specifications per Compute Capability"; counts, clocks and bandwidths are in the
-architecture white paper or the data sheet of the product, named at each row.
+A device is a product (``products``: counts, clocks, bandwidths) of an architecture (``architectures``: limits and
+features). A new GPU is one more product.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from typing import Any, Self, overload
 
 import numpy as np
 
 from search_spaces.arrays import IntArray
+from search_spaces.hardware.architectures import FEATURES, Architecture, architecture
+from search_spaces.hardware.products import ALIASES, PRODUCTS, Product, rates_of
 
-_SHARED_ALLOCATION_UNIT = 128  # bytes, sm_80 and later
+_MIB = 2**20
 _SMS_OF_TPC, _SMS_OF_GPC = 2, 16  # of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
+
+
+@cache
+def _features(sm: int, arch: str) -> frozenset[str]:
+    return architecture(sm).features_of(arch)
 
 
 class UnknownDevice(ValueError):
@@ -33,8 +39,9 @@ class Device:
     (wgmma on sm_90, mma.sync elsewhere), and as "f16_f16" that of f16 added up in f16 where it is another one;
     ``mma_sync_fraction`` is the part of it that mma.sync reaches. Tensor peaks of
     data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``. ``memory_bytes`` is the total that the driver
-    reports; programs can use a little less. ``driver_names`` are the names under which the driver reports exactly
-    this product.
+    reports; programs can use a little less. ``driver_names`` are the names under which the driver reports this product,
+    which some share with others. ``unconfirmed`` names the figures of the row that no source confirms; ``derived`` says
+    that its figures are the driver's and its architecture's, because no row has the product.
     """
 
     name: str
@@ -56,6 +63,7 @@ class Device:
     l2_bandwidth: float
     driver_names: tuple[str, ...] = ()
     reserved_shared_per_block: int = 1024
+    shared_allocation_unit: int = 128
     registers_per_sm: int = 65536
     registers_per_block: int = 65536
     max_registers_per_thread: int = 255
@@ -66,19 +74,24 @@ class Device:
     shared_bytes_per_cycle: int = 128
     banks: int = 32
     bank_bytes: int = 4
+    unconfirmed: str = ""
+    derived: bool = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if isinstance(value, bool) or (field.name == "reserved_shared_per_block" and value == 0):
+                continue  # sm_75 reserves nothing
             if isinstance(value, (int, float)) and not 0 < value < float("inf"):
                 raise ValueError(f"device {self.name!r}: {field.name} is {value}, but must be positive and finite")
-        warp, unit = self.warp_size, _SHARED_ALLOCATION_UNIT
+        warp, unit = self.warp_size, self.shared_allocation_unit
+        targets = self.architecture.targets
         shared_sizes = (self.shared_per_block, self.shared_per_sm, self.reserved_shared_per_block)
         rates = self.tensor_flops_per_cycle
         requirements = (
             (
-                self.arch in (f"sm_{self.sm}", f"sm_{self.sm}a"),
-                f"arch {self.arch!r} must be sm_{self.sm} or sm_{self.sm}a",
+                self.arch in targets,
+                f"arch {self.arch!r} must be one of {', '.join(targets)}",
             ),
             (self.name == self.name.lower(), "name must be lower case"),
             (
@@ -115,6 +128,23 @@ class Device:
         for met, requirement in requirements:
             if not met:
                 raise ValueError(f"device {self.name!r}: {requirement}")
+
+    @property
+    def architecture(self) -> Architecture:
+        """The limits and features of its compute capability. Raises UnknownArchitecture."""
+        return architecture(self.sm)
+
+    def has(self, feature: str) -> bool:
+        """Whether code compiled for ``arch`` can use a feature, a key of ``architectures.FEATURES``; "" is what all
+        have. Raises KeyError for another one."""
+        return not feature or FEATURES[feature].name in _features(self.sm, self.arch)
+
+    @property
+    def note(self) -> str:
+        """What is not certain about the row, "" where all of it is from a data sheet."""
+        derived = f"derived from the driver's figures and sm_{self.architecture.sm}" if self.derived else ""
+        unconfirmed = f"unconfirmed: {self.unconfirmed}" if self.unconfirmed else ""
+        return "; ".join(part for part in (derived, unconfirmed) if part)
 
     @property
     def max_warps_per_sm(self) -> int:
@@ -164,173 +194,111 @@ class Device:
         return cls(**{**data, "tensor_flops_per_cycle": rates, "driver_names": names})
 
 
-# memory_bytes is what nvidia-smi lists, in MiB, with the product's default ECC setting. The GB of data sheets are GiB
-# (an H200 of "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10,
-# L4, L40S) takes another sixteenth.
-_MIB = 2**20
+def device_of(product: Product, *, derived: bool = False) -> Device:
+    """The row of a product: the limits of its architecture, and its own rates, counts and clocks.
 
-# l2_bandwidth is an estimate of what reads from L2 sustain: the vendor gives no figure. A100: 4.2 TB/s (Nsight, 40 GB
-# model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5.5 TB/s, 36 bytes per cycle and SM, suits recorded
-# matmuls best (AutoHeuristic, a100_mm). H100 SXM: at least 12.1 TB/s, which the Triton matmul of 1152x2048x10112 with
-# tiles of 64x128 moves (AutoHeuristic, h100_mm, 98 us); those recordings show no limit but the port of an SM, 64 bytes
-# per cycle, and the same is assumed for the PCIe card. The smaller chips have half as wide a path to
-# each SM as A100 was thought to have: 16 bytes per cycle and SM.
-
-
-def _tensor(flops: float, i8: float, fp8: float = 0.0, halves: float = 0.0) -> tuple[tuple[str, float], ...]:
-    """Dense tensor flops per cycle of an SM, of 16-bit types, i8 and 8-bit floats: tf32 has half the rate of the first.
-    The rates of 8-bit types, and of f16 added up in f16 (``halves``), are the peaks that the sources of the rows name,
-    over SMs and clock."""
-    eight_bits = (("e4m3", fp8), ("e5m2", fp8)) if fp8 else ()
-    in_f16 = (("f16_f16", halves),) if halves else ()
-    return ("f16", flops), ("bf16", flops), ("tf32", flops / 2), ("i8", i8), *eight_bits, *in_f16
-
-
-def _architecture(sm: int, shared_per_sm: int, threads: int, blocks: int, **rates: Any) -> Callable[..., Device]:
-    """What all products of one compute capability share."""
-    return partial(
-        Device,
-        sm=sm,
-        arch=f"sm_{sm}a" if sm >= 90 else f"sm_{sm}",
-        shared_per_block=shared_per_sm - 1024,  # the driver keeps 1 KiB of each block
-        shared_per_sm=shared_per_sm,
-        max_threads_per_sm=threads,
-        max_blocks_per_sm=blocks,
-        **rates,
+    ``derived``: the figures come from the driver, not from a data sheet. Raises UnknownArchitecture.
+    """
+    its = architecture(product.sm)
+    rates = product.rates or rates_of(its.sm, product.geforce)
+    clock = product.mhz * 1e6
+    return Device(
+        name=product.name,
+        sm=product.sm,
+        arch=its.targets[0] if its.sm == product.sm else f"sm_{its.sm}",
+        sm_count=product.sms,
+        shared_per_block=its.shared_per_block,
+        shared_per_sm=its.shared_per_sm,
+        max_threads_per_sm=its.threads,
+        max_blocks_per_sm=its.blocks,
+        l2_bytes=int(product.l2_mib * _MIB),
+        memory_bytes=int(product.memory_mib * _MIB),
+        dram_bandwidth=product.gb_s * 1e9,
+        clock_hz=clock,
+        tensor_clock_hz=product.tensor_mhz * 1e6 or clock,
+        tensor_flops_per_cycle=rates.by_type,
+        mma_sync_fraction=rates.mma_sync,
+        fma_flops_per_cycle=rates.fma,
+        l2_bandwidth=product.l2_gb_s * 1e9 or rates.l2_bytes * product.sms * clock,
+        driver_names=product.driver_names,
+        reserved_shared_per_block=its.reserved_shared,
+        shared_allocation_unit=its.shared_unit,
+        registers_per_sm=its.registers,
+        registers_per_block=its.registers,
+        unconfirmed=product.unconfirmed,
+        derived=derived,
     )
 
 
-# Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
-# published mma.sync matmuls stop at about 65% (arXiv 2501.12084). sm_80 to sm_89 have no wider instruction. GeForce
-# products accumulate in f32 at half the rate of their chip, in f16 and, of i8, in i32 at all of it; the others have one
-# rate for f32 and f16 (A100 and H100 white papers, tables of peaks).
-_hopper = _architecture(
-    90,
-    233472,
-    2048,
-    32,
-    tensor_flops_per_cycle=_tensor(4096, 8192, 8192),
-    mma_sync_fraction=0.63,
-    fma_flops_per_cycle=256.0,
-)
-_ampere = _architecture(
-    80, 167936, 2048, 32, tensor_flops_per_cycle=_tensor(2048, 4096), mma_sync_fraction=1.0, fma_flops_per_cycle=128.0
-)
-_ga102 = _architecture(86, 102400, 1536, 16, mma_sync_fraction=1.0, fma_flops_per_cycle=256.0)
-_ada = _architecture(89, 102400, 1536, 24, mma_sync_fraction=1.0, fma_flops_per_cycle=256.0)
+DEVICES: tuple[Device, ...] = tuple(device_of(product) for product in PRODUCTS)
 
-DEVICES: tuple[Device, ...] = (
-    # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 1979 of fp8 and i8, 67 TFLOP/s f32; H100
-    # white paper for the SM and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
-    _hopper(
-        name="h200", sm_count=132, l2_bytes=60 * _MIB, memory_bytes=143771 * _MIB,
-        dram_bandwidth=4.8e12, l2_bandwidth=16.5e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
-        driver_names=("NVIDIA H200",),
-    ),
-    # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 1978.9
-    # of fp8 and i8, 66.9 TFLOP/s f32.
-    _hopper(
-        name="h100", sm_count=132, l2_bytes=50 * _MIB, memory_bytes=81559 * _MIB,
-        dram_bandwidth=3.35e12, l2_bandwidth=16.5e12, clock_hz=1.98e9, tensor_clock_hz=1.83e9,
-        driver_names=("NVIDIA H100 80GB HBM3",),
-    ),
-    # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
-    # dense, 1513 of fp8 and i8.
-    _hopper(
-        name="h100_pcie", sm_count=114, l2_bytes=50 * _MIB, memory_bytes=81559 * _MIB,
-        dram_bandwidth=2.039e12, l2_bandwidth=12.7e12, clock_hz=1.755e9, tensor_clock_hz=1.62e9,
-        driver_names=("NVIDIA H100 PCIe",),
-    ),
-    # A100 80GB data sheet (SXM4): 2039 GB/s, 312 TFLOP/s f16, 624 TOP/s i8, 19.5 TFLOP/s f32; A100 white paper: 108 SMs
-    # of 64 f32 lanes, 1410 MHz, 40 MB of L2.
-    _ampere(
-        name="a100", sm_count=108, l2_bytes=40 * _MIB, memory_bytes=81920 * _MIB,
-        dram_bandwidth=2.039e12, l2_bandwidth=5.5e12, clock_hz=1.41e9, tensor_clock_hz=1.41e9,
-        driver_names=("NVIDIA A100-SXM4-80GB",),
-    ),
-    # A10 data sheet: 24 GB, 600 GB/s, 125 TFLOP/s f16 dense, 250 TOP/s i8, 31.2 TFLOP/s f32; GA102 white
-    # paper: 6 MB of L2, 72 SMs.
-    _ga102(
-        name="a10", sm_count=72, l2_bytes=6 * _MIB, memory_bytes=23028 * _MIB,
-        dram_bandwidth=0.6e12, l2_bandwidth=1.95e12, clock_hz=1.695e9, tensor_clock_hz=1.695e9,
-        tensor_flops_per_cycle=_tensor(1024, 2048), driver_names=("NVIDIA A10",),
-    ),
-    # GA102 white paper: 24 GB, 82 SMs, 1695 MHz, 936 GB/s, 71 TFLOP/s f16 with f32 accumulation, 142 with f16, 284
-    # TOP/s i8, 35.6 TFLOP/s f32.
-    _ga102(
-        name="rtx3090", sm_count=82, l2_bytes=6 * _MIB, memory_bytes=24576 * _MIB,
-        dram_bandwidth=0.9362e12, l2_bandwidth=2.2e12, clock_hz=1.695e9, tensor_clock_hz=1.695e9,
-        tensor_flops_per_cycle=_tensor(512, 2048, halves=1024), driver_names=("NVIDIA GeForce RTX 3090",),
-    ),
-    # Ada white paper: 24 GB, 128 SMs, 2520 MHz, 72 MB of L2, 1008 GB/s, 165.2 TFLOP/s f16 with f32 accumulation,
-    # 330.3 with f16 and of fp8 with f32 accumulation, 660.6 TOP/s i8, 82.6 TFLOP/s f32.
-    _ada(
-        name="rtx4090", sm_count=128, l2_bytes=72 * _MIB, memory_bytes=24564 * _MIB,
-        dram_bandwidth=1.008e12, l2_bandwidth=5.1e12, clock_hz=2.52e9, tensor_clock_hz=2.52e9,
-        tensor_flops_per_cycle=_tensor(512, 2048, 1024, 1024), driver_names=("NVIDIA GeForce RTX 4090",),
-    ),
-    # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 242 of fp8 and i8 dense, 30.3 TFLOP/s f32;
-    # AD104: 58 SMs, 48 MB of L2.
-    _ada(
-        name="l4", sm_count=58, l2_bytes=48 * _MIB, memory_bytes=23034 * _MIB,
-        dram_bandwidth=0.3e12, l2_bandwidth=1.9e12, clock_hz=2.04e9, tensor_clock_hz=2.04e9,
-        tensor_flops_per_cycle=_tensor(1024, 2048, 2048), driver_names=("NVIDIA L4",),
-    ),
-    # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 733 of fp8 and i8 dense, 91.6 TFLOP/s
-    # f32; AD102: 142 SMs, 96 MB of L2.
-    _ada(
-        name="l40s", sm_count=142, l2_bytes=96 * _MIB, memory_bytes=46068 * _MIB,
-        dram_bandwidth=0.864e12, l2_bandwidth=5.7e12, clock_hz=2.52e9, tensor_clock_hz=2.52e9,
-        tensor_flops_per_cycle=_tensor(1024, 2048, 2048), driver_names=("NVIDIA L40S",),
-    ),
-)  # fmt: skip
-
+_LIST = "autosched devices lists all names"
 _BY_NAME = {row.name: row for row in DEVICES}
-if len(_BY_NAME) != len(DEVICES):
+if len(_BY_NAME) != len(DEVICES) or ALIASES.keys() & _BY_NAME.keys():
     raise ValueError("two device rows have the same name")
 
 
 def device(name: str) -> Device:
     """The row called ``name``, whatever its case. Raises UnknownDevice; a similar name is never taken instead."""
     if not isinstance(name, str):
-        raise UnknownDevice(f"a device name must be a string, not {name!r}: use one of {', '.join(_BY_NAME)}")
-    row = _BY_NAME.get(name.lower())
+        raise UnknownDevice(f"a device name must be a string, not {name!r}: {_LIST}")
+    lower = name.lower()
+    row = _BY_NAME.get(ALIASES.get(lower, lower))
     if row is not None:
         return row
     import difflib  # which a program that only calls kernels does without
 
-    close = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.5)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    raise UnknownDevice(f"unknown device {name!r}{hint}: use one of {', '.join(_BY_NAME)}")
+    close = difflib.get_close_matches(lower, (*_BY_NAME, *ALIASES), n=3, cutoff=0.5)
+    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+    raise UnknownDevice(f"unknown device {name!r}{hint}: {_LIST}")
 
 
-def device_of_driver_name(driver_name: str) -> Device:
-    """The row of the GPU that the driver calls exactly ``driver_name``, for example "NVIDIA H200".
+def devices_of_driver_name(driver_name: str) -> tuple[Device, ...]:
+    """The rows of the GPUs that the driver calls exactly ``driver_name``, for example "NVIDIA H200"; several of "Orin".
 
-    Raises UnknownDevice: "NVIDIA H200 NVL" is a different product from "NVIDIA H200" and does not share its row.
+    Empty where there is none: "NVIDIA H200 NVL" is a different product from "NVIDIA H200" and does not share its row.
     """
-    for row in DEVICES:
-        if driver_name in row.driver_names:
-            return row
-    raise UnknownDevice(f"no device row matches {driver_name!r}: the rows are {', '.join(_BY_NAME)}")
+    return tuple(row for row in DEVICES if driver_name in row.driver_names)
 
 
-@overload
-def occupancy(device: Device, threads: int, registers: int, shared_bytes: int) -> int: ...
 @overload
 def occupancy(
-    device: Device, threads: IntArray | int, registers: IntArray | int, shared_bytes: IntArray | int
+    device: Device,
+    threads: int,
+    registers: int,
+    shared_bytes: int,
+    *,
+    named_barriers: int = ...,
+    tensor_memory: bool = ...,
+) -> int: ...
+@overload
+def occupancy(
+    device: Device,
+    threads: IntArray | int,
+    registers: IntArray | int,
+    shared_bytes: IntArray | int,
+    *,
+    named_barriers: int = ...,
+    tensor_memory: bool = ...,
 ) -> IntArray | int: ...
 def occupancy(
-    device: Device, threads: IntArray | int, registers: IntArray | int, shared_bytes: IntArray | int
+    device: Device,
+    threads: IntArray | int,
+    registers: IntArray | int,
+    shared_bytes: IntArray | int,
+    *,
+    named_barriers: int = 0,
+    tensor_memory: bool = False,
 ) -> IntArray | int:
     """Blocks that one SM holds at a time; 0 where a block does not fit at all.
 
     ``threads`` per block, ``registers`` per thread, ``shared_bytes`` per block (static plus dynamic); integers, or
     arrays that broadcast. The rules are those of the CUDA toolkit's ``cuda_occupancy.h``: registers are allocated per
     warp in whole units inside one of four sub-partitions; the check of registers per block rounds the warps up to the
-    sub-partitions; shared memory is allocated in 128-byte units after the driver's reserve. Negative counts and fewer
-    than one thread raise ValueError.
+    sub-partitions; shared memory is allocated in 128-byte units (256 on sm_75) after the driver's reserve. Blocks share
+    the named barriers of an SM since 9.0: ``named_barriers`` are those of a block. A kernel that allocates
+    ``tensor_memory`` has one block on an SM, until that gives up the right to allocate. Negative counts and fewer than
+    one thread raise ValueError.
     """
     given = (threads, registers, shared_bytes)
     if all(isinstance(count, int) for count in given):  # without arrays: a cost model asks for one schedule at a time
@@ -338,7 +306,15 @@ def occupancy(
     else:
         t, r, s = (np.asarray(count, dtype=np.int64) for count in given)
         blocks = _blocks(device, t, r, s, np.minimum, np.maximum, np.any)
+    if tensor_memory or named_barriers:
+        blocks = np.minimum(blocks, _shared_resources(device.architecture, named_barriers, tensor_memory))
     return int(blocks) if np.ndim(blocks) == 0 else blocks
+
+
+def _shared_resources(its: Architecture, named_barriers: int, tensor_memory: bool) -> int:
+    """Blocks that an SM has named barriers and tensor memory for."""
+    by_barriers = its.named_barriers // named_barriers if its.named_barriers and named_barriers else its.blocks
+    return min(by_barriers, its.tensor_memory_blocks) if tensor_memory else by_barriers
 
 
 def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some: Any) -> Any:
@@ -351,7 +327,8 @@ def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some:
     per_warp = most(per_warp, 1)  # a kernel without registers is limited by its warps alone
     warps_by_registers = device.registers_per_sm // device.schedulers_per_sm // per_warp * device.schedulers_per_sm
     block_registers = per_warp * (-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm)
-    shared = -(-(s + device.reserved_shared_per_block) // _SHARED_ALLOCATION_UNIT) * _SHARED_ALLOCATION_UNIT
+    shared = -(-(s + device.reserved_shared_per_block) // device.shared_allocation_unit) * device.shared_allocation_unit
+    shared = most(shared, 1)  # sm_75 reserves nothing
     blocks = least(device.max_warps_per_sm // warps, warps_by_registers // warps)
     blocks = least(blocks, least(device.shared_per_sm // shared, device.max_blocks_per_sm))
     fits = (

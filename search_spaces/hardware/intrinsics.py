@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
+from search_spaces.hardware.architectures import FEATURES
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES, dtype, round_to_tf32
 from search_spaces.hardware.fragments import Fragment
@@ -43,8 +44,7 @@ class TensorIntrinsic:
     - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8").
     - ``halves``: it accumulates in f16, two sums to a register.
     - ``a``, ``b``, ``c``: the fragments; ``load``: how a and b are read from shared memory.
-    - ``min_sm``: 10 * major + minor of the first architecture that has it, 0 for all; ``arch``: the only one that has
-      it, where it is specific to one ("sm_90a").
+    - ``needs``: the feature of an architecture that it belongs to (``architectures.FEATURES``), "" where all have it.
     - ``instructions``: machine instructions that a warp issues for one multiplication of fragments; ``results``:
       registers of accumulators of a lane that one statement of the kernel's unrolled body updates.
     - ``cpp``: the C++ type that implements it, "{a}" and "{b}" standing for the types of the arrays; ``header``: what
@@ -60,11 +60,10 @@ class TensorIntrinsic:
     b: Fragment
     c: Fragment
     load: Requirement
-    min_sm: int
+    needs: str
     instructions: int
     results: int
     cpp: str
-    arch: str = ""
     header: str = ""
     halves: bool = False
 
@@ -93,8 +92,8 @@ class TensorIntrinsic:
             raise ValueError(f"{self.name}: fragment c must have one holder for every element, not {self.c.holders}")
         if self.halves and (self.type_a, self.type_b) != ("f16", "f16"):
             raise ValueError(f"{self.name}: only products of f16 are added up in f16 (PTX ISA, mma and wgmma)")
-        if row.tensor and self.min_sm < 70:
-            raise ValueError(f"{self.name}: there are no tensor cores before sm_70, so min_sm = {self.min_sm} is wrong")
+        if self.needs and self.needs not in FEATURES:
+            raise ValueError(f"{self.name}: unknown feature {self.needs!r}: use one of {', '.join(FEATURES)}")
         if self.instructions < 1 or self.results < 1:
             raise ValueError(f"{self.name}: instructions and results must be at least 1")
 
@@ -150,11 +149,9 @@ class TensorIntrinsic:
 
     def why_not(self, device: Device) -> str | None:
         """The reason why ``device`` does not have the instruction, or None."""
-        if self.arch and device.arch != self.arch:
-            return f"{self.name} needs {self.arch}, but {device.name} is {device.arch}"
-        if device.sm < self.min_sm:
-            return f"{self.name} needs sm_{self.min_sm}, but {device.name} is sm_{device.sm}"
-        return None
+        if device.has(self.needs):
+            return None
+        return f"{self.name} needs {FEATURES[self.needs].since}, but {device.name} is {device.arch}"
 
     def requirement(self, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
         """How this intrinsic reads ``operand`` from a tile laid out by ``layout`` (A: (m, k), B: (k, n)), or why not.
@@ -244,31 +241,33 @@ def _fma(lanes_m: int, lanes_n: int, each: int) -> TensorIntrinsic:
     c = Fragment((m, n), each * each, _distribution((1, 1), (lanes_m, lanes_n), (each, each), (lanes_n, 1)))
     cpp = f"autosched::Fma<{{a}}, {lanes_m}, {lanes_n}, {each}, {each}>"
     left, right = Fragment((m, 1), each, a, lane_loads=a), Fragment((1, n), each, b, lane_loads=b)
-    return TensorIntrinsic("fma", "f32", "f32", left, right, c, AnyLayout(each), 0, each * each, 1, cpp)
+    return TensorIntrinsic("fma", "f32", "f32", left, right, c, AnyLayout(each), "", each * each, 1, cpp)
 
 
 _C_MMA = _distribution((2, 1), (8, 4), (1, 2), (4, 1))  # PTX ISA, "Matrix fragments for mma.m16n8k16"
 
 
-def _wmma(kind: str, min_sm: int, a: Fragment, b: Fragment) -> TensorIntrinsic:
+def _wmma(kind: str, needs: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
     """wmma.mma of m16n16 is two instructions of m16n8."""
     c = Fragment((16, 16), 8)
-    return TensorIntrinsic("wmma", kind, kind, a, b, c, LeadingDimension(), min_sm, 2, 8, "autosched::Wmma<{a}>")
+    return TensorIntrinsic("wmma", kind, kind, a, b, c, LeadingDimension(), needs, 2, 8, "autosched::Wmma<{a}>")
 
 
 def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
     c = Fragment((16, 8), 4, _C_MMA)
-    return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), 80, 1, 4, "autosched::MmaSync<{a}>")
+    return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), "mma_k16", 1, 4, "autosched::MmaSync<{a}>")
 
 
 def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
     """Registers of c hold two neighbours of a row, the lower one in the lower half (PTX ISA, the same section)."""
     c, k = Fragment((16, 8), 2, _C_MMA), a.shape[1]
     cpp = f"autosched::MmaSync<{{a}}, autosched::f16x2, {k}>"
-    return TensorIntrinsic("mma", "f16", "f16", a, b, c, AlignedRows(), 80, 1, 2, cpp, halves=True)
+    return TensorIntrinsic(
+        "mma", "f16", "f16", a, b, c, AlignedRows(), "" if k == 8 else "mma_k16", 1, 2, cpp, halves=True
+    )
 
 
-def _mma_8_bit(kind: str, min_sm: int) -> TensorIntrinsic:
+def _mma_8_bit(kind: str, needs: str) -> TensorIntrinsic:
     """PTX ISA, "Matrix fragments for mma.m16n8k32": four neighbours along k in each register, else as for 16 bits."""
     a = Fragment(
         (16, 32),
@@ -280,7 +279,7 @@ def _mma_8_bit(kind: str, min_sm: int) -> TensorIntrinsic:
     c = Fragment((16, 8), 4, _C_MMA)
     header = "autosched/intrinsics/mma_8_bit.cuh"
     cpp = "autosched::Mma8Bit<{a}>"
-    return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), min_sm, 1, 4, cpp, header=header)
+    return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), needs, 1, 4, cpp, header=header)
 
 
 # PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type": group g = lane / 4, t = lane % 4;
@@ -306,17 +305,19 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
         _fma(4, 8, 4),
         _fma(8, 4, 4),
         _fma(8, 4, 1),
-        _wmma("f16", 70, Fragment((16, 16), 8), Fragment((16, 16), 8)),
-        _wmma("bf16", 80, Fragment((16, 16), 4), Fragment((16, 16), 4)),
-        _wmma("tf32", 80, Fragment((16, 8), 4, lane_loads=_A_TF32), Fragment((8, 16), 4, lane_loads=_B_WMMA_TF32)),
+        _wmma("f16", "", Fragment((16, 16), 8), Fragment((16, 16), 8)),
+        _wmma("bf16", "mma_k16", Fragment((16, 16), 4), Fragment((16, 16), 4)),
+        _wmma(
+            "tf32", "mma_k16", Fragment((16, 8), 4, lane_loads=_A_TF32), Fragment((8, 16), 4, lane_loads=_B_WMMA_TF32)
+        ),
         _mma("f16", _A_16_BIT, _B_16_BIT),
         _mma("bf16", _A_16_BIT, _B_16_BIT),
         _mma_in_f16(_A_16_BIT, _B_16_BIT),
         _mma_in_f16(_A_16_BIT_K8, _B_16_BIT_K8),
         _mma("tf32", Fragment((16, 8), 4, _A_TF32, (0, 2, 1, 3)), Fragment((8, 8), 2, _B_TF32)),
-        _mma_8_bit("i8", 80),
-        _mma_8_bit("e4m3", 89),
-        _mma_8_bit("e5m2", 89),
+        _mma_8_bit("i8", "mma_k16"),
+        _mma_8_bit("e4m3", "fp8_mma"),
+        _mma_8_bit("e5m2", "fp8_mma"),
     )
 }
 

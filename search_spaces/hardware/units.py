@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from search_spaces.hardware.devices import Device
 
-# Operations of an SM's 32-bit integer multiply-adds, each two, on sm_80 to sm_90: CUDA C++ Programming Guide, table
-# "Throughput of Native Arithmetic Instructions", 64 results per cycle.
+# Operations of an SM's 32-bit integer multiply-adds, each two, on sm_75 to sm_90, and assumed of later ones: CUDA C++
+# Programming Guide, table "Throughput of Native Arithmetic Instructions", 64 results per cycle.
 IMAD_PER_CYCLE = 128.0
 
 
@@ -43,9 +43,10 @@ WMMA_FRACTION = 0.4  # of mma.sync's rate
 
 
 def _mma_sync_type(device: Device, operand: str) -> str:
-    """On Hopper NVRTC 13.5 makes mma.sync of 8-bit floats into conversions to f16 (F2FP.F16.E4M3.UNPACK) and two
-    HMMA.16816, where sm_89 has QMMA.16832; i8 is IMMA.16832 on both."""
-    return "f16" if operand in ("e4m3", "e5m2") and device.sm >= 90 else operand
+    """For 9.0, 10.x and 11.0 NVRTC 13.5 makes mma.sync of 8-bit floats into conversions to f16 (F2FP.F16.E4M3.UNPACK)
+    and two HMMA.16816, where 8.9 and 12.x have QMMA.16832; i8 is IMMA.16832 on all."""
+    converted = device.has("fp8_mma") and not device.has("native_fp8_mma")
+    return "f16" if operand in ("e4m3", "e5m2") and converted else operand
 
 
 UNITS: dict[str, Unit] = {

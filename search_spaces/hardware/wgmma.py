@@ -113,11 +113,10 @@ def wgmma_row(kind: str, n: int, *, halves: bool = False) -> TensorIntrinsic:
         b=Fragment((k, n), 0),
         c=Fragment((ROWS, n), n // 4 if halves else n // 2, accumulators, lanes=WARPGROUP),
         load=SwizzledBoxes(),
-        min_sm=90,
+        needs="wgmma",
         instructions=1,
         results=n // 4 if halves else n // 2,
         cpp=f"autosched::ptx::Wgmma<{{a}}, {n}{', true' if halves else ''}>",
-        arch=ARCH,
         header=IN_F16 if halves else "" if element_bytes == TRANSPOSED_BYTES else ELSEWHERE,
         halves=halves,
     )

@@ -194,8 +194,8 @@ class TestRefusals:
             choose("replay")
         with pytest.raises(BackendError, match=f"warm cache .*{NO_GPU}"):
             choose(warm_cache=True)
-        with pytest.raises(UnknownDevice, match="h200_nvl"):
-            choose(device="h200_nvl")
+        with pytest.raises(UnknownDevice, match="h200_nvx"):
+            choose(device="h200_nvx")
         with pytest.raises(ValueError, match="workers must be a whole number of at least 1, not 0"):
             choose(workers=0)
 

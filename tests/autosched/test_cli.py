@@ -20,10 +20,10 @@ from autosched.verify import Verification
 from measurements.emulator import Emulation
 from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.nvrtc import NvrtcMissing
-from measurements.record import Record
+from measurements.record import Record, canonical_json
 from measurements.store import Store
 from search_spaces.catalogue import operator, operators, template, templates, templates_for
-from search_spaces.hardware.devices import device
+from search_spaces.hardware.devices import DEVICES, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.spaces.schedule import Schedule
@@ -177,7 +177,7 @@ BAD = {
     "unknown order": (("space", "matmul", *SMALL, "--order-a", "diagonal"), "row or col"),
     "unknown epilogue": (("space", "matmul", *SMALL, "--epilogue", "tanh"), "gelu"),
     "unsupported combination": (("space", "matmul", *SMALL, "--dtype", "f16", "--precision", "ieee"), "precision"),
-    "unknown device": (("space", "matmul", *SMALL, "--device", "h20"), "h200"),
+    "unknown device": (("space", "matmul", *SMALL, "--device", "h2x"), "h200"),
     "unknown option": (("space", "matmul", *SMALL, "--frobnicate"), "--frobnicate"),
     "surplus argument": (("space", "matmul", *SMALL, "more"), "more"),
     "negative sample": (("space", "matmul", *SMALL, "--sample", "-1"), "--sample"),
@@ -195,7 +195,7 @@ BAD = {
     "unknown sampler": (("tune", "matmul", *SMALL, "--db", "b.db", "--sampler", "cma"), "evolution"),
     "seed too large": (("tune", "matmul", *SMALL, "--db", "b.db", "--seed", str(2**40)), "seed"),
     "no workers": (("tune", "matmul", *SMALL, "--db", "b.db", "--workers", "0"), "--workers"),
-    "tune on an unknown device": (("tune", "matmul", *SMALL, "--db", "b.db", "--device", "h20"), "h200"),
+    "tune on an unknown device": (("tune", "matmul", *SMALL, "--db", "b.db", "--device", "h2x"), "h200"),
     "best without database": (("best", "matmul", *SMALL), "--db"),
     "best in a missing file": (("best", "matmul", "--db", "none.db"), "none.db"),
     "best, half a problem": (("best", "matmul", "-m", "3", "--db", "none.db"), "-n and -k"),
@@ -559,9 +559,28 @@ def test_best_says_no_where_there_is_none(run: Run, arguments: tuple[str, ...]) 
 
 def test_best_takes_an_unknown_device_for_a_mistake(run: Run) -> None:
     path = database(Path("b.db"), record(2e-6))
-    status, _, err = run("best", "matmul", *SMALL, "--db", str(path), "--device", "h20")
+    status, _, err = run("best", "matmul", *SMALL, "--db", str(path), "--device", "h2x")
     assert status == 2
-    assert "unknown device 'h20'" in err and "b.db holds h200" in err
+    assert "unknown device 'h2x'" in err and "b.db holds h200" in err
+
+
+def test_best_says_that_a_row_was_derived(run: Run) -> None:
+    note = "derived from the driver's figures and sm_89; unconfirmed: rates"
+    path = database(
+        Path("b.db"), dataclasses.replace(record(2e-6), fingerprint=canonical_json({"sm": "sm_89", "derived": note}))
+    )
+    status, out, _ = run("best", "matmul", *SMALL, "--db", str(path))
+    assert status == 0
+    assert note in " ".join(out.split())
+
+
+def test_devices_lists_every_row(run: Run) -> None:
+    status, out, _ = run("devices", "--json")
+    assert status == 0
+    assert [row["name"] for row in json.loads(out)["devices"]] == [row.name for row in DEVICES]
+    status, out, _ = run("devices")
+    assert status == 0 and all(row.name in out for row in DEVICES)
+    assert run("devices", "--json", "--markdown")[0] == 2
 
 
 def test_best_changes_nothing(run: Run) -> None:

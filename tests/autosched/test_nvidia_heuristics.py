@@ -198,7 +198,7 @@ def test_its_choices_are_among_the_first_trials_and_the_records_say_so(stub: Pat
 
 @pytest.mark.skipif(not REAL, reason=f"{NAME} is not installed")
 def test_the_library_itself() -> None:
-    for chip in DEVICES:
+    for chip in (row for row in DEVICES if row.name in nvidia_heuristics.GPUS):
         found = configurations(LARGE, nvidia_heuristics.GPUS[chip.name], 4)
         assert found and all(c.seconds > 0 and c.warps >= 1 for c in found)
         assert {c.instruction_m for c in found} == {64 if chip.sm == 90 else 16}

@@ -93,6 +93,9 @@ def test_one_block_more_than_a_wave_costs_another_round() -> None:
     assert times[2] == pytest.approx(times[1], rel=0.03)
 
 
+MODERN = [row for row in DEVICES if row.has("bf16")]  # multiply all types of `works`
+
+
 @st.composite
 def works(draw: st.DrawFn) -> CostCounts:
     def count(most: float) -> float:
@@ -135,7 +138,7 @@ def test_clusters_pay_for_the_sms_that_they_leave_idle() -> None:
 
 
 @settings(deadline=None, max_examples=100)
-@given(work=works(), on=st.sampled_from(DEVICES))
+@given(work=works(), on=st.sampled_from(MODERN))
 def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
     seconds = predict(work, on)
     row = unit(work.unit)
@@ -151,7 +154,7 @@ def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
 
 
 @settings(deadline=None, max_examples=100)
-@given(work=works(), on=st.sampled_from(DEVICES), factor=st.floats(1.0, 8.0))
+@given(work=works(), on=st.sampled_from(MODERN), factor=st.floats(1.0, 8.0))
 @pytest.mark.parametrize(
     "field",
     [
@@ -165,7 +168,7 @@ def test_more_of_anything_is_never_faster(field: str, work: CostCounts, on: Devi
 
 
 @settings(deadline=None, max_examples=50)
-@given(work=works(), on=st.sampled_from(DEVICES), spill=st.integers(0, 512))
+@given(work=works(), on=st.sampled_from(MODERN), spill=st.integers(0, 512))
 def test_spills_and_barriers_are_never_faster(work: CostCounts, on: Device, spill: int) -> None:
     assert predict(work, on, spill_bytes=spill + 8) >= predict(work, on, spill_bytes=spill)
     more = dataclasses.replace(work, barriers_per_iteration=work.barriers_per_iteration + 1)

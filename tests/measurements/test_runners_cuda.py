@@ -23,7 +23,8 @@ from measurements.runners.references import PARTS, DataSet, References, array_of
 from measurements.runners.supervisor import Limits
 from measurements.worker import Worker
 from measurements.worker_server import WorkerServer
-from search_spaces.hardware.devices import UnknownDevice, device
+from search_spaces.hardware.architectures import architecture
+from search_spaces.hardware.devices import DEVICES, UnknownDevice, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
@@ -313,16 +314,80 @@ def test_a_known_product_is_its_row_and_a_slice_of_it_has_its_own_size():
     slice_of_it = ATTRIBUTES | {"MultiProcessorCount": 60, "L2CacheSize": 30 * 2**20}
     part = device_row("NVIDIA H200", slice_of_it, 70 * 10**9)
     assert (part.sm_count, part.l2_bytes, part.memory_bytes) == (60, 30 * 2**20, 70 * 10**9)
+    assert part.dram_bandwidth == pytest.approx(H200.dram_bandwidth * 70e9 / H200.memory_bytes)
+    assert part.derived
+    assert device_row("NVIDIA H200 MIG 3g.71gb", slice_of_it, 70 * 10**9) == part
+
+
+def told(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **others):
+    """What a driver tells of a GPU of a compute capability."""
+    its = architecture(cc)
+    limits = {
+        "MaxBlocksPerMultiprocessor": its.blocks,
+        "MaxSharedMemoryPerBlockOptin": its.shared_per_block,
+        "MaxSharedMemoryPerMultiprocessor": its.shared_per_sm,
+        "MaxThreadsPerMultiProcessor": its.threads,
+    }
+    counts = {"MultiProcessorCount": sms, "L2CacheSize": int(l2_mib * 2**20), "ClockRate": clock_khz}
+    memory = {"MemoryClockRate": memory_khz, "GlobalMemoryBusWidth": bus}
+    capability = {"ComputeCapabilityMajor": cc // 10, "ComputeCapabilityMinor": cc % 10}
+    return ATTRIBUTES | limits | counts | memory | capability | others
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize("row", DEVICES, ids=lambda row: row.name)
+def test_what_the_driver_tells_of_a_product_finds_its_row(row):
+    attributes = told(row.sm, row.sm_count, row.l2_bytes / 2**20)
+    for name in row.driver_names:
+        assert device_row(name, attributes, int(0.98 * row.memory_bytes)) is row
+
+
+def test_products_of_one_name_are_told_apart_by_size():
+    whole = told(86, 70, 6, memory_khz=9501000, bus=384)
+    larger = device_row("NVIDIA GeForce RTX 3080", whole, 12 * GIB)
+    assert larger.derived and larger.sm_count == 70
+    assert larger.dram_bandwidth == pytest.approx(912e9, rel=0.01)
+    smaller = device_row("NVIDIA GeForce RTX 3060", told(86, 28, 3, memory_khz=7501000, bus=128), 8 * GIB)
+    assert smaller.derived and smaller.dram_bandwidth == pytest.approx(240e9, rel=0.01)
+    assert device_row("Orin", told(87, 8, 2), 7620 * 2**20).name == "orin_nano_8_super"
+
+
+def test_an_unknown_product_has_the_rates_of_its_class():
+    geforce = device_row("NVIDIA GeForce RTX 4070 Unknown", told(89, 58, 48), 12 * GIB)
+    assert geforce.tensor_rate("f16") == device("rtx4090").tensor_rate("f16") == 512
+    professional = device_row("NVIDIA RTX A5500", told(86, 80, 6), 24 * GIB)
+    assert professional.tensor_rate("f16") == device("a10").tensor_rate("f16") == 1024
+    turing = device_row("Quadro RTX 5000", told(75, 48, 4), 16 * GIB)
+    assert (turing.tensor_rate("f16"), turing.reserved_shared_per_block) == (1024, 0)
+    assert device_row("GeForce GTX 1660", told(75, 22, 1.5), 6 * GIB).arch == "sm_75"
+
+
+def test_memory_that_is_shared_with_the_cpu_has_the_bandwidth_of_the_row():
+    other = device_row("NVIDIA GB10 Lite", told(121, 40, 24, memory_khz=8533000, bus=256, Integrated=1), 64 * GIB)
+    assert other.dram_bandwidth == 273e9
+    silent = device_row("NVIDIA Thor X", told(110, 16, 32, clock_khz=1049000, memory_khz=0, bus=0), 64 * GIB)
+    assert (silent.dram_bandwidth, silent.clock_hz) == (273e9, 1.575e9)
+    assert "bandwidth" in silent.note
+
+
+def test_a_later_minor_runs_portable_code_of_the_nearest_known_one():
+    row = device_row("NVIDIA Rubin", told(107, 200, 128), 288 * GIB)
+    assert (row.arch, row.derived) == ("sm_103", True)
+    assert row.has("tma") and not row.has("tcgen05")
 
 
 def test_an_unknown_product_keeps_its_own_name_and_numbers():
-    row = device_row("NVIDIA H200 NVL", ATTRIBUTES, 149 * 10**9)
-    assert row.name == "h200_nvl"
+    row = device_row("NVIDIA H200 Nouveau", ATTRIBUTES, 149 * 10**9)
+    assert row.name == "h200_nouveau"
+    assert row.derived
+    assert row.note == "derived from the driver's figures and sm_90; unconfirmed: rates"
     assert row.memory_bytes == 149 * 10**9
     assert row.clock_hz == 1.785e9
     assert row.dram_bandwidth == pytest.approx(4.917e12, rel=1e-3)
     assert row.tensor_flops_per_cycle == H200.tensor_flops_per_cycle
-    with pytest.raises(UnknownDevice, match="compute capability 70"):
+    with pytest.raises(UnknownDevice, match=r"NVIDIA V100: compute capability 7\.0 is older than Turing"):
         device_row("NVIDIA V100", ATTRIBUTES | {"ComputeCapabilityMajor": 7}, 16 * 2**30)
 
 

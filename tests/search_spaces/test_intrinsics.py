@@ -501,22 +501,22 @@ def test_wmma_fragments_are_opaque():
 
 def test_the_rows():
     assert {
-        name: (r.m, r.n, r.k, r.min_sm, r.a.registers, r.b.registers, r.c.registers) for name, r in INTRINSICS.items()
+        name: (r.m, r.n, r.k, r.needs, r.a.registers, r.b.registers, r.c.registers) for name, r in INTRINSICS.items()
     } == {
-        "fma_m16n32k1": (16, 32, 1, 0, 4, 4, 16),
-        "fma_m32n16k1": (32, 16, 1, 0, 4, 4, 16),
-        "fma_m8n4k1": (8, 4, 1, 0, 1, 1, 1),
-        "wmma_m16n16k16_f16": (16, 16, 16, 70, 8, 8, 8),
-        "wmma_m16n16k16_bf16": (16, 16, 16, 80, 4, 4, 8),
-        "wmma_m16n16k8_tf32": (16, 16, 8, 80, 4, 4, 8),
-        "mma_m16n8k16_f16": (16, 8, 16, 80, 4, 2, 4),
-        "mma_m16n8k16_bf16": (16, 8, 16, 80, 4, 2, 4),
-        "mma_m16n8k16_f16_f16": (16, 8, 16, 80, 4, 2, 2),
-        "mma_m16n8k8_f16_f16": (16, 8, 8, 80, 2, 1, 2),
-        "mma_m16n8k8_tf32": (16, 8, 8, 80, 4, 2, 4),
-        "mma_m16n8k32_i8": (16, 8, 32, 80, 4, 2, 4),
-        "mma_m16n8k32_e4m3": (16, 8, 32, 89, 4, 2, 4),
-        "mma_m16n8k32_e5m2": (16, 8, 32, 89, 4, 2, 4),
+        "fma_m16n32k1": (16, 32, 1, "", 4, 4, 16),
+        "fma_m32n16k1": (32, 16, 1, "", 4, 4, 16),
+        "fma_m8n4k1": (8, 4, 1, "", 1, 1, 1),
+        "wmma_m16n16k16_f16": (16, 16, 16, "", 8, 8, 8),
+        "wmma_m16n16k16_bf16": (16, 16, 16, "mma_k16", 4, 4, 8),
+        "wmma_m16n16k8_tf32": (16, 16, 8, "mma_k16", 4, 4, 8),
+        "mma_m16n8k16_f16": (16, 8, 16, "mma_k16", 4, 2, 4),
+        "mma_m16n8k16_bf16": (16, 8, 16, "mma_k16", 4, 2, 4),
+        "mma_m16n8k16_f16_f16": (16, 8, 16, "mma_k16", 4, 2, 2),
+        "mma_m16n8k8_f16_f16": (16, 8, 8, "", 2, 1, 2),
+        "mma_m16n8k8_tf32": (16, 8, 8, "mma_k16", 4, 2, 4),
+        "mma_m16n8k32_i8": (16, 8, 32, "mma_k16", 4, 2, 4),
+        "mma_m16n8k32_e4m3": (16, 8, 32, "fp8_mma", 4, 2, 4),
+        "mma_m16n8k32_e5m2": (16, 8, 32, "fp8_mma", 4, 2, 4),
     }
 
 
@@ -535,7 +535,7 @@ def test_what_depends_on_an_instruction_stands_in_its_row():
 
 def test_rates_follow_the_unit_and_the_generation():
     h200, a100 = device("h200"), device("a100")
-    rows = {name: row for name, row in INTRINSICS.items() if row.min_sm < 89}
+    rows = {name: row for name, row in INTRINSICS.items() if row.needs != "fp8_mma"}
     rates = {name: (row.flops_per_cycle(h200), row.flops_per_cycle(a100)) for name, row in rows.items()}
     assert rates["fma_m16n32k1"] == (256, 128)
     assert rates["mma_m16n8k16_f16"] == (0.63 * 4096, 2048)
@@ -561,13 +561,21 @@ def test_rates_follow_the_unit_and_the_generation():
 
 def test_a_device_lacks_an_instruction_by_generation_or_by_architecture():
     row = intrinsic("mma_m16n8k16_f16")
-    turing = dataclasses.replace(device("a100"), name="t4", sm=75, arch="sm_75")
     assert row.why_not(device("a100")) is None
-    assert row.why_not(turing) == "mma_m16n8k16_f16 needs sm_80, but t4 is sm_75"
-    hopper = dataclasses.replace(row, arch="sm_90a", min_sm=90)
+    assert row.why_not(device("t4")) == "mma_m16n8k16_f16 needs sm_80, but t4 is sm_75"
+    hopper = dataclasses.replace(row, needs="wgmma")
     assert hopper.why_not(device("h200")) is None
-    blackwell = dataclasses.replace(device("h200"), name="b200", sm=100, arch="sm_100a")
-    assert hopper.why_not(blackwell) == "mma_m16n8k16_f16 needs sm_90a, but b200 is sm_100a"
+    assert hopper.why_not(device("b200")) == "mma_m16n8k16_f16 needs sm_90a, but b200 is sm_100a"
+    assert hopper.why_not(device("rtx5090")) == "mma_m16n8k16_f16 needs sm_90a, but rtx5090 is sm_120a"
+    plain = dataclasses.replace(device("h200"), arch="sm_90")
+    assert hopper.why_not(plain) == "mma_m16n8k16_f16 needs sm_90a, but h200 is sm_90"
+
+
+def test_fp8_is_multiplied_as_f16_where_hardware_has_no_instruction_for_it():
+    fp8 = intrinsic("mma_m16n8k32_e4m3")
+    assert fp8.flops_per_cycle(device("rtx5090")) == 1024
+    assert fp8.flops_per_cycle(device("rtx_pro_6000")) == 2048
+    assert fp8.flops_per_cycle(device("b200")) == intrinsic("mma_m16n8k16_f16").flops_per_cycle(device("b200"))
 
 
 def test_operands_of_two_types():
@@ -609,7 +617,7 @@ def test_rows_that_contradict_themselves_are_refused():
         ({"type_a": "f8"}, "type_a must be one of"),
         ({"unit": "hmma"}, "unknown unit 'hmma': use one of fma, wmma, mma"),
         ({"instructions": 0}, "must be at least 1"),
-        ({"min_sm": 60}, "no tensor cores before sm_70"),
+        ({"needs": "tmem"}, "unknown feature 'tmem'"),
     ):
         with pytest.raises(ValueError, match=message):
             dataclasses.replace(row, **changes)

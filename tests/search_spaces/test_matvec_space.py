@@ -70,7 +70,7 @@ def test_sampled_schedules_break_no_rule(problem: Matvec, name: str) -> None:
 def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
-    old = replace(H200, name="old", sm=75, arch="sm_75")
+    old = device("t4")
     for problem, target in [*((p, H200) for p in PROBLEMS), (DOCUMENT, old)]:
         whole = space(problem, target)
         for _ in range(200):

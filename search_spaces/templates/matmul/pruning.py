@@ -84,7 +84,7 @@ def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     rows = [
         row
         for row in intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc)
-        if row.unit != "fma" and row.min_sm <= device.sm
+        if row.unit != "fma" and row.why_not(device) is None
     ]
     if not rows or min(problem.m, problem.n) < NARROW:
         return ()
@@ -198,7 +198,7 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
     element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc)
-    serves = any(row.unit == "mma" and row.min_sm <= device.sm for row in rows) and _reads_both(problem)
+    serves = any(row.unit == "mma" and row.why_not(device) is None for row in rows) and _reads_both(problem)
     if not serves or min(problem.m, problem.n) < NARROW:
         return ()
 

@@ -1,0 +1,189 @@
+"""Compute capabilities as data rows: the limits of an SM, and the *features*, which instructions it has.
+
+Compute capability is not an order: 12.0 has tensor memory access but neither wgmma nor tcgen05, and 10.0 has no
+block-scaled mma.sync. Whatever a kernel needs is therefore asked for by the name of a feature, never by comparing
+numbers. A new architecture is one more row.
+
+Limits are those of ``cuda_occupancy.h`` of CUDA 13.5 and of libcudacxx's ``arch_traits.h``, which agree. Features are
+what NVRTC 13.5 compiles; a test compiles one kernel for each feature and architecture and compares.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+# Which target has a feature: all; the architecture's own ("a") and its family's ("f"); or its own alone.
+Scope = Literal["", "f", "a"]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Instructions that an architecture has or lacks together.
+
+    ``since`` is the first target that has it, as refusals name it; ``doc`` says what it is. ``scope``: whether it needs
+    an architecture- or family-specific target, of the architectures whose targets have such a suffix.
+    """
+
+    name: str
+    since: str
+    doc: str
+    scope: Scope = ""
+
+
+FEATURES: dict[str, Feature] = {
+    row.name: row
+    for row in (
+        Feature("mma_k16", "sm_80", "mma.sync m16n8k16 of f16 and bf16, m16n8k8 of tf32, m16n8k32 of i8"),
+        Feature("bf16", "sm_80", "conversions to bf16, and fma of bf16"),
+        Feature("cp_async", "sm_80", "cp.async, and mbarriers in shared memory"),
+        Feature("l2_256b", "sm_80", "loads that prefetch 256 bytes into L2, and L2 cache policies"),
+        Feature("max_nan", "sm_80", "max.NaN.f32"),
+        Feature("redux", "sm_80", "redux.sync of integers"),
+        Feature("native_int4_mma", "sm_75", "int4 mma.sync that is not unpacked to i8"),
+        Feature("fp8_convert", "sm_89", "conversions of e4m3 and e5m2"),
+        Feature("fp8_mma", "sm_89", "mma.sync m16n8k32 of e4m3 and e5m2"),
+        Feature("native_fp8_mma", "sm_89", "fp8 mma.sync that is not converted to f16"),
+        Feature("stmatrix", "sm_90", "stmatrix"),
+        Feature("tma", "sm_90", "tensor maps, cp.async.bulk, mbarrier transactions"),
+        Feature("clusters", "sm_90", "clusters of blocks with distributed shared memory"),
+        Feature("multicast", "sm_90", "TMA multicast in hardware"),
+        Feature("programmatic_launch", "sm_90", "griddepcontrol"),
+        Feature("setmaxnreg", "sm_90a", "registers that move between warpgroups", "f"),
+        Feature("wgmma", "sm_90a", "wgmma", "f"),
+        Feature("cluster_launch_control", "sm_100", "clusterlaunchcontrol.try_cancel"),
+        Feature("gather4", "sm_100", "TMA gather of four rows into the block's own shared memory"),
+        Feature("ld_256_bit", "sm_100", "loads and stores of 32 bytes"),
+        Feature("fma_f32x2", "sm_100", "fma of two f32 at a time"),
+        Feature("fp4_convert", "sm_100a", "conversions of e2m1, e2m3, e3m2 and ue8m0", "f"),
+        Feature("ldmatrix_b8_trans", "sm_100a", "ldmatrix m16n16 of bytes, transposed", "f"),
+        Feature("tcgen05", "sm_100a", "tensor memory and tcgen05.mma", "f"),
+        Feature("tcgen05_i8", "sm_100a", "tcgen05.mma of i8", "a"),
+        Feature("tcgen05_ld_red", "sm_103a", "tcgen05.ld with a reduction", "f"),
+        Feature("redux_f32", "sm_100a", "redux.sync of f32", "f"),
+        Feature("narrow_mma", "sm_120a", "mma.sync of e2m1, e2m3 and e3m2", "f"),
+        Feature("block_scale_mma", "sm_120a", "mma.sync of mxf8f6f4, mxf4 and mxf4nvf4 with block scales", "f"),
+    )
+}
+
+_TURING = frozenset({"native_int4_mma"})
+_AMPERE = _TURING | {"mma_k16", "bf16", "cp_async", "l2_256b", "max_nan", "redux"}
+_ADA = _AMPERE | {"fp8_convert", "fp8_mma", "native_fp8_mma"}
+_SINCE_HOPPER = (_ADA - {"native_int4_mma", "native_fp8_mma"}) | {
+    "stmatrix",
+    "tma",
+    "clusters",
+    "programmatic_launch",
+    "setmaxnreg",
+}
+_HOPPER = _SINCE_HOPPER | {"multicast", "wgmma"}
+_SINCE_BLACKWELL = _SINCE_HOPPER | {
+    "cluster_launch_control",
+    "gather4",
+    "ld_256_bit",
+    "fma_f32x2",
+    "fp4_convert",
+    "ldmatrix_b8_trans",
+}
+_TENSOR_MEMORY = _SINCE_BLACKWELL | {"multicast", "tcgen05"}
+_RTX_BLACKWELL = _SINCE_BLACKWELL | {"native_fp8_mma", "narrow_mma", "block_scale_mma"}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One compute capability: ``sm`` is 10 * major + minor, sizes are bytes, counts are of one SM unless said.
+
+    - ``shared_per_block``: with opt-in; ``reserved_shared``: what the driver keeps of each block besides.
+    - ``shared_unit``: shared memory is allocated in multiples of it.
+    - ``named_barriers``: that all blocks of an SM share, 0 where each block has 16 whatever its neighbours use.
+    - ``tensor_memory_blocks``: blocks of an SM that hold tensor memory at a time, 0 without tensor memory.
+    - ``targets``: what code is compiled for, the one with all features first.
+    - ``cuda``: the first CUDA toolkit that compiles for it.
+    """
+
+    sm: int
+    chips: str
+    features: frozenset[str]
+    shared_per_sm: int
+    shared_per_block: int
+    threads: int
+    blocks: int
+    cuda: str
+    reserved_shared: int = 1024
+    shared_unit: int = 128
+    registers: int = 65536
+    named_barriers: int = 0
+    tensor_memory_blocks: int = 0
+
+    def __post_init__(self) -> None:
+        unknown = self.features - FEATURES.keys()
+        if unknown:
+            raise ValueError(f"sm_{self.sm}: unknown features {', '.join(sorted(unknown))}")
+
+    @property
+    def major(self) -> int:
+        return self.sm // 10
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        suffixes = ("a", "f", "") if self.major >= 10 else ("a", "") if self.major == 9 else ("",)
+        return tuple(f"sm_{self.sm}{suffix}" for suffix in suffixes)
+
+    def features_of(self, target: str) -> frozenset[str]:
+        """What code that is compiled for ``target``, one of ``targets``, can use."""
+        if target.endswith("a"):
+            return self.features
+        wanted = ("", "f") if target.endswith("f") else ("",)
+        return frozenset(name for name in self.features if FEATURES[name].scope in wanted)
+
+
+_KIB = 1024
+
+
+def _row(sm: int, chips: str, features: frozenset[str], shared: int, threads: int, blocks: int, cuda: str,
+         named_barriers: int = 0, tensor_memory_blocks: int = 0) -> Architecture:  # fmt: skip
+    """The driver keeps 1 KiB of each block's shared memory since sm_80."""
+    return Architecture(
+        sm, chips, features, shared * _KIB, (shared - 1) * _KIB, threads, blocks, cuda,
+        named_barriers=named_barriers, tensor_memory_blocks=tensor_memory_blocks,
+    )  # fmt: skip
+
+
+ARCHITECTURES: dict[int, Architecture] = {
+    row.sm: row
+    for row in (
+        Architecture(75, "TU10x", _TURING, 64 * _KIB, 64 * _KIB, 1024, 16, "10.0", reserved_shared=0, shared_unit=256),
+        _row(80, "GA100", _AMPERE, 164, 2048, 32, "11.0"),
+        _row(86, "GA10x", _AMPERE, 100, 1536, 16, "11.1"),
+        _row(87, "Orin", _AMPERE, 164, 1536, 16, "11.4"),
+        _row(89, "AD10x", _ADA, 100, 1536, 24, "11.8"),
+        _row(90, "GH100", _HOPPER, 228, 2048, 32, "11.8", 64),
+        _row(100, "B100, B200", _TENSOR_MEMORY | {"tcgen05_i8", "redux_f32"}, 228, 2048, 32, "12.8", 64, 1),
+        _row(103, "B300", _TENSOR_MEMORY | {"tcgen05_ld_red", "redux_f32"}, 228, 2048, 32, "12.9", 32, 1),
+        _row(110, "Thor", _TENSOR_MEMORY | {"tcgen05_i8", "tcgen05_ld_red"}, 228, 1536, 24, "13.0", 24, 1),
+        _row(120, "GB20x", _RTX_BLACKWELL, 100, 1536, 24, "12.8", 24),
+        _row(121, "GB10", _RTX_BLACKWELL, 100, 1536, 24, "12.9", 24),
+    )
+}
+
+
+class UnknownArchitecture(ValueError):
+    """No row describes the compute capability. The message is one line."""
+
+
+def architecture(sm: int) -> Architecture:
+    """The row of a compute capability, 90 for 9.0. One whose major is known runs code of the nearest lower minor, and
+    gets its portable features (CUDA C++ Programming Guide, "Binary compatibility"). Raises UnknownArchitecture."""
+    row = ARCHITECTURES.get(sm)
+    if row is not None:
+        return row
+    lower = [row for row in ARCHITECTURES.values() if row.major == sm // 10 and row.sm < sm]
+    if not lower:
+        known = f"{min(ARCHITECTURES) / 10} to {max(ARCHITECTURES) / 10}"
+        older = (
+            "older than Turing, which CUDA 13 no longer compiles for" if sm < min(ARCHITECTURES) else "not known yet"
+        )
+        raise UnknownArchitecture(f"compute capability {sm / 10} is {older}: autosched knows {known}")
+    nearest = lower[-1]
+    return dataclasses.replace(nearest, features=nearest.features_of(f"sm_{nearest.sm}"))

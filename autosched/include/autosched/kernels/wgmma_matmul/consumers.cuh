@@ -6,6 +6,7 @@
 #include <autosched/kernels/wgmma_matmul/stores.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
+#include <autosched/ptx/elect.cuh>
 #include <autosched/ptx/tensor_map.cuh>
 
 namespace autosched {
@@ -22,8 +23,8 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
   using Stores = WgmmaStores<Config>;
 
   __device__ static __forceinline__ void consume(const End& ends, Out* out, const ptx::TensorMap* out_map,
-                                                 float* partials, unsigned* counters, Place place) {
-    const int group = int(threadIdx.x) / 128;
+                                                 float* partials, unsigned* counters, Place place, int warp) {
+    const int group = warp / 4;
     const int rows = C::ping_pong ? 0 : group;  // of a tile: which share of them is this consumer's
     unsigned elsewhere = 0;
     if constexpr (cluster > 1) {
@@ -53,13 +54,13 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
         if (work.tiles < C::tiles_k && !Exchange::combine_two(acc, flags, partials, counters, work, rows)) return;
       }
       if constexpr (C::store_buffers > 0) {
-        Stores::store_boxes(acc, ends, out_map, work, place.shared + boxes_at, group, rows);
+        Stores::store_boxes(acc, ends, out_map, work, place.shared + boxes_at, warp, rows);
       } else {
         Stores::store(acc, ends, out, work, rows);
       }
     });
     if constexpr (C::store_buffers > 0) {
-      if (threadIdx.x % 128 == 0) ptx::wait_stores_read<0>();  // shared memory is the block's until it exits
+      if (warp % 4 == 0 && ptx::elect()) ptx::wait_stores_read<0>();  // shared memory is the block's until it exits
     }
   }
 };

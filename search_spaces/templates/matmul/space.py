@@ -20,6 +20,7 @@ from search_spaces.spaces.columns import TextColumn
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.line_access import alignment_rule
 from search_spaces.templates.common.shared_tiles import contiguity
@@ -41,7 +42,7 @@ def space(problem: Matmul, device: Device) -> Space:
     """All schedules of ``problem`` on ``device``."""
     return Space(
         "matmul",
-        parameters(problem),
+        offered(parameters(problem, device), device),
         attributes(problem, device),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
@@ -59,7 +60,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_operand_rules(problem, "b"),
         tiling(problem).split_rule(),
         *stream_k_rules(problem, device),
-        *tiling(problem).grid_rules(parameters(problem)),
+        *tiling(problem).grid_rules(parameters(problem, device)),
         *device_rules(device),
     )
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from autosched import functions
+from autosched.call_logs import log
 from autosched.database import Database, NoSchedule
 from autosched.functions import Source
 from autosched.torch import ops
@@ -88,7 +89,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
     ``hits`` counts by problem, ``misses`` by problem (or the function's name) and reason.
     """
 
-    def __init__(self, database: Database, device: str | None, exact: bool) -> None:
+    def __init__(self, database: Database | None, device: str | None, exact: bool) -> None:
         super().__init__()
         self.hits: Counter[str] = Counter()
         self.misses: Counter[tuple[str, str]] = Counter()
@@ -96,7 +97,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         self._device = device
         self._exact = exact
         self._lock = threading.Lock()
-        self._known: dict[tuple[Any, ...], tuple[str, str]] = {}  # a miss's reason, "" for a hit
+        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # a miss's reason, "" for a hit
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
@@ -104,23 +105,27 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         if make is None or torch.compiler.is_compiling():
             return func(*args, **given)
         name = getattr(func, "__name__", str(func)).strip("_")
+        problem: Problem | str
         try:
             request = make(*args, **given)
             problem, why = self._decide(request)
         except (_Unsupported, TypeError, AttributeError) as error:
             # what is no plain call of tensors, such as one with out=
             problem, why = name, str(error) if isinstance(error, _Unsupported) else "arguments of another kind"
+        shown = problem if isinstance(problem, str) else problem.key()
         with self._lock:
             if why:
-                self.misses[problem, why] += 1
+                self.misses[shown, why] += 1
             else:
-                self.hits[problem] += 1
+                self.hits[shown] += 1
+        if why and not isinstance(problem, str):  # a hit is recorded where it is computed
+            log.add(problem)
         if why:
             return func(*args, **given)
         return getattr(ops, request.operator)(*request.tensors, **request.options)
 
-    def _decide(self, request: _Request) -> tuple[str, str]:
-        """The problem's key, and why its call is left to torch, "" where it is not."""
+    def _decide(self, request: _Request) -> tuple[Problem | str, str]:
+        """The problem, or the operator where it is none, and why its call is left to torch, "" where it is not."""
         tensors = [t for t in request.tensors if t is not None]
         looks = tuple((t.shape, t.stride(), t.dtype, t.device) for t in tensors)
         key = (request.operator, len(tensors), tuple(request.options.items()), looks)
@@ -129,18 +134,20 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
             known = self._known[key] = self._look_up(request, {t.device.type for t in tensors})
         return known
 
-    def _look_up(self, request: _Request, devices: set[str]) -> tuple[str, str]:
+    def _look_up(self, request: _Request, devices: set[str]) -> tuple[Problem | str, str]:
         if not devices <= {"cuda", "cpu"} or len(devices) > 1:
             return request.operator, f"tensors on {', '.join(sorted(devices))}"
         try:
             problem: Problem = PLANS[request.operator](*request.tensors, **request.options).problem
         except ValueError as error:
             return request.operator, str(error)
+        if self._database is None:
+            return problem, "no database was given"
         try:
             self._database.look_up(problem, self._device, exact=self._exact)
         except NoSchedule:
-            return problem.key(), "it is not tuned"
-        return problem.key(), ""
+            return problem, "it is not tuned"
+        return problem, ""
 
     def summary(self) -> str:
         """Hits and misses for people, most frequent first."""
@@ -151,16 +158,19 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         return "\n".join(lines)
 
 
-def patch(database: Source, device: str | None = None, *, exact: bool = True) -> Calls:
+def patch(database: Source | None, device: str | None = None, *, exact: bool = True) -> Calls:
     """Send the calls of mm, matmul, linear, softmax, rms_norm and layer_norm within ``with patch(...) as calls:`` to
     tuned kernels: those whose problem ``database`` has, and with ``exact=False`` also those that the nearest record or
-    the time model can serve.
+    the time model can serve. Without a database (None) no call is taken, and
+    all can be recorded (``autosched.recording``).
 
     Every other call goes to torch as before, and is counted with the reason. ``device`` is that of the records; by
     default this machine's GPU. On CPU tensors the operator computes its formula, or is emulated within ``emulated``.
     Code that ``torch.compile`` traces is left alone: call the functions of ``autosched.torch`` there. Raises
     StoreError, a ValueError, where the database cannot be opened.
     """
+    if database is None:
+        return Calls(None, device, exact)
     opened = database if isinstance(database, Database) else Database(database)
     functions.use(opened)
     return Calls(opened, device, exact)

@@ -62,8 +62,8 @@ _FIRST_ROUND = """
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
         wait(place.empty(), place.parity ^ 1u);  // the first"""
 _BODY = "body(Work(next), turn, next + launched < works);"
-_NEXT_BOX = "if (warp % 4 == 0 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
-_LAST_BOX = "if (warp % 4 == 0 && ptx::elect()) ptx::wait_stores_read<0>();"
+_NEXT_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
+_LAST_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();"
 
 # The first ones are run by default: one of each mechanism.
 FAULTS = (

@@ -99,7 +99,7 @@ _LAST_WAIT = "ptx::wgmma_wait_group<0>();\n      release(unreleased, elsewhere);
 _STORE = "store(acc, ends, out, work, rows);"
 _SCALED = "sums[i][r] += a[i][r / 2 % 2] * b[r / 4 * 8 / block] * acc[i][r];"
 _BOX = "Box::write(box, x);\n        ptx::fence_async_proxy();"
-_READ = "if (warp % 4 == 0 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
+_READ = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
 
 PLANTED = (
     # The first are run by default.
@@ -218,10 +218,10 @@ PLANTED = (
     Planted("the fence of the other space", STORES, K.MISSING_PROXY_FENCE,
             {"fence.proxy.async.shared::cta": "fence.proxy.async.global"}, _TMA),
     Planted("another thread waits for the stores", STORES, K.BULK_COPY_IN_FLIGHT,
-            {_READ: _READ.replace("== 0", "== 1")}),
+            {_READ: _READ.replace("< 32", ">= 96")}),
     Planted("another thread commits the stores", STORES, K.BULK_COPY_IN_FLIGHT,
             {"ptx::commit_stores();\n        }":
-             "}\n        if (warp % 4 == 1 && ptx::elect()) ptx::commit_stores();"}),
+             "}\n        if (threadIdx.x % 128 >= 96 && ptx::elect()) ptx::commit_stores();"}),
     Planted("the barrier of boxes is that of turns", TURNS, K.INVALID_ARGUMENT,
             {"of_turns = 2, of_boxes = 4": "of_turns = 2, of_boxes = 2"}),
     Planted("boxes of the first matrix", "boxes of a batch", K.GLOBAL_RACE,

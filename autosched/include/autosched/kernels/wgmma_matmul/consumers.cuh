@@ -54,13 +54,14 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
         if (work.tiles < C::tiles_k && !Exchange::combine_two(acc, flags, partials, counters, work, rows)) return;
       }
       if constexpr (C::store_buffers > 0) {
-        Stores::store_boxes(acc, ends, out_map, work, place.shared + boxes_at, warp, rows);
+        Stores::store_boxes(acc, ends, out_map, work, place.shared + boxes_at, group, rows);
       } else {
         Stores::store(acc, ends, out, work, rows);
       }
     });
     if constexpr (C::store_buffers > 0) {
-      if (warp % 4 == 0 && ptx::elect()) ptx::wait_stores_read<0>();  // shared memory is the block's until it exits
+      // Shared memory is the block's until it exits.
+      if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();
     }
   }
 };

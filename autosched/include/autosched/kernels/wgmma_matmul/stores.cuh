@@ -80,10 +80,10 @@ struct WgmmaStores : WgmmaPlan<Config> {
 
   // Through shared memory, a box at a time: TMA stores it while the next ones are written.
   __device__ static __forceinline__ void store_boxes(Accumulators& acc, End ends, const ptx::TensorMap* out,
-                                                     const Work& work, unsigned boxes, int warp, int rows) {
+                                                     const Work& work, unsigned boxes, int group, int rows) {
     constexpr bool partial_n = C::n % C::tile_n != 0;
     const int col0 = work.n0 + int(threadIdx.x) % 4 * 2;
-    const int row0 = work.m0 + rows * fragments * 64, group = warp / 4, barrier = of_boxes + group;
+    const int row0 = work.m0 + rows * fragments * 64, barrier = of_boxes + group;
     const int row_of_thread = int(threadIdx.x) / 32 % 4 * 16 + int(threadIdx.x) % 32 / 4;
     boxes += unsigned(group * C::store_buffers * Box::bytes);
     ends = ends.of_matrix(work.batch).at(0, col0);
@@ -111,12 +111,12 @@ struct WgmmaStores : WgmmaPlan<Config> {
           x[r + 1] = static_cast<Finished<C>>(sum_at(acc[i], b * Box::registers + r + 1));
           if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], ends, of_rows[i][r / 2 % 2], col);
         }
-        if (warp % 4 == 0 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();
+        if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();
         ptx::barrier_sync(barrier, 128);  // what the box held has been read
         Box::write(box, x);
         ptx::fence_async_proxy();
         ptx::barrier_sync(barrier, 128);  // every thread has written its part
-        if (warp % 4 == 0 && ptx::elect()) {
+        if (threadIdx.x % 128 < 32 && ptx::elect()) {
           ptx::store_box(*out, work.n0 + column, row0 + i * 64, work.batch, box);
           ptx::commit_stores();
         }

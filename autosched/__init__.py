@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from autosched.version import VERSION
 
 if TYPE_CHECKING:
+    from autosched.call_logs.log import recording
     from autosched.database import Database
     from autosched.emulation import emulate
     from autosched.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
@@ -44,6 +45,7 @@ __all__ = [
     "layernorm",
     "matmul",
     "matvec",
+    "recording",
     "reduce",
     "rmsnorm",
     "softmax",
@@ -65,6 +67,7 @@ _HOMES = {
     "Transpose": "search_spaces.operators.transpose",
     "StudySampler": "autosched.optuna_sampler",
     "emulate": "autosched.emulation",
+    "recording": "autosched.call_logs.log",
     "tune": "autosched.tuner",
     **dict.fromkeys(
         ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"), "autosched.functions"

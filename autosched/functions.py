@@ -22,6 +22,7 @@ from typing import Any
 
 from autosched import array_plans
 from autosched.array_plans import Facts, Plan
+from autosched.call_logs import log
 from autosched.database import Database
 from autosched.kernel_provenance import KernelProvenance
 from autosched.runtime import ALIGNMENT, LoadedKernel, as_gpu_array, check_apart, cupy_module, torch_of
@@ -249,6 +250,8 @@ def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tup
     if loaded is None:
         loaded = _load(cp, database, gpu, key, plan, seen, len(known))
     wanted = loaded.plan
+    if log.active():
+        log.add(wanted.problem)
     if given is None:
         result = _new(cp, first, wanted)
         starts.append(result.data.ptr if result.__class__ is ndarray else result.data_ptr())
@@ -310,3 +313,4 @@ def _new(cp: Any, first: Any, plan: Plan) -> Any:
 
 
 _NAMES = {ours: name for name, ours in array_plans.TYPES.items()}
+log.start_from_environment()

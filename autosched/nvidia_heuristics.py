@@ -198,7 +198,7 @@ def _wgmma(c: Configuration) -> dict[str, Value]:
 
 
 def _mma_sync(problem: Matmul, device: Device) -> str | None:
-    rows = intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc)
+    rows = intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc, device=device)
     return next((row.name for row in rows if row.unit == "mma" and row.why_not(device) is None), None)
 
 

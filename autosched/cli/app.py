@@ -177,7 +177,7 @@ _KERNEL = "--kernel FILE [--size NAME=N] [OPTIONS]"
 _INSTEAD = {  # of an operator and its problem
     "space": (_KERNEL,),
     "best": (_KERNEL,),
-    "tune": (_KERNEL, "--suite FILE [OPTIONS]"),
+    "tune": (_KERNEL, "--suite FILE [OPTIONS]", "--from CSV [OPTIONS]"),
     "verify": (_KERNEL, "--ptx FILE [OPTIONS]"),
     "threshold": (_KERNEL,),
 }

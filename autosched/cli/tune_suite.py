@@ -17,7 +17,7 @@ from autosched.backends import BACKENDS
 from autosched.cli import interrupts
 from autosched.cli.devices import DeviceOption, target
 from autosched.cli.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, bad_input, within
-from autosched.cli.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.output import print_json, say, show, stderr_console, stdout_console
 from autosched.cli.problem_options import one_of, whole_number
 from autosched.cli.tune import SecondsOption
 from autosched.search import DEFAULT, samplers
@@ -26,26 +26,46 @@ from measurements.store_errors import StoreError
 from search_spaces.catalogue import templates_for
 
 if TYPE_CHECKING:
-    from autosched.suite import Standing, SuiteResult
+    from autosched.suite import Member, Standing, SuiteResult
     from autosched.tune_result import TuneResult
 
+EFFORTS = {"model": 1, "quick": 16, "full": 128}  # schedules to try of each problem, in the mean
+_TRIALS = 256
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 COMMAND = "tune --suite FILE"  # as usage errors name it
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
     """``tune --suite FILE ...`` as the command that it stands for; every other command line as it is."""
-    asked = any(a == "--suite" or a.startswith("--suite=") for a in arguments)
+    asked = any(a.partition("=")[0] in ("--suite", "--from") for a in arguments)
     if len(arguments) > 1 and arguments[0] == "tune" and arguments[1].startswith("-") and asked:
         return [COMMAND, *arguments[1:]]
     return list(arguments)
 
 
 def tune_suite(
-    suite: Annotated[str, typer.Option("--suite", metavar="FILE", help="TOML with a table [[problem]] for each.")],
+    suite: Annotated[
+        str | None, typer.Option("--suite", metavar="FILE", help="TOML with a table [[problem]] for each.")
+    ] = None,
+    calls: Annotated[
+        str | None, typer.Option("--from", metavar="CSV", help="What a program computes: AUTOSCHED_RECORD, TunableOp.")
+    ] = None,
     db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Database, made if missing. (required)")] = None,
     trials: Annotated[
-        int, typer.Option("--trials", parser=whole_number, metavar="N", help="Trials of all problems together.")
-    ] = 256,
+        int | None,
+        typer.Option(
+            "--trials", parser=whole_number, metavar="N", help="Trials of all problems together (default 256)."
+        ),
+    ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            "--effort",
+            parser=one_of(tuple(EFFORTS)),
+            metavar="|".join(EFFORTS),
+            help="Instead of --trials: see below.",
+        ),
+    ] = None,
     device: DeviceOption = None,
     backend: Annotated[
         str,
@@ -59,6 +79,9 @@ def tune_suite(
     ] = DEFAULT,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
     seconds: SecondsOption = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="T", help="How long to search, such as 90s, 30m or 2h.")
+    ] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time.")
     ] = None,
@@ -73,11 +96,23 @@ def tune_suite(
     """Tune many problems, such as the layers of a model, under one budget.
 
     Every [[problem]] of the file has an operator, its fields, and perhaps a weight: how often it is computed. The next
-    trials go where they are expected to save most. Exit status 1 if some problem has no schedule that works.
+    trials go where they are expected to save most. --from takes the problems from what a program computes, and how
+    often. --effort model tries the time model's first choice of each problem, quick 16 and full 128 schedules of each
+    in the mean. With --budget alone there is no limit on trials. Exit status 1 if some problem has no schedule that
+    works.
     """
     if db is None:
         raise InputError("tune --suite needs --db: autosched tune --suite layers.toml --db best.db")
-    within("--trials", trials, 1, MOST_TRIALS)
+    if (suite is None) == (calls is None):
+        raise InputError("give either --suite or --from: tune --from shapes.csv --db best.db --budget 30m")
+    if trials is not None and effort is not None:
+        raise InputError("give either --trials or --effort")
+    if budget is not None:
+        if seconds is not None:
+            raise InputError("give either --seconds or --budget")
+        seconds = _seconds(budget)
+    if trials is not None:
+        within("--trials", trials, 1, MOST_TRIALS)
     within("--seed", seed, 0, MOST_SEED)
     if seconds is not None and not 0 < seconds < math.inf:
         raise InputError(f"--seconds is how long to search, more than 0, not {seconds:g}")
@@ -87,11 +122,15 @@ def tune_suite(
 
     with bad_input():
         try:
-            members = suites.read_suite(suite)
+            members = _recorded(calls, device) if calls is not None else suites.read_suite(str(suite))
         except OSError as error:
-            raise InputError(f"{suite} cannot be read ({error.strerror}): name another file") from error
+            raise InputError(f"{suite or calls} cannot be read ({error.strerror}): name another file") from error
         for member in members:
             templates_for(member.problem, target(device))
+    if trials is None:
+        trials = _TRIALS if effort is None else EFFORTS[effort] * len(members)
+        if effort is None and budget is not None:
+            trials = MOST_TRIALS
     console = stderr_console()
 
     def tell(standing: "Standing", result: "TuneResult") -> None:
@@ -123,7 +162,7 @@ def tune_suite(
         print("autosched: stopped", file=sys.stderr)
         return STOPPED
     if json:
-        print_json(_to_json(result, suite, db))
+        print_json(_to_json(result, str(suite or calls), db))
     else:
         _show(result)
     kept = f"everything so far is kept in {without_password(db)}" if result.trials else "nothing was tried"
@@ -133,6 +172,40 @@ def tune_suite(
         print(f"autosched: stopped; {kept}", file=sys.stderr)
         return STOPPED
     return 0 if result.ok and not result.stopped else NO
+
+
+def _seconds(budget: str) -> float:
+    """Raises InputError for what is no duration."""
+    unit = _UNITS.get(budget[-1:])
+    try:
+        number = float(budget[:-1] if unit else budget)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise InputError(f"--budget is a duration such as 90s, 30m or 2h, not {budget}")
+    return number * (unit or 1.0)
+
+
+def _recorded(calls: str, device: str | None) -> "tuple[Member, ...]":
+    """The problems of a log for which there are kernels, the most time first as far as the roofline says."""
+    from autosched.bounds import roofline
+    from autosched.call_logs.reading import read_calls
+
+    read = read_calls(calls)
+    chip = target(device)
+    members, skipped = [], read.skipped.copy()
+    for member in read.members:
+        try:
+            templates_for(member.problem, chip)
+        except ValueError as error:
+            skipped[str(error)] += 1
+        else:
+            members.append(member)
+    for why, number in skipped.most_common():
+        say(f"{formatting.plural(number, 'line')} of {calls} left out: {why}")
+    if not members:
+        raise InputError(f"{calls} holds no problem that kernels for {chip.name} compute")
+    return tuple(sorted(members, key=lambda m: -m.weight * roofline(m.problem, chip).share(1.0)))
 
 
 def _show(result: "SuiteResult") -> None:

@@ -11,6 +11,7 @@ from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.tensor_map import TensorMap
 
 HOPPER_ARCH = "compute_90a"
+TURING = "sm_75"  # has kernels of its own
 ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
@@ -26,7 +27,9 @@ HOPPER = re.compile(
 
 def ptx_arch(kernel: Kernel) -> str:
     """The architecture whose PTX is executed: that of the device for a source which asks what it is compiled for, else
-    sm_90a or sm_89 for what only those have."""
+    sm_90a or sm_89 for what only those have, or sm_75 on that."""
+    if kernel.arch == TURING:
+        return TURING.replace("sm_", "compute_")
     if kernel.arch and _asks(kernel.source, kernel.headers):
         return kernel.arch.replace("sm_", "compute_")
     return HOPPER_ARCH if _launched_for_hopper(kernel) else source_arch(kernel.source, kernel.headers)

@@ -44,7 +44,8 @@ class TensorIntrinsic:
     - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8").
     - ``halves``: it accumulates in f16, two sums to a register.
     - ``a``, ``b``, ``c``: the fragments; ``load``: how a and b are read from shared memory.
-    - ``needs``: the feature of an architecture that it belongs to (``architectures.FEATURES``), "" where all have it.
+    - ``needs``: the feature of an architecture that it belongs to (``architectures.FEATURES``), "" where all have it;
+      ``until``: the feature with which a wider instruction takes its place.
     - ``instructions``: machine instructions that a warp issues for one multiplication of fragments; ``results``:
       registers of accumulators of a lane that one statement of the kernel's unrolled body updates.
     - ``cpp``: the C++ type that implements it, "{a}" and "{b}" standing for the types of the arrays; ``header``: what
@@ -66,6 +67,7 @@ class TensorIntrinsic:
     cpp: str
     header: str = ""
     halves: bool = False
+    until: str = ""
 
     def __post_init__(self) -> None:
         row = unit(self.unit)
@@ -92,8 +94,9 @@ class TensorIntrinsic:
             raise ValueError(f"{self.name}: fragment c must have one holder for every element, not {self.c.holders}")
         if self.halves and (self.type_a, self.type_b) != ("f16", "f16"):
             raise ValueError(f"{self.name}: only products of f16 are added up in f16 (PTX ISA, mma and wgmma)")
-        if self.needs and self.needs not in FEATURES:
-            raise ValueError(f"{self.name}: unknown feature {self.needs!r}: use one of {', '.join(FEATURES)}")
+        for feature in (self.needs, self.until):
+            if feature and feature not in FEATURES:
+                raise ValueError(f"{self.name}: unknown feature {feature!r}: use one of {', '.join(FEATURES)}")
         if self.instructions < 1 or self.results < 1:
             raise ValueError(f"{self.name}: instructions and results must be at least 1")
 
@@ -291,6 +294,21 @@ _B_16_BIT = Fragment((16, 8), 2, _distribution((2, 1), (4, 8), (2, 1), (1, 4)))
 _A_16_BIT_K8 = Fragment((16, 8), 2, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
 _B_16_BIT_K8 = Fragment((8, 8), 1, _distribution((1, 1), (4, 8), (2, 1), (1, 4)))
 
+_TURING_HEADER = "autosched/intrinsics/mma_turing.cuh"
+
+
+def _turing(kind: str, a: Fragment, b: Fragment, instructions: int, cpp: str) -> TensorIntrinsic:
+    """What multiplies on sm_75. mma.m8n8k16 of i8 has the upper or the lower eight rows of fragments of m16n8k16."""
+    c = Fragment((16, 8), 4, _C_MMA)
+    return TensorIntrinsic(
+        "mma", kind, kind, a, b, c, AlignedRows(), "", instructions, 4, cpp, header=_TURING_HEADER, until="mma_k16"
+    )
+
+
+# PTX ISA, "Matrix fragments for mma.m16n8k16" (.s8): a0..a3: (g, 4t..), a4..a7: (g+8, 4t..); b0..b3: (4t.., g).
+_A_8_BIT_K16 = Fragment((16, 16), 2, _distribution((2, 1), (8, 4), (1, 4), (4, 1)))
+_B_8_BIT_K16 = Fragment((16, 8), 1, _distribution((1, 1), (4, 8), (4, 1), (1, 4)))
+
 # PTX ISA, "Matrix fragments for mma.m16n8k8" (.tf32): a0: (g, t), a1: (g+8, t), a2: (g, t+4), a3: (g+8, t+4);
 # b0: (t, g), b1: (t+4, g).
 _A_TF32 = _distribution((2, 2), (8, 4), (1, 1), (4, 1))
@@ -318,6 +336,8 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
         _mma_8_bit("i8", "mma_k16"),
         _mma_8_bit("e4m3", "fp8_mma"),
         _mma_8_bit("e5m2", "fp8_mma"),
+        _turing("f16", _A_16_BIT_K8, _B_16_BIT_K8, 1, "autosched::MmaTuringF16"),
+        _turing("i8", _A_8_BIT_K16, _B_8_BIT_K16, 2, "autosched::MmaTuringI8"),
     )
 }
 
@@ -329,10 +349,13 @@ def intrinsic(name: str) -> TensorIntrinsic:
     return INTRINSICS[name]
 
 
-def intrinsics_for(a: str, tf32: bool, b: str = "", *, acc: str = "") -> tuple[TensorIntrinsic, ...]:
+def intrinsics_for(
+    a: str, tf32: bool, b: str = "", *, acc: str = "", device: Device | None = None
+) -> tuple[TensorIntrinsic, ...]:
     """The rows that multiply arrays stored as ``a`` and ``b`` (by default as ``a``) and add up in f16 if that is
     ``acc``, else in f32 or i32; those that round f32 to tf32 only with ``tf32``, which changes nothing for other types.
-    Raises ValueError for an unknown type.
+    Rows that a wider one has taken the place of are those of a ``device`` without that one. Raises ValueError for an
+    unknown type.
     """
     left, right = dtype(a, MULTIPLIED_DTYPES).name, dtype(b or a, MULTIPLIED_DTYPES).name
     return tuple(
@@ -342,4 +365,5 @@ def intrinsics_for(a: str, tf32: bool, b: str = "", *, acc: str = "") -> tuple[T
         and right in row.stored("b")
         and (tf32 or not row.rounds)
         and row.halves == (acc == "f16")
+        and not (row.until and (device is None or device.has(row.until)))
     )

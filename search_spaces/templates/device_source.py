@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from importlib import resources
 
+from search_spaces.hardware.devices import Device
 from search_spaces.spaces.config import Config
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Argument, Kernel, Scalar, Size3
@@ -20,6 +21,27 @@ _OURS = "autosched"  # the package whose headers every template may include
 def include_dir(package: str = _OURS) -> str:
     """The folder of a package that its headers are found in: ``include``."""
     return str(resources.files(package).joinpath("include"))
+
+
+# Headers that stand in for others on devices without a feature.
+_INSTEAD = (
+    ("bf16", "autosched/ptx/convert.cuh", "autosched/ptx/turing/convert.cuh"),
+    ("max_nan", "autosched/ptx/arithmetic.cuh", "autosched/ptx/turing/arithmetic.cuh"),
+)
+
+
+def for_device(kernel: Kernel, device: Device) -> Kernel:
+    """``kernel`` with headers that have what ``device`` lacks instructions for; itself on all but sm_75."""
+    instead = {name: other for feature, name, other in _INSTEAD if not device.has(feature)}
+    if not instead or kernel.headers != Headers.from_folder(include_dir()):
+        return kernel
+    return replace(kernel, headers=_replaced(kernel.headers, tuple(instead.items())), arch=device.arch)
+
+
+@lru_cache(maxsize=8)
+def _replaced(headers: Headers, instead: tuple[tuple[str, str], ...]) -> Headers:
+    texts = dict(headers.files)
+    return Headers.of(texts | {name: texts[other] for name, other in instead})
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.spaces.union_space import UnionSpace
-from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.device_source import DeviceSource, for_device
 from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.kernel import Kernel
 
@@ -65,7 +65,7 @@ class KernelTemplate:
 
     def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> Kernel:
         """The kernel of one schedule. Raises ValueError as ``config`` does."""
-        return self.lower(problem, self.config(problem, schedule, device), device)
+        return for_device(self.lower(problem, self.config(problem, schedule, device), device), device)
 
     @cached_property
     def version(self) -> str:

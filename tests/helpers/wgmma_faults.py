@@ -62,8 +62,8 @@ _FIRST_ROUND = """
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
         wait(place.empty(), place.parity ^ 1u);  // the first"""
 _BODY = "body(Work(next), turn, next + launched < works);"
-_NEXT_BOX = "if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();"
-_LAST_BOX = "if (threadIdx.x % 128 == 0) ptx::wait_stores_read<0>();"
+_NEXT_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
+_LAST_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();"
 
 # The first ones are run by default: one of each mechanism.
 FAULTS = (
@@ -224,7 +224,9 @@ FAULTS = (
     # Clusters.
     WgmmaFault("blocks of the cluster are not asked", ALL, "4 * sharing * peers", "4 * sharing", LOST),
     WgmmaFault("exits before its cluster", ALONG_M,
-               "if constexpr (cluster > 1) ptx::cluster_sync();  // others", "// others", (K.BLOCK_EXITED,)),
+               "ptx::cluster_arrive();\n      ptx::cluster_wait();\n", "", (K.BLOCK_EXITED,)),
+    WgmmaFault("its cluster does not know of its barriers", ALONG_M, "ptx::fence_mbarrier_init();", "",
+               (K.MBARRIER_MISUSE,)),
     WgmmaFault("begins before its cluster", ALONG_M, "    sync();\n", "    ptx::barrier_sync();\n",
                (K.MBARRIER_MISUSE, K.BLOCK_EXITED)),
     WgmmaFault("copies for itself alone", ALONG_N, "blocks_along_n << rank_m()", "1u << Plan::rank()",

@@ -99,7 +99,7 @@ _LAST_WAIT = "ptx::wgmma_wait_group<0>();\n      release(unreleased, elsewhere);
 _STORE = "store(acc, ends, out, work, rows);"
 _SCALED = "sums[i][r] += a[i][r / 2 % 2] * b[r / 4 * 8 / block] * acc[i][r];"
 _BOX = "Box::write(box, x);\n        ptx::fence_async_proxy();"
-_READ = "if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();"
+_READ = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
 
 PLANTED = (
     # The first are run by default.
@@ -130,8 +130,8 @@ PLANTED = (
             maps={"a_map": {"strides": (624, 163840), "sizes": (312, 256, 1)}}),
     # Waits and arrivals.
     Planted("consumers wait with the other parity", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait(place.full(), place.parity);\n      multiply_tile(acc, place.tile(), group, t == 0)":
-             "wait(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, place.tile(), group, t == 0)"}),
+            {"wait(place.full(), place.parity);\n      multiply_tile(acc, tile, group, t == 0)":
+             "wait(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, tile, group, t == 0)"}),
     Planted("the copies wait with the other parity", "plain", K.BARRIER_NOT_REACHED,
             {"wait(place.empty(), place.parity ^ 1u);  // the first":
              "wait(place.empty(), place.parity);  // the first"}),
@@ -148,12 +148,11 @@ PLANTED = (
              'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(place.full()), '
              '"r"(tma_bytes));'}),
     Planted("one lane waits for its warp", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait(place.full(), place.parity);\n      multiply_tile(acc, place.tile(), group, t == 0)":
+            {"wait(place.full(), place.parity);\n      multiply_tile(acc, tile, group, t == 0)":
              "if (threadIdx.x % 32 == 0) wait(place.full(), place.parity);\n"
-             "      multiply_tile(acc, place.tile(), group, t == 0)"}),
+             "      multiply_tile(acc, tile, group, t == 0)"}),
     Planted("every warpgroup makes the barriers", "registers", K.MBARRIER_MISUSE,
-            {"if (threadIdx.x == 0) {\n      if constexpr (C::access_a == 0) ptx::prefetch":
-             "if (threadIdx.x % 128 == 0) {\n      if constexpr (C::access_a == 0) ptx::prefetch"}),
+            {"if (warp == 0 && ptx::elect()) {": "if (warp % 4 == 0 && ptx::elect()) {"}),
     Planted("releases a tile too early", "plain", K.WGMMA_IN_FLIGHT,
             {"if (t > 0) release(unreleased, elsewhere);\n        unreleased = place.empty();":
              "release(place.empty(), elsewhere);",
@@ -169,10 +168,9 @@ PLANTED = (
     Planted("tells the blocks of the other axis", "all of it", K.SHARED_RACE,
             {"rank_m() + i * C::cluster_m": "rank_n() + i * C::cluster_m"}),
     Planted("the last ones alone wait for their cluster", ALONG_M, K.BLOCK_EXITED,
-            {"if constexpr (cluster > 1) ptx::cluster_sync();  // others":
-             "if constexpr (cluster > 1) if (int(blockIdx.x) % cluster > 0) ptx::cluster_sync();  // others"}),
+            {"ptx::cluster_arrive();\n": "if (int(blockIdx.x) % cluster == 0) return;\n ptx::cluster_arrive();\n"}),
     Planted("the barriers are made behind the meeting", ALONG_M, K.MBARRIER_MISUSE,
-            {"    sync();\n    if (threadIdx.x >= consumer_threads)": "    if (threadIdx.x >= consumer_threads)",
+            {"    sync();\n    if (warp >= consumer_warps)": "    if (warp >= consumer_warps)",
              "    const Place first{ptx::shared_memory()};":
              "    const Place first{ptx::shared_memory()};\n    sync();"}),
     # Tiles of a block.
@@ -184,7 +182,7 @@ PLANTED = (
             {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
              "    for_each_work([&](const Work& work, int turn, bool more)":
              "    Accumulators acc{};\n    for_each_work([&](const Work& work, int turn, bool more)",
-             "multiply_tile(acc, place.tile(), group, t == 0)": "multiply_tile(acc, place.tile(), group, false)"}),
+             "multiply_tile(acc, tile, group, t == 0)": "multiply_tile(acc, tile, group, false)"}),
     Planted("splits of all matrices share their sums", "splits of a batch", K.GLOBAL_RACE,
             {"output_tile = (batch * C::tiles_m + tile_m)": "output_tile = (0 * C::tiles_m + tile_m)"}),
     Planted("the first split is added twice, the last never", "splits of a batch", WRONG,
@@ -220,9 +218,10 @@ PLANTED = (
     Planted("the fence of the other space", STORES, K.MISSING_PROXY_FENCE,
             {"fence.proxy.async.shared::cta": "fence.proxy.async.global"}, _TMA),
     Planted("another thread waits for the stores", STORES, K.BULK_COPY_IN_FLIGHT,
-            {_READ: _READ.replace("== 0", "== 32")}),
+            {_READ: _READ.replace("< 32", ">= 96")}),
     Planted("another thread commits the stores", STORES, K.BULK_COPY_IN_FLIGHT,
-            {"ptx::commit_stores();\n        }": "}\n        if (threadIdx.x % 128 == 32) ptx::commit_stores();"}),
+            {"ptx::commit_stores();\n        }":
+             "}\n        if (threadIdx.x % 128 >= 96 && ptx::elect()) ptx::commit_stores();"}),
     Planted("the barrier of boxes is that of turns", TURNS, K.INVALID_ARGUMENT,
             {"of_turns = 2, of_boxes = 4": "of_turns = 2, of_boxes = 2"}),
     Planted("boxes of the first matrix", "boxes of a batch", K.GLOBAL_RACE,

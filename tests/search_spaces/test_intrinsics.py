@@ -517,6 +517,8 @@ def test_the_rows():
         "mma_m16n8k32_i8": (16, 8, 32, "mma_k16", 4, 2, 4),
         "mma_m16n8k32_e4m3": (16, 8, 32, "fp8_mma", 4, 2, 4),
         "mma_m16n8k32_e5m2": (16, 8, 32, "fp8_mma", 4, 2, 4),
+        "mma_m16n8k8_f16": (16, 8, 8, "", 2, 1, 4),
+        "mma_m16n8k16_i8": (16, 8, 16, "", 2, 1, 4),
     }
 
 
@@ -529,6 +531,8 @@ def test_what_depends_on_an_instruction_stands_in_its_row():
     for row in ROWS:
         # the multiply-adds of a fragment, by those of one instruction of a warp
         per_instruction = {"fma": 32, "wmma": 16 * 8 * row.k, "mma": 16 * 8 * row.k}[row.unit]
+        if row.name == "mma_m16n8k16_i8":
+            per_instruction = 8 * 8 * row.k  # m8n8k16
         assert row.instructions * per_instruction == row.m * row.n * row.k
     assert issued["mma_m16n8k8_f16_f16"] == (1, 2, "autosched::MmaSync<T, autosched::f16x2, 8>")
 

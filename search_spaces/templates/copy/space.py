@@ -17,6 +17,7 @@ from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, store_hint
+from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
 REGISTER_OVERHEAD = 16  # registers for addresses and counters, the fewest seen in compiled kernels
@@ -26,7 +27,9 @@ MOST_BLOCK_BYTES = 2**18
 @lru_cache(maxsize=64)
 def space(problem: Copy, device: Device) -> Space:
     """All schedules of ``problem`` on ``device``."""
-    return Space("copy", parameters(), attributes(problem), validity_constraints(device), pruning_rules(device))
+    return Space(
+        "copy", offered(parameters(), device), attributes(problem), validity_constraints(device), pruning_rules(device)
+    )
 
 
 def parameters() -> tuple[Parameter, ...]:

@@ -29,7 +29,7 @@ COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)  # threads of a copy along contiguo
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
 
 
-def parameters(problem: Matmul) -> tuple[Parameter, ...]:
+def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
     """The domains, before any rule applies."""
     element_bytes = problem.input_dtype.bytes
     tiles = (16, 32, 64, 96, 128, 192, 256)
@@ -42,7 +42,7 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
         ordinal("tile_k", tuple(d * 32 // element_bytes for d in (1, 2, 4, 8)), "depth of one pipeline stage"),
         categorical(
             "intrinsic",
-            tuple(row.name for row in intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc)),
+            tuple(row.name for row in intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc, device=device)),
             "what multiplies fragments",
         ),
         ordinal("sg_layout_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),

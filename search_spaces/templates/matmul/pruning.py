@@ -83,7 +83,9 @@ def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     wmma's stride, and half its loads of shared memory."""
     rows = [
         row
-        for row in intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc)
+        for row in intrinsics.intrinsics_for(
+            problem.a, tf32=problem.precision == "tf32", acc=problem.acc, device=device
+        )
         if row.unit != "fma" and row.why_not(device) is None
     ]
     if not rows or min(problem.m, problem.n) < NARROW:
@@ -197,7 +199,8 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
     """Tensor cores want 16 bytes of each copy, by cp.async, which needs no registers and looks up no line of L1."""
     element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
-    rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc)
+    rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc, device=device)
+    asynchronous = device.has("cp_async")
     serves = any(row.unit == "mma" and row.why_not(device) is None for row in rows) and _reads_both(problem)
     if not serves or min(problem.m, problem.n) < NARROW:
         return ()
@@ -210,7 +213,7 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
         )
 
     def as_wide(vector: int, major: int, minor: int, threads: int, copy: str) -> bool:
-        if copy != "cp.async" and vector * element_bytes == WIDEST_BYTES:
+        if copy != "cp.async" and asynchronous and vector * element_bytes == WIDEST_BYTES:
             return False
         return vector == widest or not fits(major, minor, threads, 2 * vector)
 
@@ -220,7 +223,7 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
             f"copy_whole_{operand}",
             each(as_wide),
             f"{{copy}} of {{vector}} elements: lines of {operand} are aligned to {widest}, which threads could take at "
-            "a time by cp.async",
+            f"a time{' by cp.async' if asynchronous else ''}",
             names={name: names[name] for name in ("vector", "major", "minor", "copy")},
         ),
     )

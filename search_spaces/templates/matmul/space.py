@@ -16,6 +16,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.operand_rules import operand_rules
 from search_spaces.templates.matmul.decisions import (
@@ -36,7 +37,7 @@ def space(problem: Matmul, device: Device) -> Space:
     """All schedules of ``problem`` on ``device``."""
     return Space(
         "matmul",
-        parameters(problem),
+        offered(parameters(problem, device), device),
         attributes(problem, device),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
@@ -54,7 +55,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_operand_rules(problem, "b"),
         tiling(problem).split_rule(),
         *stream_k_rules(problem, device),
-        *tiling(problem).grid_rules(parameters(problem)),
+        *tiling(problem).grid_rules(parameters(problem, device)),
         *device_rules(device),
     )
 

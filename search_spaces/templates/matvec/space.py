@@ -22,6 +22,7 @@ from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint
+from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matvec.problem import as_matvec
@@ -39,11 +40,14 @@ def space(problem: Matvec | Matmul, device: Device) -> Space:
     return _space(as_matvec(problem), device)
 
 
+_NEEDS = {("x_source", "shared"): "cp_async"}
+
+
 @lru_cache(maxsize=64)
 def _space(problem: Matvec, device: Device) -> Space:
     return Space(
         "matvec",
-        parameters(problem),
+        offered(parameters(problem), device, _NEEDS),
         attributes(problem),
         validity_constraints(problem, device),
         pruning_rules(problem),

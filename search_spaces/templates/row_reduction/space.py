@@ -21,6 +21,7 @@ from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, store_hint
+from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
 REGISTER_OVERHEAD = 20  # registers for addresses and counters, the fewest seen in compiled kernels
@@ -31,13 +32,15 @@ FULL_WAVES = 2  # blocks per SM from which splitting rows gains nothing
 SPLIT_FLAG_BYTES = 16
 STAGING_ALIGNMENT = 128
 
+_NEEDS = {("row_staging", "shared"): "cp_async"}
+
 
 @lru_cache(maxsize=64)
 def space(problem: RowProblem, device: Device) -> Space:
     """All schedules of ``problem`` on ``device``."""
     return Space(
         "row_reduction",
-        parameters(problem),
+        offered(parameters(problem), device, _NEEDS),
         attributes(problem),
         validity_constraints(problem, device),
         pruning_rules(problem, device),

@@ -24,6 +24,7 @@ from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, store_hint
+from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 from search_spaces.templates.common.line_access import alignment_rule, sectors_rule, width_rule
 from search_spaces.templates.common.raster import raster, raster_rule
@@ -41,7 +42,7 @@ def space(problem: Transpose, device: Device) -> Space:
     """All schedules of ``problem`` on ``device``."""
     return Space(
         "transpose",
-        parameters(problem),
+        offered(parameters(problem), device),
         attributes(problem),
         validity_constraints(problem, device),
         pruning_rules(problem, device),

@@ -23,6 +23,7 @@
 #include <autosched/kernels/wgmma_matmul/producers.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
+#include <autosched/ptx/elect.cuh>
 #include <autosched/ptx/mbarrier.cuh>
 #include <autosched/ptx/set_registers.cuh>
 #include <autosched/ptx/shared_memory.cuh>
@@ -34,14 +35,16 @@ template <class Config>
 struct WgmmaMatmul : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
   using typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Place;
-  using Plan::cluster, Plan::consumer_threads, Plan::full_arrivals, Plan::gives_registers, Plan::peers, Plan::sharing,
+  using Plan::cluster, Plan::consumer_warps, Plan::full_arrivals, Plan::gives_registers, Plan::peers, Plan::sharing,
       Plan::threads_copy;
   using Producers = WgmmaProducers<Config>;
 
-  // Of the block, or all blocks of its cluster, whose barriers and shared memory its copies use.
+  // Of the block, or all blocks of its cluster, whose barriers and shared memory its copies use. The fence behind the
+  // making of barriers publishes all that others need.
   __device__ static __forceinline__ void sync() {
     if constexpr (cluster > 1) {
-      ptx::cluster_sync();
+      ptx::cluster_arrive_relaxed();
+      ptx::cluster_wait();
     } else {
       ptx::barrier_sync();
     }
@@ -52,7 +55,8 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
   __device__ static __forceinline__ void run(const FromA& a, const FromB& b, const End& ends, Out* out,
                                              const ptx::TensorMap* out_map, float* partials, unsigned* counters) {
     const Place first{ptx::shared_memory()};
-    if (threadIdx.x == 0) {
+    const int warp = Plan::warp();
+    if (warp == 0 && ptx::elect()) {
       if constexpr (C::access_a == 0) ptx::prefetch_map(a);
       if constexpr (C::access_b == 0) ptx::prefetch_map(b);
       Place place = first;
@@ -64,18 +68,21 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
       ptx::fence_mbarrier_init();
     }
     sync();
-    if (threadIdx.x >= consumer_threads) {
+    if (warp >= consumer_warps) {
       if constexpr (gives_registers) ptx::give_registers<C::producer_registers>();
       if constexpr (threads_copy) {
-        Producers::produce_together(a, b, first);
+        Producers::produce_together(a, b, first, warp);
       } else {
-        if (threadIdx.x == consumer_threads) Producers::produce(a, b, first);
+        if (warp == consumer_warps && ptx::elect()) Producers::produce(a, b, first);
       }
     } else {
       if constexpr (gives_registers) ptx::take_registers<C::consumer_registers>();
-      WgmmaConsumers<Config>::consume(ends, out, out_map, partials, counters, first);
+      WgmmaConsumers<Config>::consume(ends, out, out_map, partials, counters, first, warp);
     }
-    if constexpr (cluster > 1) ptx::cluster_sync();  // others arrive at its barriers until they have read all
+    if constexpr (cluster > 1) {  // others arrive at its barriers until they have read all
+      ptx::cluster_arrive();
+      ptx::cluster_wait();
+    }
   }
 };
 

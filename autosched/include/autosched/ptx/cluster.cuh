@@ -10,9 +10,12 @@ __device__ __forceinline__ unsigned address_in(unsigned address, int rank) {
   return there;
 }
 
-// All threads of all blocks of the cluster, lanes of a warp one by one.
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+// The barrier of all threads of all blocks of the cluster, lanes of a warp one by one. What a thread has done before it
+// arrives, those know who have waited; behind a relaxed arrival, only what a fence has published.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 }  // namespace autosched::ptx

@@ -17,9 +17,11 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// At a barrier of any block of the cluster; `barrier` as address_in gives it.
+// At a barrier of any block of the cluster; `barrier` as address_in gives it. Without .release.cluster, which ptxas turns
+// into a fence of the whole GPU: it orders no writes to other blocks, but says that multiplications and loads, which have
+// been waited for, have read what lies there. CUTLASS's ClusterBarrier arrives in this form, too.
 __device__ __forceinline__ void mbarrier_arrive_in_cluster(unsigned barrier) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // One arrival that expects `bytes` more in this phase.
@@ -28,31 +30,19 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsi
                : "memory");
 }
 
-// Whether the phase of this parity has ended; may wait a while for it first. OfCluster: others of the cluster may arrive.
-template <bool OfCluster = false>
+// Whether the phase of this parity has ended; may wait a while for it first. For barriers at which other blocks of the
+// cluster arrive, too: .acquire.cluster would make ptxas drop all of L1 behind each wait.
 __device__ __forceinline__ bool mbarrier_try_wait(unsigned barrier, unsigned parity) {
   unsigned ended;
-  if constexpr (OfCluster) {
-    asm volatile(
-        "{\n\t"
-        ".reg .pred p;\n\t"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
-        "selp.u32 %0, 1, 0, p;\n\t"
-        "}"
-        : "=r"(ended)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  } else {
-    asm volatile(
-        "{\n\t"
-        ".reg .pred p;\n\t"
-        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
-        "selp.u32 %0, 1, 0, p;\n\t"
-        "}"
-        : "=r"(ended)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  }
+  asm volatile(
+      "{\n\t"
+      ".reg .pred p;\n\t"
+      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+      "selp.u32 %0, 1, 0, p;\n\t"
+      "}"
+      : "=r"(ended)
+      : "r"(barrier), "r"(parity)
+      : "memory");
   return ended != 0;
 }
 

@@ -6,6 +6,7 @@
 #include <autosched/kernels/wgmma_matmul/stores.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
+#include <autosched/ptx/elect.cuh>
 #include <autosched/ptx/tensor_map.cuh>
 
 namespace autosched {
@@ -22,8 +23,8 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
   using Stores = WgmmaStores<Config>;
 
   __device__ static __forceinline__ void consume(const End& ends, Out* out, const ptx::TensorMap* out_map,
-                                                 float* partials, unsigned* counters, Place place) {
-    const int group = int(threadIdx.x) / 128;
+                                                 float* partials, unsigned* counters, Place place, int warp) {
+    const int group = warp / 4;
     const int rows = C::ping_pong ? 0 : group;  // of a tile: which share of them is this consumer's
     unsigned elsewhere = 0;
     if constexpr (cluster > 1) {
@@ -59,7 +60,8 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
       }
     });
     if constexpr (C::store_buffers > 0) {
-      if (threadIdx.x % 128 == 0) ptx::wait_stores_read<0>();  // shared memory is the block's until it exits
+      // Shared memory is the block's until it exits.
+      if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();
     }
   }
 };

@@ -6,6 +6,7 @@
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/mbarrier.cuh>
+#include <autosched/ptx/shuffle.cuh>
 
 namespace autosched {
 
@@ -79,13 +80,20 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
+  // Where the tile of a place lies. ptxas keeps the counters of a loop in registers of lanes, and would move each
+  // descriptor that follows from them to uniform registers by itself; behind a shuffle it moves one word, before the wait.
+  __device__ static __forceinline__ unsigned uniform_tile(const Place& place) {
+    return ptx::shfl_idx(place.tile(), 0);
+  }
+
   __device__ static __forceinline__ void main_loop(Accumulators& acc, Place& place, int tiles, int group,
                                                    unsigned elsewhere, bool more) {
     unsigned unreleased = 0;
 #pragma unroll 1
     for (int t = 0; t < tiles; ++t, place.advance()) {
+      const unsigned tile = uniform_tile(place);
       wait(place.full(), place.parity);
-      multiply_tile(acc, place.tile(), group, t == 0);
+      multiply_tile(acc, tile, group, t == 0);
       ptx::wgmma_wait_group<C::in_flight>();
       if constexpr (C::in_flight == 0) {
         release(place.empty(), elsewhere);
@@ -141,9 +149,10 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
         const int column = work.n0 / block + q;
         b[q] = End::number(of_b + (column < blocks_n ? column : blocks_n - 1) * blocks_k + t);
       }
+      const unsigned tile = uniform_tile(place);
       wait(place.full(), place.parity);
       Accumulators acc;
-      multiply_tile(acc, place.tile(), group, true);
+      multiply_tile(acc, tile, group, true);
       ptx::wgmma_wait_group<0>();
       release(place.empty(), elsewhere);
 #pragma unroll

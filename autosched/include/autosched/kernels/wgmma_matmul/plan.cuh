@@ -9,6 +9,7 @@
 #include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/intrinsics/wgmma_out.cuh>
 #include <autosched/ptx/mbarrier.cuh>
+#include <autosched/ptx/shuffle.cuh>
 
 namespace autosched {
 
@@ -25,7 +26,7 @@ struct WgmmaPlan {
 
   using Box = WgmmaOutBox<Out, C::store_line>;
 
-  static constexpr int consumer_threads = 128 * C::consumers;
+  static constexpr int consumer_threads = 128 * C::consumers, consumer_warps = 4 * C::consumers;
   static constexpr int sharing = C::ping_pong ? 1 : C::consumers;  // the rows of a tile
   static constexpr bool gives_registers = C::producer_registers > 0;
   static constexpr int fragments = C::tile_m / 64 / sharing;  // of 64 rows, of one consumer
@@ -85,6 +86,10 @@ struct WgmmaPlan {
 
   using Accumulators = Sum[fragments][registers_n];
 
+  // Which warp of the block this is. By a shuffle, behind which ptxas knows that all lanes have the same: what follows from
+  // it lies in uniform registers, where wgmma's descriptors and TMA's operands belong.
+  __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
+
   // Which block of its cluster this is: ranks go along m first.
   __device__ static __forceinline__ int rank() { return int(blockIdx.x) % cluster; }
   __device__ static __forceinline__ int rank_m() { return rank() % C::cluster_m; }
@@ -138,7 +143,7 @@ struct WgmmaPlan {
   };
 
   __device__ static __forceinline__ void wait(unsigned barrier, unsigned parity) {
-    while (!ptx::mbarrier_try_wait<(cluster > 1)>(barrier, parity)) {
+    while (!ptx::mbarrier_try_wait(barrier, parity)) {
     }
   }
 

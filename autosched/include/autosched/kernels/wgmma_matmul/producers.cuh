@@ -4,6 +4,7 @@
 #include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>
 #include <autosched/ptx/cp_async.cuh>
+#include <autosched/ptx/elect.cuh>
 #include <autosched/ptx/mbarrier.cuh>
 #include <autosched/ptx/tensor_map.cuh>
 
@@ -37,7 +38,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   // stage is told to be full some k-tiles later, which are on their way meanwhile: as many as stages are left besides
   // those that consumers may hold.
   template <class FromA, class FromB>
-  __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, Place place) {
+  __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, Place place, int warp) {
     constexpr int behind = C::stages - 1 - C::in_flight;
     static_assert(behind >= 0, "rule stages: one that is filled besides those that may be multiplied");
     constexpr bool shifts_differ = differ<CopyA, (C::access_a > 0)>() || differ<CopyB, (C::access_b > 0)>();
@@ -55,7 +56,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
         wait(place.empty(), place.parity ^ 1u);
         const int k0 = (work.first + t) * C::tile_k;
         if constexpr (tma_bytes > 0) {
-          if (thread == 0) load_stage(a, b, place, work, k0);
+          if (warp == Plan::consumer_warps && ptx::elect()) load_stage(a, b, place, work, k0);
         }
         if constexpr (C::access_a > 0) {
           CopyA(thread).begin(a, work.batch, place.tile(), place.ends(), A::major ? work.m0 : k0,

@@ -4,6 +4,7 @@
 #include <autosched/intrinsics/wgmma_out.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>
 #include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/elect.cuh>
 #include <autosched/ptx/tensor_map.cuh>
 
 namespace autosched {
@@ -110,12 +111,12 @@ struct WgmmaStores : WgmmaPlan<Config> {
           x[r + 1] = static_cast<Finished<C>>(sum_at(acc[i], b * Box::registers + r + 1));
           if (!partial_n || col0 + col < C::n) finish_values<C, 2>(&x[r], ends, of_rows[i][r / 2 % 2], col);
         }
-        if (threadIdx.x % 128 == 0) ptx::wait_stores_read<C::store_buffers - 1>();
+        if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();
         ptx::barrier_sync(barrier, 128);  // what the box held has been read
         Box::write(box, x);
         ptx::fence_async_proxy();
         ptx::barrier_sync(barrier, 128);  // every thread has written its part
-        if (threadIdx.x % 128 == 0) {
+        if (threadIdx.x % 128 < 32 && ptx::elect()) {
           ptx::store_box(*out, work.n0 + column, row0 + i * 64, work.batch, box);
           ptx::commit_stores();
         }

@@ -1,0 +1,53 @@
+"""The GEMMs in a CSV of PyTorch's TunableOp.
+
+``PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0 PYTORCH_TUNABLEOP_RECORD_UNTUNED=1`` writes
+``tunableop_untuned0.csv``, with a line such as ``GemmTunableOp_Half_TN,tn_768_1024_512_ld_512_512_768`` for each GEMM.
+Its matrices are column-major, as BLAS has them: C (m, n) = op(A) op(B). Our row-major product is the transposed one:
+its rows are n, its columns m, its first factor is B.
+"""
+
+from __future__ import annotations
+
+import re
+
+from search_spaces.operators.matmul import Matmul
+
+_TYPES = {"Half": "f16", "BFloat16": "bf16", "float": "f32", "tf32": "f32"}
+_OPERATION = re.compile(r"(Gemm|GemmAndBias|GemmStridedBatched|ScaledGemm)TunableOp_(\w+?)_([NT][NT])")
+_SIZES = re.compile(r"([nt])([nt])_(\d+)_(\d+)_(\d+)(?:_B_(\d+))?_ld_(\d+)_(\d+)_(\d+)")
+
+
+def is_log(first: str) -> bool:
+    """Whether a file whose first line this is may be TunableOp's."""
+    return first.startswith("Validator,") or _OPERATION.match(first) is not None
+
+
+def problem(line: str) -> Matmul | None:
+    """The problem of a line; None for one that is no GEMM, such as a validator's. Raises ValueError, in one line, for a
+    GEMM that no kernel computes."""
+    name, _, rest = line.strip().partition(",")
+    operation = _OPERATION.fullmatch(name)
+    if operation is None:
+        return None
+    kind, type_name, _ = operation.groups()
+    sizes = _SIZES.match(rest)
+    if kind == "ScaledGemm" or sizes is None:
+        raise ValueError(f"{kind} is not read: only plain, biased and batched GEMMs are")
+    if type_name not in _TYPES:
+        raise ValueError(f"GEMMs of {type_name} are not computed: only of {', '.join(_TYPES)}")
+    order_a, order_b = sizes[1], sizes[2]
+    m, n, k, lda, ldb, ldc = (int(sizes[i]) for i in (3, 4, 5, 7, 8, 9))
+    if (lda, ldb, ldc) != (m if order_a == "n" else k, k if order_b == "n" else n, m):
+        raise ValueError("matrices that are not dense are not computed")
+    return Matmul(
+        m=n,
+        n=m,
+        k=k,
+        batch=int(sizes[6] or 1),
+        a=_TYPES[type_name],
+        b=_TYPES[type_name],
+        order_a="row" if order_b == "n" else "col",
+        order_b="row" if order_a == "n" else "col",
+        epilogue="bias" if kind == "GemmAndBias" else "none",
+        precision="ieee" if type_name == "float" else "tf32",
+    )

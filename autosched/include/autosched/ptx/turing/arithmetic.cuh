@@ -1,0 +1,26 @@
+// In place of ptx/arithmetic.cuh on sm_75, whose max has no .NaN.
+// Arithmetic that C++ has no operator for: PTX ISA 9.7.3, and of f16 9.7.4.
+#pragma once
+#include <autosched/common/aligned_vector.cuh>
+
+namespace autosched::ptx {
+
+// The larger one; NaN where either is NaN.
+__device__ __forceinline__ float max_nan(float a, float b) {
+  const bool nan = !(a == a) || !(b == b);  // one comparison of PTX: setp.nan
+  return nan ? __uint_as_float(0x7fffffffu) : fmaxf(a, b);
+}
+// Both halves, rounded to nearest even.
+__device__ __forceinline__ f16x2 add_rn(f16x2 a, f16x2 b) {
+  unsigned y;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(static_cast<unsigned>(a)), "r"(static_cast<unsigned>(b)));
+  return f16x2(y);
+}
+// 2 to the power x, to about 2 ulp; subnormal results are zero.
+__device__ __forceinline__ float ex2_approx_ftz(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace autosched::ptx

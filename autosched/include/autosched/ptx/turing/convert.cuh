@@ -1,0 +1,41 @@
+// In place of ptx/convert.cuh on sm_75, which has no cvt to bf16.
+// cvt: PTX ISA 9.7.9.21. Sixteen-bit floats are passed as their bits.
+#pragma once
+#include <autosched/common/aligned_vector.cuh>
+
+namespace autosched::ptx {
+
+__device__ __forceinline__ float cvt_f32_f16(unsigned short x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+// Of the lower and the upper half of a register.
+__device__ __forceinline__ float cvt_f32_f16_low(f16x2 x) { return cvt_f32_f16(static_cast<unsigned short>(x)); }
+__device__ __forceinline__ float cvt_f32_f16_high(f16x2 x) {
+  return cvt_f32_f16(static_cast<unsigned short>(static_cast<unsigned>(x) >> 16));
+}
+// bf16 is the upper half of an f32: the conversion is a shift and exact.
+__device__ __forceinline__ float cvt_f32_bf16(unsigned short x) {
+  float y;
+  asm("mov.b32 %0, {0, %1};" : "=f"(y) : "h"(x));
+  return y;
+}
+__device__ __forceinline__ unsigned short cvt_rn_f16_f32(float x) {
+  unsigned short y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+// To nearest, ties to even: half of the last bit that stays is added, less one where that bit is 0. Of infinity nothing
+// carries; NaN becomes the one that cvt.rn.bf16.f32 gives.
+__device__ __forceinline__ unsigned short cvt_rn_bf16_f32(float x) {
+  const unsigned bits = __float_as_uint(x);
+  const unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return static_cast<unsigned short>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
+}
+// Named by kernels for all types, and compiled for none of sm_75.
+__device__ unsigned cvt_rna_tf32(unsigned f32_bits);
+__device__ __forceinline__ unsigned bits_of(float x) { return __float_as_uint(x); }
+__device__ __forceinline__ float float_of(unsigned bits) { return __uint_as_float(bits); }
+
+}  // namespace autosched::ptx

@@ -1,0 +1,97 @@
+"""The operators on CPU tensors: the formula in torch, or the chosen kernel in the emulator."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from autosched.array_plans import TYPES, Plan
+from autosched.call_logs import log
+from autosched.database import Database
+from autosched.functions import Source
+from autosched.torch import formulas
+from autosched.torch.plans import PLANS
+from measurements.emulator import emulate
+from search_spaces.operators.problem import Array, Operand, Problem
+from search_spaces.templates.kernel import Kernel
+
+
+@dataclass
+class _Emulated:
+    """Which kernels are emulated, those that were chosen so far, and for how long each may run."""
+
+    database: Database
+    device: str
+    time_limit: float
+    kernels: dict[Problem, Kernel] = field(default_factory=dict)
+
+
+_lock = threading.Lock()
+_stack: list[_Emulated] = []
+
+
+@contextmanager
+def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0) -> Iterator[None]:
+    """Within this context, operators on CPU tensors run the kernel that ``database`` gives for ``device`` in the
+    emulator. Each launch may take ``time_limit`` seconds of CPU time.
+
+    An operator then raises RuntimeError where the kernel has a finding, crashes or does not finish, NoSchedule as
+    ``Database.look_up``, and ValueError for what no kernel computes. It applies to all threads. A call of the vendor's
+    library, where that won, runs the formula in torch.
+    """
+    opened = database if isinstance(database, Database) else Database(database)
+    mine = _Emulated(opened, device, time_limit)
+    with _lock:
+        _stack.append(mine)
+    try:
+        yield
+    finally:
+        with _lock:
+            _stack.remove(mine)
+
+
+def compute(name: str, *arguments: Any) -> Any:
+    """The result of an operator on CPU tensors."""
+    formula = getattr(formulas, name)
+    if log.active():
+        with suppress(ValueError):  # what no kernel computes
+            log.add(PLANS[name](*arguments).problem)
+    setting = _stack[-1] if _stack else None
+    if setting is None:
+        return formula(*arguments)
+    plan = PLANS[name](*arguments)
+    kernel = setting.kernels.get(plan.problem)
+    if kernel is None:
+        chosen = setting.database.look_up(plan.problem, setting.device).kernel
+        if chosen is None:
+            return formula(*arguments)
+        kernel = setting.kernels[plan.problem] = chosen
+    return _emulate(kernel, plan, [a for a in arguments if isinstance(a, torch.Tensor)], setting.time_limit)
+
+
+def _emulate(kernel: Kernel, plan: Plan, tensors: Sequence[Any], time_limit: float) -> Any:
+    operands = {o.name: o for o in plan.problem.operands()}
+    inputs = {name: _stored(operands[name], t) for name, t in zip(plan.operands, tensors, strict=True)}
+    done = emulate(kernel, inputs, time_limit=time_limit)
+    if not done.ok:
+        found = f": {done.findings[0].message}" if done.findings else ""
+        raise RuntimeError(f"{plan.problem.operator} in the emulator: {done.status}{found} {done.reason}".rstrip())
+    kind = tensors[0].dtype if plan.out_type is None else _TORCH[plan.out_type]
+    flat = torch.from_numpy(np.ascontiguousarray(done.outputs["out"]).view(np.uint8).reshape(-1).copy())
+    return flat.view(kind).reshape(plan.out_shape)
+
+
+def _stored(operand: Operand, tensor: Any) -> Array:
+    """The memory of a dense tensor in the operand's shape and storage type: a column-major matrix lies transposed."""
+    memory = torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset())
+    raw: Array = memory.view(torch.uint8).numpy()
+    return raw.view(operand.dtype.storage).reshape(operand.shape)
+
+
+_TORCH = {ours: getattr(torch, theirs) for theirs, ours in TYPES.items()}

@@ -1,0 +1,74 @@
+"""What each operator computes, in torch: the reference on CPU tensors, and what gradients are taken of.
+
+Half types are computed in f32 and rounded once, as the kernels do; 8-bit integers are summed up in int32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda x: x,
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+}
+_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def product_type(kind: Any) -> Any:
+    """The type of a product of matrices of this type: of 8-bit floats bf16, of int8 int32."""
+    return torch.bfloat16 if kind in _FLOAT8 else torch.int32 if kind is torch.int8 else kind
+
+
+def matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Any:
+    """``activation(a @ b + bias)``. Raises ValueError for an unknown activation."""
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"unknown activation {activation!r}: use one of {', '.join(_ACTIVATIONS)}")
+    exact = torch.int32 if a.dtype is torch.int8 else torch.float32
+    result = a.to(exact) @ b.to(exact)
+    if bias is not None:
+        result = result + bias.to(exact)
+    return _ACTIVATIONS[activation](result).to(product_type(a.dtype))
+
+
+def matvec(x: Any, w: Any) -> Any:
+    """``x @ w.T``."""
+    return (x.float() @ w.float().T).to(x.dtype)
+
+
+def softmax(x: Any) -> Any:
+    """Along the last axis."""
+    return torch.softmax(x.float(), -1).to(x.dtype)
+
+
+def rmsnorm(x: Any, weight: Any, eps: float = 1e-5) -> Any:
+    """``x / sqrt(mean(x^2) + eps) * weight`` along the last axis."""
+    return functional.rms_norm(x.float(), (x.shape[-1],), weight.float(), eps).to(x.dtype)
+
+
+def layernorm(x: Any, weight: Any, bias: Any, eps: float = 1e-5) -> Any:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis."""
+    return functional.layer_norm(x.float(), (x.shape[-1],), weight.float(), bias.float(), eps).to(x.dtype)
+
+
+def reduce(x: Any, kind: str = "sum", axis: int = -1) -> Any:
+    """``kind`` of x along an axis; ``argmax`` gives u32. Raises ValueError for an unknown kind."""
+    if kind == "argmax":
+        return x.argmax(axis).to(torch.uint32)
+    wide = x.float()
+    if kind == "max":
+        return wide.amax(axis).to(x.dtype)
+    sums = {"sum": wide.sum, "mean": wide.mean, "sumsq": wide.square().sum}
+    if kind not in sums:
+        raise ValueError(f"unknown kind {kind!r}: use one of max, argmax, {', '.join(sums)}")
+    return sums[kind](axis).to(x.dtype)
+
+
+def transpose(x: Any) -> Any:
+    """x with its last two axes exchanged, dense."""
+    return x.transpose(-1, -2).clone(memory_format=torch.contiguous_format)

@@ -1,0 +1,145 @@
+"""``torch.ops.autosched``: every operator by define and impl, which cost less a call than ``custom_op`` does.
+
+The functions here are these operators with gradients: those of the formula, which the backward pass computes again.
+``torch.compile`` sees each operator as one opaque call. Before a CUDA graph captures a call, make it once: the first
+call compiles and loads its kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from autosched import functions
+from autosched.torch import cpu, formulas
+
+_SCHEMAS = {
+    "matmul": '(Tensor a, Tensor b, Tensor? bias=None, str activation="none", str precision="tf32") -> Tensor',
+    "matvec": "(Tensor x, Tensor w) -> Tensor",
+    "softmax": "(Tensor x) -> Tensor",
+    "rmsnorm": "(Tensor x, Tensor weight, float eps=1e-5) -> Tensor",
+    "layernorm": "(Tensor x, Tensor weight, Tensor bias, float eps=1e-5) -> Tensor",
+    "reduce": '(Tensor x, str kind="sum", int axis=-1) -> Tensor',
+    "transpose": "(Tensor x) -> Tensor",
+}
+OPERATORS = tuple(_SCHEMAS)
+
+_library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as its operators
+
+
+def _fake_matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Any:
+    torch._check(a.dim() >= 2 and b.dim() >= 2, lambda: "matmul takes matrices: use matvec for vectors")
+    torch._check(a.shape[-1] == b.shape[-2], lambda: f"a {a.shape} and b {b.shape} do not fit together")
+    return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=formulas.product_type(a.dtype))
+
+
+def _fake_reduce(x: Any, kind: str = "sum", axis: int = -1) -> Any:
+    shape = list(x.shape)
+    del shape[axis]
+    return x.new_empty(shape, dtype=torch.uint32 if kind == "argmax" else x.dtype)
+
+
+def _fake_like(x: Any, *others: Any, **options: Any) -> Any:
+    return x.new_empty(x.shape)
+
+
+_FAKES: dict[str, Callable[..., Any]] = {
+    "matmul": _fake_matmul,
+    "matvec": lambda x, w: x.new_empty((*x.shape[:-1], w.shape[0])),
+    "softmax": _fake_like,
+    "rmsnorm": _fake_like,
+    "layernorm": _fake_like,
+    "reduce": _fake_reduce,
+    "transpose": lambda x: x.new_empty((*x.shape[:-2], x.shape[-1], x.shape[-2])),
+}
+
+
+_ON_GPU: dict[str, Callable[..., Any]] = {
+    "matmul": lambda a, b, bias=None, activation="none", precision="tf32": functions.matmul(
+        a, b, bias=bias, activation=activation, precision=precision
+    ),
+    "matvec": lambda x, w: functions.matvec(x, w),
+    "softmax": lambda x: functions.softmax(x),
+    "rmsnorm": lambda x, weight, eps=1e-5: functions.rmsnorm(x, weight, eps=eps),
+    "layernorm": lambda x, weight, bias, eps=1e-5: functions.layernorm(x, weight, bias, eps=eps),
+    "reduce": lambda x, kind="sum", axis=-1: functions.reduce(x, kind=kind, axis=axis),
+    "transpose": lambda x: functions.transpose(x),
+}
+
+
+for _name, _schema in _SCHEMAS.items():
+    _library.define(_name + _schema)
+    _library.impl(_name, _ON_GPU[_name], "CUDA")
+    _library.impl(_name, partial(cpu.compute, _name), "CPU")
+    torch.library.register_fake(f"autosched::{_name}", _FAKES[_name], lib=_library)
+
+
+class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch has no types here
+    """An operator whose gradient is that of its formula, computed again in the backward pass.
+
+    It stands outside of the operator: ``register_autograd`` costs every call more, those without gradients, too.
+    """
+
+    @staticmethod
+    def forward(context: Any, name: str, options: dict[str, Any], *tensors: Any) -> Any:
+        context.save_for_backward(*(t for t in tensors if t is not None))
+        context.given = [t is not None for t in tensors]
+        context.name, context.options = name, options
+        return getattr(torch.ops.autosched, name)(*tensors, **options)
+
+    @staticmethod
+    def backward(context: Any, gradient: Any) -> Any:
+        saved = iter(context.saved_tensors)
+        tensors: list[Any] = [next(saved).detach() if given else None for given in context.given]
+        wanted = [i for i, needed in enumerate(context.needs_input_grad[2:]) if needed]
+        with torch.enable_grad():
+            for i in wanted:
+                tensors[i].requires_grad_()
+            result = getattr(formulas, context.name)(*tensors, **context.options)
+            found = torch.autograd.grad(result, [tensors[i] for i in wanted], gradient)
+        gradients = dict(zip(wanted, found, strict=True))
+        return (None, None, *(gradients.get(i) for i in range(len(tensors))))
+
+
+def _call(name: str, *tensors: Any, **options: Any) -> Any:
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        return _Differentiable.apply(name, options, *tensors)
+    return getattr(torch.ops.autosched, name)(*tensors, **options)
+
+
+def matmul(a: Any, b: Any, bias: Any = None, *, activation: str = "none", precision: str = "tf32") -> Any:
+    """``activation(a @ b + bias)`` for a (..., m, k) and b (k, n), or (..., k, n): see ``autosched.matmul``."""
+    return _call("matmul", a, b, bias, activation=activation, precision=precision)
+
+
+def matvec(x: Any, w: Any) -> Any:
+    """``x @ w.T`` for x (k,) or (m, k), m up to 16, and w (n, k)."""
+    return _call("matvec", x, w)
+
+
+def softmax(x: Any) -> Any:
+    """The softmax of x along its last axis."""
+    return _call("softmax", x)
+
+
+def rmsnorm(x: Any, weight: Any, *, eps: float = 1e-5) -> Any:
+    """``x / sqrt(mean(x^2) + eps) * weight`` along the last axis."""
+    return _call("rmsnorm", x, weight, eps=eps)
+
+
+def layernorm(x: Any, weight: Any, bias: Any, *, eps: float = 1e-5) -> Any:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis."""
+    return _call("layernorm", x, weight, bias, eps=eps)
+
+
+def reduce(x: Any, *, kind: str = "sum", axis: int = -1) -> Any:
+    """``kind`` (sum, max, mean, sumsq or argmax) of x along its last axis, or its first."""
+    return _call("reduce", x, kind=kind, axis=axis)
+
+
+def transpose(x: Any) -> Any:
+    """x with its last two axes exchanged, dense."""
+    return _call("transpose", x)

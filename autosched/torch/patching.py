@@ -1,0 +1,176 @@
+"""A model's own calls, sent to tuned kernels."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from autosched import functions
+from autosched.call_logs import log
+from autosched.database import Database, NoSchedule
+from autosched.functions import Source
+from autosched.torch import ops
+from autosched.torch.plans import PLANS
+from search_spaces.operators.problem import Problem
+
+
+class _Unsupported(Exception):
+    """Why a call is none of our operators'."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A call as one of our operators: its tensors, None where an optional one is left out, and its options."""
+
+    operator: str
+    tensors: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+
+def _matmul(a: Any, b: Any) -> _Request:
+    return _Request("matmul", (a, b), {})
+
+
+def _linear(x: Any, weight: Any, bias: Any = None) -> _Request:
+    return _Request("matmul", (x, weight.T, bias), {})
+
+
+def _softmax(x: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> _Request:
+    if dim not in (-1, x.dim() - 1):
+        raise _Unsupported("softmax along another axis than the last")
+    if dtype not in (None, x.dtype):
+        raise _Unsupported("softmax into another type")
+    return _Request("softmax", (x,), {})
+
+
+def _rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> _Request:
+    _one_axis(x, normalized_shape, weight)
+    return _Request("rmsnorm", (x, weight), {"eps": float(torch.finfo(x.dtype).eps if eps is None else eps)})
+
+
+def _layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> _Request:
+    _one_axis(x, normalized_shape, weight, bias)
+    return _Request("layernorm", (x, weight, bias), {"eps": float(eps)})
+
+
+def _one_axis(x: Any, normalized_shape: Any, *parameters: Any) -> None:
+    if tuple(normalized_shape) != (x.shape[-1],):
+        raise _Unsupported("a norm over more than the last axis")
+    if any(p is None for p in parameters):
+        raise _Unsupported("a norm without weight or bias")
+
+
+_REQUESTS: Mapping[Any, Callable[..., _Request]] = {
+    torch.mm: _matmul,
+    torch.Tensor.mm: _matmul,
+    torch.matmul: _matmul,
+    torch.Tensor.matmul: _matmul,
+    torch.Tensor.__matmul__: _matmul,
+    functional.linear: _linear,
+    functional.softmax: _softmax,
+    torch.softmax: _softmax,
+    torch.Tensor.softmax: _softmax,
+    functional.rms_norm: _rms_norm,
+    torch.rms_norm: _rms_norm,
+    functional.layer_norm: _layer_norm,
+}
+
+
+class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
+    """The calls of one ``patch``: how many ran a tuned kernel, and how many did not and why.
+
+    ``hits`` counts by problem, ``misses`` by problem (or the function's name) and reason.
+    """
+
+    def __init__(self, database: Database | None, device: str | None, exact: bool) -> None:
+        super().__init__()
+        self.hits: Counter[str] = Counter()
+        self.misses: Counter[tuple[str, str]] = Counter()
+        self._database = database
+        self._device = device
+        self._exact = exact
+        self._lock = threading.Lock()
+        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # a miss's reason, "" for a hit
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        make = _REQUESTS.get(func)
+        if make is None or torch.compiler.is_compiling():
+            return func(*args, **given)
+        name = getattr(func, "__name__", str(func)).strip("_")
+        problem: Problem | str
+        try:
+            request = make(*args, **given)
+            problem, why = self._decide(request)
+        except (_Unsupported, TypeError, AttributeError) as error:
+            # what is no plain call of tensors, such as one with out=
+            problem, why = name, str(error) if isinstance(error, _Unsupported) else "arguments of another kind"
+        shown = problem if isinstance(problem, str) else problem.key()
+        with self._lock:
+            if why:
+                self.misses[shown, why] += 1
+            else:
+                self.hits[shown] += 1
+        if why and not isinstance(problem, str):  # a hit is recorded where it is computed
+            log.add(problem)
+        if why:
+            return func(*args, **given)
+        return getattr(ops, request.operator)(*request.tensors, **request.options)
+
+    def _decide(self, request: _Request) -> tuple[Problem | str, str]:
+        """The problem, or the operator where it is none, and why its call is left to torch, "" where it is not."""
+        tensors = [t for t in request.tensors if t is not None]
+        looks = tuple((t.shape, t.stride(), t.dtype, t.device) for t in tensors)
+        key = (request.operator, len(tensors), tuple(request.options.items()), looks)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._look_up(request, {t.device.type for t in tensors})
+        return known
+
+    def _look_up(self, request: _Request, devices: set[str]) -> tuple[Problem | str, str]:
+        if not devices <= {"cuda", "cpu"} or len(devices) > 1:
+            return request.operator, f"tensors on {', '.join(sorted(devices))}"
+        try:
+            problem: Problem = PLANS[request.operator](*request.tensors, **request.options).problem
+        except ValueError as error:
+            return request.operator, str(error)
+        if self._database is None:
+            return problem, "no database was given"
+        try:
+            self._database.look_up(problem, self._device, exact=self._exact)
+        except NoSchedule:
+            return problem, "it is not tuned"
+        return problem, ""
+
+    def summary(self) -> str:
+        """Hits and misses for people, most frequent first."""
+        hits, misses = sum(self.hits.values()), sum(self.misses.values())
+        lines = [f"{hits:,} of {hits + misses:,} calls ran tuned kernels"]
+        lines += [f"  hit {count:,} x {problem}" for problem, count in self.hits.most_common()]
+        lines += [f"  miss {count:,} x {problem}: {why}" for (problem, why), count in self.misses.most_common()]
+        return "\n".join(lines)
+
+
+def patch(database: Source | None, device: str | None = None, *, exact: bool = True) -> Calls:
+    """Send the calls of mm, matmul, linear, softmax, rms_norm and layer_norm within ``with patch(...) as calls:`` to
+    tuned kernels: those whose problem ``database`` has, and with ``exact=False`` also those that the nearest record or
+    the time model can serve. Without a database (None) no call is taken, and
+    all can be recorded (``autosched.recording``).
+
+    Every other call goes to torch as before, and is counted with the reason. ``device`` is that of the records; by
+    default this machine's GPU. On CPU tensors the operator computes its formula, or is emulated within ``emulated``.
+    Code that ``torch.compile`` traces is left alone: call the functions of ``autosched.torch`` there. Raises
+    StoreError, a ValueError, where the database cannot be opened.
+    """
+    if database is None:
+        return Calls(None, device, exact)
+    opened = database if isinstance(database, Database) else Database(database)
+    functions.use(opened)
+    return Calls(opened, device, exact)

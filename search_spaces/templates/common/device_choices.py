@@ -1,0 +1,28 @@
+"""Choices of a domain that ask for a feature: devices without it do not offer them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from search_spaces.hardware.devices import Device
+from search_spaces.spaces.parameters import Parameter
+
+# Values of any parameter, by the feature that they need.
+_NEEDS = {"cp.async": "cp_async", "no_allocate_l2_256b": "l2_256b"}
+
+
+def offered(
+    parameters: tuple[Parameter, ...], device: Device, own: Mapping[tuple[str, str], str] | None = None
+) -> tuple[Parameter, ...]:
+    """``parameters`` without the values that ``device`` has no instructions for. ``own`` are (parameter, value) of a
+    template that need a feature, too."""
+
+    def needs(parameter: Parameter, value: int | str) -> str:
+        return (own or {}).get((parameter.name, str(value)), _NEEDS.get(str(value), ""))
+
+    def narrowed(parameter: Parameter) -> Parameter:
+        values = tuple(value for value in parameter.values if device.has(needs(parameter, value)))
+        return parameter if values == parameter.values else replace(parameter, values=values)
+
+    return tuple(map(narrowed, parameters))

@@ -1,0 +1,171 @@
+"""Operators in PyTorch: what torch demands of them, the kernels that they run, and the calls that ``patch`` takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store_records import record
+
+from measurements.measurement import Measurement, Provenance, Status, Timing
+from measurements.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import RmsNorm, Softmax
+
+torch = pytest.importorskip("torch")
+
+import autosched.torch as ours  # noqa: E402
+from autosched import functions  # noqa: E402
+from autosched.torch.ops import OPERATORS  # noqa: E402
+
+H200 = device("h200")
+# y = x @ w.T + bias of a linear layer: its weight is column-major here
+LINEAR = Matmul(m=64, n=64, k=64, a="bf16", b="bf16", order_b="col", epilogue="bias")
+PROBLEMS: list[tuple[str, Problem]] = [
+    ("matmul", LINEAR),
+    ("row_reduction", Softmax(rows=4, columns=64, dtype="f16")),
+    ("row_reduction", RmsNorm(rows=4, columns=64, dtype="bf16", eps=1e-6)),
+]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("torch") / "best.db"
+    timing = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(1e-6))
+    with Store.open(path) as store:
+        for name, problem in PROBLEMS:
+            (schedule,) = template(name).space(problem, H200).sample(1, 0)
+            store.append(record(schedule, timing, problem))
+    return path
+
+
+def drawn(*shape: int, kind: Any = torch.float32, seed: int = 0) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(kind)
+
+
+CALLS: list[tuple[str, tuple[Any, ...]]] = [
+    ("matmul", (drawn(8, 16), drawn(16, 4))),
+    ("matmul", (drawn(2, 8, 16, kind=torch.float16), drawn(16, 4, kind=torch.float16), None, "gelu")),
+    ("matmul", (torch.ones(8, 16, dtype=torch.int8), torch.ones(16, 4, dtype=torch.int8))),
+    ("matvec", (drawn(3, 16), drawn(5, 16))),
+    ("softmax", (drawn(3, 16),)),
+    ("rmsnorm", (drawn(3, 16, kind=torch.bfloat16), drawn(16, kind=torch.bfloat16), 1e-6)),
+    ("layernorm", (drawn(3, 16), drawn(16), drawn(16))),
+    ("reduce", (drawn(3, 16), "argmax")),
+    ("reduce", (drawn(3, 16), "sum", 0)),
+    ("transpose", (drawn(2, 3, 4),)),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), CALLS)
+def test_torch_accepts_the_operator(name: str, arguments: tuple[Any, ...]) -> None:
+    checked = torch.library.opcheck(getattr(torch.ops.autosched, name), arguments)
+    assert set(checked.values()) == {"SUCCESS"}
+
+
+def test_every_operator_is_checked() -> None:
+    assert {name for name, _ in CALLS} == set(OPERATORS)
+
+
+@pytest.mark.parametrize(("name", "arguments"), CALLS)
+def test_a_gpu_call_is_that_of_our_functions(
+    name: str, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(functions, name, lambda *arrays, **options: seen.append((arrays, options)))
+    from autosched.torch.ops import _ON_GPU
+
+    _ON_GPU[name](*arguments)
+    ((arrays, options),) = seen
+    given = [a for a in (*arrays, *options.values()) if isinstance(a, torch.Tensor)]
+    assert all(a is b for a, b in zip(given, (a for a in arguments if isinstance(a, torch.Tensor)), strict=True))
+    assert all(a in options.values() for a in arguments if isinstance(a, (str, float, int)))
+
+
+def test_results_are_torch_s() -> None:
+    a, b, bias = drawn(8, 16), drawn(16, 4, seed=1), drawn(4, seed=2)
+    gelu = torch.nn.functional.gelu(a @ b + bias)
+    torch.testing.assert_close(ours.matmul(a, b, bias, activation="gelu"), gelu)
+    torch.testing.assert_close(ours.reduce(a, kind="max", axis=0), a.amax(0))
+    ones = torch.ones(8, 16, dtype=torch.int8)
+    assert ours.matmul(ones, ones.T).dtype is torch.int32
+    with pytest.raises(ValueError, match="unknown activation 'tanh': use one of none"):
+        ours.matmul(a, b, activation="tanh")
+
+
+def test_gradients_are_those_of_the_formula() -> None:
+    def leaves() -> list[Any]:
+        return [drawn(4, 8).requires_grad_(), drawn(8, 6, seed=1).requires_grad_(), drawn(6, seed=2).requires_grad_()]
+
+    mine, theirs = leaves(), leaves()
+    ours.matmul(*mine, activation="silu").square().sum().backward()
+    a, b, bias = theirs
+    torch.nn.functional.silu(a @ b + bias).square().sum().backward()
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+    x, weight = drawn(4, 8).requires_grad_(), drawn(8)
+    ours.rmsnorm(x, weight).sum().backward()
+    assert x.grad is not None and weight.grad is None
+
+
+def test_compiled_code_calls_the_operators() -> None:
+    def block(x: Any, w: Any) -> Any:
+        return ours.softmax(ours.matmul(x, w) * 2)
+
+    x, w = drawn(8, 16), drawn(16, 16, seed=1)
+    compiled = torch.compile(block, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, w), block(x, w))
+
+
+def test_the_emulator_runs_the_chosen_kernels(database: Path) -> None:
+    x, w, bias = (drawn(*shape, kind=torch.bfloat16, seed=3) for shape in ((64, 64), (64, 64), (64,)))
+    rows = drawn(4, 64, kind=torch.float16)
+    few, weight = drawn(4, 64, kind=torch.bfloat16), drawn(64, kind=torch.bfloat16)
+    with ours.emulated(database):
+        product = ours.matmul(x, w.T, bias)
+        soft = ours.softmax(rows)
+        normed = ours.rmsnorm(few, weight, eps=1e-6)
+    torch.testing.assert_close(product, torch.nn.functional.linear(x, w, bias), rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(soft, ours.softmax(rows), rtol=1e-2, atol=1e-4)
+    torch.testing.assert_close(normed, ours.rmsnorm(few, weight, eps=1e-6), rtol=2e-2, atol=2e-2)
+    with ours.emulated(database), pytest.raises(ValueError, match="dense"):
+        ours.softmax(drawn(8, 64)[:, ::2])
+
+
+def test_patch_takes_tuned_calls_and_says_why_not_the_others(database: Path) -> None:
+    layer = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
+    x = drawn(64, 64, kind=torch.bfloat16)
+    rows = drawn(4, 64, kind=torch.float16)
+    wanted = layer(x)
+    try:
+        with ours.patch(database, "h200") as calls:
+            for _ in range(3):
+                torch.testing.assert_close(layer(x), wanted, rtol=2e-2, atol=2e-2)
+            torch.nn.functional.softmax(rows, -1)
+            torch.softmax(rows, 0)
+            torch.mm(drawn(8, 8), drawn(8, 8))
+            torch.mm(drawn(8, 8), drawn(8, 8), out=torch.empty(8, 8))
+            torch.matmul(drawn(8), drawn(8))
+            assert (drawn(8, 8) + 1).shape == (8, 8)
+    finally:
+        functions.use(None)
+    assert calls.hits[LINEAR.key()] == 3
+    assert sum(calls.hits.values()) == 4
+    reasons = {why for _, why in calls.misses}
+    assert {"it is not tuned", "softmax along another axis than the last", "arguments of another kind"} <= reasons
+    assert any("use matvec for vectors" in why for why in reasons)
+    assert calls.summary().startswith("4 of 8 calls ran tuned kernels\n  hit 3 x ")
+    before = calls.hits.copy()
+    layer(x)
+    assert calls.hits == before, "outside, nothing is patched"
+
+
+def test_importing_autosched_never_imports_torch() -> None:
+    code = "import sys, autosched; assert autosched.matmul; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""``--kernel FILE`` in place of an operator: a user's own kernel, by the same commands and the same code as ours.
+"""``--kernel FILE`` or ``--program FILE[:NAME]`` in place of an operator: a user's own, by the same code as ours.
 
 The kernel is registered in the catalogue, where it is an operator whose options are its sizes; the arguments are then
 those of any operator. ``--size width=4096`` means ``--width 4096``.

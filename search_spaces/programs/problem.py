@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.problem import Array, Operand, Problem, option
-from search_spaces.programs.analysis import analyse
+from search_spaces.programs.analysis import Analysis, analyse
 from search_spaces.programs.builder import Program
 from search_spaces.programs.interpret import interpret, rounded
 from search_spaces.programs.ir import Trace
@@ -54,11 +54,23 @@ class ProgramProblem(Problem):
         return self.expected(inputs)[1]
 
     @property
+    def multiplied_as(self) -> str:
+        """The type that the products multiply; "" for a program that is not compiled."""
+        found = self._analysed
+        return "" if found is None else found.operands[0].array.dtype.name
+
+    @property
+    def _analysed(self) -> Analysis | None:
+        try:
+            return analyse(self.usual_trace())
+        except ValueError:
+            return None
+
+    @property
     def flops(self) -> float:
         """Of the products; 0 for a program that is not compiled."""
-        try:
-            found = analyse(self.usual_trace())
-        except ValueError:
+        found = self._analysed
+        if found is None:
             return 0.0
         m, n = found.trace.extent
         return 2.0 * m * n * found.depth * len(found.products)

@@ -150,7 +150,7 @@ def _operand_pruning(operand: Operand) -> tuple[Rule, ...]:
         Rule(
             f"read_conflicts_{operand.name}",
             each(conflict_free),
-            f"layout {{layout}} makes ldmatrix wait for banks, which padded and swizzled tiles do not",
+            "layout {layout} makes ldmatrix wait for banks, which padded and swizzled tiles do not",
             names={name: names[name] for name in ("layout", "rows", "cols")},
         ),
     )

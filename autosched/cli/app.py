@@ -118,7 +118,7 @@ def build() -> typer.Typer:
     app = typer.Typer(
         name="autosched",
         cls=_Group,
-        add_completion=False,
+        add_completion=True,
         context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
         epilog=f"{_example('tune')}\n\n{_STATUSES}",

@@ -76,6 +76,22 @@ def copy_by_made_descriptors(o, x, M, N, BM: tl.constexpr, BN: tl.constexpr):
         of_o.store([m, 0], of_x.load([m, 0]) * 2)
 
 
+@triton.jit
+def scaled_dot(
+    a, sa, b, sb, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, FORMAT: tl.constexpr, PACKED: tl.constexpr,
+    GROUP: tl.constexpr,
+):  # fmt: skip
+    """One tile of a @ b.T: lines of a and b are K elements, PACKED to a byte, with a scale for GROUP of them."""
+    rows, columns = tl.arange(0, M), tl.arange(0, N)
+    along, groups = tl.arange(0, K // PACKED), tl.arange(0, K // GROUP)
+    left = tl.load(a + rows[:, None] * (K // PACKED) + along[None, :])
+    right = tl.load(b + columns[None, :] * (K // PACKED) + along[:, None])
+    scale_left = tl.load(sa + rows[:, None] * (K // GROUP) + groups[None, :])
+    scale_right = tl.load(sb + columns[:, None] * (K // GROUP) + groups[None, :])
+    sums = tl.dot_scaled(left, scale_left, FORMAT, right, scale_right, FORMAT)
+    tl.store(o + rows[:, None] * N + columns[None, :], sums)
+
+
 def compiled(
     kernel: Any, signature: dict[str, str], constants: dict[str, Any], aligned: int = 0, sm: int = 80, **options: Any
 ) -> Any:

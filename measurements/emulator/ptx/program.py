@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass, field
 
 from measurements.emulator.ptx.async_forms import async_form
+from measurements.emulator.ptx.block_scaled_forms import block_scaled_form
 from measurements.emulator.ptx.forms import Form, Source, Unsupported, call_parts, form_of
 from measurements.emulator.ptx.syntax import (
     TYPE_BYTES,
@@ -292,7 +293,7 @@ class _Translation:
         elif i.opcode == "mov" and isinstance(i.operands[1], Register) and i.operands[1].name in _CLOCKS:
             form = Form("clock", 0, [i.operands[0]])
         else:
-            form = self.with_parameters(f, i, async_form(i) or form_of(i))
+            form = self.with_parameters(f, i, block_scaled_form(i) or async_form(i) or form_of(i))
         if form.key == "cp.async" and form.immediates[3] == 2:
             last = form.sources[2].operand
             predicate = isinstance(last, Register) and f.function.registers.get(last.name) == 0

@@ -1,0 +1,21 @@
+"""Sphinx's settings: ``sphinx-build -W docs site`` writes the documentation as a site (extra ``docs``)."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from autosched.version import VERSION
+
+project = "autosched"
+release = VERSION
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+source_suffix = {".md": "markdown"}
+exclude_patterns: list[str] = []
+html_theme = "furo"
+html_title = f"autosched {VERSION}"
+myst_heading_anchors = 4
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+# Pages link to files of the repository, which are not part of the site.
+suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure", "ref.python"]

@@ -1,0 +1,23 @@
+"""``examples/transformer_block.py`` as a newcomer runs it: every call of the block ends in a tuned kernel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "transformer_block.py"
+
+
+@pytest.mark.nightly
+def test_the_block_runs_with_what_was_tuned(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), str(tmp_path)], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "9 of 9 calls ran tuned kernels" in done.stdout
+    assert "the block's result is right" in done.stdout
+    assert (tmp_path / "shapes.csv").read_text().count("\n") == 9, "a head, and eight problems"

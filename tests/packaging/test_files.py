@@ -1,0 +1,55 @@
+"""Files that only other machines run: what can be said of them here."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_the_container_copies_what_there_is() -> None:
+    text = (REPOSITORY / "Dockerfile").read_text()
+    allowed = {line[1:] for line in (REPOSITORY / ".dockerignore").read_text().split() if line.startswith("!")}
+    copied = {name for line in re.findall(r"^COPY (?!--)(.*)$", text, re.MULTILINE) for name in line.split()[:-1]}
+    assert copied == allowed
+    assert all((REPOSITORY / name).exists() for name in copied)
+    stages = re.findall(r"^FROM (\S+) AS (\w+)$", text, re.MULTILINE)
+    assert [name for _, name in stages] == ["wheel", "cpu", "cuda"]
+
+
+def test_the_workflow_runs_what_everybody_runs() -> None:
+    workflow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "ci.yml").read_text())
+    runs = [step.get("run") for job in workflow["jobs"].values() for step in job["steps"]]
+    assert ".ci/run" in runs and os.access(REPOSITORY / ".ci" / "run", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("autosched re", {"replay", "report"}),
+        ("autosched tune soft", {"softmax"}),
+        ("autosched report --ag", {"--against"}),
+    ],
+)
+def test_the_shell_completes_commands_and_options(words: str, expected: set[str]) -> None:
+    environment = {
+        **os.environ,
+        "_AUTOSCHED_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from autosched.cli import main; sys.exit(main())"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert set(done.stdout.split()) == expected

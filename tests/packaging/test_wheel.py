@@ -1,0 +1,75 @@
+"""The wheel: it has all that is needed outside of the clone, and the same files give the same bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PACKAGES = ("autosched", "cost_models", "measurements", "search_spaces")
+SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
+
+
+def built(folder: Path) -> Path:
+    """A wheel of a copy of the clone: setuptools leaves its traces where it builds."""
+    source = folder / "source"
+    for name in PACKAGES:
+        shutil.copytree(REPOSITORY / name, source / name, ignore=SKIPPED)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy2(REPOSITORY / name, source / name)
+    script = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder)], cwd=source, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("wheel"))
+
+
+def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
+    held = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        path.relative_to(REPOSITORY).as_posix()
+        for name in PACKAGES
+        for path in (REPOSITORY / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".pyc", ".md")
+    }
+    assert wanted - held == set()
+
+
+def test_it_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
+    installed, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    zipfile.ZipFile(wheel).extractall(installed)
+    elsewhere.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(installed), "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache")}
+
+    def said(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-P", *arguments], cwd=elsewhere, env=environment, capture_output=True, text=True
+        )
+
+    where = said("-c", "import autosched, measurements; print(autosched.__file__, measurements.__file__)")
+    assert all(place.startswith(str(installed)) for place in where.stdout.split())
+    doctor = said("-m", "autosched", "doctor")
+    assert doctor.returncode in (0, 1) and "autosched" in doctor.stdout and "Traceback" not in doctor.stderr
+    problem = ("softmax", "--rows", "4", "--columns", "64", "--device", "h200")
+    tuned = said("-m", "autosched", "tune", *problem, "--db", "a.db", "--trials", "1", "--no-verify")
+    assert tuned.returncode == 0, tuned.stderr
+    report = said("-m", "autosched", "report", "--db", "a.db", "--out", "report.html")
+    assert report.returncode == 0, report.stderr
+    assert "softmax" in (elsewhere / "report.html").read_text()
+
+
+def test_the_same_files_give_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    assert built(tmp_path).read_bytes() == wheel.read_bytes()

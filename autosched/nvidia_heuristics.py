@@ -35,8 +35,11 @@ from search_spaces.templates.template import TemplateSet
 NAME = "nvMatmulHeuristics"
 GPUS: Mapping[str, str] = {
     **{"h200": "H200_SXM", "h100": "H100_SXM", "h100_pcie": "H100_PCIE", "a100": "A100_SXM_80GB", "a10": "A10_PCIE"},
-    **{"rtx3090": "RTX_3090", "rtx4090": "RTX_4090", "l4": "L4", "l40s": "L40S"},
-}  # the library's names of our rows
+    **{"rtx3090": "RTX_3090", "rtx4090": "RTX_4090", "l4": "L4", "l40s": "L40S", "l20": "L20", "l40": "L40"},
+    **{"a100_pcie": "A100_PCIE_80GB", "a30": "A30_PCIE", "a40": "A40_PCIE", "a6000": "RTX_A6000"},
+    **{"rtx6000ada": "RTX_6000_ADA", "h100_nvl": "H100_NVL"},
+    **{"rtx5080": "RTX_5080", "rtx5090": "RTX_5090", "rtx_pro_6000": "RTX_PRO_6000"},
+}  # the library's names of our rows. It proposes tcgen05 for B200 and its kin, and times beyond the peak for H20
 
 # Types of a and b, accumulators and out, as nvMatmulHeuristics.h spells them; it knows no out of 16 bits for i8, and
 # both 8-bit floats have one rate. f16_f16: added up in f16.

@@ -14,6 +14,7 @@ from search_spaces.hardware.dtypes import E4M3, E5M2
 
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import triton_kernels  # noqa: E402
+from ptx_snippets import HEAD, run_ptx  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
@@ -68,3 +69,49 @@ def test_products_with_block_scales(name: str) -> None:
     np.testing.assert_allclose(
         result.arrays[4], expected, rtol=1e-4, atol=1e-5 * np.abs(left).max() * np.abs(right).max()
     )
+
+
+@pytest.mark.parametrize(("byte_a", "pair_a", "byte_b", "lane_b"), [(0, 0, 0, 0), (1, 1, 2, 3), (3, 0, 1, 2)])
+def test_selectors_name_the_byte_and_the_lanes_of_scales(byte_a: int, pair_a: int, byte_b: int, lane_b: int) -> None:
+    """PTX ISA, "Block scaling": one instruction with every lane's registers at random."""
+    rng = np.random.default_rng(3)
+    registers = rng.integers(0, 2**32, (8, 32), dtype=np.uint64)  # a0 to a3, b0, b1, and the scales of a and of b
+    for i in range(6):  # finite numbers of e4m3: no byte is NaN
+        registers[i] &= 0x77777777
+    registers[6:] = rng.integers(0x78, 0x88, (2, 32, 4)).astype(np.uint64) @ (256 ** np.arange(4, dtype=np.uint64))
+    loads = "\n".join(f"ld.global.u32 %r{i}, [%p + {256 * i}];" for i in range(8))
+    stores = "\n".join(f"st.global.b64 [%o + {256 * i}], {{%f{i}, %z}};" for i in range(4)).replace("b64", "v2.b32")
+    text = f"""{HEAD}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.reg .b64 %p, %o, %d; .reg .b32 %t, %z, %r<8>; .reg .f32 %f<4>;
+ld.param.u64 %o, [out]; ld.param.u64 %p, [in]; mov.u32 %t, %tid.x; mul.wide.u32 %d, %t, 8;
+add.u64 %o, %o, %d; add.u64 %p, %p, %d; mov.u32 %z, 0;
+{loads}
+mov.f32 %f0, 0f3F800000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0
+{{%f0, %f1, %f2, %f3}}, {{%r0, %r1, %r2, %r3}}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}},
+%r6, {{{byte_a}, {pair_a}}}, %r7, {{{byte_b}, {lane_b}}};
+{stores}
+ret; }}
+"""
+    run = run_ptx(text, 4 * 32, registers)
+    assert run.ok, run.reason
+    found = run.outputs["out"].view(np.uint32).reshape(4, 32, 2)[:, :, 0].view(np.float32)
+
+    def number(register: int, lane: int, index: int) -> float:
+        return float(E4M3.load(np.array([int(registers[register, lane]) >> 8 * index & 255], np.uint8))[0])
+
+    def factor(register: int, lane: int, byte: int) -> float:
+        return float(2.0 ** ((int(registers[register, lane]) >> 8 * byte & 255) - 127))
+
+    for lane in range(32):
+        for v in range(4):
+            row, column = lane // 4 + 8 * (v // 2), lane % 4 * 2 + v % 2
+            of_row = factor(6, 4 * (row % 8) + 2 * pair_a + row // 8, byte_a)
+            of_column = factor(7, 4 * column + lane_b, byte_b)
+            products = sum(
+                number(row // 8 + 2 * (k // 16), 4 * (row % 8) + k % 16 // 4, k % 4)
+                * number(4 + k // 16, 4 * column + k % 16 // 4, k % 4)
+                for k in range(32)
+            )
+            assert found[v, lane] == pytest.approx(1 + products * of_row * of_column, rel=1e-4, abs=1e-3)

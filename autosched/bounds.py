@@ -12,6 +12,7 @@ from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
+from search_spaces.programs.problem import ProgramProblem
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def roofline(problem: Problem, chip: Device) -> Roofline:
             kind != "tf32" or getattr(problem, "precision", "") == "tf32"
         ):
             peak = max(peak, chip.tensor_peak(rated))
+    if isinstance(problem, ProgramProblem) and problem.multiplied_as in dict(chip.tensor_flops_per_cycle):
+        peak = max(peak, chip.tensor_peak(problem.multiplied_as))
     return Roofline(problem, peak, chip.dram_bandwidth)
 
 

@@ -1,4 +1,4 @@
-"""``--kernel FILE`` in place of an operator: a user's own kernel, by the same commands and the same code as ours.
+"""``--kernel FILE`` or ``--program FILE[:NAME]`` in place of an operator: a user's own, by the same code as ours.
 
 The kernel is registered in the catalogue, where it is an operator whose options are its sizes; the arguments are then
 those of any operator. ``--size width=4096`` means ``--width 4096``.
@@ -6,7 +6,7 @@ those of any operator. ``--size width=4096`` means ``--width 4096``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autosched.cli.errors import InputError, bad_input, listed
 
@@ -23,10 +23,15 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     if command is None:
         return [list(arguments)]
     paths, rest = _taken(arguments[len(command) :], "--kernel")
+    programs, rest = _taken(rest, "--program")
     given, rest = _taken(rest, "--size")
+    if programs:
+        if paths or len(programs) > 1:
+            raise InputError("give one --program FILE[:NAME] at a time, without --kernel")
+        return [_of_program(command, programs[0], given, rest)]
     if not paths:
         if given:
-            raise InputError("--size is for --kernel FILE: an operator has options of its own")
+            raise InputError("--size is for --kernel FILE and --program FILE: an operator has options of its own")
         return [list(arguments)]
     if len(paths) > 1:
         raise InputError("give one --kernel FILE at a time")
@@ -36,12 +41,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
         kernel = Kernel.from_file(paths[0])
         kernel.register()
     flags = {option.name: option.flags[-1] for option in kernel.operator.options}
-    sizes: list[str] = []
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not sign or name not in flags:
-            raise InputError(f"--size {text} is no size of {paths[0]}: write NAME=N with {listed(tuple(flags), 'or')}")
-        sizes += [flags[name], value]
+    sizes = _sizes(given, flags, paths[0])
     start = [*command, kernel.file.name]
     named = sizes or any(argument.partition("=")[0] in flags.values() for argument in rest)
     asks_a_database = command == ("best",) or (command == ("verify",) and any(a.startswith("--db") for a in rest))
@@ -51,6 +51,29 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     if len(problems) > 1 and "--json" in rest:
         raise InputError(f"--json prints one document, and {paths[0]} lists {len(problems)} problems: give --size")
     return [[*start, *(part for n, v in p.items() for part in (flags[n], str(v))), *rest] for p in problems]
+
+
+def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str]) -> list[str]:
+    """The command line of a tile program, which is registered."""
+    from autosched.programs.loading import load_program, register_program
+    from search_spaces.programs.template import operator
+
+    with bad_input():
+        program = load_program(place)
+        register_program(program)
+        flags = {option.name: option.flags[-1] for option in operator(program).options}
+    return [*command, program.name, *_sizes(given, flags, place), *rest]
+
+
+def _sizes(given: Sequence[str], flags: Mapping[str, str], place: str) -> list[str]:
+    """The options that ``--size NAME=N`` stand for. Raises InputError for unknown names."""
+    sizes: list[str] = []
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or name not in flags:
+            raise InputError(f"--size {text} is no size of {place}: write NAME=N with {listed(tuple(flags), 'or')}")
+        sizes += [flags[name], value]
+    return sizes
 
 
 def _asks_for_help(arguments: Sequence[str]) -> bool:

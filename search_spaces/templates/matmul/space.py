@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numpy as np
-
-from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.requirements import Access, OperandSide, Refusal
-from search_spaces.layouts.shared_layout import Axis, parse_layout
+from search_spaces.hardware.requirements import OperandSide
+from search_spaces.layouts.shared_layout import Axis
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
-from search_spaces.spaces.columns import TextColumn
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
-from search_spaces.templates.common.line_access import alignment_rule
-from search_spaces.templates.common.shared_tiles import contiguity
+from search_spaces.templates.common.operand_rules import operand_rules
 from search_spaces.templates.matmul.decisions import (
     attributes,
     axis_names,
@@ -140,68 +135,9 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
-    element_bytes = problem.input_dtype.bytes
-    names = operand_names(problem, operand)
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
-
-    def access(layout: str, rows: int, cols: int, intrinsic: str) -> Access | Refusal:
-        parsed = parse_layout(layout, rows, cols)
-        if isinstance(parsed, str):
-            return Refusal(parsed)
-        return intrinsics.intrinsic(intrinsic).requirement(operand, parsed, element_bytes)
-
-    def why_not(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
-        answer = access(layout, rows, cols, intrinsic)
-        return answer.reason if isinstance(answer, Refusal) else None
-
-    def together(layout: str, rows: int, cols: int) -> int:
-        return contiguity(layout, rows, cols, axis)
-
-    def copy_async(copy: TextColumn, vector: IntArray, layout: TextColumn, rows: IntArray, cols: IntArray) -> BoolArray:
-        kept = each(together)(layout, rows, cols)
-        moved: BoolArray = (vector * element_bytes >= 4) & np.equal(kept % vector, 0) & (kept > 0)
-        return (copy == "ld.global") | moved
-
-    def copy_divides(
-        major: IntArray, minor: IntArray, threads: IntArray, vector: IntArray, columns: IntArray
-    ) -> BoolArray:
-        lines = threads // columns
-        divided: BoolArray = np.equal(major % np.maximum(lines, 1), 0) & np.equal(minor % (columns * vector), 0)
-        return (lines > 0) & divided
-
-    return (
-        Rule(
-            f"layout_{operand}",
-            each(lambda layout, rows, cols, intrinsic: isinstance(access(layout, rows, cols, intrinsic), Access)),
-            why_not,
-            f"the layout of {operand} is injective, stays inside its tile and suits the intrinsic",
-            names=names,
-        ),
-        alignment_rule(
-            f"copy_alignment_{operand}",
-            f"vector_{operand}",
-            f"lines of {operand} in memory",
-            contiguous_extent(problem, operand),
-            element_bytes,
-        ),
-        Rule(
-            f"copy_map_{operand}",
-            copy_divides,
-            "{threads} threads in {columns} columns of {vector} elements do not divide the {major}x{minor} tile of "
-            f"{operand} (lines across, elements along contiguous memory)",
-            names=names,
-        ),
-        Rule(
-            f"copy_async_{operand}",
-            copy_async,
-            lambda vector, layout, rows, cols: (
-                f"cp.async moves 4, 8 or 16 bytes that stay together, but vector_{operand} = {vector} is "
-                f"{vector * element_bytes} bytes and layout {layout} keeps {together(layout, rows, cols)} elements of "
-                f"{operand} together"
-            ),
-            names=names,
-        ),
-    )
+    extent, element_bytes = contiguous_extent(problem, operand), problem.input_dtype.bytes
+    return operand_rules(operand, operand, operand_names(problem, operand), axis, extent, element_bytes)
 
 
 def _fragment_rules() -> tuple[Rule, ...]:

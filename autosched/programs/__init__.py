@@ -1,0 +1,1 @@
+"""Tile programs of users: found in their Python files, and registered like any kernel template."""

@@ -1,0 +1,66 @@
+"""A user's tile program, from ``FILE`` or ``FILE:NAME``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+
+from search_spaces.catalogue import register
+from search_spaces.programs.builder import Program
+from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.problem import ProgramProblem, computes, problem_type
+from search_spaces.programs.template import operator, template
+
+
+def load_program(place: str) -> Program:
+    """The program called NAME of a Python file, or its only one. The file is run. Raises ProgramError, in one line."""
+    path, name = _split(place)
+    if not path.is_file():
+        raise ProgramError(f"there is no file {path}: give --program FILE[:NAME]")
+    module_name = f"autosched_program_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise ProgramError(f"{path} is no Python file: a tile program is a function in one (.py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the user's code may raise anything
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
+        at = f" at line {lines[-1]}" if lines else ""
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ProgramError(f"{path} fails{at}: {said}") from error
+    found = {p.name: p for p in vars(module).values() if isinstance(p, Program)}
+    if name:
+        if name not in found:
+            raise ProgramError(f"{path} has no program {name}: it has {', '.join(found) or 'none'}")
+        return found[name]
+    if len(found) != 1:
+        told = ", ".join(found) or "none: make one with @program"
+        raise ProgramError(f"{path} has {len(found)} programs ({told}): give one, as --program {path}:NAME")
+    return next(iter(found.values()))
+
+
+def _split(place: str) -> tuple[Path, str]:
+    head, colon, tail = place.rpartition(":")
+    return (Path(head), tail) if colon and tail.isidentifier() else (Path(place), "")
+
+
+def register_program(program: Program) -> None:
+    """Make it known to the catalogue of this process, instead of an earlier one of its name.
+
+    Raises ValueError where an operator of ours has that name.
+    """
+    register(operator(program), template(program), replace=True)
+
+
+def problem(program: Program, **sizes: int) -> ProgramProblem:
+    """The problem of these sizes, for ``tune``, ``Database.kernel`` and the rest. Registers the program.
+
+    Raises ValueError for unknown or missing sizes, and where the program refuses them.
+    """
+    register_program(program)
+    return problem_type(program).from_json({**sizes, "computes": computes(program)})

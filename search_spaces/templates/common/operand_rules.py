@@ -1,0 +1,86 @@
+"""What every operand of a product that is staged through shared memory must keep, whatever the template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware import intrinsics
+from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.layouts.shared_layout import Axis, parse_layout
+from search_spaces.spaces.columns import TextColumn
+from search_spaces.spaces.each import each
+from search_spaces.spaces.rules import Rule
+from search_spaces.templates.common.line_access import alignment_rule
+from search_spaces.templates.common.shared_tiles import contiguity
+
+
+def operand_rules(
+    side: OperandSide, name: str, names: Mapping[str, str], axis: Axis, extent: int, element_bytes: int
+) -> tuple[Rule, ...]:
+    """Validity constraints of the operand called ``name``, which is the a or the b of its products.
+
+    ``names`` gives the columns that are its layout, copy, vector, columns, rows, cols, major and minor. Lines in memory
+    have ``extent`` elements, along ``axis`` of its tile.
+    """
+
+    def access(layout: str, rows: int, cols: int, intrinsic: str) -> Access | Refusal:
+        parsed = parse_layout(layout, rows, cols)
+        if isinstance(parsed, str):
+            return Refusal(parsed)
+        return intrinsics.intrinsic(intrinsic).requirement(side, parsed, element_bytes)
+
+    def why_not(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
+        answer = access(layout, rows, cols, intrinsic)
+        return answer.reason if isinstance(answer, Refusal) else None
+
+    def together(layout: str, rows: int, cols: int) -> int:
+        return contiguity(layout, rows, cols, axis)
+
+    def copy_async(copy: TextColumn, vector: IntArray, layout: TextColumn, rows: IntArray, cols: IntArray) -> BoolArray:
+        kept = each(together)(layout, rows, cols)
+        moved: BoolArray = (vector * element_bytes >= 4) & np.equal(kept % vector, 0) & (kept > 0)
+        return (copy == "ld.global") | moved
+
+    def copy_divides(
+        major: IntArray, minor: IntArray, threads: IntArray, vector: IntArray, columns: IntArray
+    ) -> BoolArray:
+        lines = threads // columns
+        divided: BoolArray = np.equal(major % np.maximum(lines, 1), 0) & np.equal(minor % (columns * vector), 0)
+        return (lines > 0) & divided
+
+    return (
+        Rule(
+            f"layout_{name}",
+            each(lambda layout, rows, cols, intrinsic: isinstance(access(layout, rows, cols, intrinsic), Access)),
+            why_not,
+            f"the layout of {name} is injective, stays inside its tile and suits the intrinsic",
+            names=names,
+        ),
+        alignment_rule(
+            f"copy_alignment_{name}",
+            f"vector_{name}",
+            f"lines of {name} in memory",
+            extent,
+            element_bytes,
+        ),
+        Rule(
+            f"copy_map_{name}",
+            copy_divides,
+            "{threads} threads in {columns} columns of {vector} elements do not divide the {major}x{minor} tile of "
+            f"{name} (lines across, elements along contiguous memory)",
+            names=names,
+        ),
+        Rule(
+            f"copy_async_{name}",
+            copy_async,
+            lambda vector, layout, rows, cols: (
+                f"cp.async moves 4, 8 or 16 bytes that stay together, but vector_{name} = {vector} is "
+                f"{vector * element_bytes} bytes and layout {layout} keeps {together(layout, rows, cols)} elements of "
+                f"{name} together"
+            ),
+            names=names,
+        ),
+    )

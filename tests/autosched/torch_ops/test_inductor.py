@@ -1,0 +1,36 @@
+"""Inductor times the tuned matmul beside its own choices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from autosched.torch.inductor import external_matmul  # noqa: E402
+
+PROGRAM = """
+import torch
+from autosched.torch.inductor import external_matmul
+options = {"max_autotune": True, "external_matmul": [external_matmul]}
+compiled = torch.compile(lambda a, b: a @ b, options=options)
+a, b = torch.randn(64, 48), torch.randn(48, 32)
+with torch.no_grad():
+    torch.testing.assert_close(compiled(a, b), a @ b)
+"""
+
+
+def test_the_result_is_written_in_place() -> None:
+    a, b, out = torch.randn(8, 16), torch.randn(16, 4), torch.zeros(8, 4)
+    external_matmul(a, b, out)
+    torch.testing.assert_close(out, a @ b)
+
+
+@pytest.mark.nightly
+def test_max_autotune_times_it() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    table = done.stderr[done.stderr.index("AUTOTUNE mm(64x48, 48x32)") :]
+    assert any(line.split()[:1] == ["external_matmul"] and line.split()[2] == "ms" for line in table.splitlines())

@@ -1,0 +1,41 @@
+"""The interpreter against numpy written out, and against itself with other tile sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.programs.loading import load_program, problem
+from search_spaces.hardware.dtypes import BF16, F16
+from search_spaces.programs.interpret import interpret
+
+GEMM, GATED = "examples/programs/gemm_relu.py", "examples/programs/gated_mlp.py"
+
+
+def test_gemm_is_numpys() -> None:
+    p = problem(load_program(GEMM), m=67, n=75, k=40)
+    inputs = p.random_inputs(1)
+    a, b = F16.load(inputs["a"]), F16.load(inputs["b"])
+    values, bounds = p.expected(inputs)
+    np.testing.assert_allclose(values["out"], np.maximum(a @ b + inputs["bias"], 0.0), rtol=1e-12, atol=1e-12)
+    single = np.maximum(a.astype(np.float32) @ b.astype(np.float32) + inputs["bias"], 0).astype(np.float16)
+    assert np.all(np.abs(single - values["out"]) <= bounds["out"])
+    assert np.all(bounds["out"] <= 1e-3 * (np.abs(a) @ np.abs(b) + 1))  # it refuses what is wrong
+
+
+def test_gated_mlp_is_numpys() -> None:
+    p = problem(load_program(GATED), m=33, n=40, k=24)
+    inputs = p.random_inputs(2)
+    x, gate, up = (BF16.load(inputs[name]) for name in ("x", "gate", "up"))
+    wanted = x @ gate / (1 + np.exp(-(x @ gate))) * (x @ up)
+    np.testing.assert_allclose(p.reference(inputs)["out"], wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_tile_sizes_do_not_change_the_result() -> None:
+    program = load_program(GEMM)
+    p = problem(program, m=130, n=70, k=50)
+    inputs = p.random_inputs(3)
+    results = [
+        interpret(program.trace(p.sizes, {"bm": bm, "bn": 64, "bk": bk}), inputs)[0]["out"]
+        for bm, bk in ((64, 16), (256, 64))
+    ]
+    np.testing.assert_allclose(*results, rtol=1e-12, atol=1e-12)

@@ -13,7 +13,7 @@ from autosched.version import VERSION
 from cost_models.analytic import predict
 from cost_models.features import features
 from measurements import recording
-from measurements.compile import CompilePool, NvrtcMissing
+from measurements.compile import CompilePool, NvrtcMissing, cores_beside
 from measurements.measurement import Resources
 from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_count, cuda_device
@@ -127,7 +127,7 @@ def choose(
     wanted = gpu or wanted or device_row(DEFAULT_DEVICE)
     usable = TemplateSet(()) if problem is None else templates_for(problem, wanted, templates)
     try:
-        pool = CompilePool(workers=workers)
+        pool = CompilePool(workers=workers or (cores_beside(len(used)) if gpu is not None else None))
     except NvrtcMissing as error:
         raise BackendError(str(error)) from error
     runner: Runner

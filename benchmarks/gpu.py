@@ -56,7 +56,7 @@ from benchmarks.gpu_problems import in_turns, matmuls, others
 from benchmarks.gpu_table import line, named, table
 from benchmarks.journal import Journal, read
 from measurements import recording
-from measurements.compile import CompilePool, NvrtcMissing
+from measurements.compile import CompilePool, NvrtcMissing, cores_beside
 from measurements.emulator import HostFailure, check_host, emulate
 from measurements.foreign_text import first_line
 from measurements.library_choice import is_library
@@ -499,7 +499,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     try:
         device = cuda_device()
-        pool = CompilePool()
+        pool = CompilePool(workers=cores_beside(1))
     except (ValueError, NvrtcMissing) as error:
         print(f"benchmarks.gpu: nothing can be run: {error}", file=sys.stderr)
         return 1

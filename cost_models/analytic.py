@@ -238,7 +238,7 @@ def _waited_for_boxes(w: _Counts, device: Device) -> FloatArray:
 
 
 def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """What part of the tensor cores' peak each one's unit reaches: a flop takes the same energy whatever asks for it."""
+    """What part of the tensor cores' peak a unit reaches: a flop takes the same energy whatever asks for it."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     shares = {
         (name, operand): unit(name).flops_per_cycle(device, operand) / device.tensor_rate(operand)

@@ -284,6 +284,7 @@ def _job_text(
                 lines.append(f"pointer {numbers_of[argument]}")
             case TensorMap():
                 lines.append(_tensor_map_line(argument, numbers_of[argument.operand]))
+    lines += [f"symbol {operand.name} {numbers_of[operand]}" for operand in kernel.symbols]
     return "\n".join(lines) + "\n"
 
 

@@ -38,6 +38,7 @@ struct Job {
   std::vector<TensorMapSpec> maps;
   // Of each parameter: p with a buffer, v with a value, t with a tensor map, by their indices.
   std::vector<std::pair<char, std::size_t>> parameters;
+  std::vector<std::pair<std::string, std::size_t>> symbols;  // __constant__ variables that buffers are copied to
   double time_limit = 60;
 };
 
@@ -106,6 +107,12 @@ Job read_job(const char* path) {
       file >> buffer;
       if (buffer >= job.buffers.size()) fail("a pointer to no buffer");
       job.parameters.push_back({'p', buffer});
+    } else if (key == "symbol") {
+      std::string name;
+      std::size_t buffer = 0;
+      file >> name >> buffer;
+      if (buffer >= job.buffers.size()) fail("a symbol of no buffer");
+      job.symbols.push_back({name, buffer});
     } else if (key == "tensor_map") {
       TensorMapSpec m{};
       file >> m.buffer >> m.element_bytes >> m.rank;
@@ -261,6 +268,9 @@ int run(int argc, char** argv) {
   buffers.resize(job.buffers.size());
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
+  }
+  for (const auto& [name, buffer] : job.symbols) {
+    if (!ptx::fill_variable(name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
   }
   std::vector<std::string> arguments;
   for (const auto& [kind, index] : job.parameters) {

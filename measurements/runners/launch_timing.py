@@ -100,9 +100,18 @@ class LaunchTimer:
             if passed > 1e-3:
                 self.host.sleep(1e-4)
 
-    def _timed(self, limit: float, work: list[Work], lead: Work | None = None, *, held: bool = False) -> list[float]:
+    def _timed(
+        self,
+        limit: float,
+        work: list[Work],
+        lead: Work | None = None,
+        *,
+        held: bool = False,
+        before: Work | None = None,
+    ) -> list[float]:
         """Seconds on the GPU of each piece of ``work``, queued without a gap between them behind ``lead``, which takes
-        longer than to queue the first; or, if ``held``, all of them before the first begins."""
+        longer than to queue the first; or, if ``held``, all of them before the first begins. ``before`` is queued
+        before each, and not timed."""
         cuda = self._cp.cuda
         pairs = [(cuda.Event(), cuda.Event()) for _ in work]
         hold = self._hold if held else None
@@ -111,6 +120,8 @@ class LaunchTimer:
         if lead is not None:
             lead()
         for (start, stop), piece in zip(pairs, work, strict=True):
+            if before is not None:
+                before()
             start.record(self._stream)
             piece()
             stop.record(self._stream)
@@ -125,7 +136,7 @@ class LaunchTimer:
         self.clock = self._state.clock()
         self.slowdowns.update(self._state.slowdowns())
 
-    def _warmed_up(self, launch: Work, limit: float) -> float:
+    def _warmed_up(self, launch: Work, limit: float, before: Work | None = None) -> float:
         """Launch until the GPU is warm: for a while, and on while its clock, where known, rises or is still low. The
         first time it takes as long as a clock may take to rise, as NVML repeats the idle clock before it does. Seconds
         of the fastest launch, and of what the host takes to queue one, if that is more."""
@@ -133,11 +144,11 @@ class LaunchTimer:
         while True:
             until, pairs = self.host.perf_counter() + _WARM_UP_SECONDS, 0
             while not pairs or (self.host.perf_counter() < until and pairs < _MOST_PAIRS):
-                fastest = min(fastest, *self._timed(2 * limit, [launch] * 2))
+                fastest = min(fastest, *self._timed(2 * limit, [launch] * 2, before=before))
                 pairs += 1
-            before, clock = clock, self.clock
+            earlier, clock = clock, self.clock
             self._highest = max(self._highest, clock or 0.0)
-            rises = clock is not None and (before is None or clock > before)
+            rises = clock is not None and (earlier is None or clock > earlier)
             low = clock is not None and clock < _IDLE_CLOCK * self._highest
             spinning = self.host.perf_counter() - began <= _SPIN_UP_SECONDS
             if not (spinning and (rises or low or not self._spun_up)):
@@ -161,9 +172,18 @@ class LaunchTimer:
         count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), MAX_GRAPH // copies)
         return self._graph_of(next_launch, count, limit + 10 * count * single)
 
-    def held_sampler(self, launch: Callable[[int], None], copies: int, limit: float) -> Callable[[], list[float]]:
-        """As ``sampler``, for what no graph takes: all launches are queued before the first begins."""
+    def held_sampler(
+        self, launch: Callable[[int], None], copies: int, limit: float, restore: Callable[[int], None] | None = None
+    ) -> Callable[[], list[float]]:
+        """As ``sampler``, for what no graph takes: all launches are queued before the first begins. ``restore`` is
+        called with the copy before each launch, and not timed."""
         next_launch = _in_turn(launch, copies)
+        if restore is not None:
+            before = _in_turn(restore, copies)
+            single = max(self._warmed_up(next_launch, limit, before), 1e-6)
+            batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
+            limit += 10 * batch * single
+            return lambda: self._timed(limit, [next_launch] * batch, held=True, before=before)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
         count = min(math.ceil(_GRAPH_SECONDS / single), _HELD_CALLS)
         limit += 10 * (_HELD_GROUPS + 1) * count * single

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from measurements.runners.nvml import SLOWDOWNS, GpuState
+from measurements.runners.cuda.nvml import SLOWDOWNS, GpuState
 from measurements.runners.stream_hold import GIVES_UP_SECONDS
 
 HIGHEST_MHZ, IDLE_MHZ = 1980.0, 345.0

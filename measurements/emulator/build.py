@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: another
 CACHE_NOTE_SECONDS = 600.0  # between two notes that a file is in use
 
 _RUNNER = "runner-"
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off")
 
 
@@ -103,8 +105,7 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
 def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
     """Where one file of the runtime is kept compiled, as most of them stay when one of them changes, and where it has
     been compiled now if it was not there: it is kept only once the program that it is part of has run."""
-    headers = "".join(header.read_text() for header in sorted(RUNTIME.glob("*.hpp")))
-    digest = _digest(compiler, flags, source.read_text(), headers)
+    digest = _digest(compiler, flags, *(file.read_text() for file in _with_headers(source)))
     kept, made = cache_folder() / f"{source.stem}-{digest}.o", folder / f"{source.stem}.o"
     if not intact(kept):
         if source.stem.startswith("ptx_"):
@@ -112,6 +113,17 @@ def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...]
         _compile_runtime(compiler, made, [*flags, "-c", str(source)])
         seal(made)  # a linker reads no further than the headers say
     return kept, made
+
+
+def _with_headers(source: Path) -> list[Path]:
+    """A file of the runtime and the headers of the runtime that it includes, at whatever depth."""
+    files = [source]
+    for file in files:
+        for name in _INCLUDE.findall(file.read_text()):
+            header = RUNTIME / name
+            if header.exists() and header not in files:
+                files.append(header)
+    return [source, *sorted(files[1:])]
 
 
 def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) -> None:

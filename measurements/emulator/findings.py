@@ -47,13 +47,17 @@ class FindingKind(StrEnum):
     TIMEOUT = "timeout"
 
 
+Grade = Literal["fault", "note"]
+
+
 @dataclass(frozen=True)
 class Finding:
-    """A fault at a line of the kernel's source. ``message`` describes its first occurrence.
+    """What is wrong at a line of the kernel's source. ``message`` describes its first occurrence.
 
     ``file`` is relative to the include folder; it is empty, and ``line`` 0, where no line can be named. Where PTX was
     executed, ``instruction`` is its text and ``callers`` are the lines into which the line is inlined, the nearest
-    first.
+    first. ``grade``: a note is true by the letter of the PTX ISA, and harms nothing on the GPUs that the kernel is for.
+    ``other`` is the line of the other access, of what two of them do ("" where there is none).
     """
 
     kind: FindingKind
@@ -63,9 +67,16 @@ class Finding:
     count: int = 1
     instruction: str = ""
     callers: tuple[str, ...] = ()
+    grade: Grade = "fault"
+    other: str = ""
+
+    @property
+    def is_fault(self) -> bool:
+        return self.grade == "fault"
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}: " if self.file else ""
+        where += "note: " if not self.is_fault else ""
         times = f" ({self.count} times)" if self.count > 1 else ""
         ptx = f" [{self.instruction}]" if self.instruction else ""
         called = f", inlined at {', '.join(self.callers)}" if self.callers else ""
@@ -125,7 +136,7 @@ EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error
 class Emulation:
     """What came of one emulated launch.
 
-    ``status`` is ok where the launch ended without a finding, unsupported where the emulator lacks something that the
+    ``status`` is ok where the launch ended without a fault (``findings`` may hold notes), unsupported where the emulator lacks something that the
     kernel needs, compile_timeout where NVRTC was ended at its time limit. ``outputs`` are there for ok and findings, in
     the operands' storage types and shapes; elements never written hold bytes of 0xFF. ``reason`` is one sentence for
     every status but ok, ``log`` the compiler's output where that failed. Seconds are host wall-clock time;
@@ -135,7 +146,7 @@ class Emulation:
 
     status: EmulationStatus
     outputs: dict[str, Array]
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]  # faults first
     shared_sites: tuple[SharedSite, ...]
     global_sites: tuple[GlobalSite, ...]
     reason: str = ""
@@ -149,6 +160,14 @@ class Emulation:
     @property
     def ok(self) -> bool:
         return self.status == "ok"
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.is_fault)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if not f.is_fault)
 
     @property
     def seconds(self) -> float:

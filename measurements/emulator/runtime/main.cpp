@@ -197,7 +197,16 @@ void on_crash(int signal) {
 }
 
 void on_time_limit(int) {
-  last_words("timeout", "the time limit ended the launch");
+  // Who waits for what never comes says more than who has just run.
+  if (const Thread* waits = waiting_thread()) {
+    char message[512];
+    const std::string where = locate_global(reinterpret_cast<const void*>(waits->asked));
+    std::snprintf(message, sizeof message, "the time limit ended the launch, in which %s waits here%s%s: it asks again and again and gets the same answer",
+                  describe(waits->who, block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
+    report_end("timeout", waits->asked_at, message);
+  } else {
+    last_words("timeout", "the time limit ended the launch");
+  }
   _exit(2);
 }
 
@@ -245,6 +254,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
   setitimer(ITIMER_PROF, &off, nullptr);
   if (finished) {
     check_after_call();
+    lower_harmless_races();
   }
   for (const AddressInMemory& a : job.addresses) replace_address(buffers, a, address_of(buffers, a.target), a.stood);
   for (const auto& [buffer, offset] : job.defined) {

@@ -9,10 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from autosched.proofs.orders import in_orders
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
-from measurements.emulator import ASCENDING, Emulation, Finding, GlobalSite, Order, SharedSite, emulate_ptx
+from measurements.emulator import (
+    ASCENDING,
+    Emulation,
+    Finding,
+    GlobalSite,
+    Order,
+    SharedSite,
+    Suppression,
+    emulate_ptx,
+    suppress,
+)
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Variable
@@ -30,11 +41,14 @@ class EmulatedLaunch:
     """What came of a launch.
 
     ``arrays`` are the arguments as the kernel left them, None for those that are no arrays, and for all where it did
-    not finish. ``status`` and the rest are those of ``measurements.emulator.Emulation``.
+    not finish, after the first of the runs in ``orders``. ``not_run`` names runs that may find more, as the arguments
+    that ask for them. ``status`` and the rest are those of ``measurements.emulator.Emulation``.
     """
 
     emulation: Emulation
     arrays: tuple[Array | None, ...]
+    orders: tuple[Order, ...] = (ASCENDING,)
+    not_run: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
@@ -89,8 +103,9 @@ def emulate(
     options: Sequence[str] = (),
     time_limit: float = 60.0,
     perturb: bool = False,
-    order: Order = ASCENDING,
+    order: Order | None = None,
     launches: int = 1,
+    suppressions: Sequence[Suppression] = (),
 ) -> EmulatedLaunch:
     """Run one launch of a kernel on the CPU, instruction by instruction of its PTX, and say what is wrong with it.
 
@@ -108,9 +123,11 @@ def emulate(
     - ``headers``, ``options``: texts by include name, and options of NVRTC. CUDA's own headers are found by themselves
       where a toolkit, or the wheel nvidia-cuda-runtime, is installed.
     - ``order``: of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and
-      is right by the luck of an order, is wrong in another one (``measurements.emulator.Order``).
+      is right by the luck of an order, is wrong in another one (``measurements.emulator.Order``). None: ascending, and
+      once more at random (autosched/proofs/orders.py).
     - ``launches``: how often the kernel runs, one after another, each time on what the one before has left, but for
       ``outputs``, which must be written again: what a launch does not leave as it found it shows.
+    - ``suppressions``: findings that are expected (``measurements.emulator.Suppression``).
     - ``perturb``: approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
 
     Raises ValueError for arguments that do not fit the kernel, NvrtcMissing for CUDA source without NVRTC, and
@@ -141,14 +158,19 @@ def emulate(
         block=_three(block),
         dynamic_shared_bytes=shared_bytes,
     )
-    run = emulate_ptx(text, launch, inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches)
+
+    def in_order(order: Order) -> Emulation:
+        return emulate_ptx(text, launch, inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches)
+
+    runs = in_orders(in_order, order, launches=launches, perturb=perturb, time_limit=time_limit)
+    run = suppress(runs.emulation, suppressions)
     arrays = tuple(
         run.outputs[name].reshape(-1).view(a.dtype).reshape(a.shape)
         if isinstance(a, np.ndarray) and (name := f"argument_{aliases.get(k, k)}") in run.outputs
         else None
         for k, a in enumerate(arguments)
     )
-    return EmulatedLaunch(run, arrays)
+    return EmulatedLaunch(run, arrays, runs.orders, runs.not_run)
 
 
 def is_ptx(program: str) -> bool:

@@ -23,7 +23,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from measurements.emulator.build import runner
-from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
+from measurements.emulator.findings import (
+    Emulation,
+    EmulationStatus,
+    Finding,
+    FindingKind,
+    GlobalSite,
+    SharedSite,
+    status_of,
+)
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.emulator.memory import PLAIN_MEMORY, Flags, Memory
 from measurements.emulator.order import ASCENDING, Order
@@ -513,14 +521,6 @@ class _Events:
             self.findings.append(Finding(FindingKind.TIMEOUT, message, end["file"], end["line"]))
             return "timeout", str(self.findings[-1])
         return status_of(self.findings)
-
-
-def status_of(findings: Sequence[Finding]) -> tuple[EmulationStatus, str]:
-    """The status and its reason of a launch that has ended."""
-    faults = [f for f in findings if f.is_fault]
-    if not faults:
-        return "ok", ""
-    return "findings", f"{faults[0]}" + (f" (and {len(faults) - 1} more)" if len(faults) > 1 else "")
 
 
 def _summed(sites: list[_Site]) -> Iterator[_Site]:

@@ -190,7 +190,7 @@ bool shared_window_holds(unsigned address, int bytes);
 void mark_strong(SiteIndex site);
 void mark_volatile(SiteIndex site);
 
-// What comes of a value that was read while another thread writes it (ptx_dropped.cpp): where nothing does, the finding
+// What comes of a value that was read while another thread writes it (isa/dropped.cpp): where nothing does, the finding
 // of that kind at self->site is a note. ``just_now``: what the reader has done before makes no difference.
 void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now);
 // Such a finding is a fault for other reasons, too.

@@ -256,7 +256,7 @@ void end_block_wgmma();
 void report_waiting();
 void report_waiting_for_cluster();
 bool is_constant(std::uint32_t slot);  // a number of the program
-// What values of registers become (ptx_dropped.cpp): numbers the effects of a program, and notes one of some lanes.
+// What values of registers become (isa/dropped.cpp): numbers the effects of a program, and notes one of some lanes.
 void number_effects();
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);
 void start_block_effects();

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "memory/global_shadow.hpp"
-#include "nearly_equal.hpp"
+#include "memory/nearly_equal.hpp"
 
 namespace autosched::emulator {
 

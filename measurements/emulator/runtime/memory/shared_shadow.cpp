@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "nearly_equal.hpp"
+#include "memory/nearly_equal.hpp"
 
 namespace autosched::emulator {
 namespace shared_shadow {

@@ -43,6 +43,7 @@ class FindingKind(StrEnum):
     BLOCK_EXITED = "block_exited"  # shared memory of a block of the cluster that may have exited
     HEAP_MISUSE = "heap_misuse"  # memory that was freed, or that malloc did not return
     DEADLOCK = "deadlock"  # threads that ask memory for what nobody ever writes; ends the launch
+    LAUNCH_LIMIT = "launch_limit"  # more shared memory than a block can have
     CRASH = "crash"
     TIMEOUT = "timeout"
 

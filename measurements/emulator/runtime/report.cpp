@@ -116,6 +116,7 @@ const char* kind_name(Kind kind) {
     case Kind::block_exited: return "block_exited";
     case Kind::heap_misuse: return "heap_misuse";
     case Kind::deadlock: return "deadlock";
+    case Kind::launch_limit: return "launch_limit";
   }
   return "";
 }

@@ -53,8 +53,9 @@ enum class Kind {
   block_exited,
   heap_misuse,
   deadlock,
+  launch_limit,
 };
-constexpr Kind last_kind = Kind::deadlock;
+constexpr Kind last_kind = Kind::launch_limit;
 const char* kind_name(Kind kind);
 
 // A note is true by the letter, and harms nothing.

@@ -87,7 +87,7 @@ bool is_used(const Watched& one) {
   for (std::uint32_t lanes = lanes_of(one.reader); lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<unsigned>(__builtin_ctz(lanes));
     for (const std::uint32_t effect : use.effects) {
-      if (w.effects[effect * warp_size + lane] > one.since) return true;
+      if (w.effects[effect].of(lane) > one.since) return true;
     }
   }
   return false;
@@ -131,7 +131,7 @@ bool skipped_barrier(const Thread& thread, SiteIndex barrier) {
   const std::size_t from = at_site(barrier), last = at_site(thread.site);
   if (from >= program.code.size() || last >= program.code.size()) return false;
   const std::uint32_t effect = program.code[from].effect;
-  if (machine[thread.warp].effects[effect * warp_size + thread.lane] > begun) return false;  // it has been there before
+  if (machine[thread.warp].effects[effect].of(thread.lane) > begun) return false;  // it has been there before
   std::vector<bool>& reached = behind[barrier];
   if (reached.empty()) {
     reached.resize(program.code.size());
@@ -179,9 +179,12 @@ void number_effects() {
 }
 
 void note_effect(Warp& w, const Instruction& i, Lanes lanes) {
-  ++effects_so_far;
-  std::uint64_t* const last = &w.effects[std::size_t{i.effect} * warp_size];
-  for_lanes(lanes, [&](unsigned k) { last[k] = effects_so_far; });
+  Effect& effect = w.effects[i.effect];
+  if (effect.lanes != lanes) {
+    for_lanes(effect.lanes, [&](unsigned k) { effect.last[k] = effect.tick; });
+    effect.lanes = lanes;
+  }
+  effect.tick = ++effects_so_far;
 }
 
 void start_block_effects() {

@@ -159,7 +159,7 @@ void start() {
   for (unsigned w = 0; w < warp_count; ++w) {
     Warp& warp = machine[w];
     warp.index = w;
-    warp.effects.resize((program.effects + std::size_t{1}) * warp_size);
+    warp.effects.resize(program.effects + std::size_t{1});
     warp.registers = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     warp.known = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     fill_constants(warp);

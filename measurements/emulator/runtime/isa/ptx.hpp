@@ -134,6 +134,15 @@ struct Local {
   std::unordered_map<std::uint64_t, SiteIndex> origins;  // of bytes that hold what was never written
 };
 
+// When each lane last executed an instruction by which values leave its registers: some lanes at `tick`, others as `last`
+// says.
+struct Effect {
+  Lanes lanes = 0;
+  std::uint64_t tick = 0;
+  std::uint64_t last[warp_size] = {};
+  std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
+};
+
 struct Warp {
   unsigned char* registers = nullptr;
   unsigned char* known = nullptr;  // laid out as the registers: their known bits, in lanes where they are not defined
@@ -152,7 +161,7 @@ struct Warp {
   std::unordered_map<const Instruction*, std::uint64_t> states;  // of its registers, where it asks and waits
   bool ahead = false;  // the lanes furthest ahead run next
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
-  std::vector<std::uint64_t> effects;          // when each lane had its last one, by effect and lane
+  std::vector<Effect> effects;                 // by their numbers
   bool retry = false;  // a collective cannot go on yet: its lanes come again
 
   template <class T>

@@ -108,6 +108,22 @@ ret;
 """
 
 
+@pytest.mark.parametrize(
+    ("target", "shared", "finds"), [("sm_90", 232448, 0), ("sm_90", 300000, 1), ("sm_120", 232448, 1)]
+)
+def test_more_shared_memory_than_a_block_can_have_is_a_fault(target: str, shared: int, finds: int) -> None:
+    text = EXITS.replace("TARGET", target).replace("8.5", "8.7")
+    launch = Launch(
+        entry="kernel",
+        arguments=(Operand("out", "inout", U32, (1,)),),
+        grid=(1, 1, 1),
+        block=(64, 1, 1),
+        dynamic_shared_bytes=shared,
+    )
+    done = emulate_ptx(text, launch, {"out": np.zeros(1, np.uint32)})
+    assert [f.kind for f in done.findings] == [K.LAUNCH_LIMIT] * finds, done.reason
+
+
 @pytest.mark.parametrize(("target", "notes"), [("sm_75", 1), ("sm_80", 0)])
 def test_who_exits_before_a_barrier_is_a_note_up_to_turing(target: str, notes: int) -> None:
     launch = Launch(entry="kernel", arguments=(Operand("out", "inout", U32, (1,)),), grid=(1, 1, 1), block=(64, 1, 1))

@@ -21,6 +21,7 @@ from measurements.emulator.ptx.syntax import (
     Symbol,
     Variable,
 )
+from measurements.emulator.ptx.tcgen05_forms import tcgen05_form
 
 LANES = 32
 _HEAD = 32  # bytes before the values of a register
@@ -293,7 +294,7 @@ class _Translation:
         elif i.opcode == "mov" and isinstance(i.operands[1], Register) and i.operands[1].name in _CLOCKS:
             form = Form("clock", 0, [i.operands[0]])
         else:
-            form = self.with_parameters(f, i, block_scaled_form(i) or async_form(i) or form_of(i))
+            form = self.with_parameters(f, i, block_scaled_form(i) or tcgen05_form(i) or async_form(i) or form_of(i))
         if form.key == "cp.async" and form.immediates[3] == 2:
             last = form.sources[2].operand
             predicate = isinstance(last, Register) and f.function.registers.get(last.name) == 0

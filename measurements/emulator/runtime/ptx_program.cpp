@@ -57,7 +57,7 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
     for (const Rows* rows : {&integer_rows, &bit_rows, &float_rows, &half_rows, &compare_rows, &convert_rows,
                              &address_rows, &memory_rows, &atomic_rows, &async_rows, &warp_rows, &ldmatrix_rows, &mma_rows,
                              &wmma_rows, &call_rows, &control_rows, &mbarrier_rows, &bulk_rows, &tensor_rows, &tensor_map_rows, &wgmma_rows,
-                             &cluster_rows, &block_scaled_rows}) {
+                             &cluster_rows, &block_scaled_rows, &tcgen05_rows, &tcgen05_mma_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;
@@ -248,6 +248,7 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   if (launch.interleaved && (name == "ld" || name == "st") && numbers[3] < 2) i.flow = Flow::yields;
   i.copies = name == "mov" || name.starts_with("mov.b");
   if (name == "wgmma.mma_async") program.uses_wgmma = true;
+  if (name == "tcgen05.ld") program.uses_tcgen05 = true;
   if (name.starts_with("heap.")) program.uses_heap = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
   if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);

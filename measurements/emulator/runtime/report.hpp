@@ -53,8 +53,13 @@ enum class Kind {
   block_exited,
   heap_misuse,
   deadlock,
+  tcgen05_in_flight,
+  missing_tcgen05_fence,
+  missing_tcgen05_wait,
+  tensor_memory_misuse,
+  uninitialized_tensor_memory,
 };
-constexpr Kind last_kind = Kind::deadlock;
+constexpr Kind last_kind = Kind::uninitialized_tensor_memory;
 const char* kind_name(Kind kind);
 
 // Counts a finding; whether it is the first of its kind at its site.

@@ -16,7 +16,7 @@ namespace {
 
 // A value that all lanes of all warps have, known once the launch is.
 struct Constant {
-  enum class Kind { number, variable, dynamic_shared, function, local } kind;
+  enum class Kind { number, variable, dynamic_shared, static_shared, function, local } kind;
   std::uint32_t slot;
   unsigned width;
   std::uint64_t value;  // addend
@@ -143,7 +143,10 @@ std::uint32_t slot_of(const Token& t, unsigned width) {
     // index+addend in hexadecimal
     c.index = Text::integer(t.text, 10);
     c.value = Text::integer(t.text.substr(t.text.find('+') + 1), 16);
-    c.kind = t.kind == 'v' ? Constant::Kind::variable : t.kind == 'f' ? Constant::Kind::function : Constant::Kind::dynamic_shared;
+    c.kind = t.kind == 'v'   ? Constant::Kind::variable
+             : t.kind == 'f' ? Constant::Kind::function
+             : t.kind == 'h' ? Constant::Kind::static_shared
+                             : Constant::Kind::dynamic_shared;
   }
   constants.push_back(c);
   return slot;
@@ -282,6 +285,8 @@ bool load_program(const char* path) {
       in.read(program.cluster.x), in.read(program.cluster.y), in.read(program.cluster.z);
     } else if (word == "blocks_of_sm") {
       in.read(program.blocks_of_sm);
+    } else if (word == "uses_pairs") {
+      program.uses_pairs = true;
     } else if (word == "truncates_tf32") {
       program.truncates_tf32 = true;
     } else if (word == "static_shared") {
@@ -368,6 +373,9 @@ void fill_constants(Warp& warp) {
     if (c.kind == Constant::Kind::variable) value += variables[c.index].address;
     if (c.kind == Constant::Kind::function) value += function_base | c.index;
     if (c.kind == Constant::Kind::dynamic_shared) value += dynamic_shared_address();
+    const bool shared = c.kind == Constant::Kind::dynamic_shared || c.kind == Constant::Kind::static_shared;
+    // Kernels for pairs of blocks find the other one's mbarriers by a bit of an address.
+    if (shared && program.uses_pairs) value = address_in_block(static_cast<std::uint32_t>(value), warp.index / block_warps());
     Register& head = warp.head(c.slot);
     head.defined = all_lanes;
     head.bits = value != 0 ? all_lanes : 0;

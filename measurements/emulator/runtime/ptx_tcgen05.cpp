@@ -267,8 +267,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
         FINDING(invalid_argument, i.site, "%s: %s names block %u of a cluster of %u", describe_self().c_str(), name, rank, cluster_blocks());
         continue;
       }
-      const std::uint32_t there = (address & ((1u << rank_shift) - 1)) | (rank + 1) << rank_shift;
-      Mbarrier* m = mbarrier_at(there, name);
+      Mbarrier* m = mbarrier_at(address_in_block(address, rank), name);
       if (m == nullptr) continue;
       if (rank != self->rank) touch_block(rank, a.issued != 0 ? who_of(a.actor, whole_warp) : self->who,
                                           a.issued != 0 ? last_tensor_epoch(a) : clocks.now[self->warp]);
@@ -369,7 +368,7 @@ Descriptor matrix(std::uint64_t bits, const char* name) {
 }
 
 void read_operand(std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use, const char* name, void* to) {
-  const unsigned char* from = read_by_engine(address | (rank + 1) << rank_shift, 16, self->who, actor.actor, use.epoch, name);
+  const unsigned char* from = read_by_engine(address_in_block(address, rank), 16, self->who, actor.actor, use.epoch, name);
   if (from == nullptr) {
     std::memset(to, 0xff, 16);
   } else {

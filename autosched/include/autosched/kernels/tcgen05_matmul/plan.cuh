@@ -34,7 +34,9 @@ struct Tcgen05Plan {
   static_assert(C::tile_m == 128 || C::tile_m == 256, "rule tile_m: 128 rows of a block, or of each of a pair");
   static_assert(C::threads == 32 * (first_finishing_warp + finishing_warps),
                 "rule threads: a warp that copies, one that multiplies, and four that finish");
-  static_assert(C::tile_n % (16 * pair) == 0 && C::tile_n <= 256, "rule columns: n of tcgen05.mma");
+  static_assert(C::tile_n % 16 == 0 && C::tile_n <= 256 &&
+                    (Tcgen05Type<T>::kind != ptx::Tcgen05Kind::i8 || C::tile_n % (16 * pair) == 0),
+                "rule columns: n of tcgen05.mma");
   static_assert(C::sum_buffers * C::tile_n <= C::tensor_columns && C::tensor_columns <= 512,
                 "rule tensor_memory: the sums of the tiles that a block holds at a time");
   static_assert(C::stage_bytes == A::bytes + B::bytes && address_at + 16 <= C::shared_bytes,

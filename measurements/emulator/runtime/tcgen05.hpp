@@ -1,8 +1,8 @@
 // What the files of tcgen05 share.
 #pragma once
 #include "matrix_descriptor.hpp"
-#include "mbarrier.hpp"
-#include "ptx_machine.hpp"
+#include "sync/mbarrier.hpp"
+#include "isa/interpreter.hpp"
 #include "tensor_memory.hpp"
 
 namespace autosched::emulator::ptx {

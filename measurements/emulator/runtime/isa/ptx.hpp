@@ -19,10 +19,10 @@ struct Register {
   Lanes defined;
   Lanes bits;        // of a predicate; of a parameter of a device function: lanes that do not know all its bits
   SiteIndex origin;  // of the first instruction that read unknown bits to make this one
-  // For wgmma (ptx_wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
+  // For wgmma (matrix/wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
   // or is a copy of (both counted from 1), and the number of the warp's wgmma.fence before it was written, plus 1.
   std::uint32_t flying, carries, written;
-  std::uint32_t loading;  // the warp's tcgen05.ld (ptx_tcgen05.cpp) whose result, or a copy of it, this is; counted from 1
+  std::uint32_t loading;  // the warp's tcgen05.ld (matrix/tcgen05.cpp) whose result, or a copy of it, this is; counted from 1
   unsigned char unused[4];
 };
 static_assert(sizeof(Register) == 32);
@@ -243,7 +243,7 @@ void place_variables(const std::vector<void*>& addresses);
 bool fill_variable(const std::string& name, const void* from, std::size_t bytes);
 void fill_constants(Warp& warp);
 void fill_special(Warp& warp);
-// What the asynchronous units of a block remember (ptx_mbarrier.cpp, ptx_bulk.cpp, ptx_wgmma.cpp).
+// What the asynchronous units of a block remember (sync/mbarrier.cpp, memory/bulk.cpp, matrix/wgmma.cpp).
 void start_block_mbarriers();
 void start_block_bulk();
 void start_block_wgmma(std::vector<Warp>& machine);

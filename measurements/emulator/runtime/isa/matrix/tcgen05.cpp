@@ -1,7 +1,7 @@
-// tcgen05 but for its products (ptx_tcgen05_mma.cpp): PTX ISA 9.7.16. What an instruction does is done when it is issued;
+// tcgen05 but for its products (tcgen05_mma.cpp): PTX ISA 9.7.16. What an instruction does is done when it is issued;
 // until its end is waited for, whoever touches what it reads or writes is reported. So numbers do not depend on when the
 // hardware gets to it.
-#include "tcgen05.hpp"
+#include "isa/matrix/tcgen05.hpp"
 
 #include <algorithm>
 

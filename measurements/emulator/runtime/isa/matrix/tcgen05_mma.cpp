@@ -6,7 +6,7 @@
 #include "isa/arithmetic/encodings.hpp"
 #include "products.hpp"
 #include "isa/arithmetic/round.hpp"
-#include "tcgen05.hpp"
+#include "isa/matrix/tcgen05.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

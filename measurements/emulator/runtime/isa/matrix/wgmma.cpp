@@ -4,7 +4,7 @@
 #include "isa/arithmetic/encodings.hpp"
 #include <deque>
 
-#include "matrix_descriptor.hpp"
+#include "isa/matrix/matrix_descriptor.hpp"
 #include "sync/mbarrier.hpp"
 #include "isa/arithmetic/round.hpp"
 

@@ -1,5 +1,5 @@
 // The shadow of tensor memory.
-#include "tensor_memory.hpp"
+#include "memory/tensor_memory.hpp"
 
 #include <algorithm>
 #include <bit>

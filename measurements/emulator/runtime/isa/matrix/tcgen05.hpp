@@ -1,9 +1,9 @@
 // What the files of tcgen05 share.
 #pragma once
-#include "matrix_descriptor.hpp"
+#include "isa/matrix/matrix_descriptor.hpp"
 #include "sync/mbarrier.hpp"
 #include "isa/interpreter.hpp"
-#include "tensor_memory.hpp"
+#include "memory/tensor_memory.hpp"
 
 namespace autosched::emulator::ptx {
 

@@ -51,7 +51,7 @@ def read_options(kernel: Table) -> tuple[str, ...]:
             hint = (
                 "list folders in include"
                 if str(option).startswith(("-I", "--include"))
-                else "docs/bring-your-own-kernel.md lists those that are"
+                else "docs/reference/bring-your-own-kernel.md lists those that are"
             )
             kernel.fail(f"the option {option!r} is not passed on: {hint}", "options")
         if not _IMPLIED.fullmatch(option):

@@ -1,4 +1,4 @@
-"""Runs a kernel's launch on the CPU and reports what is wrong with it; see docs/emulator.md.
+"""Runs a kernel's launch on the CPU and reports what is wrong with it; see docs/explanation/emulator.md.
 
 The launch runs in a process of its own: a kernel that crashes or never ends is a result, not an accident.
 """

@@ -1,4 +1,4 @@
-"""docs/ci.md and the workflow beside it: every command that they show is run, in their order, in one folder."""
+"""docs/how-to/ci.md and the workflow beside it: every command that they show is run, in their order, in one folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from measurements.store.store import Store
 from search_spaces.operators.transpose import Transpose
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = REPOSITORY / "docs" / "ci.md"
+PAGE = REPOSITORY / "docs" / "how-to" / "ci.md"
 WORKFLOW = REPOSITORY / "examples" / "workflows" / "tuned-schedules.yml"
 ACTION = REPOSITORY / "action.yml"
 PLUGINS = "-p autosched.regression.pytest_plugin -p no:xdist -p no:cacheprovider -p no:timeout"

@@ -1,4 +1,4 @@
-"""docs/cost-models.md lists every feature with the meaning that the code states, and no other."""
+"""docs/explanation/cost-models.md lists every feature with the meaning that the code states, and no other."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from autosched.tuning import warm_start
 from cost_models.features import FEATURE_VERSION, FEATURES, meaning
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cost-models.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "cost-models.md").read_text("utf-8")
 
 
 def test_every_feature_is_listed_with_its_meaning() -> None:

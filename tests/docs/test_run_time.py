@@ -1,4 +1,4 @@
-"""The figures of docs/run-time.md are those of the code, and its names exist."""
+"""The figures of docs/how-to/run-time.md are those of the code, and its names exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autosched.dispatch.provenance import KernelProvenance, Kind
 from autosched.samplers.first_choices import model_choice as default_choice
 from autosched.tuning import paired_timing as remeasurement
 
-PAGE = " ".join((Path(__file__).parents[2] / "docs" / "run-time.md").read_text("utf-8").split())
+PAGE = " ".join((Path(__file__).parents[2] / "docs" / "how-to" / "run-time.md").read_text("utf-8").split())
 
 
 def test_figures() -> None:

@@ -1,4 +1,4 @@
-"""The example of docs/bring-your-own-kernel.md, followed literally."""
+"""The example of docs/reference/bring-your-own-kernel.md, followed literally."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosched.user_kernels.arithmetic import FUNCTIONS
 from autosched.user_kernels.user_kernel import Kernel
 from search_spaces.hardware.devices import device
 
-TEXT = (Path(__file__).parents[3] / "docs" / "bring-your-own-kernel.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "bring-your-own-kernel.md").read_text()
 
 
 def block(language: str, which: int = 0) -> str:

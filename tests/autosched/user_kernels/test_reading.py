@@ -96,7 +96,7 @@ WRONG: list[tuple[str, str, str]] = [
     ('"scale.cu"', '"scal.cu"', "scale.toml:2: kernel.source: cannot read "),
     ('"scale.cu"', r'"\u0000"', "scale.toml:2: kernel.source: '"),
     ("-O3", "-I/usr", "scale.toml:4: kernel.options: the option '-I/usr' is not passed on: list folders in include"),
-    ("-O3", "-Xptxas", "scale.toml:4: kernel.options: the option '-Xptxas' is not passed on: docs/bring-your-own-kernel.md lists"),
+    ("-O3", "-Xptxas", "scale.toml:4: kernel.options: the option '-Xptxas' is not passed on: docs/reference/bring-your-own-kernel.md lists"),
     ("[kernel]", '[kernel]\nname = "a b"', "scale.toml:2: kernel.name: 'a b' is no name"),
     ("[kernel]", '[kernel]\ninclude = "nowhere"', "scale.toml:2: kernel.include: there is no folder 'nowhere'"),
     ("[kernel]", '[kernel]\nparameters_as = "macro"', "scale.toml:2: kernel.parameters_as: 'macro' is not known: use"),

@@ -1,4 +1,4 @@
-"""docs/layouts.md: every example runs, and its pictures show what the examples draw."""
+"""docs/explanation/layouts.md: every example runs, and its pictures show what the examples draw."""
 
 import re
 from collections import Counter

@@ -1,6 +1,6 @@
 """Every wg_map of the XeTile RFC's examples and appendices against the RFC's own rules, and the rules themselves.
 
-docs/layouts.md lists what does not check out.
+docs/explanation/layouts.md lists what does not check out.
 """
 
 import numpy as np
@@ -122,7 +122,7 @@ class TestAppendices:
 
 
 class TestTheRfcsOwnInconsistencies:
-    """Where the RFC's maps break the RFC's own rules; docs/layouts.md lists them."""
+    """Where the RFC's maps break the RFC's own rules; docs/explanation/layouts.md lists them."""
 
     def test_introduction_takes_a_column_major_tile_of_a_row_major_matrix(self):
         tile = WgMap.parse(

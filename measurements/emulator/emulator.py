@@ -391,6 +391,7 @@ def run_blocks(
         shared_sites=events.shared_sites,
         global_sites=events.global_sites,
         reason=reason,
+        printed=events.printed,
         compile_seconds=compiled.seconds,
         run_seconds=time.monotonic() - started,
         from_cache=compiled.from_cache,
@@ -422,6 +423,7 @@ class _Events:
         self.end: dict[str, Any] | None = None
         ids: list[int] = []
         counts: dict[int, int] = {}
+        printed: list[str] = []
         for line in text.splitlines(keepends=True):
             if not line.endswith("\n"):
                 continue
@@ -441,11 +443,14 @@ class _Events:
                     shared.append(SharedSite(callers=places.callers(event.pop("function")), **event))
                 case "global":
                     global_.append(GlobalSite(callers=places.callers(event.pop("function")), **event))
+                case "print":
+                    printed.append(event["text"])
                 case "end":
                     self.end = event
         self.shared_sites, self.global_sites = tuple(_summed(shared)), tuple(_summed(global_))
         counted = [dataclasses.replace(f, count=counts.get(i, 1)) for i, f in zip(ids, self.findings, strict=True)]
         self.findings = _merged(counted)
+        self.printed = "".join(printed)
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
         """The status and its reason; a crash and a timeout become findings too."""

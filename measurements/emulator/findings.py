@@ -126,7 +126,7 @@ class Emulation:
     ``status`` is ok where the launch ended without a finding, unsupported where the emulator lacks something that the
     kernel needs, compile_timeout where NVRTC was ended at its time limit. ``outputs`` are there for ok and findings, in
     the operands' storage types and shapes; elements never written hold bytes of 0xFF. ``reason`` is one sentence for
-    every status but ok, ``log`` the compiler's output where that failed. Seconds are host wall-clock time;
+    every status but ok, ``log`` the compiler's output where that failed, ``printed`` what the kernel printed (``printf``). Seconds are host wall-clock time;
     ``from_cache`` says that the compiled object was there already.
     """
 
@@ -137,6 +137,7 @@ class Emulation:
     global_sites: tuple[GlobalSite, ...]
     reason: str = ""
     log: str = ""
+    printed: str = ""
     compile_seconds: float = 0.0
     run_seconds: float = 0.0
     from_cache: bool = False

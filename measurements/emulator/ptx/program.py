@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field
 
@@ -25,11 +26,12 @@ from measurements.emulator.ptx.syntax import (
 LANES = 32
 _HEAD = 32  # bytes before the values of a register
 _SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/shared_memory.cpp
-_IGNORED_FUNCTIONS = ("vprintf",)
+_PRINT = "vprintf"
 _HEAP_FUNCTIONS = ("malloc", "free")
 _STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")
 _CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 _WIDE_SPECIALS = ("%gridid",)
+_WIDE_COUNTER = re.compile(r"%pm\d_64")  # of performance, always 0
 
 
 class NotExecutable(Exception):
@@ -211,8 +213,8 @@ class _Translation:
 
     def new_register_token(self, f: _Frame, name: str) -> str:
         if name not in f.function.registers and name[0] == "%":
-            width = 8 if name in _WIDE_SPECIALS else 4
-            if name == "%is_explicit_cluster" or name.startswith("%pm"):
+            width = 8 if name in _WIDE_SPECIALS or _WIDE_COUNTER.fullmatch(name) else 4
+            if name == "%is_explicit_cluster":
                 raise Unsupported
             return f"s{width}:{name[1:]}"
         slot, width = self.register(f, name)
@@ -271,7 +273,9 @@ class _Translation:
             guard = self.register(f, i.guard)[0] if i.guard else 0
             try:
                 self.instruction(f, i, site, guard)
-            except (Unsupported, ValueError, IndexError, KeyError, AssertionError) as error:
+            except NotExecutable:
+                raise
+            except Exception as error:  # a form that no table foresees is one that the machine lacks
                 raise NotExecutable(
                     f"{shown_frame(i.frames, i.line)}: not supported: PTX line {i.line}: {i.text}"
                 ) from error
@@ -336,8 +340,11 @@ class _Translation:
         if isinstance(target, Symbol):
             function = self.module.functions.get(target.name)
             if function is None or not function.is_defined:
-                if target.name in _IGNORED_FUNCTIONS:
-                    return Form("nothing")
+                if target.name == _PRINT:
+                    passed = [n for o in (*arguments, *results) for n in self.passed(f, o)]
+                    if passed[1::2][:2] != [8, 8]:
+                        raise Unsupported
+                    return Form("print", immediates=passed)
                 if target.name in _STOPPING_FUNCTIONS:
                     return Form("trap")
                 if target.name in _HEAP_FUNCTIONS:

@@ -49,6 +49,10 @@ class EmulatedLaunch:
         return self.emulation.reason
 
     @property
+    def printed(self) -> str:
+        return self.emulation.printed
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         return self.emulation.findings
 

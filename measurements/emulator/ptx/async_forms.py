@@ -223,7 +223,9 @@ def _st(i: Instruction) -> Form | None:
     to, barrier = _address(i.operands[0]), _address(i.operands[2])
     each = TYPE_BYTES[i.qualifiers[-1]]
     values = [Source(v, each) for v in _values(i.operands[1])]
-    return Form("st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], [to.offset, barrier.offset, each])
+    return Form(
+        "st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], [to.offset, barrier.offset, each]
+    )
 
 
 def _prefetch(i: Instruction) -> Form | None:

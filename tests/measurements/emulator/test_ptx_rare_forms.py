@@ -110,7 +110,7 @@ u* o) {
   __syncthreads();
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %1, %1, %1}, [%2];"
                ::"r"(a + 16 * t), "r"(t), "r"(b) : "memory");
-  asm volatile("{.reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L;}" ::"r"(b) : "memory");  // wait
+  asm volatile("{.reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L;}" ::"r"(b) : "memory");
   o[t] = to[4 * (31 - t) + 1];
 }
 """
@@ -123,7 +123,7 @@ def test_asynchronous_stores_complete_at_their_mbarrier() -> None:
 
 
 def test_an_asynchronous_store_that_nobody_waits_for_is_found() -> None:
-    wait = next(line for line in ST_ASYNC.splitlines() if "// wait" in line)
+    wait = next(line for line in ST_ASYNC.splitlines() if "try_wait" in line)
     done = run(ST_ASYNC.replace(wait, ""), u32(), options=("-arch=sm_90",))
     assert "async_read_before_wait" in {f.kind for f in done.findings}
 
@@ -169,8 +169,8 @@ def test_an_arrival_without_completion_that_completes_is_found() -> None:
 def test_what_a_kernel_prints_is_kept_in_the_order_of_its_calls() -> None:
     done = run(
         "u* o) { u t = threadIdx.x; if (t < 2) "
-        'printf("%d|%5.2f|%s|%lld|%c%%|%-4u|%*d|%x\\n", (int)t - 1, 1.5f * t, "text\\t\\"", 1ll << 40, 120, t, 4, 7, 255); '
-        "o[t] = t; }",
+        'printf("%d|%5.2f|%s|%lld|%c%%|%-4u|%*d|%x\\n", (int)t - 1, 1.5f * t, "text\\t\\"", 1ll << 40, 120, t, 4, 7, '
+        "255); o[t] = t; }",
         u32(),
     )
     assert done.ok, done.reason

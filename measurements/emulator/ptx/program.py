@@ -22,6 +22,7 @@ from measurements.emulator.ptx.syntax import (
     Symbol,
     Variable,
 )
+from measurements.emulator.ptx.texture_forms import texture_form
 
 LANES = 32
 _HEAD = 32  # bytes before the values of a register
@@ -133,6 +134,7 @@ class _Translation:
             *(["truncates_tf32"] if self.module.by_llvm else []),
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
             *(f"parameter {kernel.parameter_offsets[p.name]} {p.bytes}" for p in parameters),
+            *(f"shared {at} {self.variables[name].bytes} {name.split('#')[0]}" for name, at in self.shared.items()),
             *self.variable_lines(),
             *(self.function_line(self.frames[name]) for name in self.pending),
             *(f"file {name}" for name in self.files),
@@ -297,7 +299,7 @@ class _Translation:
         elif i.opcode == "mov" and isinstance(i.operands[1], Register) and i.operands[1].name in _CLOCKS:
             form = Form("clock", 0, [i.operands[0]])
         else:
-            form = self.with_parameters(f, i, block_scaled_form(i) or async_form(i) or form_of(i))
+            form = self.with_parameters(f, i, block_scaled_form(i) or async_form(i) or texture_form(i) or form_of(i))
         if form.key == "cp.async" and form.immediates[3] == 2:
             last = form.sources[2].operand
             predicate = isinstance(last, Register) and f.function.registers.get(last.name) == 0

@@ -130,6 +130,7 @@ const char* kind_name(Kind kind) {
     case Kind::mbarrier_misuse: return "mbarrier_misuse";
     case Kind::block_exited: return "block_exited";
     case Kind::heap_misuse: return "heap_misuse";
+    case Kind::unset_symbol: return "unset_symbol";
     case Kind::deadlock: return "deadlock";
   }
   return "";

@@ -52,6 +52,7 @@ enum class Kind {
   mbarrier_misuse,
   block_exited,
   heap_misuse,
+  unset_symbol,
   deadlock,
 };
 constexpr Kind last_kind = Kind::deadlock;

@@ -16,7 +16,7 @@ from autosched.version import VERSION
 if TYPE_CHECKING:
     from autosched.call_logs.log import recording
     from autosched.database import Database
-    from autosched.emulation import emulate
+    from autosched.emulation import Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.kernel_files.user_kernel import Kernel
     from autosched.optuna_sampler import StudySampler
@@ -38,7 +38,11 @@ __all__ = [
     "Reduce",
     "RmsNorm",
     "Softmax",
+    "Struct",
     "StudySampler",
+    "Surface",
+    "TensorMapOf",
+    "Texture",
     "Transpose",
     "__version__",
     "emulate",
@@ -66,7 +70,7 @@ _HOMES = {
     "Softmax": "search_spaces.operators.row_reduction",
     "Transpose": "search_spaces.operators.transpose",
     "StudySampler": "autosched.optuna_sampler",
-    "emulate": "autosched.emulation",
+    **dict.fromkeys(("Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.emulation"),
     "recording": "autosched.call_logs.log",
     "tune": "autosched.tuner",
     **dict.fromkeys(

@@ -45,6 +45,12 @@ struct AddressInMemory {
   std::uint64_t stood = 0;
 };
 
+// The same in the bytes of a parameter that is passed by value.
+struct AddressInValue {
+  std::size_t parameter, at;
+  Target target;
+};
+
 struct Job {
   std::vector<BufferSpec> buffers;
   std::vector<std::size_t> offsets;  // in DATA
@@ -58,6 +64,7 @@ struct Job {
   std::vector<Target> pointers;
   std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and where in DATA the flags of its bytes are
   std::vector<AddressInMemory> addresses;
+  std::vector<AddressInValue> inside;
   double time_limit = 60;
 };
 
@@ -149,6 +156,11 @@ Job read_job(const char* path) {
         fail("an address of no buffer");
       }
       job.addresses.push_back(a);
+    } else if (key == "inside") {
+      AddressInValue a{};
+      file >> a.parameter >> a.at >> a.target.buffer >> a.target.offset;
+      if (a.target.buffer >= job.buffers.size()) fail("an address of no buffer");
+      job.inside.push_back(a);
     } else if (key == "tensor_map") {
       TensorMapSpec m{};
       file >> m.buffer >> m.offset >> m.element_bytes >> m.rank;
@@ -371,6 +383,11 @@ int run(int argc, char** argv) {
       const std::uint64_t address = address_of(buffers, job.pointers[index]);
       arguments.emplace_back(reinterpret_cast<const char*>(&address), sizeof address);
     }
+  }
+  for (const AddressInValue& a : job.inside) {
+    const std::uint64_t address = address_of(buffers, a.target);
+    if (a.parameter >= arguments.size() || a.at + sizeof address > arguments[a.parameter].size()) fail("an address in no value");
+    std::memcpy(arguments[a.parameter].data() + a.at, &address, sizeof address);
   }
   if (!ptx::set_arguments(arguments)) return 5;
   ptx::start();

@@ -300,6 +300,7 @@ def _job_text(
     lines += [f"inside {a.position} {a.at} {number_of[a.target]} {a.offset}" for a in memory.inside]
     lines += [f"symbol {name} {number_of[array]}" for name, array in memory.symbols.items()]
     lines += [t.line(number_of[t.array]) for t in memory.textures]
+    lines += [f"fill {operand.name} {numbers_of[operand]}" for operand in kernel.symbols]
     return "\n".join(lines) + "\n"
 
 

@@ -61,6 +61,7 @@ struct Job {
   std::string arena;
   std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the program that are buffers
   std::vector<ptx::Texture> textures;
+  std::vector<std::pair<std::string, std::size_t>> fills;  // __constant__ variables that buffers are copied to
   std::vector<Target> pointers;
   std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and where in DATA the flags of its bytes are
   std::vector<AddressInMemory> addresses;
@@ -161,6 +162,12 @@ Job read_job(const char* path) {
       file >> a.parameter >> a.at >> a.target.buffer >> a.target.offset;
       if (a.target.buffer >= job.buffers.size()) fail("an address of no buffer");
       job.inside.push_back(a);
+    } else if (key == "fill") {
+      std::string name;
+      std::size_t buffer = 0;
+      file >> name >> buffer;
+      if (buffer >= job.buffers.size()) fail("a symbol of no buffer");
+      job.fills.push_back({name, buffer});
     } else if (key == "tensor_map") {
       TensorMapSpec m{};
       file >> m.buffer >> m.offset >> m.element_bytes >> m.rank;
@@ -347,6 +354,7 @@ int run(int argc, char** argv) {
   reserve_shared(ptx::program.static_shared_bytes);
   allot_shared();
   for (const auto& [name, buffer] : job.symbols) ptx::bind_variable(name);
+  for (const auto& [name, buffer] : job.fills) ptx::expect_filled(name);
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);
   // {bytes, barrier}, as cooperative_groups/details/driver_abi.h has it.
@@ -362,6 +370,9 @@ int run(int argc, char** argv) {
   for (const ptx::Texture& t : job.textures) ptx::place_texture(t, reinterpret_cast<std::uint64_t>(buffers[t.buffer]));
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     if (job.buffers[i].address == nullptr) transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
+  }
+  for (const auto& [name, buffer] : job.fills) {
+    if (!ptx::fill_variable(name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
   }
   for (AddressInMemory& a : job.addresses) {
     std::memcpy(&a.stood, static_cast<char*>(buffers[a.buffer]) + a.at, sizeof a.stood);

@@ -405,6 +405,36 @@ void place_variables(const std::vector<void*>& addresses) {
   }
 }
 
+namespace {
+
+// Whether a constant variable is the one that the host calls so: a name in a namespace ends, mangled, with its length and
+// itself.
+bool is_constant_called(const Variable& v, const std::string& name) {
+  const std::string mangled = std::to_string(name.size()) + name;
+  const bool inside = v.name.starts_with("_Z") && v.name.find(mangled) != std::string::npos;
+  return v.spec.role == BufferSpec::Role::input && (v.name == name || inside);
+}
+
+}  // namespace
+
+void expect_filled(const std::string& name) {
+  for (Variable& v : variables) {
+    if (is_constant_called(v, name)) v.spec.unset = false;
+  }
+}
+
+bool fill_variable(const std::string& name, const void* from, std::size_t bytes) {
+  for (const Variable& v : variables) {
+    if (!is_constant_called(v, name)) continue;
+    if (bytes > v.spec.bytes) {
+      std::fprintf(stderr, "arguments: %s has %zu bytes in the source, but the array %zu\n", name.c_str(), v.spec.bytes, bytes);
+      return false;
+    }
+    std::memcpy(reinterpret_cast<void*>(v.address), from, bytes);
+  }
+  return true;
+}
+
 void fill_constants(Warp& warp) {
   for (const Constant& c : constants) {
     std::uint64_t value = c.value;

@@ -68,7 +68,7 @@ class TextureObject:
     offset: int = 0
 
     def line(self, buffer: int) -> str:
-        """As the runner reads it (runtime/ptx_texture.cpp)."""
+        """As the runner reads it (runtime/isa/texture.cpp)."""
         head = (
             self.handle,
             buffer,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched import warm_start
+from autosched.tuning import warm_start
 from cost_models.features import FEATURE_VERSION, FEATURES, meaning
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cost-models.md").read_text("utf-8")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli.list_devices import markdown_table
+from autosched.cli.commands.machine.list_devices import markdown_table
 from search_spaces.hardware.architectures import ARCHITECTURES, FEATURES
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "gpus.md"

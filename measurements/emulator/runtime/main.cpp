@@ -22,11 +22,11 @@
 #include <new>
 #include <utility>
 
-#include "counting.hpp"
+#include "memory/counting.hpp"
 #include "machine.hpp"
-#include "ptx.hpp"
-#include "tensor_map.hpp"
-#include "texture.hpp"
+#include "isa/ptx.hpp"
+#include "memory/tensor_map.hpp"
+#include "memory/texture.hpp"
 
 namespace autosched::emulator {
 namespace {

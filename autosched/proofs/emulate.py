@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.kernel_signature import demangled, find_kernel, parameters_of
-from autosched.launch_memory import Struct, Surface, TensorMapOf, Texture, pass_arguments, size_of
+from autosched.proofs.kernel_signature import demangled, find_kernel, parameters_of
+from autosched.proofs.launch_memory import Struct, Surface, TensorMapOf, Texture, pass_arguments, size_of
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx

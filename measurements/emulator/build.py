@@ -37,7 +37,7 @@ CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: another
 CACHE_NOTE_SECONDS = 600.0  # between two notes that a file is in use
 
 _RUNNER = "runner-"
-_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off")
 
 
@@ -107,7 +107,7 @@ def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...]
     been compiled now if it was not there: it is kept only once the program that it is part of has run."""
     place = source.relative_to(RUNTIME)
     name = "-".join(place.with_suffix("").parts)
-    digest = _digest(compiler, flags, str(place), *(file.read_text() for file in _with_headers(source)))
+    digest = _digest(compiler, flags, str(place), *_with_headers(source))
     kept, made = cache_folder() / f"{name}-{digest}.o", folder / f"{name}.o"
     if not intact(kept):
         if place.parts[0] == "isa":
@@ -117,15 +117,16 @@ def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...]
     return kept, made
 
 
-def _with_headers(source: Path) -> list[Path]:
-    """A file of the runtime and the headers of the runtime that it includes, at whatever depth."""
-    files = [source]
-    for file in files:
-        for name in _INCLUDE.findall(file.read_text()):
-            header = RUNTIME / name
-            if header.exists() and header not in files:
-                files.append(header)
-    return [source, *sorted(files[1:])]
+def _with_headers(source: Path) -> list[str]:
+    """The text of a file of the runtime, and of all headers of the runtime that it includes."""
+    texts: dict[Path, str] = {}
+    pending = [source]
+    while pending:
+        file = pending.pop()
+        if file not in texts:
+            texts[file] = file.read_text()
+            pending += [RUNTIME / name for name in _INCLUDE.findall(texts[file])]
+    return [texts[file] for file in sorted(texts)]
 
 
 def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) -> None:

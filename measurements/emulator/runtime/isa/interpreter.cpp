@@ -127,6 +127,7 @@ void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
 void execute(Warp& w, const Instruction& i, Lanes active) {
   if (i.effect != 0) note_effect(w, i, active);
   if (program.uses_wgmma) [[unlikely]] track_registers(w, i);
+  if (program.uses_tcgen05) [[unlikely]] track_tensor_loads(w, i);
   if (i.own) {
     if (i.strict) {
       Lanes defined = all_lanes;
@@ -208,12 +209,14 @@ void start_block() {
   start_block_wgmma(machine);
   start_block_cluster();
   start_block_effects();
+  start_block_tcgen05();
 }
 
 void end_block() {
   end_block_bulk();
   end_block_wgmma();
   settle_watched_reads();
+  end_block_tcgen05();
   check_exits();
 }
 

@@ -353,13 +353,10 @@ bool arrange_cluster() {
 
 // What no GPU on which the program runs gives a block: it is compiled for the least of them.
 void check_shared_limit() {
-  constexpr unsigned most_static = 48 * 1024, most_of_any = 227 * 1024, most_of_sm_120 = 99 * 1024;
-  const unsigned fixed = ptx::program.static_shared_bytes, all = fixed + launch.dynamic_shared_bytes;
+  constexpr unsigned most_of_any = 227 * 1024, most_of_sm_120 = 99 * 1024;
+  const unsigned all = ptx::program.static_shared_bytes + launch.dynamic_shared_bytes;
   const unsigned most = ptx::program.target >= 120 ? most_of_sm_120 : most_of_any;
-  if (fixed > most_static) {
-    FINDING(launch_limit, 0, "the kernel has %u bytes of static shared memory, and compilers take at most %u: the rest must be dynamic",
-            fixed, most_static);
-  } else if (all > most) {
+  if (all > most) {
     FINDING(launch_limit, 0, "the launch needs %u bytes of shared memory for a block, of which GPUs have at most %u", all, most);
   }
 }

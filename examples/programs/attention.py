@@ -1,6 +1,7 @@
 """Attention forward: softmax(q k^T / sqrt(d)) v, causal or not, with grouped queries, for any length.
 
-Run: autosched tune --program examples/programs/attention.py:attention --size h=16 --size g=16 --size s=4096 --size d=128
+Run: autosched tune --program examples/programs/attention.py:attention
+    --size h=16 --size g=16 --size s=4096 --size d=128
 """
 
 from search_spaces.programs.builder import Input, Output, program

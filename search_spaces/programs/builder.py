@@ -104,7 +104,7 @@ class Builder:
         return found[0] if len(found) == 1 else found
 
     def blocks(self, extent: tuple[int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
-        """Cut ``extent``, of one to three dimensions, into tiles, one for each block; gives where the block's begins."""
+        """Cut ``extent``, of one to three dimensions, into tiles, one for each block; gives where it begins."""
         if self.extent is not None:
             fail("blocks", "a program has one grid of blocks")
         if len(extent) != len(tile) or not 1 <= len(tile) <= 3:
@@ -133,7 +133,10 @@ class Builder:
         if min(shape) < 1:
             fail("window", f"a tile has at least one element, not {shape_text(shape)}")
         if len(array.shape) > 2:
-            fail("window", f"{array.name} has {len(array.shape)} dimensions: index all before the last two, {array.name}[i]")
+            fail(
+                "window",
+                f"{array.name} has {len(array.shape)} dimensions: index all before the last two, {array.name}[i]",
+            )
         if column and len(array.sizes) != 1:
             fail("window", f"only a vector can be one column, and {array.name} has {len(array.sizes)} extents")
         if map is not None:
@@ -177,7 +180,10 @@ class Builder:
             fail("atomic_rmw", f"{to.array.name} must be InOut: what is combined has a value before")
         wanted = {"addf": "f32", "addi": "i32", "maxs": "i32", "mins": "i32"}
         if wanted.get(kind) != to.array.dtype.name:
-            fail("atomic_rmw", f"{kind} of {to.array.dtype.name} is not offered: use addf of f32, addi, maxs or mins of i32")
+            fail(
+                "atomic_rmw",
+                f"{kind} of {to.array.dtype.name} is not offered: use addf of f32, addi, maxs or mins of i32",
+            )
         self.add(ir.AtomicRmw(kind, tile.value, to, caller()))
 
     def _check_target(self, operation: str, rule: str, tile: Tile, to: ir.Window) -> None:
@@ -245,7 +251,10 @@ class Builder:
         """a @ b + c, added up in f32 (RFC, tile_mma). ``map``: which subgroups have which part of the result."""
         (m, k), (depth, n) = a.shape, b.shape
         if k != depth:
-            fail("mma", f"the columns of a are the rows of b (RFC, tile_mma), not {shape_text(a.shape)} @ {shape_text(b.shape)}")
+            fail(
+                "mma",
+                f"columns of a are rows of b (RFC, tile_mma), not {shape_text(a.shape)} @ {shape_text(b.shape)}",
+            )
         if a.value.dtype != b.value.dtype:
             fail("mma", f"a and b need one type, not {a.value.dtype.name} and {b.value.dtype.name}")
         if a.value.dtype not in (F16, BF16, F32):
@@ -265,7 +274,7 @@ class Builder:
         return self.result((columns, rows), value.value.dtype, lambda v: ir.Transpose(v, value.value, caller()))
 
     def broadcast(self, value: Tile, dim: int, size: int) -> Tile:
-        """Stretch dimension ``dim`` to ``size``: an element fills a block of neighbours (RFC, broadcast, broadcast_size).
+        """Stretch dimension ``dim`` to ``size``: an element fills neighbours (RFC, broadcast, broadcast_size).
 
         An extent of 1 stretches to any size. Raises ProgramError where ``size`` is no multiple of the extent.
         """
@@ -293,7 +302,10 @@ class Builder:
         extent = tile.shape[dim]
         each = extent if size is None else size
         if each < 1 or extent % each:
-            fail("reduction", f"groups of {each} do not divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)")
+            fail(
+                "reduction",
+                f"groups of {each} do not divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
+            )
         shape = (extent // each, tile.shape[1]) if dim == 0 else (tile.shape[0], extent // each)
         return self.result(shape, tile.value.dtype, lambda v: ir.Reduce(v, kind, tile.value, dim, caller()))
 

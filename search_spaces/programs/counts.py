@@ -94,10 +94,8 @@ class _Counter:
             of = self.made.of(spread)
             match operation:
                 case ir.Map(_, function):
-                    if function == "cast":
-                        cost = 0.5 if result.dtype.bits == 16 else 0.0
-                    else:
-                        cost = FUNCTIONS[function].cost
+                    rounding = 0.5 if result.dtype.bits == 16 else 0.0
+                    cost = rounding if function == "cast" else FUNCTIONS[function].cost
                     self.instructions += cost * of.registers * warps * times
                 case ir.Load(_, window):
                     if (result.id, spread) in self.keys:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from search_spaces.arrays import IntArray
 from search_spaces.hardware import intrinsics
 from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.fragments import WARP
@@ -18,7 +19,7 @@ from search_spaces.programs import estimates, ir
 from search_spaces.programs.emit import AFTER, INSIDE
 from search_spaces.programs.infer import Inference, Staged, infer
 from search_spaces.programs.ir import ProgramError
-from search_spaces.programs.memory import EXCHANGES, stage_names
+from search_spaces.programs.memory import EXCHANGES, exchange_bytes, stage_names
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.staging import REGISTERS, SHARED
 from search_spaces.spaces.columns import ceil_div
@@ -177,8 +178,19 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                 )
             )
     for a in range(anchor_count(found)):
-        sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], f"elements of a line of block {a + 1}"))  # type: ignore[misc]
+        doc = f"elements of a line of block {a + 1}"
+        sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], doc))  # type: ignore[misc]
         sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], f"lines of block {a + 1}"))  # type: ignore[misc]
+    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
+    for place, store in enumerate(found.first.stores):
+        if is_turnable(found.first, place):
+            sizes.append(
+                Sizes(
+                    f"shape_store_{place + 1}",
+                    lambda i, at=place: shapes.index(i.stores[at].value.shape),  # type: ignore[misc]
+                    f"which of the program's shapes the tile of {store.window.array.name} has",
+                )
+            )
     sizes.append(Sizes("blocks", lambda i: i.trace.block_count, "blocks of the launch"))
     for place, name in enumerate(stage_names(found.first).values()):
         sizes.append(
@@ -197,9 +209,7 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
 def _depth(found: Inference, number: int) -> int:
     """What all depths of a group's products are multiples of."""
     depths = [
-        o.a.shape[1]
-        for o, _ in found.trace.walk()
-        if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number
+        o.a.shape[1] for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number
     ]
     return math.gcd(*depths)
 
@@ -231,15 +241,20 @@ def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
         if p.given is None:
             listed += [
                 ordinal(f"sg_rows{p.suffix}", SUBGROUPS, "subgroups along the rows of a tile (wg_map of the products)"),
-                ordinal(f"sg_columns{p.suffix}", SUBGROUPS, "subgroups along the columns of a tile (wg_map of the products)"),
+                ordinal(
+                    f"sg_columns{p.suffix}", SUBGROUPS, "subgroups along the columns of a tile (wg_map of the products)"
+                ),
             ]
     if not first.products:
-        listed.append(ordinal("warps", given_warps(found) or WARPS, "warps of a block", default=4 if not given_warps(found) else None))
+        listed.append(
+            ordinal(
+                "warps", given_warps(found) or WARPS, "warps of a block", default=4 if not given_warps(found) else None
+            )
+        )
     for a in range(anchor_count(found)):
         listed += [
             ordinal(f"width_{a + 1}", (1, 2, 4, 8), f"neighbours that a lane has of block {a + 1}"),
             ordinal(f"lanes_{a + 1}", (1, 2, 4, 8, 16, 32), f"lanes side by side on a line of block {a + 1}"),
-            ordinal(f"across_{a + 1}", (1, 2, 4, 8, 16), f"warps side by side on a line of block {a + 1}"),
         ]
     for s in _unique(first):
         listed += _of_operand(s)
@@ -248,7 +263,7 @@ def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
     for i in range(len(first.sums)):
         listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
     for place, store in enumerate(first.stores):
-        if isinstance(store, ir.Store) and first.stored[place].kind in ("result", "swap"):
+        if is_turnable(first, place):
             listed.append(
                 categorical(f"store_{place + 1}", ("direct", "turned"), f"how {store.window.array.name} leaves")
             )
@@ -258,6 +273,11 @@ def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
     if len(first.trace.blocks) > 1:
         listed.append(raster())
     return tuple(listed)
+
+
+def is_turnable(found: Inference, place: int) -> bool:
+    """Whether a store may go through shared memory to leave in whole lines."""
+    return isinstance(found.stores[place], ir.Store) and found.stored[place].kind in ("result", "swap")
 
 
 def given_warps(found: Choices) -> tuple[int, ...]:
@@ -283,7 +303,7 @@ def shaping_names(problem: ProgramProblem) -> dict[str, str]:
     """The parameters that distributions depend on."""
     found = choices(problem)
     known = [p.name for p in parameters(problem)]
-    prefixes = ("sg_rows", "sg_columns", "width_", "lanes_", "across_", "warps", "intrinsic")
+    prefixes = ("sg_rows", "sg_columns", "width_", "lanes_", "warps", "intrinsic")
     return {name: name for name in known if name in found.domains or name.startswith(prefixes)}
 
 
@@ -299,10 +319,23 @@ def attributes(problem: ProgramProblem) -> tuple[Attribute, ...]:
         listed += _operand_attributes(s)
     shaping = shaping_names(problem)
 
-    def registers(**values: Value) -> int:
-        return estimates.registers(found.inference(values), values)
+    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
+    bit = {shape: 1 << at for at, shape in enumerate(shapes)}
 
-    listed.append(Attribute("live_registers", each(registers), "registers of values, a lower estimate", names=shaping))
+    def needs(read: Callable[[estimates.Needs], int]) -> Callable[..., object]:
+        return each(lambda **values: read(estimates.needs(found.inference(values), values)))
+
+    def mask(of: frozenset[tuple[int, int]]) -> int:
+        return sum(bit[shape] for shape in of)
+
+    for name, read, doc in (
+        ("live_registers", lambda n: n.registers, "registers of values, a lower estimate"),
+        ("exchanged_inside", lambda n: mask(n.inside), "which tiles are exchanged in loops, a bit for each shape"),
+        ("exchanged_outside", lambda n: mask(n.outside), "which tiles are exchanged outside of loops"),
+        ("joined_inside", lambda n: n.joined_inside, "shared bytes of reductions across warps in loops"),
+        ("joined_outside", lambda n: n.joined_outside, "shared bytes of reductions across warps outside of loops"),
+    ):
+        listed.append(Attribute(name, needs(read), doc, names=shaping))
     staging = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
     listed.append(
         Attribute(
@@ -312,38 +345,63 @@ def attributes(problem: ProgramProblem) -> tuple[Attribute, ...]:
             names={"live": "live_registers", **staging},
         )
     )
-    names = {**shaping}
-    if estimates.may_exchange(found.inferences.values()):
-        names["exchange"] = "exchange"
-    stores = [p.name for p in parameters(problem) if p.name.startswith("store_")]
-    names |= {name: name for name in stores}
+    exchange = {"exchange": "exchange"} if estimates.may_exchange(found.inferences.values()) else {}
+    stored: dict[str, str] = {}
+    for p in parameters(problem):
+        if p.name.startswith("store_"):
+            stored |= {p.name: p.name, f"shape_{p.name}": f"shape_{p.name}"}
 
-    def scratch(inside: bool) -> Callable[..., int]:
-        return lambda **values: estimates.scratch(found.inference(values), values, inside)
+    def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
+        held = {shape for shape, b in bit.items() if exchanged & b}
+        held |= {shapes[int(turned[f"shape_{name}"])] for name, how in turned.items() if how == "turned"}
+        return max([joined, *(exchange_bytes(exchange, shape) for shape in held)])
 
     listed.append(
-        Attribute("scratch_inside", each(scratch(True)), "shared bytes of exchanges in loops", names=names)
+        Attribute(
+            "scratch_inside",
+            each(scratch),
+            "shared bytes of exchanges in loops",
+            names={"exchanged": "exchanged_inside", "joined": "joined_inside", **exchange},
+        )
     )
     listed.append(
-        Attribute("scratch_outside", each(scratch(False)), "shared bytes of exchanges outside of loops", names=names)
+        Attribute(
+            "scratch_outside",
+            each(scratch),
+            "shared bytes of exchanges outside of loops",
+            names={"exchanged": "exchanged_outside", "joined": "joined_outside", **exchange, **stored},
+        )
     )
     kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
-    listed.append(Attribute("kept_bytes", lambda inside, **c: sum(c.values()) + 0 * inside, "shared bytes of tiles that stay", names={"inside": "scratch_inside", **kept}))
+    listed.append(
+        Attribute(
+            "kept_bytes",
+            lambda inside, **c: sum(c.values()) + 0 * inside,
+            "shared bytes of tiles that stay",
+            names={"inside": "scratch_inside", **kept},
+        )
+    )
     rings = []
     for place, name in enumerate(stage_names(first).values()):
         loop = list(stage_names(first))[place]
         own = {f"bytes_{i}": f"stage_bytes_{s.name}" for i, s in enumerate(operands) if s.loop == loop}
         ring = name.replace("stages", "ring_bytes")
         listed.append(
-            Attribute(ring, lambda stages, **c: stages * sum(c.values()), "shared bytes of a ring", names={"stages": name, **own})
+            Attribute(
+                ring,
+                lambda stages, **c: stages * sum(c.values()),
+                "shared bytes of a ring",
+                names={"stages": name, **own},
+            )
         )
         rings.append(ring)
 
-    def shared(kept: object, inside: object, outside: object, **c: object) -> object:
+    def shared(kept: IntArray, inside: IntArray, outside: IntArray, **c: IntArray) -> IntArray:
         most = np.zeros_like(kept)
         for ring in c.values():
-            most = np.maximum(most, ring)  # type: ignore[call-overload]
-        return kept + np.maximum(most + inside, outside)  # type: ignore[operator]
+            most = np.maximum(most, ring)
+        total: IntArray = kept + np.maximum(most + inside, outside)
+        return total
 
     listed.append(
         Attribute(
@@ -407,4 +465,3 @@ def _operand_attributes(s: Staged) -> list[Attribute]:
             names=names,
         ),
     ]
-

@@ -93,6 +93,10 @@ class Distribution:
             terms.append(f"{term} * {weight}" if weight > 1 else term)
         return " + ".join(terms) or "0"
 
+    def folded(self, dimension: int, size: int) -> Distribution:
+        """Of one value for every ``size`` along ``dimension``. Raises ValueError as ``group`` does."""
+        return self.drop(dimension) if size == self.shape[dimension] else self.group(dimension, size)
+
     def drop(self, dimension: int) -> Distribution:
         """Of the result of a reduction over ``dimension``, or what a broadcast along it needs."""
         digits = tuple(() if d == dimension else of for d, of in enumerate(self.digits))
@@ -127,9 +131,7 @@ class Distribution:
             packed[stride] = total
             total *= size
         digits = tuple(
-            tuple(
-                Digit(d.size, d.place, packed[d.stride]) if d.place == "register" else d for d in of if d.size > 1
-            )
+            tuple(Digit(d.size, d.place, packed[d.stride]) if d.place == "register" else d for d in of if d.size > 1)
             for of in self.digits
         )
         return Distribution((digits[0], digits[1]))
@@ -178,9 +180,7 @@ class Distribution:
 
 @lru_cache(maxsize=1024)
 def _elements(of: Distribution, warps: int) -> IntArray:
-    rows, columns = (
-        of.of_threads(d, warps)[:, None] + np.array(of.of_registers(d))[None, :] for d in (0, 1)
-    )
+    rows, columns = (of.of_threads(d, warps)[:, None] + np.array(of.of_registers(d))[None, :] for d in (0, 1))
     found: IntArray = rows * of.shape[1] + columns
     found.setflags(write=False)
     return found
@@ -277,9 +277,7 @@ def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
     """A NestedLayout's: subgroup, batch, outer, thread, element, in its order of registers."""
     layout.verify(shape, WARP)
     found = []
-    counts = [
-        (layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)
-    ]
+    counts = [(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)]
     strides = _register_strides(counts)
     for d in (0, 1):
         batch, outer, element = strides[d]
@@ -312,6 +310,18 @@ def turned(window: Window, warps: int) -> Distribution:
     extent, line, bytes_ = window.array.matrix[1], window.shape[along], window.array.dtype.bytes
     vector = math.gcd(extent, window.at[along].divisor or extent, line, WIDEST // bytes_)
     return blocked(window.shape, warps, along, math.gcd(line // vector, WARP), 1, vector)
+
+
+@lru_cache(maxsize=4096)
+def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
+    """The distribution of one value for every ``size`` along ``dimension``, and its register for each of ``of``'s."""
+    folded = of.folded(dimension, size)
+    mine = [list(of.of_registers(d)) for d in (0, 1)]
+    mine[dimension] = [offset // size for offset in mine[dimension]]
+    if size == of.shape[dimension]:
+        mine[dimension] = [0] * of.registers
+    places = {pair: r for r, pair in enumerate(zip(*(folded.of_registers(d) for d in (0, 1)), strict=True))}
+    return folded, tuple(places[pair] for pair in zip(*mine, strict=True))
 
 
 # Moves between distributions -----------------------------------------------------------------------------------------

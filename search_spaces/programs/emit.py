@@ -16,13 +16,13 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 from search_spaces.programs import ir
-from search_spaces.programs.distribution import Distribution, Renamed, Shuffled, move, turned
+from search_spaces.programs.distribution import Distribution, Renamed, Shuffled, fold, move, turned
 from search_spaces.programs.elements import Code
 from search_spaces.programs.functions import FUNCTIONS, REDUCTIONS
 from search_spaces.programs.infer import Inference, Spread, Staged
 from search_spaces.programs.memory import Memory, across_bytes, exchange_bytes, exchange_layout, stages_of
 from search_spaces.programs.numbers import Numbers, numbers
-from search_spaces.programs.refs import Ref, constant, fold, register_type
+from search_spaces.programs.refs import Ref, constant, register_type
 from search_spaces.programs.staging import StagedNumbers, in_shared, staged_numbers
 from search_spaces.programs.uniform import always
 from search_spaces.spaces.parameters import Value
@@ -330,13 +330,18 @@ class Emitter:
         count = (turns // loop.step).code
         for operation in loop.body:  # states that the loop sets first are declared around it
             if isinstance(operation, ir.Set) and operation.state not in self.states:
-                type_, registers = register_type(operation.value.dtype), self.of(self.found.states[operation.state]).registers
+                type_, registers = (
+                    register_type(operation.value.dtype),
+                    self.of(self.found.states[operation.state]).registers,
+                )
                 self.states[operation.state] = self.declare("state", type_, registers)
         outside, self.loop = self.loop, loop.number if outside_ring(self.loop, ring) else self.loop
         if ring:
             self._ring(loop, ring, count)
         else:
-            self._enter(f"for (int turn_{loop.number} = 0; turn_{loop.number} < {count}; ++turn_{loop.number}) {{", loop.source)
+            self._enter(
+                f"for (int turn_{loop.number} = 0; turn_{loop.number} < {count}; ++turn_{loop.number}) {{", loop.source
+            )
             self._operations(loop.body)
             self._leave()
         self.loop = outside
@@ -458,7 +463,10 @@ class Emitter:
         of = self.of(spread)
         pointer, distance, names = self._access(window, of, source)
         type_ = window.array.dtype
-        offset = lambda r: self.code.at(tuple(distance), r)  # noqa: E731
+
+        def offset(r: str) -> str:
+            return self.code.at(tuple(distance), r)
+
         base = spread.of if spread.kind == "swap" and spread.of is not None else spread
         if self.is_packed(type_, base) and operation.padding == 0.0:
             return self._load_words(operation, of, pointer, distance, names)
@@ -529,7 +537,10 @@ class Emitter:
         width = 1 if atomic else self._width(window, of, WIDEST // type_.bytes)
         raw = ref.raw() if ref.kind == "array" else ref
         plain = raw.kind == "array" and raw.table is None
-        tested = lambda r: " && ".join(t for t in (leader, self._inside(window, of, names, r)) if t != "true" and t) or "true"  # noqa: E731
+
+        def tested(r: str) -> str:
+            tests = [t for t in (leader, self._inside(window, of, names, r)) if t not in ("", "true")]
+            return " && ".join(tests) or "true"
 
         def text(r: str) -> str:
             to = f"{pointer} + {self.code.at(tuple(distance), r)}"
@@ -650,7 +661,9 @@ class Emitter:
         rest = tuple(r for r in range(of.registers) if r not in set(first))
         into = tuple(table[r] for r in rest)
         self.code.flush()
-        self.code.each(count, lambda q: f"{name}[{q}] = {given.text(self.code, self.code.at(tuple(first), q))};", source)
+        self.code.each(
+            count, lambda q: f"{name}[{q}] = {given.text(self.code, self.code.at(tuple(first), q))};", source
+        )
         self.code.flush()
         if rest:
             self.code.each(
@@ -798,9 +811,7 @@ class Emitter:
                 for side, v in (("left", o.a), ("right", o.b))
             )
             type_ = row.c_name(o.a.dtype.c_name, o.b.dtype.c_name)
-            self.code.add(
-                f"tile::multiply<{type_}, {fragments_m}, {fragments_n}>({w.array}, {a}, {b});", o.source
-            )
+            self.code.add(f"tile::multiply<{type_}, {fragments_m}, {fragments_n}>({w.array}, {a}, {b});", o.source)
         self.code.close()
         self._scopes.pop()
         for w in waiting:
@@ -843,9 +854,7 @@ class Emitter:
             ref = self._array(ref, of.registers, source)
         n = self.numbers.products[spread.number]
         fragments = n.fragments[0 if side == "A" else 1]
-        return (
-            f"reinterpret_cast<const typename {type_}::Fragment{side}*>({ref.name}) + step * {fragments}"
-        )
+        return f"reinterpret_cast<const typename {type_}::Fragment{side}*>({ref.name}) + step * {fragments}"
 
     def _fragments(self, value: ir.Value, spread: Spread) -> Ref:
         """All fragments of an operand in registers."""
@@ -865,11 +874,7 @@ class Emitter:
 
 def _masks(of: Distribution, dimension: int) -> set[int]:
     """The bits of the lane's number that belong to a dimension."""
-    return {
-        stride << bit
-        for stride, size in of.used("lane", WARP, dimension)
-        for bit in range(size.bit_length() - 1)
-    }
+    return {stride << bit for stride, size in of.used("lane", WARP, dimension) for bit in range(size.bit_length() - 1)}
 
 
 def outside_ring(loop: int | None, ring: list[StagedNumbers]) -> bool:
@@ -892,4 +897,3 @@ def grid_code(trace: ir.Trace, raster: str) -> list[str]:
         f"const TileIndex block = raster<raster_order(order), raster_group(order), {rows}, {columns}>({tile});",
         f"const int block_{first} = block.m, block_{first + 1} = block.n;",
     ]
-

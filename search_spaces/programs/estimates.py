@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs import ir
-from search_spaces.programs.distribution import Distribution, move, turned
+from search_spaces.programs.distribution import Distribution, move
 from search_spaces.programs.infer import Inference, Spread
-from search_spaces.programs.memory import across_bytes, exchange_bytes
+from search_spaces.programs.memory import across_bytes
 from search_spaces.programs.numbers import Numbers, numbers
-from search_spaces.programs.refs import fold
 from search_spaces.spaces.parameters import Value
 
 OVERHEAD = 24  # registers for addresses and counters
@@ -46,29 +47,55 @@ def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
         for a in made.anchors:
             if a.shape[a.along] % (a.columns * a.across * a.vector) or made.warps % a.across:
                 return None
-        for o, _ in found.trace.walk():
-            if isinstance(o, ir.Mma) and o.a.shape[1] % intrinsic(str(values["intrinsic"])).k:
-                return None
+        if found.products and any(k % intrinsic(str(values["intrinsic"])).k for k in found.depths):
+            return None
     except ValueError:
         return None
     return made
 
 
-def why_not(found: Inference, values: Mapping[str, Value]) -> str | None:
-    """What no rule about one distribution sees: groups that cut across digits or subgroups."""
-    made = fitting(found, values)
+@dataclass(frozen=True)
+class Needs:
+    """Of a schedule: ``registers`` of a thread, at least; the shapes of the tiles that are exchanged in loops and
+    outside of them; bytes of reductions across warps there; and why no kernel of it can be made, or None."""
+
+    registers: int = 0
+    inside: frozenset[tuple[int, int]] = frozenset()
+    outside: frozenset[tuple[int, int]] = frozenset()
+    joined_inside: int = 0
+    joined_outside: int = 0
+    why_not: str | None = None
+
+
+def needs(found: Inference, values: Mapping[str, Value]) -> Needs:
+    """Of the parameters that distributions depend on."""
+    return _needs(found, tuple(values.items()))
+
+
+@lru_cache(maxsize=2**16)
+def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
+    made = fitting(found, dict(items))
     if made is None:
-        return None
-    for operation in found.made.values():
-        if not found.wanted.get(operation.result.id):
+        return Needs()
+    reason = _why_not(found, made)
+    if reason is not None:
+        return Needs(why_not=reason)
+    inside, joined_inside = _exchanged(found, made, True)
+    outside, joined_outside = _exchanged(found, made, False)
+    return Needs(_registers(found, made), inside, outside, joined_inside, joined_outside)
+
+
+def _why_not(found: Inference, made: Numbers) -> str | None:
+    """What no rule about one distribution sees: groups that cut across digits or subgroups."""
+    for id_, operation in found.made.items():
+        if not found.wanted.get(id_):
             continue
         try:
-            spreads = [*found.wanted[operation.result.id], *found.computed_in(operation.result)]
-            for spread in spreads:
+            for spread in found.wanted[id_]:
                 made.of(spread)
             if isinstance(operation, ir.Reduce) and operation.size < operation.value.shape[operation.dimension]:
-                of = made.of(found.sources[operation.result.id])
-                folded, _ = fold(of, operation.dimension, operation.size)
+                of = made.of(found.sources[id_])
+                folded = of.folded(operation.dimension, operation.size)
                 if of.used("warp", 0, operation.dimension) != folded.used("warp", 0, operation.dimension):
                     return f"groups of {operation.size} of the reduction at {operation.source} are split over subgroups"
         except ValueError as error:
@@ -76,83 +103,52 @@ def why_not(found: Inference, values: Mapping[str, Value]) -> str | None:
     return None
 
 
-def registers(found: Inference, values: Mapping[str, Value]) -> int:
-    """Of a thread, at least: states, the widest other value, fragments, and operands that stay in registers."""
-    made = fitting(found, values)
-    if made is None:
-        return 0
-    try:
-        return _registers(found, made)
-    except ValueError:
-        return 0
-
-
 def _registers(found: Inference, made: Numbers) -> int:
+    """States, the widest other value, and fragments."""
     states = sum(made.of(spread).registers for spread in found.states.values())
-    of_states = {o.value.id for o, _ in found.trace.walk() if isinstance(o, ir.Set)}
-    widest, kept = 0, 0
-    for id_, operation in found.made.items():
-        if isinstance(operation, ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast) or id_ in of_states:
-            continue
-        for spread in found.computed_in(operation.result):
+    widest = 0
+    for id_ in found.heavy:
+        for spread in found.computed_in(found.made[id_].result):
             widest = max(widest, made.of(spread).registers)
     if not states:
         widest = max(
             [widest, *(made.of(s).registers for i in found.made.values() for s in found.computed_in(i.result))],
         )
-    return states + widest + kept + _fragments(found, made) + OVERHEAD
+    return states + widest + _fragments(found, made) + OVERHEAD
 
 
 def _fragments(found: Inference, made: Numbers) -> int:
     """Of the operands of one step of products."""
-    if not made.products:
-        return 0
     most = 0
     for number, product in enumerate(made.products):
         row = intrinsic(product.intrinsic)
-        lefts = {id(o.a) for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number}
-        rights = {id(o.b) for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number}
+        lefts, rights = found.operand_counts[number]
         most = max(
-            most,
-            len(lefts) * row.a.registers * product.fragments[0] + len(rights) * row.b.registers * product.fragments[1],
+            most, lefts * row.a.registers * product.fragments[0] + rights * row.b.registers * product.fragments[1]
         )
     return most
 
 
-def scratch(found: Inference, values: Mapping[str, Value], inside: bool) -> int:
-    """Shared bytes of the exchanges in loops, or of those outside."""
-    made = fitting(found, values)
-    if made is None:
-        return 0
-    try:
-        return max(_scratch(found, values, made, inside), default=0)
-    except ValueError:
-        return 0
+def _exchanged(found: Inference, made: Numbers, inside: bool) -> tuple[frozenset[tuple[int, int]], int]:
+    shapes: set[tuple[int, int]] = set()
+    joined = 0
 
+    def exchange(source: Distribution, target: Distribution, forced: bool = False) -> None:
+        if forced or (source != target and move(source, target, made.warps) is None):
+            shapes.add(source.shape)
 
-def _scratch(found: Inference, values: Mapping[str, Value], made: Numbers, inside: bool) -> Iterable[int]:
-    text = str(values.get("exchange", "identity"))
-    around = found.inside
-
-    def exchange(source: Distribution, target: Distribution, forced: bool = False) -> int:
-        if not forced and (source == target or move(source, target, made.warps) is not None):
-            return 0
-        return exchange_bytes(text, source.shape)
-
-    sums = {r.result.id for r in found.sums.values()}
     for value, source, target in found.conversions():
-        if bool(around[value.id]) == inside:
-            yield exchange(made.of(source), made.of(target))
-    for id_, operation in found.made.items():
+        if bool(found.inside[value.id]) == inside:
+            exchange(made.of(source), made.of(target))
+    sums = {r.result.id for r in found.sums.values()}  # joined in the loop or behind it
+    for id_ in found.moving:
+        operation = found.made[id_]
         if not found.wanted.get(id_):
             continue
-        if isinstance(operation, ir.Reduce) and (bool(around[id_]) == inside or id_ in sums):
+        if isinstance(operation, ir.Reduce) and (bool(found.inside[id_]) == inside or id_ in sums):
             of = made.of(found.sources[id_])
-            yield across_bytes(of, operation.dimension, fold(of, operation.dimension, operation.size)[0])
-        if isinstance(operation, ir.Convert) and bool(around[id_]) == inside:
+            joined = max(joined, across_bytes(of, operation.dimension, of.folded(operation.dimension, operation.size)))
+        if isinstance(operation, ir.Convert) and bool(found.inside[id_]) == inside:
             own: Spread = found.natural.get(operation.value.id, found.natural[id_])
-            yield exchange(made.of(own), made.of(found.natural[id_]), operation.shared)
-    for place, store in enumerate(found.stores):
-        if values.get(f"store_{place + 1}") == "turned" and not inside:
-            of = made.of(found.stored[place])
-            yield exchange(of, turned(store.window, made.warps))
+            exchange(made.of(own), made.of(found.natural[id_]), operation.shared)
+    return frozenset(shapes), joined

@@ -1,7 +1,7 @@
 """Element-wise functions and reductions of tile programs: on numpy, in CUDA C++, and how far each carries errors.
 
-A bound is called with the arguments, their bounds and the result, all float64; whole numbers are exact, and a truth is 0
-or 1. ``U`` is the unit roundoff of f32.
+A bound is called with the arguments, their bounds and the result, all float64; whole numbers are exact, and a truth is
+0 or 1. ``U`` is the unit roundoff of f32.
 """
 
 from __future__ import annotations
@@ -99,6 +99,10 @@ def _sigmoid(x: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
 
 
+def _select(c: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    return np.where(c != 0, x, y)
+
+
 def _largest(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
     return np.maximum(e[0], e[1])
 
@@ -158,7 +162,7 @@ FUNCTIONS = {
     "and": Function(2, _truth(np.logical_and), "({0} & {1})", _either, 1, "truths"),
     "or": Function(2, _truth(np.logical_or), "({0} | {1})", _either, 1, "truths"),
     "not": Function(1, _truth(np.logical_not), "(!{0})", lambda x, e, r: e[0], 1, "truths"),
-    "where": Function(3, lambda c, x, y: np.where(c != 0, x, y), "({0} ? {1} : {2})", _chosen, 1, "chosen"),
+    "where": Function(3, _select, "({0} ? {1} : {2})", _chosen, 1, "chosen"),
     "bit_and": _integers(np.bitwise_and, "&"),
     "bit_or": _integers(np.bitwise_or, "|"),
     "bit_xor": _integers(np.bitwise_xor, "^"),
@@ -195,7 +199,9 @@ REDUCTIONS = {
     "minnumf": Reduction(np.fmin.reduce, np.inf, "fminf({0}, {1})", _FLOATS),
     "maxsi": Reduction(np.maximum.reduce, _INT_LEAST, "tile::maximum({0}, {1})", _WHOLE),
     "minsi": Reduction(np.minimum.reduce, _INT_MOST, "tile::minimum({0}, {1})", _WHOLE),
-    "andi": Reduction(lambda x, axis: np.bitwise_and.reduce(x.astype(np.int64), axis=axis), -1.0, "({0} & {1})", _WHOLE),
+    "andi": Reduction(
+        lambda x, axis: np.bitwise_and.reduce(x.astype(np.int64), axis=axis), -1.0, "({0} & {1})", _WHOLE
+    ),
     "ori": Reduction(lambda x, axis: np.bitwise_or.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} | {1})", _WHOLE),
     "xori": Reduction(lambda x, axis: np.bitwise_xor.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} ^ {1})", _WHOLE),
 }

@@ -9,7 +9,7 @@ heavy value is wanted in another distribution than its own stands a conversion. 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import gcd
 from typing import Literal
 
@@ -113,9 +113,9 @@ class Staged:
     alignment: int
 
 
-@dataclass
+@dataclass(eq=False)
 class Inference:
-    """``classes``: of each product in the order of the program, those that share their subgroups have one number.
+    """``classes``: of each product in the order of the program; those that share their subgroups have one number.
     ``natural``: the distribution that a value has by itself. ``wanted``: those in which it is wanted. ``products``:
     of each product, by its result's id. ``sources``: what each reduction reduces. ``partial``: reductions whose lanes
     are joined behind the loop, by the state that carries them."""
@@ -139,6 +139,40 @@ class Inference:
     loops: dict[int, ir.Loop] = field(default_factory=dict)
     inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each value's operation
 
+    @cached_property
+    def heavy(self) -> list[int]:
+        """Values that take registers of their own beside states."""
+        of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
+        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast
+        return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
+
+    @cached_property
+    def moving(self) -> list[int]:
+        """Reductions and conversions."""
+        return [id_ for id_, o in self.made.items() if isinstance(o, ir.Reduce | ir.Convert)]
+
+    @cached_property
+    def depths(self) -> set[int]:
+        """The k of all products."""
+        return {o.a.shape[1] for o in self.made.values() if isinstance(o, ir.Mma)}
+
+    @cached_property
+    def operand_counts(self) -> list[tuple[int, int]]:
+        """Of each group of products, how many different left and right operands it has."""
+        of_group = [
+            [o for o in self.made.values() if isinstance(o, ir.Mma) and self.product_of[o.result.id] == p.number]
+            for p in self.products
+        ]
+        return [(len({o.a.id for o in group}), len({o.b.id for o in group})) for group in of_group]
+
+    @cached_property
+    def exchangeable(self) -> list[Shape]:
+        """Shapes of tiles that some schedule may bring to other threads through shared memory."""
+        converted = {self.made[v.id].result.shape for v, _, _ in self.conversions()}
+        converted |= {o.result.shape for o in self.made.values() if isinstance(o, ir.Convert)}
+        converted |= {spread.shape for _, spread, _ in self.conversions()}
+        return sorted(converted | {s.value.shape for s in self.stores})
+
     def computed_in(self, value: ir.Value) -> list[Spread]:
         """The distributions in which a value is computed; the others are conversions from its own."""
         wanted = self.wanted.get(value.id, [])
@@ -146,6 +180,7 @@ class Inference:
             return []
         return wanted if self.light[value.id] else [self.natural[value.id]]
 
+    @lru_cache(maxsize=4096)  # noqa: B019  # inferences are kept by a cache anyway
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
         """(value, from, to) of every conversion, in the order of the program."""
         return [
@@ -159,7 +194,7 @@ class Inference:
 
 @lru_cache(maxsize=4096)
 def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
-    """Of a trace with its moves; the inference's trace has none. Without ``classes`` products of one shape are alike."""
+    """Of a trace with its moves, which the inference's lacks. Without ``classes`` products of one shape are alike."""
     resolved = resolve(trace)
     if not classes:
         shapes = [(o.result.shape, o.result.map) for o, _ in resolved.walk() if isinstance(o, ir.Mma)]
@@ -171,9 +206,7 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
         _forward(found, resolved.operations, ())
         if found.states != before:
             continue
-        open_states = {
-            o.state: o for o, _ in resolved.walk() if isinstance(o, ir.Set) and o.state not in found.states
-        }
+        open_states = {o.state: o for o, _ in resolved.walk() if isinstance(o, ir.Set) and o.state not in found.states}
         if not open_states:
             break
         for state, operation in open_states.items():  # nothing else decides on them
@@ -380,7 +413,11 @@ def _find_sums(found: Inference) -> None:
             if len(given) != 1 or len(reads_inside) != 1 or uses.get(reads_inside[0]) != 1:
                 continue
             reduce = _added(found, given[0].value, reads_inside[0], uses)
-            if reduce is not None and loop.number in found.inside[reduce.result.id] and _starts_at_zero(found, state, loop):
+            if (
+                reduce is not None
+                and loop.number in found.inside[reduce.result.id]
+                and _starts_at_zero(found, state, loop)
+            ):
                 found.sums[state] = reduce
 
 

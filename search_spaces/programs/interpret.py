@@ -77,7 +77,9 @@ class _Block:
                 return rounded(result.dtype, (np.full(result.shape, number), np.zeros(result.shape)))
             case ir.Coordinates(result, _, base):
                 first = base.at(self.block, self.loops)
-                return first + np.arange(max(result.shape), dtype=np.float64).reshape(result.shape), np.zeros(result.shape)
+                return first + np.arange(max(result.shape), dtype=np.float64).reshape(result.shape), np.zeros(
+                    result.shape
+                )
             case ir.Read(_, state):
                 return self.states[state]
             case ir.Transpose(_, value):

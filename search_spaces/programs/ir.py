@@ -69,7 +69,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Window:
-    """A tile of an array, which ``Move`` shifts (init_tile). ``turned``: it sees the transposed matrix (order [0, 1])."""
+    """A tile of an array, which ``Move`` shifts (init_tile). ``turned``: it sees the transposed matrix."""
 
     id: int
     array: Array

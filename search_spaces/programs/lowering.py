@@ -6,8 +6,8 @@ The source names the lines of the user's file (``#line``), so that what the emul
 from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
-from search_spaces.programs.emit import Emitter, grid_code
 from search_spaces.programs.decisions import choices
+from search_spaces.programs.emit import Emitter, grid_code
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.staging import operand_struct
 from search_spaces.spaces.config import Config
@@ -31,6 +31,11 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     trace = found.trace
     emitter = Emitter(found, config, device)
     emitter.run()
+    shared_bytes = config.integer("shared_bytes")
+    if emitter.memory.total > shared_bytes:
+        raise ValueError(
+            f"{trace.name}: the kernel uses {emitter.memory.total} shared bytes, but the space says {shared_bytes}"
+        )
     arguments = problem.operands()
     entry = f"autosched_{problem.program.name}"
     parameters = ", ".join(
@@ -68,6 +73,5 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         arguments=arguments,
         grid=(trace.block_count, 1, 1),
         block=(threads, 1, 1),
-        dynamic_shared_bytes=emitter.memory.total,
+        dynamic_shared_bytes=shared_bytes,
     )
-

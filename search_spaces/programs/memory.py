@@ -17,7 +17,16 @@ from search_spaces.programs.staging import StagedNumbers
 from search_spaces.spaces.parameters import Value
 
 ALIGNMENT = 128
-EXCHANGES = ("pad(4,1)", "pad(1,1)", "pad(2,1)", "pad(8,1)", "identity", "xor", "transpose+pad(1,1)", "transpose+pad(4,1)")
+EXCHANGES = (
+    "pad(4,1)",
+    "pad(1,1)",
+    "pad(2,1)",
+    "pad(8,1)",
+    "identity",
+    "xor",
+    "transpose+pad(1,1)",
+    "transpose+pad(4,1)",
+)
 
 
 def exchange_layout(text: str, shape: tuple[int, int]) -> SharedLayout:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 
+from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
@@ -94,6 +96,12 @@ def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
     return distribution.of_fragment(fragment.layout, fragment.register_order, spread.shape, groups, slow)
 
 
+def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
+    """Warps side by side on a line of ``pieces`` that a warp takes at a time: those that other lines do not need."""
+    lane_lines = gcd(lines, WARP // columns)
+    return max(1, gcd(pieces, warps // gcd(lines // lane_lines, warps)))
+
+
 def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
     """Of one schedule's ``values``, by the names of its parameters."""
 
@@ -115,14 +123,10 @@ def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
         warps = groups[0] * groups[1]
     if not products:
         warps = whole("warps")
-    anchors = tuple(
-        AnchorNumbers(
-            a.shape,
-            a.along,
-            whole(f"lanes_{a.number + 1}"),
-            whole(f"across_{a.number + 1}"),
-            whole(f"width_{a.number + 1}"),
-        )
-        for a in found.anchors
-    )
-    return Numbers(warps, tuple(products), anchors, tuple(found.given.items()))
+    anchors = []
+    for a in found.anchors:
+        columns, width = whole(f"lanes_{a.number + 1}"), whole(f"width_{a.number + 1}")
+        line, lines = a.shape[a.along], a.shape[1 - a.along]
+        across = warps_across(line // (columns * width), lines, columns, warps)
+        anchors.append(AnchorNumbers(a.shape, a.along, columns, across, width))
+    return Numbers(warps, tuple(products), tuple(anchors), tuple(found.given.items()))

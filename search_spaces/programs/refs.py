@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from search_spaces.hardware.dtypes import DType
-from search_spaces.programs.distribution import Distribution
 from search_spaces.programs.elements import Code
 from search_spaces.programs.functions import number_code
 
@@ -59,7 +58,7 @@ class Ref:
 
     def through(self, table: tuple[int, ...]) -> Ref:
         """The value whose register r is register ``table[r]`` of this one."""
-        if self.kind == "constant" or table == tuple(range(len(table))) and self.kind != "coordinate":
+        if self.kind == "constant" or (table == tuple(range(len(table))) and self.kind != "coordinate"):
             return self
         if self.kind == "inline":
             return dataclasses.replace(self, parts=tuple(p.through(table) for p in self.parts))
@@ -74,14 +73,3 @@ def register_type(dtype: DType) -> str:
 
 def constant(number: float, dtype: DType) -> Ref:
     return Ref("constant", number_code(number, dtype), dtype)
-
-
-def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
-    """The distribution of one value for every ``size`` along ``dimension``, and its register for each of ``of``'s."""
-    folded = of.drop(dimension) if size == of.shape[dimension] else of.group(dimension, size)
-    mine = [list(of.of_registers(d)) for d in (0, 1)]
-    mine[dimension] = [offset // size for offset in mine[dimension]]
-    if size == of.shape[dimension]:
-        mine[dimension] = [0] * of.registers
-    places = {pair: r for r, pair in enumerate(zip(*(folded.of_registers(d) for d in (0, 1)), strict=True))}
-    return folded, tuple(places[pair] for pair in zip(*mine, strict=True))

@@ -10,6 +10,7 @@ import numpy as np
 from search_spaces.hardware import intrinsics
 from search_spaces.hardware.bank_conflicts import WIDEST_BYTES, fragment_traffic
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import parse_layout
 from search_spaces.programs import estimates, ir
@@ -26,6 +27,7 @@ from search_spaces.programs.decisions import (
 )
 from search_spaces.programs.infer import Product, Staged
 from search_spaces.programs.memory import EXCHANGES, stage_names
+from search_spaces.programs.numbers import warps_across
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
@@ -145,24 +147,12 @@ def _staged(staged: Staged) -> tuple[Rule, ...]:
 
 
 def _blocked_rules(number: int) -> tuple[Rule, ...]:
-    names = {
-        "line": f"line_{number + 1}",
-        "lanes": f"lanes_{number + 1}",
-        "across": f"across_{number + 1}",
-        "width": f"width_{number + 1}",
-    }
     return (
         Rule(
             f"block_{number + 1}",
-            lambda line, lanes, across, width: np.equal(line % (lanes * across * width), 0),
-            "{across} warps of {lanes} lanes with {width} elements each do not divide a line of {line}",
-            names=names,
-        ),
-        Rule(
-            f"block_warps_{number + 1}",
-            lambda across, threads: np.equal(threads // 32 % across, 0) & (across * 32 <= threads),
-            "{across} warps on a line do not divide {threads} threads",
-            names={"across": names["across"], "threads": "threads"},
+            lambda line, lanes, width: np.equal(line % (lanes * width), 0),
+            "{lanes} lanes with {width} elements each do not divide a line of {line}",
+            names={"line": f"line_{number + 1}", "lanes": f"lanes_{number + 1}", "width": f"width_{number + 1}"},
         ),
     )
 
@@ -172,10 +162,10 @@ def _plan_rule(problem: ProgramProblem) -> Rule:
 
     def why_not(**values: Value) -> str | None:
         inference = found.inference(values)
-        reason = estimates.why_not(inference, values)
-        if reason is None and estimates.registers(inference, values) > MOST_REGISTERS:
+        needs = estimates.needs(inference, values)
+        if needs.why_not is None and needs.registers > MOST_REGISTERS:
             return f"a thread has more than {MOST_REGISTERS} elements, over which its code is unrolled"
-        return reason
+        return needs.why_not
 
     def allows(**values: Value) -> bool:
         return why_not(**values) is None
@@ -197,7 +187,7 @@ def _size_rules(problem: ProgramProblem) -> tuple[Rule, ...]:
                 rules.append(
                     Rule(
                         f"tile_size_{name}",
-                        lambda tile, extent=extent, least=least: (tile < 2 * extent) | (tile == least),  # type: ignore[misc]
+                        lambda tile, extent=extent, least=least: (tile < 2 * extent) | (tile == least),
                         f"{name} is {{tile}}, but a tile of half of that already covers {extent}",
                         names={"tile": name},
                     )
@@ -219,8 +209,8 @@ def _size_rules(problem: ProgramProblem) -> tuple[Rule, ...]:
                 Rule(
                     f"warp_part{p.suffix}",
                     lambda m, n, threads: (threads <= FEW_THREADS) | (m * n >= LEAST_RESULTS * threads),
-                    "{threads} threads have less than 32 accumulators each of a {m}x{n} tile: fewer subgroups would read "
-                    "less of shared memory",
+                    "{threads} threads have less than 32 accumulators each of a {m}x{n} tile: fewer subgroups would "
+                    "read less of shared memory",
                     names={k: v for k, v in names.items() if k != "k"},
                 )
             )
@@ -301,33 +291,32 @@ def _is_reduced(found: Choices, product: Product) -> bool:
 def _few_copies(number: int) -> Rule:
     """Blocks in which as many threads as can have elements of their own."""
 
-    def used(line: int, lines: int, warps: int, lanes: int, across: int) -> int:
-        lane_lines = gcd(lines, 32 // lanes)
-        return lanes * across * lane_lines * gcd(lines // lane_lines, max(1, warps // across))
+    def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
+        lane_lines = gcd(lines, WARP // lanes)
+        warp_lines = gcd(lines // lane_lines, warps)
+        return lanes * lane_lines * warp_lines * warps_across(line // (lanes * width), lines, lanes, warps)
 
-    def few(line: int, lines: int, threads: int, lanes: int, across: int) -> bool:
-        warps = threads // 32
+    def few(line: int, lines: int, threads: int, lanes: int, width: int) -> bool:
+        if line % (lanes * width):
+            return True  # the validity constraints refuse it
         most = max(
-            (
-                used(line, lines, warps, c, a)
-                for c in (1, 2, 4, 8, 16, 32)
-                for a in (1, 2, 4, 8, 16)
-                if a <= warps and line % (c * a) == 0
-            ),
-            default=1,
+            used(line, lines, threads // WARP, c, w)
+            for c in (1, 2, 4, 8, 16, 32)
+            for w in (1, 2, 4, 8)
+            if line % (c * w) == 0
         )
-        return used(line, lines, warps, lanes, across) >= most
+        return used(line, lines, threads // WARP, lanes, width) >= most
 
     return Rule(
         f"copies_{number + 1}",
         each(few),
-        "{lanes} lanes and {across} warps on a line of {line} leave more of {threads} threads with copies than others do",
+        "{lanes} lanes of {width} on a line of {line} leave more of {threads} threads with copies than others do",
         names={
             "line": f"line_{number + 1}",
             "lines": f"lines_{number + 1}",
             "threads": "threads",
             "lanes": f"lanes_{number + 1}",
-            "across": f"across_{number + 1}",
+            "width": f"width_{number + 1}",
         },
     )
 
@@ -374,4 +363,3 @@ def _operand_pruning(staged: Staged, product: Product) -> tuple[Rule, ...]:
             names={name: names[name] for name in ("layout", "rows", "cols")},
         ),
     )
-

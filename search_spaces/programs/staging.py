@@ -94,7 +94,11 @@ def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic) -> 
         "int group_size": data,
         "int fragments": product.fragments[at],
     }
-    lines = [f"using I = {row.c_name(element, element)};", f"using T = {element};", f"using Layout = {n.layout.c_name};"]
+    lines = [
+        f"using I = {row.c_name(element, element)};",
+        f"using T = {element};",
+        f"using Layout = {n.layout.c_name};",
+    ]
     lines += [f"static constexpr {name} = {str(value).lower()};" for name, value in values.items()]
     members = "".join(f"  {line}\n" for line in lines)
     return (

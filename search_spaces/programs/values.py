@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, Protocol
 
 from search_spaces.hardware.dtypes import DType
+from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs import ir
+from search_spaces.programs.index import Index
 from search_spaces.programs.ir import ProgramError, Shape, Source
 
-if TYPE_CHECKING:
-    from search_spaces.programs.builder import Builder
+
+class Recorder(Protocol):
+    """What tiles need of the builder."""
+
+    def add(self, operation: ir.Operation) -> None: ...
+
+    def result(self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation]) -> Tile: ...
+
+    def map(self, function: str, *given: object) -> Tile: ...
+
+    def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile: ...
+
+    def cast(self, value: Tile, to: str) -> Tile: ...
+
+    def window(
+        self,
+        array: ir.Array,
+        at: tuple[Index | int, Index | int],
+        shape: Shape,
+        *,
+        turned: bool = False,
+        column: bool = False,
+        map: WgMap | None = None,
+    ) -> WindowHandle: ...
+
 
 _OURS = (__file__, str(Path(__file__).with_name("builder.py")))
 
@@ -40,7 +66,7 @@ def value_text(value: ir.Value) -> str:
 class Arithmetic:
     """Operators element by element, of tiles with each other and with numbers; extents of 1 stretch."""
 
-    builder: Builder
+    builder: Recorder
 
     def tile(self) -> Tile:
         raise NotImplementedError
@@ -90,10 +116,10 @@ class Arithmetic:
     __hash__ = object.__hash__
 
     def __and__(self, other: Operand) -> Tile:
-        return self.builder.either("and", "bit_and", self, other)
+        return self.builder.either("and", "bit_and", self.tile(), other)
 
     def __or__(self, other: Operand) -> Tile:
-        return self.builder.either("or", "bit_or", self, other)
+        return self.builder.either("or", "bit_or", self.tile(), other)
 
     def __xor__(self, other: Operand) -> Tile:
         return self.builder.map("bit_xor", self, other)
@@ -121,7 +147,7 @@ class Arithmetic:
 class Tile(Arithmetic):
     """A value of tile shape."""
 
-    def __init__(self, builder: Builder, value: ir.Value) -> None:
+    def __init__(self, builder: Recorder, value: ir.Value) -> None:
         self.builder = builder
         self.value = value
 
@@ -136,7 +162,7 @@ class Tile(Arithmetic):
 class State(Arithmetic):
     """A variable that a loop carries."""
 
-    def __init__(self, builder: Builder, number: int, shape: Shape, type_: DType) -> None:
+    def __init__(self, builder: Recorder, number: int, shape: Shape, type_: DType) -> None:
         self.builder, self.number, self.shape, self.dtype = builder, number, shape, type_
 
     def set(self, value: Tile | State) -> None:
@@ -156,7 +182,7 @@ class State(Arithmetic):
 class WindowHandle:
     """A window on an array, as a program moves it."""
 
-    def __init__(self, builder: Builder, window: ir.Window) -> None:
+    def __init__(self, builder: Recorder, window: ir.Window) -> None:
         self.builder, self.window = builder, window
 
     @property

@@ -1,4 +1,4 @@
-"""What a program may not say beside what the builder refuses: one sentence, with the place, the operation and the rule."""
+"""What a program may not say beside what the builder refuses: one sentence, with place, operation and rule."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _check_windows(found: Inference) -> None:
                 _refuse(
                     operation.source,
                     name,
-                    f"the window begins {-low} {axis} before {window.array.name}: a tile may reach beyond the end alone",
+                    f"the window begins {-low} {axis} before {window.array.name}: it may reach beyond the end alone",
                 )
         for place, extent in zip(window.array.lead, window.array.full, strict=False):
             low, high = place.interval(found.trace.blocks, turns)

@@ -149,17 +149,22 @@ void* reserve_zeroed(std::size_t bytes);
 
 constexpr unsigned reserved_shared_bytes = 1024;  // of the window, in front of the kernel's variables
 
-// Shared memory (shared_memory.cpp). Addresses are those of the running thread's block; with the rank of a block of its
-// cluster plus 1 in the top byte, of that block.
+// Shared memory (shared_memory.cpp). Addresses are those of the running thread's block; with the highest bit and the rank
+// of a block of its cluster in the top byte, of that block. Bit 24 tells the blocks of a pair apart, as on hardware.
 constexpr unsigned rank_shift = 24;
+constexpr std::uint32_t names_block = 0x80000000u;
+constexpr std::uint32_t address_in_block(std::uint32_t address, unsigned rank) {
+  return (address & ((1u << rank_shift) - 1)) | names_block | rank << rank_shift;
+}
 std::uint32_t cluster_address(std::uint32_t address);  // the latter, of either
-inline unsigned rank_of_address(std::uint32_t in_cluster) { return (in_cluster >> rank_shift) - 1; }
+inline unsigned rank_of_address(std::uint32_t in_cluster) { return in_cluster >> rank_shift & 0x7fu; }
 // Where a load read shared memory that nobody had written, in words; nullptr where none did.
 const char* uninitialized_at(SiteIndex site);
 void note_uninitialized(SiteIndex site, const std::function<std::string()>& text);
 // Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
 void touch_block(unsigned rank, Who who, Epoch epoch);
 void check_exits();
+void name_shared(std::string name, unsigned begin, unsigned bytes);  // a static array
 void reserve_shared(std::size_t static_bytes);
 void allot_shared();  // to blocks that are not resident yet
 std::size_t shared_books_bytes();  // what they take at most, with the books about it
@@ -238,6 +243,8 @@ struct BufferSpec {
   // Of a sparse input: the floats are small integers, `bits` any bits but all ones (measurements/emulator/sparse.py).
   enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits } content = Content::none;
   std::uint64_t seed = 0;
+  void* address = nullptr;  // where it lies already, in memory that others have mapped
+  bool unset = false;       // a variable of the program that has no value of its own, until something writes it
 };
 // Reserves the buffers with guard zones; returns their addresses.
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);

@@ -11,7 +11,7 @@ from typing import Any
 
 from measurements.records.timing_statistics import StopRule, unslowed
 from measurements.runners.cuda.nvml import GpuState
-from measurements.runners.stream_hold import StreamHold
+from measurements.runners.cuda.stream_hold import StreamHold
 
 MAX_GRAPH = 4096  # launches in one graph
 _GRAPH_SECONDS = (

@@ -49,12 +49,12 @@ from measurements.runners.cuda.check_kernels import (
     initial_report,
 )
 from measurements.runners.cuda.cublas import CublasError, library_version
+from measurements.runners.cuda.l2_cache import reset_persisting_lines
 from measurements.runners.cuda.launch_timer import MAX_GRAPH, LaunchTimeout, LaunchTimer, NoGraph, repeated
 from measurements.runners.cuda.nvml import open_state
 from measurements.runners.cuda.references import PARTS, array_of
-from measurements.runners.l2_cache import reset_persisting_lines
+from measurements.runners.cuda.stream_hold import StreamHold
 from measurements.runners.launch import LaunchRefused, LoadedLaunch
-from measurements.runners.stream_hold import StreamHold
 from measurements.workers.messages import Buffer, Message
 from measurements.workers.worker import serve
 from search_spaces.catalogue import problem_from_json

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from measurements.runners.cuda.nvml import SLOWDOWNS, GpuState
-from measurements.runners.stream_hold import GIVES_UP_SECONDS
+from measurements.runners.cuda.stream_hold import GIVES_UP_SECONDS
 
 HIGHEST_MHZ, IDLE_MHZ = 1980.0, 345.0
 RISES, FALLS_IDLE, POWER = 8e-3, 50e-3, 4e-3  # seconds: time constants of the clock
@@ -60,7 +60,7 @@ class Host:
 
 @dataclass
 class VirtualGpu:
-    """``cupy`` has as much of cupy as ``launch_timing`` uses; ``state`` is what NVML would tell. ``hot`` are the times
+    """``cupy`` has as much of cupy as ``launch_timer`` uses; ``state`` is what NVML would tell. ``hot`` are the times
     in which heat lowers the clock."""
 
     seed: int = 0

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from benchmarks.virtual_gpu import GAP, VirtualGpu, VirtualKernel
+from benchmarks.gpu.virtual_gpu import GAP, VirtualGpu, VirtualKernel
 from measurements.records.timing_statistics import StopRule
 from measurements.runners.cuda.launch_timer import LaunchTimer, NoGraph, Repeats, capture, repeated
 

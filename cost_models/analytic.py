@@ -178,7 +178,7 @@ def analyse(
     load = np.maximum(w.load_bytes / port, (w.load_bytes + w.multicast_bytes) / SM_PORT_BYTES)
     store = w.store_bytes / port
     drain = w.drains * REFILL + w.drain_instructions / device.schedulers_per_sm
-    drain += w.boxed * _waited_for_boxes(w, device)
+    drain += w.boxed * _waited_for_boxes(w, device, STORE_ROUND_TRIP)
     missed = w.dram_bytes / w.blocks / w.iterations
     latency = L2_LATENCY + (DRAM_LATENCY * clock - L2_LATENCY) * missed / (missed + MISSED_BYTES)
     barriers = w.barriers * (BARRIER + warps + np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0))
@@ -228,12 +228,17 @@ def analyse(
     )
 
 
-def _waited_for_boxes(w: _Counts, device: Device) -> FloatArray:
-    """Cycles for which the boxes of a result wait: for barriers, and for each other's stores."""
+def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE_ROUND_TRIP) -> float:
+    """Cycles for which the boxes of each result of ``work`` wait: for barriers, and ``round_trip`` for each other's
+    stores."""
+    return float(_waited_for_boxes(_Counts([work]), device, round_trip)[0])
+
+
+def _waited_for_boxes(w: _Counts, device: Device, round_trip: float) -> FloatArray:
     barriers = BOX_BARRIERS * (BARRIER + _WARPGROUP)
     written = w.drain_instructions / np.maximum(w.boxed, 1) / device.schedulers_per_sm / w.boxes + barriers
     full = np.maximum(w.boxes / w.box_buffers - 1.0, 0.0)  # times that all buffers are taken
-    waited: FloatArray = w.boxes * barriers + full * np.maximum(STORE_ROUND_TRIP - (w.box_buffers - 1) * written, 0.0)
+    waited: FloatArray = w.boxes * barriers + full * np.maximum(round_trip - (w.box_buffers - 1) * written, 0.0)
     return waited
 
 

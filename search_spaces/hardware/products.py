@@ -126,7 +126,7 @@ PRODUCTS: tuple[Product, ...] = (
     # The sustained clock was chosen so that the best of our schedules meets what the best public kernel reaches
     # on an H100 (fast.cu, bf16: 763 and 808 TFLOP/s at 4096 and 8192 cubed; cuBLAS 716 and 795): it is no measurement.
     Product("h200", 90, 132, 1980, 60, 143771, 4800, ("NVIDIA H200",), tensor_mhz=1830, l2_gb_s=16500,
-            sustained_mhz=1660),
+            sustained_mhz=1635),
     # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 1978.9
     # of fp8 and i8, 66.9 TFLOP/s f32.
     Product("h100", 90, 132, 1980, 50, 81559, 3350, ("NVIDIA H100 80GB HBM3",), tensor_mhz=1830, l2_gb_s=16500,

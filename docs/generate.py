@@ -11,7 +11,7 @@ import typer
 
 from autosched.cli.app import build
 from measurements.store.schema import META, SCHEMA_VERSION
-from search_spaces.catalogue import template
+from search_spaces.catalogue import templates
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
@@ -25,8 +25,10 @@ FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- made by docs/generate.py -->\n"
 _OWN = {"--out", "--dtype"}  # options of single operators
 MOST_SHOWN = 8  # values of a parameter
+CHIPS = {"tcgen05_matmul": "b200"}  # where a template is not for an H200
 # For each template the problems whose spaces together have all of its parameters.
 SPACES: dict[str, tuple[Problem, ...]] = {
+    "tcgen05_matmul": (Matmul(m=4096, n=4096, k=4096),),
     "matmul": (Matmul(m=4096, n=4096, k=4096),),
     "wgmma_matmul": (Matmul(m=4096, n=4096, k=4096),),
     "wgmma_matmul_transposed": (Matmul(m=16, n=4096, k=4096),),
@@ -43,12 +45,12 @@ def schedule_parameters() -> str:
         "# Schedule parameters\n",
         MADE,
         "What a schedule decides, template by template, as `autosched best` prints it and `--explain` takes it.\n",
-        "Values are those that the space of an f16 problem on an H200 draws from, before any rule; `autosched space`\n",
+        "Values are those that the space of an f16 problem on an H200 (a B200 for tcgen05) draws from, before any rule; `autosched space`\n",
         "counts what the rules leave. The value in bold is the parameter's default.\n",
     ]
-    chip = device("h200")
-    for name, problems in SPACES.items():
-        its = template(name)
+    for its in templates():
+        name, problems = its.name, SPACES[its.name]
+        chip = device(CHIPS.get(name, "h200"))
         known: dict[str, Parameter] = {}
         for problem in problems:
             known |= {p.name: p for p in its.space(problem, chip).parameters if p.name not in known}

@@ -45,7 +45,7 @@ def schedule_parameters() -> str:
         "# Schedule parameters\n",
         MADE,
         "What a schedule decides, template by template, as `autosched best` prints it and `--explain` takes it.\n",
-        "Values are those that the space of an f16 problem draws from, on an H200 (a B200 for tcgen05) and before any\n",
+        "Values are those that the space of an f16 problem draws from, on an H200 (tcgen05: a B200), before any\n",
         "rule; `autosched space` counts what the rules leave. The value in bold is the parameter's default.\n",
     ]
     for its in templates():

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from math import gcd
 from typing import Literal
 
+from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs import ir
 from search_spaces.programs.index import Index
 from search_spaces.programs.ir import Shape
@@ -143,7 +144,8 @@ class Inference:
     def heavy(self) -> list[int]:
         """Values that take registers of their own beside states."""
         of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
-        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast
+        of_states |= {o.c.id for o in self.made.values() if isinstance(o, ir.Mma) and o.c is not None}
+        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast | ir.Transpose
         return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
 
     @cached_property
@@ -256,7 +258,7 @@ def _line(window: ir.Window) -> int:
 def _is_light(found: Inference, operation: ir.Computing) -> bool:
     match operation:
         case ir.Load() | ir.Fill() | ir.Coordinates() | ir.Broadcast():
-            return operation.result.map is None
+            return True
         case ir.Map() | ir.Transpose():
             return all(found.light[v.id] for v in ir.inputs(operation))
     return False
@@ -274,7 +276,7 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
                 found.given[result.id] = result.map
                 return Spread("given", result.shape, result.id)
             return _anchored(found, result.shape, 1, operation.source, False)
-        case ir.Load() if result.map is not None:
+        case ir.Load() | ir.Broadcast() if result.map is not None:  # what uses it prefers the map
             found.given[result.id] = result.map
             return Spread("given", result.shape, result.id)
         case ir.Reduce(_, _, value, dimension):
@@ -302,12 +304,21 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
 def _product(found: Inference, operation: ir.Mma) -> int:
     """The number of the product's group."""
     place = len(found.product_of)
+    given = _result_map(operation)
     known = list(dict.fromkeys(found.classes))
     number = known.index(found.classes[place])
     if number == len(found.products):
-        found.products.append(Product(number, operation.result.shape, operation.result.map, ""))
+        found.products.append(Product(number, operation.result.shape, given, ""))
     found.product_of[operation.result.id] = number
     return number
+
+
+def _result_map(operation: ir.Mma) -> ir.Given | None:
+    """The map of a product's result: the one that the program says, or that follows from those of both operands."""
+    a, b = operation.a.map, operation.b.map
+    if operation.result.map is None and isinstance(a, WgMap) and isinstance(b, WgMap):
+        return WgMap(a.sg_layout, (a.sg_data[0], b.sg_data[1]))
+    return operation.result.map
 
 
 def _name_products(found: Inference) -> None:

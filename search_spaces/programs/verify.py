@@ -16,6 +16,7 @@ from search_spaces.layouts.wg_map_consistency import (
 from search_spaces.programs import ir
 from search_spaces.programs.infer import Inference
 from search_spaces.programs.ir import ProgramError, Source
+from search_spaces.programs.padding import check_padding
 
 
 def _refuse(source: Source, operation: str, reason: str) -> NoReturn:
@@ -28,6 +29,7 @@ def verify(found: Inference) -> None:
     _check_windows(found)
     _check_outputs(found)
     _check_maps(found)
+    check_padding(found.trace)
 
 
 def _check_scopes(found: Inference) -> None:

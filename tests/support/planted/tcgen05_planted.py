@@ -441,7 +441,11 @@ PLANTED = (
         "ptx::tcgen05_dealloc<pair>(sums, C::tensor_columns / 2);",
     ),
     Planted(
-        "freed before it is read", "plain", K.TCGEN05_IN_FLIGHT, "ptx::tcgen05_fence_before_sync();\n    sync();", ""
+        "freed before it is read",
+        "plain",
+        K.TCGEN05_IN_FLIGHT,
+        "      ptx::cluster_arrive();\n      ptx::cluster_wait();\n    } else {\n      ptx::barrier_sync();\n    }\n",
+        "      ptx::cluster_arrive();\n      ptx::cluster_wait();\n    }\n",
     ),
     Planted(
         "freed without a fence behind the barrier",

@@ -75,6 +75,13 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
         os.environ["AUTOSCHED_CACHE_DIR"] = str(run.parent / "autosched-cache")
 
 
+@pytest.fixture(autouse=True)
+def no_database_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the developer has tuned takes no part, nor do tests add to it."""
+    monkeypatch.delenv("AUTOSCHED_DB", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_full_proof_of_winners() -> None:
     """It takes seconds for each of many runs of ``tune``; tests of it ask for it."""

@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from autosched.default_choice import default_choice
-from autosched.verify import Depth, verify_one
+from autosched.proof_run import Depth
+from autosched.verify import verify_one
 from measurements.emulator import emulate, host_compiler
 from measurements.emulator.build import runner
 from measurements.nvrtc import toolchain_version

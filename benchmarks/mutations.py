@@ -36,7 +36,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.verify import Depth, Execute, Run, prove
+from autosched.proof_run import Depth, Execute, Run
+from autosched.verify import prove
 from benchmarks.cases_of_mutants import OF_CASE, cases_of, program
 from benchmarks.mutants import Mutant, mutants_of
 from benchmarks.mutation_cases import Case, all_cases, cases_of_columns

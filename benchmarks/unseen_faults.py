@@ -2,12 +2,12 @@
 
     python -m benchmarks.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 
-The list was frozen before the first proof saw it (``benchmarks/results/unseen_faults.md`` says at which commit). Each
-fault is real for its problem: the kernel that a device would launch is wrong, races, or cannot be launched. It is judged
+The list was frozen before the first proof saw it (``benchmarks/results/unseen_faults.md``). Each fault is real for its problem: the kernel that a device would launch is wrong, races, or cannot be launched. It is judged
 as the command line judges a schedule: by a quick proof, as candidates have, and by a full one, as winners have.
 ``--check`` proves nothing: it says whether each edit applies, and whether the edited kernel compiles.
 """
 
+# ruff: noqa: E501 - an edit is a line of a table
 from __future__ import annotations
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ class Fault:
         return replace(right, lower=wrong)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _schedule(name: str, problem: Problem, device_name: str, wanted: tuple[tuple[str, Any], ...]) -> Schedule:
     space = template(name).space(problem, device(device_name))
     for schedule in space.sample(SAMPLED, 0):

@@ -30,7 +30,8 @@ from autosched.cli.progress import Counter as Progress
 from autosched.cli.stored import refuse_unusable
 from autosched.cli.stored_proofs import StoredProof, keep_proof, proof_lines
 from autosched.cli.templates import TemplateOption
-from autosched.verify import FAILING, AskedLaunch, Depth, Verification
+from autosched.proof_run import AskedLaunch, Depth
+from autosched.verify import FAILING, Verification
 from autosched.verify import verify as emulate_all
 from measurements.emulator import SharedSite, check_host
 from measurements.foreign_text import without_password

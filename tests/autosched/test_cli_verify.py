@@ -15,7 +15,8 @@ from kernels import space_of
 
 from autosched.cli import main
 from autosched.cli import verify as command
-from autosched.verify import AskedLaunch, Verification
+from autosched.proof_run import AskedLaunch
+from autosched.verify import Verification
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.measurement import Measurement, Provenance, Status, Timing
 from measurements.record import Record

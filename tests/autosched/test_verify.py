@@ -14,9 +14,10 @@ from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import GOOD, SMALL
 
+from autosched.proof_plan import EMULATED_FLOPS, at_true_size, emulated_problem
 from autosched.proofs import summary as proof_line
 from autosched.sampled_blocks import can_sample, prove_blocks, sampled_blocks, sampled_flops
-from autosched.verify import EMULATED_FLOPS, at_true_size, emulated_problem, verify, verify_one
+from autosched.verify import verify, verify_one
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.bank_conflicts import fragment_traffic
 from search_spaces.hardware.devices import device

@@ -12,7 +12,8 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.kernel_files.problem import KernelProblem, problem_type
 from autosched.kernel_files.reading import read_file
 from autosched.kernel_files.template import template
-from autosched.verify import Depth, Run, prove
+from autosched.proof_run import Depth, Run
+from autosched.verify import prove
 from measurements.emulator import emulate
 from measurements.emulator.architecture import ptx_arch
 from measurements.nvrtc import cuda_include_folders

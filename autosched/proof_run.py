@@ -177,7 +177,7 @@ def refused(problem: Problem, seed: int, reason: str) -> Run:
 def _other_bits(problem: Problem, found: Mapping[str, Array], first: Mapping[str, Array]) -> str:
     """Where outputs of two orders differ in a bit, NaN aside; "" where nowhere."""
     for operand in problem.operands():
-        if operand.role != "output" or operand.name not in first:
+        if operand.role not in ("output", "inout") or operand.name not in first:
             continue
         one, other = first[operand.name], found[operand.name]
         bits = np.dtype(f"u{one.dtype.itemsize}")
@@ -200,7 +200,7 @@ def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], output
     """The largest absolute error over all outputs; infinite where one is NaN, which is never right."""
     worst = 0.0
     for operand in problem.operands():
-        if operand.role == "output":
+        if operand.role in ("output", "inout") and operand.name in reference:  # not of a problem that judges itself
             error = np.abs(operand.dtype.load(outputs[operand.name]) - reference[operand.name])
             worst = max(worst, float(np.where(np.isnan(error), np.inf, error).max()))
     return worst

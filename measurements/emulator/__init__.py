@@ -11,12 +11,14 @@ from measurements.emulator.host import (
     emulator_folder,
     host_compiler,
 )
+from measurements.emulator.memory import Address, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import ptx_digest
 from measurements.emulator.sparse import SparseEmulation, emulate_blocks
 
 __all__ = [
     "ASCENDING",
+    "Address",
     "Emulation",
     "EmulationJob",
     "Finding",
@@ -24,6 +26,7 @@ __all__ = [
     "GlobalSite",
     "HostCompilerMissing",
     "HostFailure",
+    "Memory",
     "Order",
     "SharedSite",
     "SparseEmulation",

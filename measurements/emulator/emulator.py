@@ -25,6 +25,7 @@ import numpy as np
 from measurements.emulator.build import runner
 from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
+from measurements.emulator.memory import PLAIN_MEMORY, Flags, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import (
     CompiledKernel,
@@ -133,15 +134,18 @@ def emulate_ptx(
     order: Order = ASCENDING,
     perturb: bool = False,
     calls: int = 1,
+    memory: Memory = PLAIN_MEMORY,
 ) -> Emulation:
     """Execute PTX text of any compiler: the kernel ``launch.entry``, or the only one where that is empty.
 
-    Needs no NVRTC; otherwise as ``emulate``.
+    Needs no NVRTC; otherwise as ``emulate``. ``memory``: pointers into arrays, bytes that hold no value, and addresses
+    that lie in arrays.
     """
     with machine_failures():
         arrays = _check(launch, inputs, time_limit)
+        memory.check(launch)
         compile_it = partial(ptx_to_program, text, launch.entry)
-        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls)
+        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls, memory)
 
 
 def _emulate(
@@ -153,13 +157,14 @@ def _emulate(
     perturb: bool,
     order: Order,
     calls: int,
+    memory: Memory = PLAIN_MEMORY,
 ) -> Emulation:
     try:
         compiled = compile_it()
     except KernelCompileError as error:
         return error.emulation
     with temporary_folder() as folder:
-        done = run_launch(launch, arrays, compiled, folder, time_limit, check, perturb, order, calls)
+        done = run_launch(launch, arrays, compiled, folder, time_limit, check, perturb, order, calls, memory)
     if done.status == "crashed" and launch != _PROBED:
         _check_runner()
     return done
@@ -249,6 +254,7 @@ def _job_text(
     order: Order,
     contents: Mapping[str, str] | None,
     calls: int,
+    memory: Memory,
 ) -> str:
     def numbers(values: tuple[int, int, int]) -> str:
         return " ".join(map(str, values))
@@ -276,21 +282,36 @@ def _job_text(
         content = (contents or {}).get(operand.name, "none 0")
         lines.append(f"buffer {name} {operand.role} {size} {operand.dtype.bytes} {zeroed} {offset} {content}")
     numbers_of = {operand: k for k, operand in enumerate(kernel.operands)}
-    for argument in kernel.arguments:
+    for position, argument in enumerate(kernel.arguments):
+        start = memory.offsets.get(position, 0)
         match argument:
             case Scalar():
                 lines.append(f"value {argument.stored.tobytes().hex()}")
             case Operand():
-                lines.append(f"pointer {numbers_of[argument]}")
+                lines.append(f"pointer {numbers_of[argument]} {start}")
             case TensorMap():
-                lines.append(_tensor_map_line(argument, numbers_of[argument.operand]))
+                lines.append(_tensor_map_line(argument, numbers_of[argument.operand], start))
+    number_of = {operand.name: k for operand, k in numbers_of.items()}
+    lines += [f"defined {number_of[name]} {at}" for name, at in _flags_at(kernel, offsets, memory).items()]
+    lines += [f"address {number_of[a.array]} {a.at} {number_of[a.target]} {a.offset}" for a in memory.addresses]
+    lines += [f"symbol {operand.name} {numbers_of[operand]}" for operand in kernel.symbols]
     return "\n".join(lines) + "\n"
 
 
-def _tensor_map_line(m: TensorMap, buffer: int) -> str:
+def _flags_at(kernel: Launch, offsets: Mapping[str, int], memory: Memory) -> dict[str, int]:
+    """Where the flags of each array that has some lie in the data file: behind all arrays."""
+    end = max((offsets[o.name] + o.bytes for o in kernel.operands), default=0)
+    places = {}
+    for name, flags in memory.defined.items():
+        places[name] = end
+        end += flags.size
+    return places
+
+
+def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
     """The runner's own encoding of a tensor map follows from these numbers (runtime/tensor_map.hpp)."""
     sizes = (*m.sizes, *m.strides, *m.box, *m.element_strides)
-    head = (buffer, ELEMENT_BYTES[m.element], len(m.sizes))
+    head = (buffer, start, ELEMENT_BYTES[m.element], len(m.sizes))
     tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element))
     return " ".join(map(str, ("tensor_map", *head, *sizes, *tail)))
 
@@ -299,7 +320,9 @@ def _kind(element: str) -> int:
     return next(k for k, names in enumerate(_KINDS) if element.startswith(names))
 
 
-def _write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], offsets: Mapping[str, int]) -> None:
+def _write_data(
+    path: Path, kernel: Launch, arrays: Mapping[str, Array], offsets: Mapping[str, int], memory: Memory
+) -> None:
     with path.open("wb") as file:
         for operand in kernel.operands:
             file.seek(offsets[operand.name])
@@ -307,6 +330,9 @@ def _write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], offsets
                 file.write(arrays[operand.name].tobytes())
             else:
                 file.write((b"\0" if operand.zeroed else b"\xff") * operand.bytes)
+        for name, at in _flags_at(kernel, offsets, memory).items():
+            file.seek(at)
+            file.write(memory.defined[name].tobytes())
 
 
 def _read_outputs(path: Path, kernel: Launch, offsets: Mapping[str, int]) -> dict[str, Array]:
@@ -319,6 +345,17 @@ def _read_outputs(path: Path, kernel: Launch, offsets: Mapping[str, int]) -> dic
     return outputs
 
 
+def _read_flags(
+    path: Path, kernel: Launch, offsets: Mapping[str, int], memory: Memory
+) -> tuple[dict[str, Flags], dict[str, Flags]]:
+    """Of each byte, whether it holds a value now, and whether the launch has written it."""
+    defined, written = {}, {}
+    for name, at in _flags_at(kernel, offsets, memory).items():
+        flags = np.fromfile(path, dtype=np.uint8, count=memory.defined[name].size, offset=at)
+        defined[name], written[name] = (flags & 1).astype(bool), (flags & 2).astype(bool)
+    return defined, written
+
+
 def run_launch(
     kernel: Launch,
     arrays: Mapping[str, Array],
@@ -329,15 +366,20 @@ def run_launch(
     perturb: bool,
     order: Order = ASCENDING,
     calls: int = 1,
+    memory: Memory = PLAIN_MEMORY,
 ) -> Emulation:
     """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``. Raises HostFailure, OSError."""
     blocks = None if order.blocks == "ascending" else [int(b) for b in order.of(math.prod(kernel.grid))]
     offsets = offsets_of(kernel.operands)
-    _write_data(folder / "data", kernel, arrays, offsets)
-    done = run_blocks(kernel, compiled, folder, offsets, time_limit, check, perturb, blocks, order, calls=calls)
+    data = folder / "data"
+    _write_data(data, kernel, arrays, offsets, memory)
+    done = run_blocks(
+        kernel, compiled, folder, offsets, time_limit, check, perturb, blocks, order, calls=calls, memory=memory
+    )
     if done.status not in ("ok", "findings"):
         return done
-    return dataclasses.replace(done, outputs=_read_outputs(folder / "data", kernel, offsets))
+    defined, written = _read_flags(data, kernel, offsets, memory)
+    return dataclasses.replace(done, outputs=_read_outputs(data, kernel, offsets), defined=defined, written=written)
 
 
 def run_blocks(
@@ -352,12 +394,13 @@ def run_blocks(
     order: Order = ASCENDING,
     contents: Mapping[str, str] | None = None,
     calls: int = 1,
+    memory: Memory = PLAIN_MEMORY,
 ) -> Emulation:
     """Run ``blocks`` (None: all) of a launch on the file ``data`` of ``folder``, which the runner rewrites; without
     outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written."""
     program = runner()
     job, data, report = folder / "job", folder / "data", folder / "report"
-    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls))
+    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls, memory))
     report.touch()
     started = time.monotonic()
     command = [str(program), str(compiled.path), str(job), str(data), str(report)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from measurements.emulator.memory import Flags
 from search_spaces.operators.problem import Array
 
 
@@ -127,7 +129,8 @@ class Emulation:
     kernel needs, compile_timeout where NVRTC was ended at its time limit. ``outputs`` are there for ok and findings, in
     the operands' storage types and shapes; elements never written hold bytes of 0xFF. ``reason`` is one sentence for
     every status but ok, ``log`` the compiler's output where that failed. Seconds are host wall-clock time;
-    ``from_cache`` says that the compiled object was there already.
+    ``from_cache`` says that the compiled object was there already. ``defined`` and ``written`` are of arrays that came
+    with flags (memory.Memory): of each byte, whether it holds a value now, and whether the launch has written it.
     """
 
     status: EmulationStatus
@@ -140,6 +143,8 @@ class Emulation:
     compile_seconds: float = 0.0
     run_seconds: float = 0.0
     from_cache: bool = False
+    defined: Mapping[str, Flags] = field(default_factory=dict)
+    written: Mapping[str, Flags] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -430,10 +430,12 @@ class RmsNorm(_Norm):
 
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Half of the ``sum_growth`` roundings of the sum of squares (the square root halves them) and 16 more for the
-        reciprocal square root and the products, relative to the result; then rounding to the output type."""
+        reciprocal square root and the products, relative to the result. A subnormal x * scale is rounded by up to
+        2^-149, which the weight multiplies. Then rounding to the output type."""
         relative = (sum_growth(self.columns) / 2 + 16.0) * _UNIT
         with np.errstate(invalid="ignore"):
-            return self._rounded(relative * np.abs(reference), reference)
+            bound = relative * np.abs(reference) + SMALLEST["f32"] * np.abs(self._load(inputs, "weight"))
+            return self._rounded(bound, reference)
 
 
 @dataclass(frozen=True)
@@ -476,7 +478,8 @@ class LayerNorm(_Norm):
         The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns with s = sqrt(sum x^2), and by a rounding
         of its own; that moves x - mean, and the variance by its square. The variance, a sum of squares, is off by
         twice ``sum_growth`` roundings (parts merged in one pass add as many again), of which the square root keeps
-        half; 16 roundings more for the rest.
+        half; 16 roundings more for the rest. Where means are subnormal, each of their roundings, and that of
+        (x - mean) * scale, is by up to 2^-149 however small they are.
         """
         x, weight, bias = (self._load(inputs, name) for name in ("x", "weight", "bias"))
         growth = sum_growth(self.columns) * _UNIT
@@ -484,8 +487,9 @@ class LayerNorm(_Norm):
             mean = x.mean(-1, keepdims=True)
             variance = np.square(x - mean).mean(-1, keepdims=True)
             size = 4.0 * np.sqrt(np.square(x).sum(-1, keepdims=True)) / self.columns + np.abs(mean)
-            off = growth * size + _UNIT * np.abs(mean)
+            off = growth * size + _UNIT * np.abs(mean) + sum_growth(self.columns) * SMALLEST["f32"]
             scale = 1.0 / np.sqrt(variance + self.eps)
             relative = growth + 16.0 * _UNIT + 0.5 * np.square(off * scale)
-            bound = np.abs(weight) * scale * off + relative * np.abs(reference - bias) + 4.0 * _UNIT * np.abs(bias)
+            bound = np.abs(weight) * (scale * off + SMALLEST["f32"])
+            bound += relative * np.abs(reference - bias) + 4.0 * _UNIT * np.abs(bias)
             return self._rounded(bound, reference)

@@ -180,6 +180,18 @@ def test_tolerance_of_a_sum_admits_rounding_and_refuses_a_missing_element(dtype:
     assert off.mean() > 0.1
 
 
+@pytest.mark.parametrize("reduction", ["row_sum", "row_max"])
+def test_tolerance_of_a_reduction_admits_what_gelu_loses_of_subnormal_products(reduction: str) -> None:
+    """gelu halves x: an odd multiple of 2^-149 loses its last bit."""
+    problem = Matmul(16, 64, 1, a="f32", precision="ieee", epilogue="gelu", reduction=reduction)
+    a = (np.arange(1, 17) * 2.0**-149).astype(np.float32).reshape(1, 16, 1)
+    inputs = {"a": a, "b": np.ones((1, 1, 64), np.float32)}
+    halved = np.float32(0.5) * (a @ inputs["b"])
+    found = halved.sum(-1, dtype=np.float32) if reduction == "row_sum" else halved.max(-1)
+    error = np.abs(found.astype(np.float64) - problem.reference(inputs)["reduced"])
+    assert error.max() > 0 and (error <= problem.tolerance(inputs)["reduced"]).all()
+
+
 def test_reference_keeps_nan_and_infinity() -> None:
     problem = Matmul(2, 2, 2, a="f32", b="f32", out="f32", epilogue="relu")
     inputs = {"a": np.array([[[np.nan, 0], [1, 1]]], "f4"), "b": np.array([[[1, 1], [np.inf, 1]]], "f4")}

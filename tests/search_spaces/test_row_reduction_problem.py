@@ -184,6 +184,27 @@ def test_tolerance_of_normalizations_admits_f32_and_refuses_a_missing_element(
     assert (np.abs(single(x[:, :-1]) - reference) > tolerance).any(axis=1).mean() > 0.9
 
 
+@pytest.mark.parametrize("kind", [RmsNorm, LayerNorm])
+@pytest.mark.parametrize("out", ["f32", "bf16"])
+def test_tolerance_of_normalizations_admits_two_roundings_of_subnormal_products(
+    kind: type[RowProblem], out: str
+) -> None:
+    """x * scale rounds to a multiple of 2^-149 before the weight, which may be large, multiplies it."""
+    problem = kind(64, 64, dtype="f32", out=out)
+    rng = np.random.default_rng(3)
+    inputs = {o.name: np.zeros(o.shape, np.float32) for o in problem.operands() if o.role == "input"}
+    inputs["x"] = (rng.integers(-20000, 20001, (64, 64)) * 2.0**-149).astype(np.float32)
+    inputs["weight"] = (300 * rng.standard_normal(64)).astype(np.float32)
+    allowed, wanted = problem.tolerance(inputs)["out"], problem.reference(inputs)["out"]
+    mean = inputs["x"].mean(1, keepdims=True, dtype=np.float32) if kind is LayerNorm else np.float32(0)
+    scaled = (inputs["x"] - mean) * np.float32(1 / np.sqrt(np.float32(1e-5)))
+    found = (scaled * inputs["weight"]).astype(np.float64)
+    assert (np.abs(found - wanted) > 2.0**-149).any()
+    assert (np.abs(found - wanted) <= allowed).all()
+    if out == "f32":  # what flushes subnormal inputs to zero is wrong
+        assert (np.abs(wanted) > allowed).mean() > 0.5
+
+
 def test_maxima_are_exact_and_sums_of_squares_stay_inside_f16() -> None:
     problem = Reduce(20, 50, kind="max")
     assert (problem.tolerance(problem.random_inputs(0))["out"] == 0).all()

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "global_shadow.hpp"
 
@@ -146,6 +147,18 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
     addresses.push_back(begin);
   }
   return addresses;
+}
+
+void set_defined_bytes(std::size_t buffer, std::vector<unsigned char> defined) {
+  buffers[buffer].defined = std::move(defined);
+}
+
+void flag_written_bytes(std::size_t buffer, unsigned char* flags) {
+  const Buffer& b = buffers[buffer];
+  for (std::size_t i = 0; i < b.spec.bytes; ++i) {
+    const bool written = b.cells[i / b.cell_bytes].write.epoch != 0;
+    flags[i] = static_cast<unsigned char>((b.defined[i] != 0 || written ? 1 : 0) | (written ? 2 : 0));
+  }
 }
 
 std::string locate_global(const void* address) {

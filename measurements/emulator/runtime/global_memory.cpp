@@ -61,7 +61,7 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
   for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
     const Stamp& write = cell->write;
     if (write.epoch == 0) {
-      if (!b.spec.zeroed) {
+      if (!b.held_value(*cell)) {
         FINDING(uninitialized_global_read, self->site, "%s reads %s, which nobody has written", describe_self().c_str(),
                 element(b, *cell).c_str());
         return;
@@ -191,7 +191,7 @@ unsigned char* update_global(void* address, int bytes, const char* instruction, 
   check_alignment(*b, address, bytes, instruction);
   if (launch.check) {
     const Cell& cell = *cells_of(*b, address, bytes).begin;
-    if (cell.write.epoch == 0 && !b->spec.zeroed) {
+    if (cell.write.epoch == 0 && !b->held_value(cell)) {
       FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
               describe_self().c_str(), element(*b, address).c_str());
     }

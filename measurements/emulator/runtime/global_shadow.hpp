@@ -1,5 +1,6 @@
 // The launch's buffers, and who wrote and read each of their elements. For global_*.cpp alone.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,8 +31,15 @@ struct Buffer {
   Cell* cells;  // of outputs and workspaces: one an element, or several where the kernel stores parts of elements
   unsigned cell_bytes;
   unsigned char* touched;  // of a sparse launch: one a page, whether it has its content
+  std::vector<unsigned char> defined = {};  // of each byte, whether it holds a value; empty: all do, or none
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
+  // Whether what a cell stands for held a value when the launch began.
+  bool held_value(const Cell& cell) const {
+    if (defined.empty()) return spec.zeroed;
+    const unsigned char* first = defined.data() + static_cast<std::size_t>(&cell - cells) * cell_bytes;
+    return std::all_of(first, first + cell_bytes, [](unsigned char flag) { return flag != 0; });
+  }
 };
 
 struct Cells {

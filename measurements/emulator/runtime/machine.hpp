@@ -241,6 +241,10 @@ struct BufferSpec {
 };
 // Reserves the buffers with guard zones; returns their addresses.
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
+// Which bytes of a buffer hold a value when the launch begins: those that are not 0.
+void set_defined_bytes(std::size_t buffer, std::vector<unsigned char> defined);
+// Of each byte: bit 0 where it holds a value now, bit 1 where the launch has written it.
+void flag_written_bytes(std::size_t buffer, unsigned char* flags);
 void start_block_global();
 // Accesses of one thread, at self->site, that are not counted. ``relaxed``: it does not race with atomics.
 // ``narrow``: of the scope of its block.

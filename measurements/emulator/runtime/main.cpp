@@ -20,6 +20,7 @@
 #include <cstring>
 #include <fstream>
 #include <new>
+#include <utility>
 
 #include "counting.hpp"
 #include "machine.hpp"
@@ -31,13 +32,29 @@ namespace {
 
 using ptx::TensorMapSpec;
 
+// A byte of a buffer that a pointer points to.
+struct Target {
+  std::size_t buffer, offset;
+};
+
+// The eight bytes at ``at`` are the address of ``target``. ``stood`` are those that the host has there.
+struct AddressInMemory {
+  std::size_t buffer, at;
+  Target target;
+  std::uint64_t stood = 0;
+};
+
 struct Job {
   std::vector<BufferSpec> buffers;
   std::vector<std::size_t> offsets;  // in DATA
   std::vector<std::string> values;   // bytes of the parameters that are passed by value
   std::vector<TensorMapSpec> maps;
-  // Of each parameter: p with a buffer, v with a value, t with a tensor map, by their indices.
+  // Of each parameter: p with a pointer, v with a value, t with a tensor map, by their indices.
   std::vector<std::pair<char, std::size_t>> parameters;
+  std::vector<std::pair<std::string, std::size_t>> symbols;  // __constant__ variables that buffers are copied to
+  std::vector<Target> pointers;
+  std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and where in DATA the flags of its bytes are
+  std::vector<AddressInMemory> addresses;
   double time_limit = 60;
 };
 
@@ -102,13 +119,34 @@ Job read_job(const char* path) {
       job.buffers.push_back(b);
       job.offsets.push_back(offset);
     } else if (key == "pointer") {
+      Target target{};
+      file >> target.buffer >> target.offset;
+      if (target.buffer >= job.buffers.size()) fail("a pointer to no buffer");
+      job.parameters.push_back({'p', job.pointers.size()});
+      job.pointers.push_back(target);
+    } else if (key == "defined") {
+      std::size_t buffer = 0, offset = 0;
+      file >> buffer >> offset;
+      if (buffer >= job.buffers.size()) fail("flags of no buffer");
+      job.buffers[buffer].zeroed = false;  // some of its bytes have not been written
+      job.defined.push_back({buffer, offset});
+    } else if (key == "address") {
+      AddressInMemory a{};
+      file >> a.buffer >> a.at >> a.target.buffer >> a.target.offset;
+      if (a.buffer >= job.buffers.size() || a.target.buffer >= job.buffers.size() ||
+          a.at + sizeof a.stood > job.buffers[a.buffer].bytes) {
+        fail("an address of no buffer");
+      }
+      job.addresses.push_back(a);
+    } else if (key == "symbol") {
+      std::string name;
       std::size_t buffer = 0;
-      file >> buffer;
-      if (buffer >= job.buffers.size()) fail("a pointer to no buffer");
-      job.parameters.push_back({'p', buffer});
+      file >> name >> buffer;
+      if (buffer >= job.buffers.size()) fail("a symbol of no buffer");
+      job.symbols.push_back({name, buffer});
     } else if (key == "tensor_map") {
       TensorMapSpec m{};
-      file >> m.buffer >> m.element_bytes >> m.rank;
+      file >> m.buffer >> m.offset >> m.element_bytes >> m.rank;
       if (m.buffer >= job.buffers.size() || m.rank < 1 || m.rank > 5) fail("a tensor map of no buffer");
       for (unsigned d = 0; d < m.rank; ++d) file >> m.sizes[d];
       for (unsigned d = 0; d + 1 < m.rank; ++d) file >> m.strides[d];
@@ -197,12 +235,29 @@ void guard_process(double time_limit) {
   setitimer(ITIMER_PROF, &timer, nullptr);  // of the CPU: a busy machine is no fault of the kernel
 }
 
+std::uint64_t address_of(const std::vector<void*>& buffers, const Target& target) {
+  return reinterpret_cast<std::uint64_t>(buffers[target.buffer]) + target.offset;
+}
+
+// Puts ``value`` where ``expected`` stands; what the kernel has overwritten stays.
+void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a, std::uint64_t expected,
+                     std::uint64_t value) {
+  char* place = static_cast<char*>(buffers[a.buffer]) + a.at;
+  if (std::memcmp(place, &expected, sizeof expected) == 0) std::memcpy(place, &value, sizeof value);
+}
+
 // After the launch: what can only be seen then, the outputs, the counts.
 void finish(bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
   const itimerval off{};
   setitimer(ITIMER_PROF, &off, nullptr);
   if (finished) {
     check_after_call();
+  }
+  for (const AddressInMemory& a : job.addresses) replace_address(buffers, a, address_of(buffers, a.target), a.stood);
+  for (const auto& [buffer, offset] : job.defined) {
+    std::vector<unsigned char> flags(job.buffers[buffer].bytes);
+    flag_written_bytes(buffer, flags.data());
+    transfer(data, flags.data(), flags.size(), offset, false);
   }
   if (launch.sparse) write_touched_outputs(data);
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
@@ -262,11 +317,29 @@ int run(int argc, char** argv) {
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
+  for (const auto& [name, buffer] : job.symbols) {
+    if (!ptx::fill_variable(name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
+  }
+  for (AddressInMemory& a : job.addresses) {
+    std::memcpy(&a.stood, static_cast<char*>(buffers[a.buffer]) + a.at, sizeof a.stood);
+    replace_address(buffers, a, a.stood, address_of(buffers, a.target));
+  }
+  for (const auto& [buffer, offset] : job.defined) {
+    std::vector<unsigned char> flags(job.buffers[buffer].bytes);
+    transfer(data, flags.data(), flags.size(), offset, true);
+    set_defined_bytes(buffer, std::move(flags));
+  }
   std::vector<std::string> arguments;
   for (const auto& [kind, index] : job.parameters) {
-    arguments.push_back(kind == 'v'   ? job.values[index]
-                        : kind == 't' ? ptx::encoded(job.maps[index], buffers[job.maps[index].buffer])
-                                      : std::string(reinterpret_cast<const char*>(&buffers[index]), sizeof(void*)));
+    if (kind == 'v') {
+      arguments.push_back(job.values[index]);
+    } else if (kind == 't') {
+      const TensorMapSpec& map = job.maps[index];
+      arguments.push_back(ptx::encoded(map, static_cast<char*>(buffers[map.buffer]) + map.offset));
+    } else {
+      const std::uint64_t address = address_of(buffers, job.pointers[index]);
+      arguments.emplace_back(reinterpret_cast<const char*>(&address), sizeof address);
+    }
   }
   if (!ptx::set_arguments(arguments)) return 5;
   ptx::start();

@@ -7,7 +7,7 @@
 namespace autosched::emulator::ptx {
 
 struct TensorMapSpec {
-  std::size_t buffer;
+  std::size_t buffer, offset;       // where its first element is
   unsigned element_bytes, rank;
   std::uint64_t sizes[5];           // elements, the contiguous dimension first
   std::uint64_t strides[4];         // bytes, of all dimensions but the first

@@ -1,0 +1,147 @@
+"""Pointers into arrays, arrays of which some bytes hold no value, and addresses that lie in arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from needs import needs_compiler
+
+from measurements.emulator import Address, Emulation, FindingKind, Memory, emulate_ptx
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Launch
+
+pytestmark = needs_compiler
+
+HEAD = ".version 7.0\n.target sm_80\n.address_size 64\n"
+# o[t] = a[t] + 1, of 32-bit words
+ADD_ONE = (
+    HEAD
+    + """
+.visible .entry add_one(.param .u64 a, .param .u64 o) {
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<6>;
+  ld.param.u64 %rd1, [a];
+  ld.param.u64 %rd2, [o];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd3, %r1, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  ld.global.u32 %r2, [%rd4];
+  add.u32 %r2, %r2, 1;
+  st.global.u32 [%rd5], %r2;
+  ret;
+}
+"""
+)
+# o[t] = *p[t], of 32-bit words
+FOLLOW = (
+    HEAD
+    + """
+.visible .entry follow(.param .u64 p, .param .u64 o) {
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<7>;
+  ld.param.u64 %rd1, [p];
+  ld.param.u64 %rd2, [o];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd3, %r1, 8;
+  add.s64 %rd3, %rd1, %rd3;
+  ld.global.u64 %rd4, [%rd3];
+  ld.global.u32 %r2, [%rd4];
+  mul.wide.u32 %rd5, %r1, 4;
+  add.s64 %rd6, %rd2, %rd5;
+  st.global.u32 [%rd6], %r2;
+  ret;
+}
+"""
+)
+U32, U64 = SCALAR_DTYPES["u32"], SCALAR_DTYPES["u64"]
+
+
+def run(offsets: dict[int, int], defined: np.ndarray | None = None, threads: int = 4) -> Emulation:
+    """``add_one`` within one array of 16 words, that holds 0, 1, 2, ..."""
+    array = Operand("x", "inout", U32, (16,))
+    launch = Launch(entry="add_one", arguments=(array, array), grid=(1, 1, 1), block=(threads, 1, 1))
+    memory = Memory(offsets=offsets, defined={"x": np.ones(64, bool) if defined is None else defined})
+    return emulate_ptx(ADD_ONE, launch, {"x": np.arange(16, dtype=np.uint32)}, memory=memory)
+
+
+def test_pointers_into_one_array() -> None:
+    done = run({0: 8, 1: 40})
+    assert done.ok, done.reason
+    assert done.outputs["x"].tolist() == [*range(10), 3, 4, 5, 6, 14, 15]
+    assert np.flatnonzero(done.written["x"]).tolist() == list(range(40, 56))
+    assert done.defined["x"].all()
+
+
+def test_a_pointer_reaches_beyond_its_array() -> None:
+    done = run({0: 0, 1: 56})
+    assert [f.kind for f in done.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
+    assert "byte 64 of x, which has 64 bytes" in done.reason
+
+
+def test_a_byte_without_a_value_is_read() -> None:
+    defined = np.ones(64, bool)
+    defined[13] = False
+    done = run({0: 0, 1: 32}, defined)
+    assert [f.kind for f in done.findings] == [FindingKind.UNINITIALIZED_GLOBAL_READ]
+    assert "element 3 of x" in done.reason
+    assert run({0: 16, 1: 32}, defined).ok
+
+
+def test_what_the_launch_writes_has_a_value() -> None:
+    defined = np.zeros(64, bool)
+    defined[:16] = True
+    done = run({0: 0, 1: 32}, defined)
+    assert done.ok
+    assert np.flatnonzero(done.defined["x"]).tolist() == [*range(16), *range(32, 48)]
+    assert np.flatnonzero(done.written["x"]).tolist() == list(range(32, 48))
+
+
+def follow(addresses: tuple[Address, ...]) -> Emulation:
+    pointers, a, b = (
+        Operand("p", "inout", U64, (2,)),
+        Operand("a", "inout", U32, (4,)),
+        Operand("b", "inout", U32, (4,)),
+    )
+    o = Operand("o", "output", U32, (2,))
+    launch = Launch(entry="follow", arguments=(pointers, o, a, b), grid=(1, 1, 1), block=(2, 1, 1))
+    text = FOLLOW.replace(".param .u64 o)", ".param .u64 o, .param .u64 a, .param .u64 b)")
+    inputs = {
+        "p": np.array([7, 9], np.uint64),
+        "a": np.arange(4, dtype=np.uint32),
+        "b": 10 + np.arange(4, dtype=np.uint32),
+    }
+    return emulate_ptx(text, launch, inputs, memory=Memory(addresses=addresses))
+
+
+def test_addresses_in_an_array() -> None:
+    done = follow((Address("p", 0, "b", 8), Address("p", 8, "a", 4)))
+    assert done.ok, done.reason
+    assert done.outputs["o"].tolist() == [12, 1]
+    assert done.outputs["p"].tolist() == [7, 9], "the host's values are put back"
+
+
+def test_a_number_is_no_address() -> None:
+    done = follow((Address("p", 0, "b", 8),))
+    assert [f.kind for f in done.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
+    assert "an address outside of every argument" in done.reason
+
+
+@pytest.mark.parametrize(
+    ("memory", "reason"),
+    [
+        (Memory(offsets={2: 0}), "argument 2 is no pointer"),
+        (Memory(offsets={0: 65}), "byte 65 is outside x"),
+        (Memory(defined={"y": np.ones(64, bool)}), "y is no array of role inout"),
+        (Memory(defined={"x": np.ones(16, bool)}), "x needs 64 flags"),
+        (Memory(addresses=(Address("x", 60, "x"),)), "byte 60 of x is no place"),
+        (Memory(addresses=(Address("x", 0, "x", 65),)), "byte 65 is outside x"),
+        (Memory(addresses=(Address("x", 0, "y"),)), "x and y must both be arrays"),
+    ],
+)
+def test_memory_that_does_not_fit(memory: Memory, reason: str) -> None:
+    array = Operand("x", "inout", U32, (16,))
+    launch = Launch(entry="add_one", arguments=(array, array), grid=(1, 1, 1), block=(4, 1, 1))
+    with pytest.raises(ValueError, match=reason):
+        emulate_ptx(ADD_ONE, launch, {"x": np.zeros(16, np.uint32)}, memory=memory)

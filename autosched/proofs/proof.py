@@ -1,0 +1,248 @@
+"""Prove schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
+
+``Prover`` makes the runs that a plan names (``proof_plan``), one after another, until one fails. What a full proof had
+of the true size, of many tiles and of far addresses, and what it lacks, is its ``Coverage``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autosched.proofs import stored_proof as proofs
+from autosched.proofs.proof_coverage import ROLES, Coverage, Role, RoleCoverage
+from autosched.proofs.proof_plan import ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
+from autosched.proofs.proof_run import (
+    FAILED_LAUNCH,
+    TIME_LIMIT,
+    AskedLaunch,
+    Depth,
+    Execute,
+    ProofSettings,
+    Run,
+)
+from measurements.compiler.pool import usable_cores
+from measurements.emulator import Emulation, Finding, GlobalSite, HostFailure, SharedSite, emulate
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import KernelTemplate, TemplateSet
+
+# What an emulation says of a kernel; all else is no verdict.
+CONDEMNING = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
+FAILING = (*CONDEMNING, "compile_error")  # what is not right as it stands
+_NO_TIME = "there was no time for it"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """``problem`` is the one that was emulated, perhaps a cut of the one asked for.
+
+    ``status`` is "ok", "wrong_result", "device_limit", or as of an ``Emulation``: that of the run that failed and ended
+    the proof, if one did. ``worst`` is the largest error over its tolerance (at most 1 passes),
+    ``max_abs_error`` the largest absolute error on random inputs; both None where the kernel did not finish.
+    ``emulation`` is that of the run that failed, else of the first. ``kernel`` is that of the problem asked for;
+    ``whole``: nothing of the proof of this ``depth`` was left out for want of time. ``coverage`` is of a full proof
+    that passed.
+    """
+
+    problem: Problem
+    schedule: Schedule
+    status: str
+    reason: str
+    worst: float | None
+    max_abs_error: float | None
+    emulation: Emulation
+    runs: tuple[Run, ...] = ()
+    kernel: Kernel | None = field(default=None, repr=False, compare=False)
+    depth: Depth = "quick"
+    whole: bool = True
+    coverage: Coverage | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What a full proof has nothing of, a short text each."""
+        return () if self.coverage is None else self.coverage.lacks
+
+    def proof(self) -> dict[str, Any]:
+        """What a record keeps: the runs, with all that repeats them, and what they are of (``autosched.proofs``)."""
+        return {
+            "status": self.status,
+            "depth": self.depth,
+            "whole": self.whole,
+            **proofs.identity(self.kernel),
+            "seconds": round(self.seconds, 3),
+            **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
+            "runs": [
+                {
+                    "name": run.name,
+                    "problem": run.problem.to_json(),
+                    "cases": list(run.cases),
+                    "seed": run.seed,
+                    "order": run.order.blocks,
+                    "turns": run.order.seed,
+                    "blocks": run.blocks,
+                    "perturbed": run.perturbed,
+                }
+                for run in self.runs
+            ],
+        }
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.emulation.findings
+
+    @property
+    def shared_sites(self) -> tuple[SharedSite, ...]:
+        return self.emulation.shared_sites
+
+    @property
+    def global_sites(self) -> tuple[GlobalSite, ...]:
+        return self.emulation.global_sites
+
+    @property
+    def seconds(self) -> float:
+        """Of the host, to compile and to run everything."""
+        emulations = [run.emulation for run in self.runs] or [self.emulation]
+        return sum(e.compile_seconds + e.run_seconds for e in emulations)
+
+
+@dataclass(frozen=True)
+class Prover:
+    """Proves schedules of ``template`` for ``problem`` on ``device``, as ``settings`` say."""
+
+    template: KernelTemplate
+    problem: Problem
+    device: Device
+    settings: ProofSettings = field(default_factory=ProofSettings)
+
+    def plan(self, schedule: Schedule) -> ProofPlan:
+        """The runs of a proof of ``schedule``. Raises ValueError if that breaks a validity constraint."""
+        return plan(self.template, self.problem, schedule, self.device, self.settings)
+
+    def prove(self, schedule: Schedule) -> Verification:
+        """Make the runs of the plan until one fails, or the budget is spent.
+
+        Raises ValueError if the schedule breaks a validity constraint, HostFailure where this machine cannot emulate.
+        """
+        self.template.config(self.problem, schedule, self.device)  # what an invalid schedule cuts means nothing
+        try:
+            return self._proven(schedule)
+        except MemoryError as error:
+            raise HostFailure(
+                "there is not enough memory to verify: free some, or raise the limit (ulimit -v)"
+            ) from error
+
+    def _proven(self, schedule: Schedule) -> Verification:
+        settings = self.settings
+        started = time.monotonic()
+        runs: list[Run] = []
+        planned: list[tuple[ProofRun, Run | None]] = []
+        whole = True
+        for item in self.plan(schedule):
+            if item.make is None or item.run_by_first:
+                planned.append((item, None))
+                continue
+            if runs and settings.budget is not None and time.monotonic() - started > settings.budget:
+                whole = False
+                planned.append((replace(item, absent=_NO_TIME), None))
+                continue
+            runs.append(replace(item.make(), name=item.name))
+            planned.append((item, runs[-1]))
+            if runs[-1].status != "ok":
+                break
+        first, last = runs[0], runs[-1]
+        shown = first if last.status == "ok" else last
+        worst = None if shown.worst is None else max(run.worst or 0.0 for run in runs)
+        error = None if shown.worst is None else first.max_abs_error
+        covered = _coverage(planned) if settings.depth == "full" and last.status == "ok" else None
+        return Verification(
+            emulated_problem(self.template, self.problem, schedule), schedule, last.status, last.reason, worst, error,
+            shown.emulation, tuple(runs), self.template.kernel(self.problem, schedule, self.device), settings.depth,
+            whole, covered,
+        )  # fmt: skip
+
+
+def _coverage(planned: Sequence[tuple[ProofRun, Run | None]]) -> Coverage:
+    return Coverage(tuple(_of_role(role, [p for p in planned if p[0].role == role]) for role in ROLES))
+
+
+def _of_role(role: Role, planned: Sequence[tuple[ProofRun, Run | None]]) -> RoleCoverage:
+    made = [(item.name, run) for item, run in planned if run is not None or item.run_by_first]
+    left_out = tuple(dict.fromkeys(run.left_out for _, run in made if run is not None and run.left_out))
+    if any(run is not None and not run.left_out for _, run in made):
+        left_out = ()  # another run of the role has compared it
+    reasons = tuple(dict.fromkeys(item.absent for item, _ in planned if item.absent))
+    return RoleCoverage(role, tuple(name for name, _ in made), "" if made else "; ".join(reasons), left_out)
+
+
+def verify_one(
+    template: KernelTemplate,
+    problem: Problem,
+    schedule: Schedule,
+    device: Device,
+    *,
+    seed: int = 0,
+    time_limit: float = TIME_LIMIT,
+    depth: Depth = "quick",
+    budget: float | None = None,
+    asked: AskedLaunch | None = None,
+) -> Verification:
+    """``Prover.prove`` of one schedule of ``template`` on inputs drawn from ``seed``, until a run fails or the proof
+    has taken more than ``budget`` seconds. ``time_limit`` is that of one launch; ``asked`` is one that the proof alone
+    would not make. Raises as that does."""
+    settings = ProofSettings(depth, seed, time_limit, budget, asked)
+    return Prover(template, problem, device, settings).prove(schedule)
+
+
+def verify(
+    templates: TemplateSet,
+    problem: Problem,
+    schedules: Sequence[Schedule],
+    device: Device,
+    *,
+    seed: int = 0,
+    workers: int | None = None,
+    time_limit: float = TIME_LIMIT,
+    depth: Depth = "quick",
+    asked: AskedLaunch | None = None,
+) -> Iterator[Verification]:
+    """``verify_one`` for each schedule, ``workers`` at a time (default: one per usable core), in their order."""
+    with ThreadPoolExecutor(workers or usable_cores()) as pool:
+        yield from pool.map(
+            lambda s: verify_one(
+                templates.of(s), problem, s, device, seed=seed, time_limit=time_limit, depth=depth, asked=asked
+            ),
+            schedules,
+        )
+
+
+def prove(
+    problem: Problem,
+    kernel: Kernel,
+    *,
+    seed: int = 0,
+    time_limit: float = TIME_LIMIT,
+    depth: Depth = "quick",
+    execute: Execute = emulate,
+) -> Iterator[Run]:
+    """Emulate ``kernel`` on random inputs, then on sets of provoking ones; the first run that fails is the last.
+
+    Quick, one set is emulated in any case, more while their operands stay under ``EMULATED_BYTES`` together, and for a
+    small problem (``AGAIN_BYTES``) those of other seeds. Raises HostFailure where this machine cannot emulate.
+    """
+    settings = ProofSettings(depth, seed, time_limit, execute=execute)
+    for item in plan_of_kernel(problem, kernel, settings):
+        assert item.make is not None
+        run = replace(item.make(), name=item.name)
+        yield run
+        if run.status != "ok":
+            return

@@ -1,0 +1,161 @@
+"""Sizes that provoke: the same schedule on problems with long loops, many tiles, and addresses beyond 2^32.
+
+A proof on a few tiles sees no loop that ends too early, no order of tiles that repeats itself, and no product of two
+sizes that overflows. Extents grow by powers of two, which all tiles and vectors divide, so that remainders stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from autosched.proofs.proof_coverage import Role
+from search_spaces.operators.input_cases import ALL_LARGEST
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Reduce, RowProblem
+from search_spaces.operators.transpose import ArrayMove
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
+
+LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
+MANY_TILES = 18  # more: two bands of the largest order of tiles
+MANY_PARTS = 72  # tiles more along an axis that is reduced: each leaves a part
+MANY = 2**12  # elements, where tiles are not known: at least as many
+LONG = 2**20  # elements of a line, or of a vector's k
+FAR = 2**29  # of one extent: the largest power of two that is allowed
+OVERFLOWING = 2**31  # elements, the first that a signed number of 32 bits does not count
+BEYOND = 2**32  # elements, and more bytes
+LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers, beyond what f32 counts one by one
+
+
+@dataclass(frozen=True)
+class ProvokingSize:
+    """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
+    the grid may shrink. ``role``: what a full proof needs it for. ``case``: of the inputs that it is for, one of
+    ``Problem.provoking_inputs``; "" stands for any."""
+
+    name: str
+    problem: Problem
+    whole: bool
+    role: Role | None = None
+    fewer_blocks: bool = False
+    case: str = ""
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """How much longer each field becomes."""
+
+    name: str
+    extents: dict[str, int]
+    whole: bool = False
+    role: Role | None = None
+    fewer_blocks: bool = False
+    case: str = ""
+
+
+def provoking_sizes(small: Problem, schedule: Schedule) -> Iterator[ProvokingSize]:
+    """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them."""
+    for growth in _growths(small, schedule):
+        for less in range(0, 16, 2):  # where an array would be too large, by a smaller power of two
+            extents = {f: getattr(small, f) + (n >> less if n > 0 else n) for f, n in growth.extents.items()}
+            try:
+                grown = replace(small, **extents)
+            except ValueError:
+                continue
+            yield ProvokingSize(
+                growth.name, grown, growth.whole, growth.role, growth.fewer_blocks, growth.case
+            )  # fmt: skip
+            break
+
+
+def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
+    """``problem`` with about ``share`` of its k, two steps at least, and the same remainder: tiles, their order and
+    their places in out stay. ``problem`` itself where it has no k, or no more."""
+    if not isinstance(problem, Matmul):
+        return problem
+    of_split = _of_split(schedule)
+    steps = problem.k // of_split
+    kept = max(2, int(share * steps))
+    return replace(problem, k=problem.k - (steps - kept) * of_split) if kept < steps else problem
+
+
+def _of_split(schedule: Schedule) -> int:
+    """Elements along k of one tile of each split."""
+    chosen = schedule.values
+    return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1))
+
+
+def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
+    """Those of one role stand together."""
+    match small:
+        case Matmul():
+            yield from _growths_of_matmul(small, schedule)
+        case Matvec():
+            yield _Growth("many rows", {"n": MANY}, True, "many tiles")
+            yield _Growth("far rows", {"n": FAR}, False, "far")
+            yield _Growth("long k", {"k": LONG // 8})
+        case Reduce(axis="column"):
+            yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
+            yield _Growth("far columns", {"columns": FAR}, False, "far")
+            if small.reduction_size == 0:
+                yield _Growth("long columns", {"rows": LONG // 8})
+            else:
+                far = min(FAR, 1 << (2 * BEYOND // small.columns).bit_length())
+                yield _Growth("far parts", {"rows": small.reduction_size * max(1, far // small.reduction_size)}, False,
+                              "far")  # fmt: skip
+        case RowProblem():
+            yield _Growth("many rows", {"rows": MANY // 4}, True, "many tiles")
+            far = min(FAR, 1 << (2 * BEYOND // small.columns).bit_length())
+            yield _Growth("far rows", {"rows": far}, False, "far")
+            if not (isinstance(small, Reduce) and small.reduction_size):
+                yield _Growth("long rows", {"columns": LONG // 4}, True)
+        case ArrayMove():
+            yield _Growth("many rows", {"rows": MANY}, True, "many tiles")
+            yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
+            yield _Growth("far rows", {"rows": FAR, "columns": 64}, False, "far")
+            yield _Growth("far columns", {"rows": 64, "columns": FAR}, False, "far")
+            yield _Growth(
+                "far matrices", {"batch": min(FAR, BEYOND // (small.rows * small.columns) + 64)}, False, "far"
+            )
+
+
+def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
+    chosen = schedule.values
+    of_split = _of_split(schedule)
+    if schedule.template == WGMMA_MATMUL_TRANSPOSED.name:  # its m is the problem's n
+        swapped = {"m": "n", "n": "m"}
+        chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}
+    steps = 2 if chosen.get("stream_k") or int(chosen.get("tiles_of_block", 1)) > 1 else 1
+    shorter = min(0, small.k % of_split + steps * of_split - small.k)
+    rows, columns = (_more_tiles(small, chosen, axis) for axis in ("m", "n"))
+    smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)
+    yield _Growth("many rows of tiles", {"m": rows, "k": shorter}, True, "many tiles")
+    yield _Growth("many columns of tiles", {"n": columns, "k": shorter}, True, "many tiles", fewer_blocks=True)
+    if chosen.get("stream_k"):  # all blocks share all tiles: no more of them than it takes
+        yield _Growth("far rows", {"m": -(-OVERFLOWING // small.n // rows) * rows, "k": shorter}, False, "far")
+        yield _Growth("far columns", {"n": -(-OVERFLOWING // small.m // columns) * columns, "k": shorter}, False, "far")
+    else:
+        yield _Growth("far rows", {"m": FAR, "k": shorter}, False, "far")
+        yield _Growth("far columns", {"n": FAR, "k": shorter}, False, "far")
+    if small.batch > 1:
+        yield _Growth("far matrices", {"batch": min(FAR, BEYOND // smallest + 2), "k": shorter}, False, "far")
+    yield _Growth("long k", {"k": of_split * LONG_STEPS})
+    if small.a == "i8":
+        more = -(-LARGE_SUMS // LARGEST_PRODUCT // of_split) * of_split
+        yield _Growth("large sums", {"k": more}, True, case=ALL_LARGEST)
+
+
+def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str) -> int:
+    """Rows or columns of many tiles more, whole clusters of them: parts of a reduction along the axis, and where blocks
+    compute several tiles one after another, enough for two clusters of them."""
+    if f"tile_{axis}" not in chosen:
+        return MANY
+    cluster = int(chosen.get(f"cluster_{axis}", 1))
+    reduced = {"m": -2, "n": -1}[axis] == small.reduced_axis
+    several = int(chosen.get("tiles_of_block", 1))
+    tiles = max(MANY_PARTS if reduced else MANY_TILES, (several + 1) * cluster if several > 1 else 0)
+    return -(-tiles // cluster) * cluster * int(chosen[f"tile_{axis}"])

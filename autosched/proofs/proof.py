@@ -1,6 +1,6 @@
 """Prove schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
 
-``Prover`` makes the runs that a plan names (``proof_plan``), one after another, until one fails. What a full proof had
+``Prover`` makes the runs that a plan names (``plan``), one after another, until one fails. What a full proof had
 of the true size, of many tiles and of far addresses, and what it lacks, is its ``Coverage``.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autosched.proofs import stored_proof as proofs
-from autosched.proofs.proof_coverage import ROLES, Coverage, Role, RoleCoverage
-from autosched.proofs.proof_plan import ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
-from autosched.proofs.proof_run import (
+from autosched.proofs.coverage import ROLES, Coverage, Role, RoleCoverage
+from autosched.proofs.plan import ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
+from autosched.proofs.run import (
     FAILED_LAUNCH,
     TIME_LIMIT,
     AskedLaunch,

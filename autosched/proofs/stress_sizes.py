@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from autosched.proofs.proof_coverage import Role
+from autosched.proofs.coverage import Role
 from search_spaces.operators.input_cases import ALL_LARGEST
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -22,6 +22,7 @@ from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPO
 
 LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
 MANY_TILES = 18  # more: two bands of the largest order of tiles
+_STREAMED = 272  # tiles of stream-K: more than twice as many as most devices have SMs, which all have a share then
 MANY_PARTS = 72  # tiles more along an axis that is reduced: each leaves a part
 MANY = 2**12  # elements, where tiles are not known: at least as many
 LONG = 2**20  # elements of a line, or of a vector's k
@@ -35,7 +36,8 @@ LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers
 class ProvokingSize:
     """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
     the grid may shrink. ``role``: what a full proof needs it for. ``case``: of the inputs that it is for, one of
-    ``Problem.provoking_inputs``; "" stands for any."""
+    ``Problem.provoking_inputs``; "" stands for any. ``smaller``: what may stand in where a launch of it takes more
+    memory than a process can address, the largest first."""
 
     name: str
     problem: Problem
@@ -43,6 +45,7 @@ class ProvokingSize:
     role: Role | None = None
     fewer_blocks: bool = False
     case: str = ""
+    smaller: tuple[ProvokingSize, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,18 +61,31 @@ class _Growth:
 
 
 def provoking_sizes(small: Problem, schedule: Schedule) -> Iterator[ProvokingSize]:
-    """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them."""
+    """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them. None that
+    is far where no problem is whose arrays may be so large."""
     for growth in _growths(small, schedule):
-        for less in range(0, 16, 2):  # where an array would be too large, by a smaller power of two
-            extents = {f: getattr(small, f) + (n >> less if n > 0 else n) for f, n in growth.extents.items()}
+        sizes = list(_from_largest(small, growth))
+        if sizes:
+            largest, *smaller = sizes
+            yield replace(largest, smaller=tuple(smaller))
+
+
+def _from_largest(small: Problem, growth: _Growth) -> Iterator[ProvokingSize]:
+    """By ever smaller powers of two, as long as they are far; with the shorter k before that of ``small``, which may
+    have the tiles that the schedule asks for."""
+    for less in range(0, 16, 2):
+        longer = {f: getattr(small, f) + (n >> less) for f, n in growth.extents.items() if n > 0}
+        shorter = {f: getattr(small, f) + n for f, n in growth.extents.items() if n < 0}
+        for extents in ({**longer, **shorter}, longer) if shorter else (longer,):
             try:
                 grown = replace(small, **extents)
-            except ValueError:
+            except ValueError:  # an array would be too large
                 continue
-            yield ProvokingSize(
-                growth.name, grown, growth.whole, growth.role, growth.fewer_blocks, growth.case
-            )  # fmt: skip
-            break
+            if growth.role == "far" and max(o.size for o in grown.operands()) < OVERFLOWING:
+                return
+            yield ProvokingSize(growth.name, grown, growth.whole, growth.role, growth.fewer_blocks, growth.case)
+        if growth.role != "far":
+            return
 
 
 def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
@@ -131,11 +147,14 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
         chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}
     steps = 2 if chosen.get("stream_k") or int(chosen.get("tiles_of_block", 1)) > 1 else 1
     shorter = min(0, small.k % of_split + steps * of_split - small.k)
-    rows, columns = (_more_tiles(small, chosen, axis) for axis in ("m", "n"))
+    rows, columns = (_more_tiles(small, chosen, axis, MANY_TILES) for axis in ("m", "n"))
     smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)
     yield _Growth("many rows of tiles", {"m": rows, "k": shorter}, True, "many tiles")
     yield _Growth("many columns of tiles", {"n": columns, "k": shorter}, True, "many tiles", fewer_blocks=True)
     if chosen.get("stream_k"):  # all blocks share all tiles: no more of them than it takes
+        yield _Growth(
+            "all workers", {"m": _more_tiles(small, chosen, "m", _STREAMED), "k": shorter}, True, "many tiles"
+        )
         yield _Growth("far rows", {"m": -(-OVERFLOWING // small.n // rows) * rows, "k": shorter}, False, "far")
         yield _Growth("far columns", {"n": -(-OVERFLOWING // small.m // columns) * columns, "k": shorter}, False, "far")
     else:
@@ -149,13 +168,13 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
         yield _Growth("large sums", {"k": more}, True, case=ALL_LARGEST)
 
 
-def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str) -> int:
-    """Rows or columns of many tiles more, whole clusters of them: parts of a reduction along the axis, and where blocks
-    compute several tiles one after another, enough for two clusters of them."""
+def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
+    """Rows or columns of ``least`` tiles more, whole clusters of them: parts of a reduction along the axis, and where
+    blocks compute several tiles one after another, enough for two clusters of them."""
     if f"tile_{axis}" not in chosen:
         return MANY
     cluster = int(chosen.get(f"cluster_{axis}", 1))
     reduced = {"m": -2, "n": -1}[axis] == small.reduced_axis
     several = int(chosen.get("tiles_of_block", 1))
-    tiles = max(MANY_PARTS if reduced else MANY_TILES, (several + 1) * cluster if several > 1 else 0)
+    tiles = max(MANY_PARTS if reduced else least, (several + 1) * cluster if several > 1 else 0)
     return -(-tiles // cluster) * cluster * int(chosen[f"tile_{axis}"])

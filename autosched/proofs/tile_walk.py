@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autosched.proofs.proof_run import ProofSettings, Run
+from autosched.proofs.run import ProofSettings, Run
 from measurements.emulator import ASCENDING, Emulation, emulate
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.dtypes import U32

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from autosched.proofs.proof import prove
-from autosched.proofs.proof_run import Depth, Execute, Run
+from autosched.proofs.run import Depth, Execute, Run
 from benchmarks.emulator.cases_of_mutants import OF_CASE, cases_of, program
 from benchmarks.emulator.mutants import Mutant, mutants_of
 from benchmarks.emulator.mutation_cases import Case, all_cases, cases_of_columns

@@ -14,8 +14,8 @@ from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import GOOD, SMALL
 
+from autosched.proofs.plan import EMULATED_FLOPS, at_true_size, emulated_problem
 from autosched.proofs.proof import verify, verify_one
-from autosched.proofs.proof_plan import EMULATED_FLOPS, at_true_size, emulated_problem
 from autosched.proofs.sampled_blocks import can_sample, prove_blocks, sampled_blocks, sampled_flops
 from autosched.proofs.stored_proof import summary as proof_line
 from search_spaces.catalogue import template, templates_for

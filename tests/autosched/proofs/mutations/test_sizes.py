@@ -9,8 +9,8 @@ import pytest
 from header_edits import edited
 from mutation_testing import GOLDEN
 
-from autosched.proofs.proof_plan import provoking_runs
-from autosched.proofs.proof_run import ProofSettings
+from autosched.proofs.plan import provoking_runs
+from autosched.proofs.run import ProofSettings
 from autosched.proofs.stress_sizes import provoking_sizes
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device

@@ -8,7 +8,7 @@ from wgmma_cases import H200
 from wgmma_planted import PLANTED, Planted
 
 from autosched.proofs.proof import prove
-from autosched.proofs.proof_run import Depth
+from autosched.proofs.run import Depth
 from search_spaces.catalogue import template
 from search_spaces.templates.kernel import Kernel
 

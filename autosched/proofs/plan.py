@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
+from autosched.proofs.coverage import Role
 from autosched.proofs.launch_limits import why_refused
-from autosched.proofs.proof_coverage import Role
-from autosched.proofs.proof_run import (
+from autosched.proofs.run import (
     RANDOM,
     AskedLaunch,
     ProofSettings,
@@ -49,6 +49,8 @@ _LARGE_FLOPS = 2.0**31  # of some blocks at the true size
 _MOST_FLOPS = 2.0**33  # of the fewest blocks of any size: the time limit of a launch is not far
 _FAR_FLOPS = 2.0**30  # of some blocks of far sizes
 _WINDOW_FLOPS = 2.0**29  # of blocks that finish results of a further output
+_STREAMED_FLOPS = 2.0**32  # of one of a chain of blocks, all of which exchange sums
+_ADDRESSABLE = 2**42  # bytes of arrays, for each of which the emulator reserves some more
 _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a provoking size that is run whole
 
 
@@ -274,15 +276,25 @@ def provoking_runs(
     template: KernelTemplate, small: Problem, schedule: Schedule, device: Device, settings: ProofSettings
 ) -> Iterator[ProofRun]:
     """A run for each provoking size; one that cannot be made where ``schedule`` is not valid at that size."""
-    for size in provoking_sizes(small, schedule):
-        try:
-            kernel = template.kernel(size.problem, schedule, device)
-        except ValueError as error:  # the schedule is none for that size
-            yield ProofRun(size.name, None, size.role, str(error))
+    for largest in provoking_sizes(small, schedule):
+        why, found = "", None
+        for size in (largest, *largest.smaller):
+            try:
+                kernel = template.kernel(size.problem, schedule, device)
+            except ValueError as error:  # the schedule is none for that size
+                why = why or str(error)
+                continue
+            if sum(o.bytes for o in kernel.operands) <= _ADDRESSABLE:
+                found = size, kernel
+                break
+        if found is None:
+            yield ProofRun(largest.name, None, largest.role, why or "its arrays are too large to be addressed")
             continue
+        size, kernel = found
         if size.fewer_blocks:
             kernel = fewer_blocks(kernel)
-        if size.whole and size.problem.flops <= _WHOLE_FLOPS and size.problem.min_bytes <= _WHOLE_BYTES:
+        most = _STREAMED_FLOPS if kernel.chained else _WHOLE_FLOPS
+        if size.whole and size.problem.flops <= most and size.problem.min_bytes <= _WHOLE_BYTES:
             inputs = _inputs_of(size, settings.seed)
             make = partial(run_whole, size.problem, kernel, inputs, Order("alternating"), settings)
             yield ProofRun(size.name, make, size.role)

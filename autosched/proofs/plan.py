@@ -28,7 +28,7 @@ from autosched.proofs.run import (
     run_sampled,
     run_whole,
 )
-from autosched.proofs.sampled_blocks import sampled_flops, why_not_sampled
+from autosched.proofs.sampled_blocks import QUICK_SHARE, sampled_flops, why_not_sampled
 from autosched.proofs.stress_sizes import ProvokingSize, provoking_sizes, with_short_k
 from autosched.proofs.tile_walk import run_walk, why_no_walk
 from measurements.emulator import ASCENDING, Order
@@ -46,6 +46,7 @@ EMULATED_BYTES = 4 * 2**20  # of its operands
 # put a NaN, or a tie, at each place of a line that matters.
 AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
 _LARGE_FLOPS = 2.0**31  # of some blocks at the true size
+_QUICK_FLOPS = 2.0**29  # of the fewest blocks of the true size in a quick proof
 _MOST_FLOPS = 2.0**33  # of the fewest blocks of any size: the time limit of a launch is not far
 _FAR_FLOPS = 2.0**30  # of some blocks of far sizes
 _WINDOW_FLOPS = 2.0**29  # of blocks that finish results of a further output
@@ -121,8 +122,12 @@ def _runs(
         yield ProofRun("launch limits", partial(refused, problem, settings.seed, why))
     first, rest = _whole_runs(small, cut, settings)
     yield from first
+    if small != problem or settings.depth == "full":
+        yield from _true_runs(template, problem, true, small, schedule, device, settings)
     if settings.depth == "full":
-        yield from _large_runs(template, problem, true, small, schedule, device, settings)
+        yield from _large_runs(template, problem, small, schedule, device, settings)
+    else:
+        yield from provoking_runs(template, small, schedule, device, settings, of_cases=True)
     yield from rest
 
 
@@ -137,7 +142,8 @@ def _whole_runs(
 def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: dict[str, Run]) -> Iterator[ProofRun]:
     seed, turns = settings.seed, Order("random", settings.seed + 1)
     random = ProvokingInputs((RANDOM,), problem.random_inputs(seed))
-    compares = settings.depth == "full" and kernel.repeatable
+    together = kernel.cooperating[0] > 1 or kernel.chained  # then the order of blocks may show in sums
+    compares = kernel.repeatable and (settings.depth == "full" or (together and settings.emulates))
 
     def first() -> Run:
         kept["first"] = run_whole(problem, kernel, random, ASCENDING, settings, keep_outputs=compares)
@@ -148,6 +154,13 @@ def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept:
         yield ProofRun("random inputs as asked", partial(run_again, problem, kernel, settings.launch, settings))
     if settings.depth == "full":
         return
+    if compares:
+
+        def turned() -> Run:
+            first = kept["first"].outputs
+            return run_again(problem, kernel, AskedLaunch(Order("descending", seed + 4)), settings, same_as=first)
+
+        yield ProofRun("random inputs in turns", turned)
     most = max(1, EMULATED_BYTES // problem.min_bytes)
     provoking = list(islice(problem.provoking_inputs(seed), most))
     for given in provoking:
@@ -212,7 +225,7 @@ def fewer_blocks(kernel: Kernel) -> Kernel:
 # Sizes that a cut does not stand for ---------------------------------------------------------------------------------
 
 
-def _large_runs(
+def _true_runs(
     template: KernelTemplate,
     problem: Problem,
     true: Kernel,
@@ -221,12 +234,24 @@ def _large_runs(
     device: Device,
     settings: ProofSettings,
 ) -> Iterator[ProofRun]:
+    """Runs of the problem as it was asked for."""
     if template.walk is not None:
         why = why_no_walk(true)
         config = template.config(problem, schedule, device)
         walk = None if why else partial(run_walk, template.walk, problem, config, true, settings)
         yield ProofRun("walk of all tiles", walk, absent=why)
     yield true_size_run(template, problem, small, schedule, device, settings)
+
+
+def _large_runs(
+    template: KernelTemplate,
+    problem: Problem,
+    small: Problem,
+    schedule: Schedule,
+    device: Device,
+    settings: ProofSettings,
+) -> Iterator[ProofRun]:
+    """Runs of sizes that grow out of the cut."""
     named = False
     for run in provoking_runs(template, small, schedule, device, settings):
         named = True
@@ -247,22 +272,30 @@ def true_size_run(
     """Some blocks of the problem as it was asked for; all where it is small enough."""
     if small == problem:
         return ProofRun("true size, emulated whole", None, "true size", run_by_first=True)
-    large, kernel = at_true_size(template, problem, schedule, device, settings.seed)
+    large, kernel = at_true_size(
+        template, problem, schedule, device, settings.seed, 1.0 if settings.depth == "full" else QUICK_SHARE
+    )
     why = why_not_sampled(large, kernel)
+    if (
+        not why
+        and settings.depth == "quick"
+        and sampled_flops(large, kernel, settings.seed, QUICK_SHARE) > _QUICK_FLOPS
+    ):
+        why = "each block computes too much of it for a quick proof"
     name = "true size" if large == problem else f"true size, k of {large.to_json()['k']}"
     make = None if why else partial(run_sampled, large, kernel, settings)
     return ProofRun(name, make, "true size", why)
 
 
 def at_true_size(
-    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, seed: int
+    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, seed: int, share: float = 1.0
 ) -> tuple[Problem, Kernel]:
     """``problem``, with a shorter k where already the fewest blocks that are sampled would take too long: those of a
-    persistent launch compute many tiles each."""
+    persistent launch compute many tiles each. ``share``: of the time of a full proof."""
     whole = template.kernel(problem, schedule, device)
-    flops = sampled_flops(problem, whole, seed)  # none of a transpose
-    most = _LARGE_FLOPS / 2 if whole.chained or whole.grid_may_shrink else _LARGE_FLOPS
-    if whole.window > 1:  # whole rows or columns of out, however long they are
+    flops = sampled_flops(problem, whole, seed, share)  # none of a transpose
+    most = share * (_LARGE_FLOPS / 2 if whole.chained or whole.grid_may_shrink else _LARGE_FLOPS)
+    if whole.window > 1 and share == 1.0:  # whole rows or columns of out, however long they are
         groups = math.prod(whole.grid) // whole.cooperating[0]
         flops, most = max(flops, problem.flops * 2 * whole.window / groups), _WINDOW_FLOPS
     if flops > most:
@@ -273,10 +306,19 @@ def at_true_size(
 
 
 def provoking_runs(
-    template: KernelTemplate, small: Problem, schedule: Schedule, device: Device, settings: ProofSettings
+    template: KernelTemplate,
+    small: Problem,
+    schedule: Schedule,
+    device: Device,
+    settings: ProofSettings,
+    *,
+    of_cases: bool = False,
 ) -> Iterator[ProofRun]:
-    """A run for each provoking size; one that cannot be made where ``schedule`` is not valid at that size."""
+    """A run for each provoking size, ``of_cases``: those that are for inputs of a certain case; one that cannot be made
+    where ``schedule`` is not valid at that size."""
     for largest in provoking_sizes(small, schedule):
+        if of_cases and not largest.case:
+            continue
         why, found = "", None
         for size in (largest, *largest.smaller):
             try:

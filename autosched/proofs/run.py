@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from autosched.proofs.sampled_blocks import prove_blocks
+from autosched.proofs.sampled_blocks import QUICK_SHARE, prove_blocks
 from measurements.emulator import ASCENDING, Emulation, Order, emulate
 from measurements.records.comparison import check
 from search_spaces.arrays import FloatArray
@@ -158,7 +158,8 @@ def run_perturbed(problem: Problem, kernel: Kernel, given: ProvokingInputs, seed
 
 def run_sampled(problem: Problem, kernel: Kernel, settings: ProofSettings) -> Run:
     """Some blocks of a launch that is too large to be emulated whole."""
-    found = prove_blocks(problem, kernel, settings.seed, limit=settings.time_limit)
+    share = 1.0 if settings.depth == "full" else QUICK_SHARE
+    found = prove_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share)
     reason = found.reason
     if found.status != "ok":
         reason += f"; {len(found.blocks)} blocks of {' '.join(str(problem.to_json()).split())}"

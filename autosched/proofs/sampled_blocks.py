@@ -16,6 +16,7 @@ from search_spaces.templates.kernel import Kernel
 
 SAMPLED_FLOPS = 2.0**27  # of all blocks that are run
 SAMPLED_BYTES = 2.0**25  # that they move
+QUICK_SHARE = 2.0**-4  # of that, of a quick proof
 _MOST = 48  # groups of blocks
 _WINDOWS = 4.0  # how much more than all others groups may cost that finish results of a further output
 _FEWEST, _HEAVY = 3, 16.0  # of blocks, unless one computes so many times SAMPLED_FLOPS
@@ -52,27 +53,28 @@ def can_sample(problem: Problem, kernel: Kernel) -> bool:
     return not why_not_sampled(problem, kernel)
 
 
-def sampled_blocks(problem: Problem, kernel: Kernel, seed: int) -> tuple[int, ...]:
+def sampled_blocks(problem: Problem, kernel: Kernel, seed: int, share: float = 1.0) -> tuple[int, ...]:
     """Blocks of the first and the last results, of some that are powers of two away from these, and of random ones, as
     far as there is time; with each block those that finish its result with it, and of a chain the next ones, which
     share a result with it.
 
     An index that overflows, or an order of tiles that repeats itself, takes two blocks that are a power of two apart to
-    the same place.
+    the same place. ``share``: of the time that a full proof has.
     """
     count, stride = kernel.cooperating
     total = math.prod(kernel.grid)
     groups = total // count
     cost = max(problem.flops / SAMPLED_FLOPS, problem.min_bytes / SAMPLED_BYTES) / groups
-    most = int(min(_MOST, max(_FEWEST if cost <= _HEAVY else 1, 1.0 / cost)))
+    cost /= share
+    most = int(min(_MOST * max(share, 0.25), max(_FEWEST if cost * share <= _HEAVY else 1, 1.0 / cost)))
     powers = [2**i for i in range(groups.bit_length() - 1, -1, -1)]
     drawn = np.random.default_rng((seed, 2)).integers(0, groups, 4).tolist()
-    wanted = [0, groups - 1, *drawn[:1], *(p for power in powers for p in (power, groups - 1 - power)), *drawn]
+    wanted = [groups - 1, 0, *drawn[:1], *(p for power in powers for p in (power, groups - 1 - power)), *drawn]
     if kernel.chained:
-        first = [0, 1, groups - 1] if cost <= _HEAVY else [groups - 1]
+        first = [0, 1, groups - 1] if cost * share <= _HEAVY else [groups - 1]
         wanted = [*first, *(neighbour for g in wanted for neighbour in (g, g + 1))]
     chosen = list(dict.fromkeys(g for g in wanted if 0 <= g < groups))[:most]
-    if kernel.window > 1:  # the first and the last whole rows or columns of out, and one in between
+    if kernel.window > 1 and share == 1.0:  # the first and the last whole rows or columns of out, and one in between
         last = (groups - 1) // kernel.window
         windows = list(dict.fromkeys((last, 0, int(drawn[1]) // kernel.window)))
         if cost * kernel.window <= _WINDOWS:
@@ -82,18 +84,23 @@ def sampled_blocks(problem: Problem, kernel: Kernel, seed: int) -> tuple[int, ..
     return tuple(_block(group, part, count, stride) for part in range(count) for group in chosen)
 
 
-def sampled_flops(problem: Problem, kernel: Kernel, seed: int) -> float:
+def sampled_flops(problem: Problem, kernel: Kernel, seed: int, share: float = 1.0) -> float:
     """Of all blocks that are run for ``sampled_blocks``: those of their clusters are, too."""
     cluster = math.prod(kernel.cluster)
-    clusters = {block // cluster for block in sampled_blocks(problem, kernel, seed)}
+    clusters = {block // cluster for block in sampled_blocks(problem, kernel, seed, share)}
     return problem.flops * len(clusters) * cluster / math.prod(kernel.grid)
 
 
 def prove_blocks(
-    problem: Problem, kernel: Kernel, seed: int, order: Order = ASCENDING, limit: float = 60.0
+    problem: Problem,
+    kernel: Kernel,
+    seed: int,
+    order: Order = ASCENDING,
+    limit: float = 60.0,
+    share: float = 1.0,
 ) -> SampledRun:
     """Run ``sampled_blocks`` and compare every element that they wrote; raises as ``emulate_blocks`` does."""
-    blocks = sampled_blocks(problem, kernel, seed)
+    blocks = sampled_blocks(problem, kernel, seed, share)
     done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
     open_chain = (kernel.chained or kernel.window > 1) and len(blocks) < math.prod(kernel.grid)
     emulation = _without_ends(done.emulation) if open_chain else done.emulation

@@ -156,7 +156,8 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
             "all workers", {"m": _more_tiles(small, chosen, "m", _STREAMED), "k": shorter}, True, "many tiles"
         )
         yield _Growth("far rows", {"m": -(-OVERFLOWING // small.n // rows) * rows, "k": shorter}, False, "far")
-        yield _Growth("far columns", {"n": -(-OVERFLOWING // small.m // columns) * columns, "k": shorter}, False, "far")
+        far = -(-OVERFLOWING // small.m // columns) * columns
+        yield _Growth("far columns", {"n": far, "k": shorter}, False, "far")
     else:
         yield _Growth("far rows", {"m": FAR, "k": shorter}, False, "far")
         yield _Growth("far columns", {"n": FAR, "k": shorter}, False, "far")

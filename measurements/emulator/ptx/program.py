@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field
 
@@ -21,15 +22,18 @@ from measurements.emulator.ptx.syntax import (
     Symbol,
     Variable,
 )
+from measurements.emulator.ptx.tcgen05_forms import tcgen05_form
+from measurements.emulator.ptx.texture_forms import texture_form
 
 LANES = 32
 _HEAD = 32  # bytes before the values of a register
 _SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/memory/shared_memory.cpp
-_IGNORED_FUNCTIONS = ("vprintf",)
+_PRINT = "vprintf"
 _HEAP_FUNCTIONS = ("malloc", "free")
 _STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")
 _CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 _WIDE_SPECIALS = ("%gridid",)
+_WIDE_COUNTER = re.compile(r"%pm\d_64")  # of performance, always 0
 
 
 class NotExecutable(Exception):
@@ -75,6 +79,15 @@ def translate(module: Module, entry: str = "") -> Program:
     return _Translation(module, entry).program()
 
 
+def special_form(i: Instruction) -> Form | None:
+    """The form of an instruction that has a file of its own; None of others. Raises Unsupported."""
+    for form_of_family in (block_scaled_form, tcgen05_form, async_form, texture_form):
+        form = form_of_family(i)
+        if form is not None:
+            return form
+    return None
+
+
 def _align(n: int, alignment: int) -> int:
     return -(-n // alignment) * alignment
 
@@ -111,6 +124,13 @@ class _Translation:
         self.globals: dict[str, int] = {}
         self.pending: list[str] = [entry]
         self.labels: dict[tuple[int, str], int] = {}
+        # Of blocks: shared addresses say whose they are, as kernels tell the two of a pair apart by a bit.
+        self.uses_pairs = any(
+            "cta_group::2" in i.qualifiers
+            for f in module.functions.values()
+            for i in f.body
+            if i.opcode in ("tcgen05", "cp")
+        )
 
     def program(self) -> Program:
         self.frame(self.entry)
@@ -127,10 +147,13 @@ class _Translation:
             f"registers {self.slots}",
             f"static_shared {self.shared_end - _SHARED_WINDOW}",
             f"blocks_of_sm {kernel.function.blocks_of_sm}",
+            f"target {_architecture(self.module.target)}",
             # Triton gives tf32 operands as f32: their low bits are dropped, which its users ask for.
             *(["truncates_tf32"] if self.module.by_llvm else []),
+            *(["uses_pairs"] if self.uses_pairs else []),
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
             *(f"parameter {kernel.parameter_offsets[p.name]} {p.bytes}" for p in parameters),
+            *(f"shared {at} {self.variables[name].bytes} {name.split('#')[0]}" for name, at in self.shared.items()),
             *self.variable_lines(),
             *(self.function_line(self.frames[name]) for name in self.pending),
             *(f"file {name}" for name in self.files),
@@ -211,8 +234,8 @@ class _Translation:
 
     def new_register_token(self, f: _Frame, name: str) -> str:
         if name not in f.function.registers and name[0] == "%":
-            width = 8 if name in _WIDE_SPECIALS else 4
-            if name == "%is_explicit_cluster" or name.startswith("%pm"):
+            width = 8 if name in _WIDE_SPECIALS or _WIDE_COUNTER.fullmatch(name) else 4
+            if name == "%is_explicit_cluster":
                 raise Unsupported
             return f"s{width}:{name[1:]}"
         slot, width = self.register(f, name)
@@ -231,7 +254,8 @@ class _Translation:
         if v is not None and v.space == "shared":
             if v.bytes == 0:
                 return f"d{width}:0+{addend:x}"
-            return f"c{width}:{self.shared_offset(v) + symbol.offset:x}"
+            offset = self.shared_offset(v) + symbol.offset
+            return f"h{width}:0+{offset:x}" if self.uses_pairs else f"c{width}:{offset:x}"
         if v is not None:
             return f"v{width}:{self.global_index(symbol.name)}+{addend:x}"
         if symbol.name in self.module.functions and self.module.functions[symbol.name].is_defined:
@@ -271,7 +295,9 @@ class _Translation:
             guard = self.register(f, i.guard)[0] if i.guard else 0
             try:
                 self.instruction(f, i, site, guard)
-            except (Unsupported, ValueError, IndexError, KeyError, AssertionError) as error:
+            except NotExecutable:
+                raise
+            except Exception as error:  # a form that no table foresees is one that the machine lacks
                 raise NotExecutable(
                     f"{shown_frame(i.frames, i.line)}: not supported: PTX line {i.line}: {i.text}"
                 ) from error
@@ -293,7 +319,7 @@ class _Translation:
         elif i.opcode == "mov" and isinstance(i.operands[1], Register) and i.operands[1].name in _CLOCKS:
             form = Form("clock", 0, [i.operands[0]])
         else:
-            form = self.with_parameters(f, i, block_scaled_form(i) or async_form(i) or form_of(i))
+            form = self.with_parameters(f, i, special_form(i) or form_of(i))
         if form.key == "cp.async" and form.immediates[3] == 2:
             last = form.sources[2].operand
             predicate = isinstance(last, Register) and f.function.registers.get(last.name) == 0
@@ -336,8 +362,11 @@ class _Translation:
         if isinstance(target, Symbol):
             function = self.module.functions.get(target.name)
             if function is None or not function.is_defined:
-                if target.name in _IGNORED_FUNCTIONS:
-                    return Form("nothing")
+                if target.name == _PRINT:
+                    passed = [n for o in (*arguments, *results) for n in self.passed(f, o)]
+                    if passed[1::2][:2] != [8, 8]:
+                        raise Unsupported
+                    return Form("print", immediates=passed)
                 if target.name in _STOPPING_FUNCTIONS:
                     return Form("trap")
                 if target.name in _HEAP_FUNCTIONS:
@@ -425,6 +454,12 @@ def _kept(f: _Frame) -> str:
     """All registers and parameters of a function, and whether each is a register."""
     own = [f"{slot} {f.widths[n]} {int(n in f.function.registers)}" for n, slot in f.slots.items()]
     return " ".join([str(len(own)), *own])
+
+
+def _architecture(target: str) -> int:
+    """90 of sm_90a; 0 where it is none."""
+    found = re.match(r"sm_(\d+)", target)
+    return int(found[1]) if found else 0
 
 
 def _f32_of_f64(bits: int) -> int:

@@ -32,6 +32,23 @@ class Line {
     }
     return raw("\"");
   }
+  // As text, but that control characters stay what they are.
+  Line& escaped(const char* key, const char* value) {
+    raw(", \"").raw(key).raw("\": \"");
+    const std::size_t limit = size_ + 2 * longest_text;
+    for (const char* p = value; *p != 0 && size_ < limit; ++p) {
+      const auto c = static_cast<unsigned char>(*p);
+      if (c == '"' || c == '\\') {
+        buffer_[size_++] = '\\';
+        buffer_[size_++] = static_cast<char>(c);
+      } else if (c < 0x20) {
+        size_ += static_cast<std::size_t>(std::snprintf(buffer_ + size_, 8, "\\u%04x", unsigned{c}));
+      } else {
+        buffer_[size_++] = static_cast<char>(c);
+      }
+    }
+    return raw("\"");
+  }
   Line& number(const char* key, std::uint64_t value) {
     char digits[24];
     std::snprintf(digits, sizeof digits, "%llu", static_cast<unsigned long long>(value));
@@ -60,10 +77,12 @@ class Line {
   std::size_t size_ = 0;
 };
 
-// How often each kind was found, by site; [0, kinds) are those without a site.
+// How often each kind was found, by site and grade; those without a site come first.
 constexpr std::size_t kinds = static_cast<std::size_t>(last_kind) + 1;
 std::vector<std::uint64_t> counts;
-std::size_t finding_id(Kind kind, SiteIndex site) { return site * kinds + static_cast<std::size_t>(kind); }
+std::size_t finding_id(Kind kind, SiteIndex site, Grade grade) {
+  return (site * kinds + static_cast<std::size_t>(kind)) * 2 + static_cast<std::size_t>(grade);
+}
 
 std::vector<SourceSite> sites = {{"", "", 0}};
 
@@ -113,29 +132,52 @@ const char* kind_name(Kind kind) {
     case Kind::mbarrier_misuse: return "mbarrier_misuse";
     case Kind::block_exited: return "block_exited";
     case Kind::heap_misuse: return "heap_misuse";
+    case Kind::unset_symbol: return "unset_symbol";
     case Kind::deadlock: return "deadlock";
+    case Kind::launch_limit: return "launch_limit";
+    case Kind::tcgen05_in_flight: return "tcgen05_in_flight";
+    case Kind::missing_tcgen05_fence: return "missing_tcgen05_fence";
+    case Kind::missing_tcgen05_wait: return "missing_tcgen05_wait";
+    case Kind::tensor_memory_misuse: return "tensor_memory_misuse";
+    case Kind::uninitialized_tensor_memory: return "uninitialized_tensor_memory";
   }
   return "";
 }
 
-bool count_finding(Kind kind, SiteIndex site) {
-  const std::size_t id = finding_id(kind, site);
-  if (id >= counts.size()) counts.resize((site + std::size_t{16}) * kinds);
+bool count_finding(Kind kind, SiteIndex site, Grade grade) {
+  const std::size_t id = finding_id(kind, site, grade);
+  if (id >= counts.size()) counts.resize((site + std::size_t{16}) * kinds * 2);
   return ++counts[id] == 1;
 }
 
-void write_finding(Kind kind, SiteIndex site, const char* format, ...) {
+namespace {
+void write_message(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, va_list arguments) {
   char message[2048];
+  std::vsnprintf(message, sizeof message, format, arguments);
+  Line line("finding");
+  line.number("id", finding_id(kind, site, grade)).text("kind", kind_name(kind)).site(site).text("message", message);
+  line.text("grade", grade == Grade::note ? "note" : "fault");
+  if (other != 0) line.text("other_file", source_site(other).file).number("other_line", source_site(other).line);
+  line.write();
+}
+}  // namespace
+
+void write_finding(Kind kind, SiteIndex site, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(message, sizeof message, format, arguments);
+  write_message(kind, Grade::fault, site, 0, format, arguments);
   va_end(arguments);
-  Line("finding")
-      .number("id", finding_id(kind, site))
-      .text("kind", kind_name(kind))
-      .site(site)
-      .text("message", message)
-      .write();
+}
+
+void write_graded(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_message(kind, grade, site, other, format, arguments);
+  va_end(arguments);
+}
+
+void lower_to_note(Kind kind, SiteIndex site, const char* why) {
+  Line("note").number("id", finding_id(kind, site, Grade::fault)).text("why", why).write();
 }
 
 void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,
@@ -166,6 +208,8 @@ void report_end(const char* status, SiteIndex site, const char* message) {
   }
   Line("end").text("status", status).site(site).text("message", message).write();
 }
+
+void report_print(const char* text) { Line("print").escaped("text", text).write(); }
 
 void report_to(int file_descriptor) { output = file_descriptor; }
 

@@ -1,4 +1,6 @@
 // Reads the program that measurements/emulator/ptx/program.py wrote, and gives registers their first values.
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +18,7 @@ namespace {
 
 // A value that all lanes of all warps have, known once the launch is.
 struct Constant {
-  enum class Kind { number, variable, dynamic_shared, function, local } kind;
+  enum class Kind { number, variable, dynamic_shared, static_shared, function, local } kind;
   std::uint32_t slot;
   unsigned width;
   std::uint64_t value;  // addend
@@ -34,9 +36,11 @@ struct Relocation {
   std::uint64_t addend;
 };
 struct Variable {
+  std::string name;  // as PTX has it
   BufferSpec spec;
   std::vector<unsigned char> bytes;
   std::uint64_t address = 0;
+  bool bound = false;  // to a buffer of the launch, which has its content
 };
 
 std::vector<Constant> constants;
@@ -57,7 +61,8 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
     for (const Rows* rows : {&integer_rows, &bit_rows, &float_rows, &half_rows, &compare_rows, &convert_rows,
                              &address_rows, &memory_rows, &atomic_rows, &async_rows, &warp_rows, &ldmatrix_rows, &mma_rows,
                              &wmma_rows, &call_rows, &control_rows, &mbarrier_rows, &bulk_rows, &tensor_rows, &tensor_map_rows, &wgmma_rows,
-                             &cluster_rows, &block_scaled_rows}) {
+                             &cluster_rows, &block_scaled_rows, &print_rows,
+                             &texture_rows, &tcgen05_rows, &tcgen05_mma_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;
@@ -105,6 +110,24 @@ class Text {
   std::string_view left_;
 };
 
+// What a variable is called in the source: of a mangled name, the last part of what C++ makes of it.
+std::string demangled(std::string_view mangled) {
+  if (!mangled.starts_with("_Z")) return std::string(mangled);
+  int status = 0;
+  char* whole = abi::__cxa_demangle(std::string(mangled).c_str(), nullptr, nullptr, &status);
+  if (whole == nullptr) return std::string(mangled);
+  std::string name = whole;
+  std::free(whole);
+  unsigned depth = 0;  // of brackets: what is within them names types
+  for (std::size_t at = name.size(); at-- > 1;) {
+    const char c = name[at];
+    depth += c == ')' || c == '>' ? 1 : 0;
+    depth -= (c == '(' || c == '<') && depth != 0 ? 1 : 0;
+    if (depth == 0 && c == ':' && name[at - 1] == ':') return name.substr(at + 1);
+  }
+  return name;
+}
+
 struct Token {
   char kind = 'r';
   unsigned width = 0;
@@ -143,7 +166,10 @@ std::uint32_t slot_of(const Token& t, unsigned width) {
     // index+addend in hexadecimal
     c.index = Text::integer(t.text, 10);
     c.value = Text::integer(t.text.substr(t.text.find('+') + 1), 16);
-    c.kind = t.kind == 'v' ? Constant::Kind::variable : t.kind == 'f' ? Constant::Kind::function : Constant::Kind::dynamic_shared;
+    c.kind = t.kind == 'v'   ? Constant::Kind::variable
+             : t.kind == 'f' ? Constant::Kind::function
+             : t.kind == 'h' ? Constant::Kind::static_shared
+                             : Constant::Kind::dynamic_shared;
   }
   constants.push_back(c);
   return slot;
@@ -248,9 +274,11 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   if (launch.interleaved && (name == "ld" || name == "st") && numbers[3] < 2) i.flow = Flow::yields;
   i.copies = name == "mov" || name.starts_with("mov.b");
   if (name == "wgmma.mma_async") program.uses_wgmma = true;
+  if (name == "tcgen05.ld") program.uses_tcgen05 = true;
   if (name.starts_with("heap.")) program.uses_heap = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
   if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
+  if ((i.flags & is_volatile) != 0) mark_volatile(i.site);
   program.code.push_back(i);
   return true;
 }
@@ -281,10 +309,18 @@ bool load_program(const char* path) {
       in.read(program.cluster.x), in.read(program.cluster.y), in.read(program.cluster.z);
     } else if (word == "blocks_of_sm") {
       in.read(program.blocks_of_sm);
+    } else if (word == "target") {
+      in.read(program.target);
+    } else if (word == "uses_pairs") {
+      program.uses_pairs = true;
     } else if (word == "truncates_tf32") {
       program.truncates_tf32 = true;
     } else if (word == "static_shared") {
       in.read(program.static_shared_bytes);
+    } else if (word == "shared") {
+      unsigned begin = 0, bytes = 0;
+      in.read(begin), in.read(bytes);
+      name_shared(demangled(in.word()), begin, bytes);
     } else if (word == "parameter") {
       Span s{};
       in.read(s.offset), in.read(s.bytes);
@@ -300,12 +336,14 @@ bool load_program(const char* path) {
     } else if (word == "variable") {
       Variable v;
       bool constant = false;
-      v.spec.name = in.word();
+      v.name = in.word();
+      v.spec.name = demangled(v.name);
       in.read(constant), in.read(v.spec.bytes), in.read(v.spec.element_bytes);
       const std::string_view digits = in.word();
       v.spec.role = constant ? BufferSpec::Role::input : BufferSpec::Role::variable;
       v.spec.zeroed = true;
       if (digits != "-") v.bytes = bytes_of(digits);
+      v.spec.unset = v.bytes.empty() && v.spec.bytes != 0;
       variables.push_back(std::move(v));
     } else if (word == "relocation") {
       Relocation r{};
@@ -313,12 +351,14 @@ bool load_program(const char* path) {
       r.kind = in.word()[0];
       in.read(r.index), in.read(r.addend);
       relocations.push_back(r);
+      variables.at(r.variable).spec.unset = false;
     }
   }
   if (program.functions.empty() || program.code.empty()) {
     std::fprintf(stderr, "the program holds no kernel\n");
     return false;
   }
+  number_effects();
   return true;
 }
 
@@ -339,20 +379,34 @@ bool set_arguments(const std::vector<std::string>& bytes) {
   return true;
 }
 
+void bind_variable(const std::string& name) {
+  for (Variable& v : variables) v.bound = v.bound || v.name == name;
+}
+void place_bound_variable(const std::string& name, void* address) {
+  for (Variable& v : variables) {
+    if (v.name == name) v.address = reinterpret_cast<std::uint64_t>(address);
+  }
+}
+
 std::vector<BufferSpec> variable_specs() {
   std::vector<BufferSpec> specs;
-  for (const Variable& v : variables) specs.push_back(v.spec);
+  for (const Variable& v : variables) {
+    if (!v.bound) specs.push_back(v.spec);
+  }
   if (program.uses_heap) specs.push_back(heap_spec());
   return specs;
 }
 
 void place_variables(const std::vector<void*>& addresses) {
   if (program.uses_heap) place_heap(addresses.back());
-  for (std::size_t k = 0; k < variables.size(); ++k) {
-    variables[k].address = reinterpret_cast<std::uint64_t>(addresses[k]);
-    std::memcpy(addresses[k], variables[k].bytes.data(), std::min(variables[k].bytes.size(), variables[k].spec.bytes));
+  auto address = addresses.begin();
+  for (Variable& v : variables) {
+    if (v.bound) continue;
+    v.address = reinterpret_cast<std::uint64_t>(*address);
+    std::memcpy(*address++, v.bytes.data(), std::min(v.bytes.size(), v.spec.bytes));
   }
   for (const Relocation& r : relocations) {
+    if (variables[r.variable].bound) continue;
     const std::uint64_t base = r.kind == 'v'   ? variables[r.index].address
                                : r.kind == 'f' ? function_base | r.index
                                                : shared_base | r.index;
@@ -361,12 +415,31 @@ void place_variables(const std::vector<void*>& addresses) {
   }
 }
 
-bool fill_variable(const std::string& name, const void* from, std::size_t bytes) {
-  // A name in a namespace ends, mangled, with its length and itself.
+bool is_constant(std::uint32_t slot) {
+  return std::any_of(constants.begin(), constants.end(), [&](const Constant& c) { return c.slot == slot; });
+}
+
+namespace {
+
+// Whether a constant variable is the one that the host calls so: a name in a namespace ends, mangled, with its length and
+// itself.
+bool is_constant_called(const Variable& v, const std::string& name) {
   const std::string mangled = std::to_string(name.size()) + name;
+  const bool inside = v.name.starts_with("_Z") && v.name.find(mangled) != std::string::npos;
+  return v.spec.role == BufferSpec::Role::input && (v.name == name || inside);
+}
+
+}  // namespace
+
+void expect_filled(const std::string& name) {
+  for (Variable& v : variables) {
+    if (is_constant_called(v, name)) v.spec.unset = false;
+  }
+}
+
+bool fill_variable(const std::string& name, const void* from, std::size_t bytes) {
   for (const Variable& v : variables) {
-    const bool inside = v.spec.name.starts_with("_Z") && v.spec.name.find(mangled) != std::string::npos;
-    if (v.spec.role != BufferSpec::Role::input || (v.spec.name != name && !inside)) continue;
+    if (!is_constant_called(v, name)) continue;
     if (bytes > v.spec.bytes) {
       std::fprintf(stderr, "arguments: %s has %zu bytes in the source, but the array %zu\n", name.c_str(), v.spec.bytes, bytes);
       return false;
@@ -382,6 +455,9 @@ void fill_constants(Warp& warp) {
     if (c.kind == Constant::Kind::variable) value += variables[c.index].address;
     if (c.kind == Constant::Kind::function) value += function_base | c.index;
     if (c.kind == Constant::Kind::dynamic_shared) value += dynamic_shared_address();
+    const bool shared = c.kind == Constant::Kind::dynamic_shared || c.kind == Constant::Kind::static_shared;
+    // Kernels for pairs of blocks find the other one's mbarriers by a bit of an address.
+    if (shared && program.uses_pairs) value = address_in_block(static_cast<std::uint32_t>(value), warp.index / block_warps());
     Register& head = warp.head(c.slot);
     head.defined = all_lanes;
     head.bits = value != 0 ? all_lanes : 0;

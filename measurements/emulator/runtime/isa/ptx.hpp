@@ -19,10 +19,11 @@ struct Register {
   Lanes defined;
   Lanes bits;        // of a predicate; of a parameter of a device function: lanes that do not know all its bits
   SiteIndex origin;  // of the first instruction that read unknown bits to make this one
-  // For wgmma (ptx_wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
+  // For wgmma (matrix/wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
   // or is a copy of (both counted from 1), and the number of the warp's wgmma.fence before it was written, plus 1.
   std::uint32_t flying, carries, written;
-  unsigned char unused[8];
+  std::uint32_t loading;  // the warp's tcgen05.ld (matrix/tcgen05.cpp) whose result, or a copy of it, this is; counted from 1
+  unsigned char unused[4];
 };
 static_assert(sizeof(Register) == 32);
 
@@ -48,6 +49,7 @@ enum Flag : std::uint32_t {
   rounding_mask = 7u << 16,
   block_scope = 1u << 19,
   to_integral = 1u << 20,  // .rni and its like
+  is_volatile = 1u << 21,
 };
 enum class Rounding { none, nearest, zero, down, up, away };
 constexpr Rounding rounding(std::uint32_t flags) {
@@ -91,6 +93,7 @@ struct Instruction {
   Flow flow = Flow::plain;
   bool strict = false, own = false, negated = false;
   bool copies = false;  // mov of one register or constant
+  std::uint32_t effect = 0;  // its number among those by which values leave a lane's registers; 0: none
   SiteIndex site = 0;
   std::uint32_t guard = 0;  // register, 0: none
   std::uint32_t flags = 0;
@@ -132,6 +135,15 @@ struct Local {
   std::unordered_map<std::uint64_t, SiteIndex> origins;  // of bytes that hold what was never written
 };
 
+// When each lane last executed an instruction by which values leave its registers: some lanes at `tick`, others as `last`
+// says.
+struct Effect {
+  Lanes lanes = 0;
+  std::uint64_t tick = 0;
+  std::uint64_t last[warp_size] = {};
+  std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
+};
+
 struct Warp {
   unsigned char* registers = nullptr;
   unsigned char* known = nullptr;  // laid out as the registers: their known bits, in lanes where they are not defined
@@ -147,8 +159,10 @@ struct Warp {
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
   std::unordered_map<std::uint64_t, std::uint64_t> answers;  // what memory said last, by where and what lanes asked
+  std::unordered_map<const Instruction*, std::uint64_t> states;  // of its registers, where it asks and waits
   bool ahead = false;  // the lanes furthest ahead run next
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
+  std::vector<Effect> effects;                 // by their numbers
   bool retry = false;  // a collective cannot go on yet: its lanes come again
 
   template <class T>
@@ -168,11 +182,15 @@ struct Program {
   std::vector<Instruction> code;
   std::vector<Function> functions;  // 0: the kernel
   std::uint32_t register_bytes = 0;
+  std::uint32_t effects = 0;
+  unsigned target = 0;  // the architecture that it is for: 90 of sm_90a
   std::uint32_t static_shared_bytes = 0;
   std::vector<unsigned char> parameters;  // of the kernel, as ld.param reads them
   std::vector<Span> parameter_spans;
   bool perturb = false;  // approximate functions err as much as the PTX ISA allows
   bool uses_wgmma = false;
+  bool uses_tcgen05 = false;
+  bool uses_pairs = false;  // of blocks: .cta_group::2
   bool uses_heap = false;
   bool truncates_tf32 = false;  // its compiler leaves it to the tensor core to drop the low bits of tf32 operands
   bool uses_grid_workspace = false;  // as cooperative groups do for this_grid().sync()
@@ -221,7 +239,8 @@ struct Rows {
 };
 extern const Rows integer_rows, bit_rows, float_rows, half_rows, compare_rows, convert_rows, address_rows,
     memory_rows, atomic_rows, async_rows, warp_rows, ldmatrix_rows, mma_rows, wmma_rows, call_rows, control_rows, mbarrier_rows,
-    bulk_rows, tensor_rows, tensor_map_rows, wgmma_rows, cluster_rows, block_scaled_rows;
+    bulk_rows, tensor_rows, tensor_map_rows, wgmma_rows, cluster_rows, block_scaled_rows, print_rows,
+    texture_rows, tcgen05_rows, tcgen05_mma_rows;
 
 // Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
 // on stderr says what.
@@ -233,24 +252,37 @@ void start_block();
 void end_block();
 void run_warp(unsigned w);  // until its lanes wait, exit, or let others go on
 // Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
+// A bound one is a buffer of the launch.
+void bind_variable(const std::string& name);
+void place_bound_variable(const std::string& name, void* address);
 std::vector<BufferSpec> variable_specs();
 void place_variables(const std::vector<void*>& addresses);
 // Copies the host's bytes to the __constant__ variable of a name. False, with a line on stderr, where it is too small.
 // One that the kernel does not read is not in the program, and left alone.
+void expect_filled(const std::string& name);  // before variable_specs
 bool fill_variable(const std::string& name, const void* from, std::size_t bytes);
 void fill_constants(Warp& warp);
 void fill_special(Warp& warp);
-// What the asynchronous units of a block remember (ptx_mbarrier.cpp, ptx_bulk.cpp, ptx_wgmma.cpp).
+// What the asynchronous units of a block remember (sync/mbarrier.cpp, memory/bulk.cpp, matrix/wgmma.cpp).
 void start_block_mbarriers();
 void start_block_bulk();
 void start_block_wgmma(std::vector<Warp>& machine);
 void start_block_cluster();
+void start_block_tcgen05();
 void end_block_bulk();
 void end_block_wgmma();
+void end_block_tcgen05();
 void report_waiting();
 void report_waiting_for_cluster();
+void report_waiting_for_tensor_memory();
+bool is_constant(std::uint32_t slot);  // a number of the program
+// What values of registers become (isa/dropped.cpp): numbers the effects of a program, and notes one of some lanes.
+void number_effects();
+void note_effect(Warp& w, const Instruction& i, Lanes lanes);
+void start_block_effects();
 // Registers of wgmma: what an instruction does to them, and what is wrong with that.
 void track_registers(Warp& w, const Instruction& i);
+void track_tensor_loads(Warp& w, const Instruction& i);
 [[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);
 
 }  // namespace autosched::emulator::ptx

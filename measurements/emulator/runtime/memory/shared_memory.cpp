@@ -22,11 +22,35 @@ unsigned char* dynamic_memory = nullptr;
 unsigned char* reserved_memory = nullptr;  // for those who ask where it is, as cooperative groups do
 const Parked<unsigned char*> parked_memory[] = {Parked(static_memory), Parked(dynamic_memory), Parked(reserved_memory)};
 
+struct SharedArray {
+  std::string name;
+  unsigned begin, bytes;
+};
+std::vector<SharedArray> arrays;  // static ones
+
+// The static array that an address is in, or nearest to; nullptr where there is none.
+const SharedArray* nearest_array(unsigned address) {
+  const auto distance = [&](const SharedArray& a) {
+    return address < a.begin ? a.begin - address : address < a.begin + a.bytes ? 0 : address - (a.begin + a.bytes) + 1;
+  };
+  const auto nearest = std::min_element(arrays.begin(), arrays.end(),
+                                        [&](const SharedArray& a, const SharedArray& b) { return distance(a) < distance(b); });
+  return nearest == arrays.end() ? nullptr : &*nearest;
+}
+
 std::string describe_offset(unsigned address) {
-  char text[128];
-  if (address >= dynamic_begin) {
+  char text[512];
+  const SharedArray* array = nearest_array(address);
+  const bool is_dynamic = address >= dynamic_begin && (launch.dynamic_shared_bytes != 0 || array == nullptr);
+  if (is_dynamic) {
     std::snprintf(text, sizeof text, "byte %u of %u bytes of dynamic shared memory", address - dynamic_begin,
                   launch.dynamic_shared_bytes);
+  } else if (array != nullptr && address < array->begin) {
+    std::snprintf(text, sizeof text, "%u bytes before %s (%u bytes of shared memory)", array->begin - address,
+                  array->name.c_str(), array->bytes);
+  } else if (array != nullptr) {
+    std::snprintf(text, sizeof text, "byte %u of %s (%u bytes of shared memory)", address - array->begin,
+                  array->name.c_str(), array->bytes);
   } else if (address >= window_begin && address < window_begin + static_bytes) {
     std::snprintf(text, sizeof text, "byte %u of %u bytes of static shared memory", address - window_begin,
                   static_bytes);
@@ -94,6 +118,8 @@ void report_out_of_bounds(unsigned address, int bytes, const char* instruction) 
 
 }  // namespace shared_shadow
 
+void name_shared(std::string name, unsigned begin, unsigned bytes) { arrays.push_back({std::move(name), begin, bytes}); }
+
 void reserve_shared(std::size_t bytes) {
   static_bytes = static_cast<unsigned>(bytes);
   dynamic_begin = (window_begin + static_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
@@ -119,6 +145,7 @@ void start_block_shared() {
     clocks.begin();
   }
   unknown.clear();
+  forget_plain_writes();
   forget_remote_uses();
 }
 
@@ -159,10 +186,8 @@ void write_shared(unsigned address, const void* from, int bytes, const char* ins
   }
   unsigned char* const to = bytes_at(place);
   check_alignment(address, bytes, instruction);
-  if (launch.check) {
-    const bool same_value = std::memcmp(to, from, static_cast<std::size_t>(bytes)) == 0;
-    shadow_write(place, bytes, self->who, same_value);
-  }
+  if (idle_polls.met() && idle_polls.vain() != 0 && std::memcmp(to, from, static_cast<std::size_t>(bytes)) != 0) idle_polls.move();
+  if (launch.check) shadow_write(place, bytes, self->who, from);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
@@ -200,7 +225,7 @@ unsigned char* update_shared(unsigned address, int bytes, const char* instructio
               describe_self().c_str(), describe_place(place).c_str());
     }
     check_known(place, bytes);
-    shadow_write(place, bytes, self->who);
+    shadow_update(place, bytes, self->who);
   }
   return bytes_at(place);
 }
@@ -253,7 +278,7 @@ void wait_copies(int in_flight) {
 }
 
 unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
-                                        const char* instruction, const void* value) {
+                                        const char* instruction, const void* value, bool* whole) {
   const unsigned place = find(address, bytes);
   if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
@@ -263,10 +288,10 @@ unsigned char* collective_shared_access(Access access, unsigned address, int byt
   if (launch.check) {
     const Who warp = who_of(self->warp, whole_warp);
     if (access == Access::read) {
-      shadow_read(place, bytes, warp);
+      const bool known = shadow_read(place, bytes, warp, whole != nullptr);
+      if (whole != nullptr) *whole = known;
     } else {
-      shadow_write(place, bytes, warp,
-                   value != nullptr && std::memcmp(bytes_at(place), value, static_cast<std::size_t>(bytes)) == 0);
+      shadow_write(place, bytes, warp, value);
     }
   }
   return bytes_at(place);
@@ -278,8 +303,8 @@ std::string describe_shared(unsigned address) {
 }
 
 std::uint32_t cluster_address(std::uint32_t address) {
-  if (address >> rank_shift != 0) return address;
-  return address | ((self != nullptr ? self->rank : 0) + 1) << rank_shift;
+  if ((address & names_block) != 0) return address;
+  return address | names_block | (self != nullptr ? self->rank : 0) << rank_shift;
 }
 
 }  // namespace autosched::emulator

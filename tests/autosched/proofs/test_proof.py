@@ -56,15 +56,18 @@ def test_a_proof_is_json_that_names_every_run() -> None:
     (schedule,) = space(problem, H200).sample(1, seed=3)
     proof = json.loads(json.dumps(verify_one(MATMUL, problem, schedule, H200, seed=5).proof()))
     assert proof["status"] == "ok" and len(proof["emulator"]) == 64
-    first, second, *again = proof["runs"]
+    of_name = {run["name"]: run for run in proof["runs"]}
+    first, edge = of_name["random inputs"], of_name["edge inputs"]
+    assert first == proof["runs"][0]
     assert (first["cases"], first["order"], first["turns"]) == (["random"], "ascending", 0)
-    assert {"integers", "nan"} <= set(second["cases"]) and (second["order"], second["seed"]) == ("random", 5)
-    assert first["problem"] == problem.to_json() and second["blocks"] is None
+    assert {"integers", "nan"} <= set(edge["cases"]) and (edge["order"], edge["seed"]) == ("random", 5)
+    assert first["problem"] == problem.to_json() and edge["blocks"] is None
+    again = [run for run in proof["runs"] if run["name"] == "inputs drawn again"]
     assert {run["seed"] for run in again} == {6, 7, 8} and {run["order"] for run in again} == {"random"}
     shown = proof_line(json.dumps(proof))
     assert (
         shown.startswith(f"ok in {len(proof['runs'])} emulated runs: random, integers")
-        and "blocks ascending, random" in shown
+        and "blocks ascending, " in shown
     )
     assert proof_line('{"runs": 3}') == proof_line('{"some": "other"}') == "of another kind, see --json"
 

@@ -45,6 +45,7 @@ CASES = (
     Case("volatile_without_barrier", K.SHARED_RACE),
     Case("volatile_tree_of_a_warp", K.SHARED_RACE, block=32),
     Case("volatile_flag", K.SHARED_RACE),
+    Case("volatile_handshake", K.SHARED_RACE),
     Case("flag_of_many", K.GLOBAL_RACE, "note", grid=2),
     Case("index_of_many", K.GLOBAL_RACE, grid=2),
     Case("replicas_in_place", K.GLOBAL_RACE, note=True),

@@ -48,11 +48,11 @@ LIMITS = {
     )
 }
 
-# How instructions begin, and the compute capabilities that have them: from one on, or those of one target ("90a").
-_INSTRUCTIONS: tuple[tuple[str, int | str], ...] = (
-    (r"wgmma\.", "90a"),
+# How instructions begin, and the compute capabilities that have them: from one on, or some targets.
+_INSTRUCTIONS: tuple[tuple[str, int | tuple[str, ...]], ...] = (
+    (r"wgmma\.", ("sm_90a",)),
     (r"setmaxnreg\.", 90),
-    (r"tcgen05\.", "100a"),
+    (r"tcgen05\.", ("sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f")),
     (r"(cp\.(reduce\.)?async\.bulk|tensormap\.)", 90),
     (r"(barrier\.cluster|mapa)\b", 90),
     (r"(stmatrix|elect\.sync|griddepcontrol)", 90),
@@ -116,12 +116,10 @@ def _instructions(device: Device, instructions: tuple[str, ...]) -> str:
     for instruction in instructions:
         for pattern, needs in _COMPILED:
             if pattern.match(instruction) and not _has(device, needs):
-                since = f"sm_{needs}" if isinstance(needs, str) else f"sm_{needs} and later"
+                since = f"sm_{needs} and later" if isinstance(needs, int) else ", ".join(needs)
                 return f"{device.name} ({device.arch}) lacks an instruction, which is for {since}: {instruction}"
     return ""
 
 
-def _has(device: Device, needs: int | str) -> bool:
-    if isinstance(needs, int):
-        return device.sm >= needs
-    return device.arch == f"sm_{needs}"
+def _has(device: Device, needs: int | tuple[str, ...]) -> bool:
+    return device.sm >= needs if isinstance(needs, int) else device.arch in needs

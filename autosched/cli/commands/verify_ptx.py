@@ -125,7 +125,7 @@ def verify_ptx(
                 "status": run.status,
                 "reason": run.reason,
                 "findings": [asdict(f) for f in run.findings],
-                "suppressed": [asdict(f) | {"reason": reason} for f, reason in run.emulation.suppressed],
+                "suppressed": [asdict(f) | {"reason": reason} for f, reason in run.suppressed],
                 "shared_sites": [asdict(s) for s in run.shared_sites],
                 "global_sites": [asdict(s) for s in run.global_sites],
                 "seconds": run.emulation.seconds,

@@ -12,7 +12,7 @@ import pytest
 from autosched.programs.loading import load_program, problem
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
-from search_spaces.programs import emit
+from search_spaces.programs import emit_memory, emit_moves
 from search_spaces.programs.distribution import Distribution
 from search_spaces.programs.elements import Code
 from search_spaces.programs.refs import Ref, constant
@@ -52,7 +52,9 @@ def no_barriers(patch: pytest.MonkeyPatch) -> None:
 
 
 def zero_padding(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(emit, "constant", lambda number, dtype: constant(number if np.isfinite(number) else 0.0, dtype))
+    patch.setattr(
+        emit_memory, "constant", lambda number, dtype: constant(number if np.isfinite(number) else 0.0, dtype)
+    )
 
 
 def turned_tables(patch: pytest.MonkeyPatch) -> None:
@@ -61,7 +63,7 @@ def turned_tables(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_joining(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(emit, "_masks", lambda of, dimension: set())
+    patch.setattr(emit_moves, "_masks", lambda of, dimension: set())
 
 
 @pytest.mark.parametrize(

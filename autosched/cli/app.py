@@ -29,6 +29,9 @@ from autosched.cli.verify import verify
 from autosched.cli.verify_ptx import COMMAND as VERIFY_PTX
 from autosched.cli.verify_ptx import expanded as ptx_expanded
 from autosched.cli.verify_ptx import verify_ptx
+from autosched.cli.verify_python import COMMAND as VERIFY_PYTHON
+from autosched.cli.verify_python import expanded as python_expanded
+from autosched.cli.verify_python import verify_python
 from autosched.kernel_files.document import KernelFileError
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
@@ -101,7 +104,7 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PTX)]
+            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PTX, VERIFY_PYTHON)]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
             instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
@@ -129,6 +132,7 @@ def build() -> typer.Typer:
     app.command("doctor")(doctor)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
     app.command(VERIFY_PTX, hidden=True, context_settings=_SETTINGS)(verify_ptx)
+    app.command(VERIFY_PYTHON, hidden=True, context_settings=_SETTINGS)(verify_python)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
     others: dict[str, Callable[..., int]] = {
@@ -218,7 +222,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            statuses = [_one(line) for line in kernel_option.expanded(ptx_expanded(suite_expanded(arguments)))]
+            statuses = [
+                _one(line) for line in kernel_option.expanded(python_expanded(ptx_expanded(suite_expanded(arguments))))
+            ]
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, KernelFileError, StoreError, HostFailure) as error:

@@ -59,7 +59,9 @@ class Launch:
     ``entry`` is launched ``launches`` times, one after another on one stream with the same arguments: a launch sees all
     that the one before it wrote. ``cluster`` is what ``__cluster_dims__`` says in the source. With ``grid_may_shrink``
     any smaller number of whole clusters computes the same: whoever launches it may leave out blocks that would not run
-    at a time with the others. Raises ValueError for a launch that no GPU supports.
+    at a time with the others. ``unpassed`` are arrays that no argument leads to; their addresses lie in others, and
+    only
+    the emulator can launch with them. Raises ValueError for a launch that no GPU supports.
     """
 
     entry: str
@@ -70,6 +72,7 @@ class Launch:
     dynamic_shared_bytes: int = 0
     launches: int = 1
     grid_may_shrink: bool = False
+    unpassed: tuple[Operand, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("grid", "block", "cluster"):
@@ -88,7 +91,7 @@ class Launch:
         if len({a.name for a in different}) < len(different):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
         names: dict[str, Operand] = {}
-        for operand in _all_operands(self.arguments):
+        for operand in (*_all_operands(self.arguments), *self.unpassed):
             if names.setdefault(operand.name, operand) != operand:
                 raise ValueError(f"two different arrays are called {operand.name}: rename one")
 
@@ -110,8 +113,8 @@ class Launch:
 
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
-        """The arrays that the launch takes, each once: passed as a pointer, or described by a tensor map."""
-        return tuple(dict.fromkeys(_all_operands(self.arguments)))
+        """The arrays that the launch takes, each once: as a pointer, by a tensor map, or ``unpassed``."""
+        return tuple(dict.fromkeys((*_all_operands(self.arguments), *self.unpassed)))
 
     def launch_json(self) -> dict[str, Any]:
         """Everything of the launch, as JSON: what ``launch_from_json`` reads.

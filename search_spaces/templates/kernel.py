@@ -59,8 +59,7 @@ class Launch:
     ``entry`` is launched ``launches`` times, one after another on one stream with the same arguments: a launch sees all
     that the one before it wrote. ``cluster`` is what ``__cluster_dims__`` says in the source. With ``grid_may_shrink``
     any smaller number of whole clusters computes the same: whoever launches it may leave out blocks that would not run
-    at a time with the others. ``unpassed`` are arrays that no argument leads to; their addresses lie in others, and
-    only
+    at a time with the others. ``unpassed`` are arrays that no argument leads to: their addresses lie in others. Only
     the emulator can launch with them. Raises ValueError for a launch that no GPU supports.
     """
 
@@ -219,14 +218,15 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:
     """The launch whose ``launch_json()`` this was. Raises KeyError, TypeError and ValueError for anything else."""
-    sizes = {name: _size3(data[name]) for name in ("grid", "block", "cluster")}
     return Launch(
         entry=data["entry"],
         arguments=tuple(argument_from_json(a) for a in data["arguments"]),
+        grid=_size3(data["grid"]),
+        block=_size3(data["block"]),
+        cluster=_size3(data["cluster"]),
         dynamic_shared_bytes=int(data["dynamic_shared_bytes"]),
         launches=int(data["launches"]),
         grid_may_shrink=bool(data.get("grid_may_shrink", False)),
-        **sizes,
     )
 
 

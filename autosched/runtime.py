@@ -254,15 +254,18 @@ class CompiledKernel(LoadedKernel):
         super().__init__(cp, launch.operands, provenance)
         self._loaded = LoadedLaunch(cp, launch, cubin)
         self._wanted = tuple(o for o in launch.operands if o.role == "workspace")
+        self._fills = bool(launch.symbols)
         # By stream: launches on two streams must not share them. The per-thread default stream has one handle in every
         # thread, hence the thread.
         self._workspaces: dict[tuple[int, int], dict[str, Any]] = {}
 
     def _launch(self, at: Mapping[str, int]) -> None:
+        if self._fills:
+            self._loaded.fill_symbols(at)
         self._loaded.launch_with(self._loaded.parameters({**at, **self._workspace()} if self._wanted else at))
 
     def _bound(self, at: Mapping[str, int]) -> Callable[[], None]:
-        if self._wanted:
+        if self._wanted or self._fills:
             return partial(self._launch, at)
         return partial(self._loaded.launch_with, self._loaded.parameters(at))
 

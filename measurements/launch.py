@@ -39,7 +39,9 @@ class LoadedLaunch:
     def __init__(self, cp: Any, launch: Launch, cubin: str) -> None:
         self.launch = launch
         self._cupy = cp
-        self._function = cp.RawModule(path=cubin).get_function(launch.entry)
+        module = cp.RawModule(path=cubin)
+        self._function = module.get_function(launch.entry)
+        self._symbols = tuple((o, int(module.get_global(o.name).ptr)) for o in launch.symbols)
         # The carveout between L1 and shared memory stays the driver's, which sets it for each kernel such that shared
         # memory does not limit its occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
         if launch.dynamic_shared_bytes:
@@ -68,6 +70,16 @@ class LoadedLaunch:
         launch = self.launch
         for _ in range(launch.launches):
             self._function(self.grid, launch.block, parameters, shared_mem=launch.dynamic_shared_bytes)
+
+    def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
+        """Copy the arrays of ``launch.symbols``, cupy's or addresses on the GPU, to constant memory, on cupy's current
+        stream: before the first launch, and before one with other contents."""
+        cuda = self._cupy.cuda
+        for operand, to in self._symbols:
+            array = arrays[operand.name]
+            start = array if isinstance(array, int) else int(array.data.ptr)
+            stream = int(cuda.get_current_stream().ptr)
+            cuda.runtime.memcpyAsync(to, start, operand.bytes, cuda.runtime.memcpyDeviceToDevice, stream)
 
     def _parameter(self, argument: Argument, arrays: Mapping[str, Any]) -> Any:
         if isinstance(argument, Operand):

@@ -41,13 +41,16 @@ def check(
     Both are computed unless given. Arrays are named and shaped as the problem's operands. Raises ValueError for an
     output that is missing or has another shape or storage type.
     """
+    judged = problem.judge(inputs, outputs)
+    if judged is not None:
+        return Check(not judged, math.inf if judged else 0.0, judged)
     if reference is None and tolerance is None:
         reference, tolerance = problem.expected(inputs)
     reference = problem.reference(inputs) if reference is None else reference
     tolerance = problem.tolerance(inputs) if tolerance is None else tolerance
     worst = 0.0
     for operand in problem.operands():
-        if operand.role != "output":
+        if operand.role not in ("output", "inout"):
             continue
         if operand.name not in outputs:
             raise ValueError(f"output {operand.name} is missing")

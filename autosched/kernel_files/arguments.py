@@ -14,6 +14,7 @@ import numpy as np
 from autosched.kernel_files.arithmetic import Type
 from autosched.kernel_files.document import Table
 from autosched.kernel_files.kernel_file import Argument, Fill
+from autosched.kernel_files.sources import callable_reference, python_reference
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -35,7 +36,8 @@ _DTYPE_NAMES = {
 def read_arguments(
     top: Table, types: Mapping[str, Type], sizes: Mapping[str, int], folder: Path
 ) -> tuple[Argument, ...]:
-    """The arguments in the order of the entry function. Shapes may use ``sizes`` alone, scalars all of ``types``."""
+    """The arguments in the order of the entry function. Shapes of what is read may use ``sizes`` alone, those of
+    outputs and workspaces, and scalars, all of ``types``."""
     tolerances = top.table("tolerance")
     arguments: list[Argument] = []
     for table in top.tables("argument"):
@@ -43,7 +45,7 @@ def read_arguments(
         if not IDENTIFIER.fullmatch(name) or any(a.name == name for a in arguments):
             table.fail(f"the argument {name!r} needs a name of its own, of letters, digits and _", "name")
         place = table.places.at(table.path)
-        kind = table.choice("kind", ("input", "output", "inout", "workspace", "scalar"))
+        kind = table.choice("kind", ("input", "output", "inout", "workspace", "scalar", "constant"))
         if kind == "scalar":
             given = table.get("value", (str, int, float), 'the scalar\'s value, such as value = "width"')
             value = table.expression("value", given, types, ("int", "float", "bool"))
@@ -53,9 +55,18 @@ def read_arguments(
             dtype, given = _dtype(table), table.listed("shape")
             if not given:
                 table.fail('shape is missing: give the sizes of the array, such as shape = ["height", "width"]')
-            shape = tuple(table.expression("shape", e, dict.fromkeys(sizes, "int"), ("int",)) for e in given)
-            fill = _fill(table, dtype, folder) if kind in ("input", "inout") else None
-            zeroed = kind == "workspace" and bool(table.get("zeroed", bool, "true or false", False))
+            varies = kind in ("output", "workspace")
+            known: Mapping[str, Type] = types if varies else dict.fromkeys(sizes, "int")
+            shape = tuple(table.expression("shape", e, known, ("int",)) for e in given)
+            zeroed = varies and bool(table.get("zeroed", bool, "true or false", False))
+            filled = kind in ("input", "inout", "constant") or (kind == "output" and "fill" in table)
+            fill = _fill(table, dtype, folder) if filled else None
+            if kind == "output" and zeroed:
+                if fill is not None:
+                    table.fail("give fill or zeroed, not both", "zeroed")
+                fill, zeroed = Fill("constant", (0.0,)), False
+            if kind == "output" and fill is not None and any(n not in sizes for e in shape for n in e.names):
+                table.fail("an output with contents has a shape over sizes alone", "shape")
             atol, rtol = _tolerance(tolerances, name) if kind in ("output", "inout") else (None, None)
             arguments.append(
                 Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, place)  # type: ignore[arg-type]
@@ -71,6 +82,8 @@ def check_shapes(top: Table, arguments: tuple[Argument, ...], sizes: Mapping[str
     """Refuses arrays that have no elements for ``sizes``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         for e in argument.shape:
+            if not sizes.keys() >= set(e.names):
+                continue  # it depends on the configuration
             extent = table.attempt("shape", e.value, sizes)
             if extent < 1:  # type: ignore[operator]  # an int
                 given = ", ".join(f"{n} = {sizes[n]}" for n in e.names)
@@ -107,12 +120,22 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         "zeros": (0,),
         "constant": (),
         "file": (),
+        "python": (),
+        "array": (),
     }
     kind, value = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else (given, None)
     if not isinstance(kind, str) or kind not in usual:
-        table.fail(
-            f"{given!r} is no fill: use one of {', '.join(usual)}, such as fill = {{ uniform = [-1, 1] }}", "fill"
-        )
+        names = ", ".join(name for name in usual if name != "array")
+        table.fail(f"{given!r} is no fill: use one of {names}, such as fill = {{ uniform = [-1, 1] }}", "fill")
+    if kind == "array":
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            table.fail("an array must hold numbers", "fill")
+        traits = f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
+        return Fill("array", content=hashlib.sha256(traits).hexdigest(), array=array)
+    if kind == "python":
+        made = callable_reference(value) if callable(value) else python_reference(table, folder, "fill", value)
+        return Fill("python", content=made.content, path=made.name, function=made.function)
     if kind == "file":
         if not isinstance(value, str):
             table.fail('give the file: fill = { file = "input.npy" }', "fill")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import islice
 
@@ -12,7 +13,7 @@ from autosched.kernel_files.template import template
 from measurements.compile import error_reason
 from measurements.emulator.architecture import HOPPER_ARCH, ptx_arch
 from measurements.emulator.ptx.parser import PtxError, parse
-from measurements.emulator.ptx.syntax import Variable
+from measurements.emulator.ptx.syntax import Module, Variable
 from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, PtxOutput
 from measurements.ptx_compiler import CompilerStopped, compile_to_ptx
 from search_spaces.hardware.devices import Device
@@ -46,7 +47,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
             refused = refused or str(stopped)
             continue
         if output.text is not None:
-            return _check_arguments(file, output.text, output.entry)
+            return _check_arguments(file, kernel, output.text, output.entry)
         refused = refused or error_reason(output.log)
     if refused:
         raise KernelFileError(f"{file.name} does not compile: {refused}")
@@ -64,12 +65,14 @@ def _compiled(kernel: Kernel) -> PtxOutput:
     return output
 
 
-def _check_arguments(file: KernelFile, text: str, entry: str) -> None:
+def _check_arguments(file: KernelFile, kernel: Kernel, text: str, entry: str) -> None:
     try:
-        takes = parse(text).functions[entry].parameters
+        module = parse(text)
+        takes = module.functions[entry].parameters
     except (PtxError, KeyError):  # nothing can be said of it here
         return
-    listed = file.arguments
+    _check_constants(file, kernel, module)
+    listed = tuple(a for a in file.arguments if a.kind != "constant")
     if len(takes) != len(listed):
         place = listed[min(len(takes), len(listed) - 1)].place
         raise KernelFileError(f"{place}: {file.entry} takes {len(takes)} arguments, and the file lists {len(listed)}")
@@ -80,6 +83,36 @@ def _check_arguments(file: KernelFile, text: str, entry: str) -> None:
                 f"{argument.place}: {argument.name} is {given}, but parameter {number} of {file.entry} is "
                 f"{_described(parameter)}"
             )
+
+
+def _check_constants(file: KernelFile, kernel: Kernel, module: Module) -> None:
+    """Constant memory of the source is filled, and what fills it fits."""
+    sizes = {o.name: o.bytes for o in kernel.symbols}
+    places = {a.name: a.place for a in file.arguments}
+    declared = {_plain(v.name): v for v in module.variables if v.space == "const"}
+    for name, size in sizes.items():
+        if not re.search(rf"__constant__[^;]*\b{name}\b", file.source + "".join(t for _, t in file.headers)):
+            raise KernelFileError(f"{places[name]}: the source has no __constant__ variable {name!r}")
+        if name in declared and size > declared[name].bytes:
+            raise KernelFileError(
+                f"{places[name]}: {name} has {declared[name].bytes} bytes in the source, and the array {size}"
+            )
+    for name, variable in declared.items():
+        written = rf"__constant__[^;{{]*\b{name}\b[^;]*="
+        if name in sizes or variable.initial or re.search(written, file.source):
+            continue
+        if not re.search(rf"__constant__[^;]*\b{name}\b", file.source + "".join(t for _, t in file.headers)):
+            continue  # a compiler's own, or a library's
+        raise KernelFileError(
+            f"{file.name}: nothing fills the __constant__ variable {name}, which would be all zeros: list it as an "
+            f'[[argument]] with kind = "constant"'
+        )
+
+
+def _plain(name: str) -> str:
+    """The name of a variable in the source: the last of a mangled one."""
+    parts = re.findall(r"(\d+)([A-Za-z_]\w*)", name) if name.startswith("_Z") else []
+    return next((text[: int(n)] for n, text in reversed(parts) if len(text) >= int(n) > 0), name)
 
 
 def _fits(parameter: Variable, argument: Argument) -> bool:

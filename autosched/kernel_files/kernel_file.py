@@ -14,7 +14,7 @@ from autosched.kernel_files.expressions import Expression, Result
 from search_spaces.hardware.dtypes import DType
 from search_spaces.spaces.parameters import Parameter, Value
 
-Kind = Literal["input", "output", "inout", "workspace", "scalar"]
+Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant"]
 Passing = Literal["define", "constexpr", "struct", "template"]
 
 # The launch, as attributes that rules and costs may use.
@@ -22,21 +22,36 @@ GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what i
 SHARED = "dynamic_shared_bytes"
 
 
+@dataclass(frozen=True, eq=False)
+class UserFunction:
+    """A Python function of the user's: ``given`` from Python, or ``name`` in the file ``path``, whose text is
+    ``content``."""
+
+    name: str
+    path: str = ""
+    content: str = ""
+    given: Callable[..., Any] | None = None
+
+
 @dataclass(frozen=True)
 class Fill:
     """How an input is filled: ``normal`` (mean, standard deviation), ``uniform`` (from, to), ``integers`` (from, to,
-    both included), ``constant`` (value), or ``file`` (an .npy file)."""
+    both included), ``constant`` (value), ``file`` (an .npy file), ``array`` (given from Python), or ``python`` (what a
+    function returns)."""
 
-    kind: Literal["normal", "uniform", "integers", "constant", "file"]
+    kind: Literal["normal", "uniform", "integers", "constant", "file", "array", "python"]
     numbers: tuple[float, ...] = ()
     path: str = field(default="", repr=False)  # where it lies makes no other kernel
-    content: str = ""  # SHA-256 of the file
+    content: str = ""  # SHA-256 of the file, the array, or the function
+    function: UserFunction | None = field(default=None, compare=False, repr=False)
+    array: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One parameter of the entry function. An array has a ``shape`` over sizes, a scalar a ``value``. ``place`` is
-    where the kernel file lists it."""
+    """One parameter of the entry function, or a ``__constant__`` variable (kind "constant"). An array has a ``shape``,
+    a scalar a ``value``; an output with a ``fill`` holds that before each launch. ``place`` is where the kernel file
+    lists it."""
 
     name: str
     kind: Kind
@@ -70,13 +85,15 @@ class FileRule:
 class Reference:
     """What the outputs are compared with: what a Python ``function`` gives for the inputs, or what another ``kernel``
     gives with its parameters at ``config`` (the kernel's own defaults where it does not name them). Without a function
-    and a kernel it is the kernel itself at ``config``. ``place`` is where the kernel file names it, if one does."""
+    and a kernel it is the kernel itself at ``config``. A function that ``judges`` is given the outputs, too, and says
+    whether they are right. ``place`` is where the kernel file names it, if one does."""
 
     name: str = ""
     content: str = ""
-    function: Callable[[], Callable[..., Any]] | None = field(default=None, compare=False, repr=False)
+    function: UserFunction | None = field(default=None, compare=False, repr=False)
     kernel: KernelFile | None = None
     config: tuple[tuple[str, Value], ...] = ()
+    judges: bool = False
     place: str = field(default="", compare=False, repr=False)
 
 
@@ -120,6 +137,7 @@ class KernelFile:
         """16 digits that stand for what is computed: the arguments, how inputs are filled, reference and tolerances."""
         other = self.reference.kernel
         reference = [self.reference.content, None if other is None else other.content, self.reference.config]
+        reference += ["judges"] if self.reference.judges else []
         arguments = [
             [
                 a.name,

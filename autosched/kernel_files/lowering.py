@@ -9,16 +9,21 @@ import numpy as np
 
 from autosched.kernel_files.expressions import Result
 from autosched.kernel_files.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile
-from search_spaces.operators.problem import Operand
+from search_spaces.operators.problem import Operand, Role
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel, Scalar
 
+_ROLES: Mapping[str, Role] = {"input": "input", "constant": "input", "output": "output", "inout": "inout"}
 
-def operand(argument: Argument, sizes: Mapping[str, int]) -> Operand:
-    """An array argument at these sizes."""
-    shape = tuple(int(e.value(sizes)) for e in argument.shape)
-    return Operand(argument.name, argument.kind, argument.dtype, shape, argument.zeroed)  # type: ignore[arg-type]
+
+def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
+    """An array argument where the names of its shape have these values. An output that holds something before each
+    launch is read and written."""
+    shape = tuple(int(e.value(values)) for e in argument.shape)
+    restored = argument.kind == "output" and argument.fill is not None
+    role = "inout" if restored else _ROLES.get(argument.kind, "workspace")
+    return Operand(argument.name, role, argument.dtype, shape, argument.zeroed)
 
 
 def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> Kernel:
@@ -30,7 +35,8 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
         source=source_of(file, values),
         headers=Headers.of(dict(file.headers)),
         compile_options=file.options,
-        arguments=tuple(_argument(argument, sizes, values) for argument in file.arguments),
+        arguments=tuple(_argument(argument, values) for argument in file.arguments if argument.kind != "constant"),
+        symbols=tuple(operand(argument, values) for argument in file.arguments if argument.kind == "constant"),
         grid=_size(values, GRID),
         block=_size(values, BLOCK),
         cluster=_size(values, CLUSTER),
@@ -39,9 +45,9 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
     )
 
 
-def _argument(argument: Argument, sizes: Mapping[str, int], values: Mapping[str, Result]) -> Operand | Scalar:
+def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar:
     if argument.value is None:
-        return operand(argument, sizes)
+        return operand(argument, values)
     value = argument.value.value(values)
     kind = "f" if argument.dtype.is_float else np.dtype(argument.dtype.storage).kind
     return Scalar(

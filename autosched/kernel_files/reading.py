@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from autosched.kernel_files.kernel_file import (
     CLUSTER,
     GRID,
     SHARED,
+    Argument,
     FileRule,
     KernelFile,
     NamedExpression,
@@ -51,15 +53,16 @@ def read_document(
     default_name: str | None = None,
     source: str | None = None,
     reference: Callable[..., Any] | None = None,
+    judge: Callable[..., Any] | None = None,
     _within: tuple[Path, ...] = (),
 ) -> KernelFile:
     """The kernel of a document with the keys of a TOML file; names of files are relative to ``folder``.
 
-    ``source`` stands for the text of the source file, ``reference`` for the function of ``reference.python``. Raises
-    KernelFileError.
+    ``source`` stands for the text of the source file, ``reference`` for the function of ``reference.python``, ``judge``
+    for that of ``reference.verify``. Raises KernelFileError.
     """
     reader = _Reader(Table(document, places), folder)
-    return reader.read(default_name, source, reference, _within)
+    return reader.read(default_name, source, reference, judge, _within)
 
 
 class _Reader:
@@ -74,6 +77,7 @@ class _Reader:
         default_name: str | None,
         source: str | None,
         reference: Callable[..., Any] | None,
+        judge: Callable[..., Any] | None,
         within: tuple[Path, ...],
     ) -> KernelFile:
         top, kernel = self.top, self.top.table("kernel")
@@ -88,6 +92,7 @@ class _Reader:
         attributes = self._attributes(top.table("attributes"))
         launch = self._launch(top.table("launch"))
         arguments = read_arguments(top, self.types, sizes, self.folder)
+        arrays = {a.name for a in arguments if a.kind != "scalar"}
         passing, entry = read_entry(kernel, source, [p.name for p in parameters if self.types[p.name] == "text"])
         cost = top.table("cost")
         flops = self._cost(cost, "flops", dict.fromkeys(sizes, "int"))
@@ -111,12 +116,18 @@ class _Reader:
             rules=self._rules(),
             launch=launch,
             arguments=arguments,
-            reference=self._reference(reference, parameters, {a.name for a in arguments if a.kind != "scalar"}, within),
+            reference=self._reference(reference, judge, parameters, arrays, within),
             metrics=self._metrics(top.table("metrics"), flops, moved),
             proxy=self._proxy(top.table("proxy"), sizes),
             flops=flops,
             bytes=moved,
         )
+        varying = next((a for a in arguments if a.kind == "output" and not _is_fixed(a, sizes)), None)
+        if varying is not None and not made.reference.judges:
+            raise KernelFileError(
+                f"{varying.place}: the shape of {varying.name} depends on parameters, so that no one array is right: "
+                'judge the outputs by [reference] verify = "file.py:function"'
+            )
         kernel.done()
         top.done()
         for problem in (made.sizes, *made.problems):
@@ -268,15 +279,20 @@ class _Reader:
     def _reference(
         self,
         function: Callable[..., Any] | None,
+        judge: Callable[..., Any] | None,
         parameters: Sequence[Parameter],
         arrays: set[str],
         within: tuple[Path, ...],
     ) -> Reference:
         table = self.top.table("reference")
-        given = [key for key in ("python", "kernel") if key in table]
-        if len(given) + (function is not None) > 1:
-            table.fail("give one reference: python, or kernel")
+        given = [key for key in ("python", "kernel", "verify") if key in table]
+        if len(given) + (function is not None) + (judge is not None) > 1:
+            table.fail("give one reference: python, kernel, or verify")
         made = Reference() if function is None else callable_reference(function)
+        if judge is not None:
+            made = replace(callable_reference(judge), judges=True)
+        if given == ["verify"]:
+            made = replace(python_reference(table, self.folder, "verify"), judges=True)
         if given == ["python"]:
             made = python_reference(table, self.folder)
         elif given == ["kernel"]:
@@ -295,6 +311,10 @@ class _Reader:
             made = Reference(made.name, made.content, None, made.kernel, _config(table.table("config"), parameters))
         table.done()
         return made
+
+
+def _is_fixed(argument: Argument, sizes: Mapping[str, int]) -> bool:
+    return all(name in sizes for e in argument.shape for name in e.names)
 
 
 def _config(table: Table, parameters: Sequence[Parameter]) -> tuple[tuple[str, Value], ...]:

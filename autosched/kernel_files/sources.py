@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosched.kernel_files.document import Table, read_text
-from autosched.kernel_files.kernel_file import Reference
+from autosched.kernel_files.kernel_file import Reference, UserFunction
 from search_spaces.templates.headers import included
 
 PASSINGS = ("define", "constexpr", "struct", "template")
@@ -79,24 +77,24 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     return tuple(sorted(headers.items()))
 
 
-def python_reference(table: Table, folder: Path) -> Reference:
-    """The function that ``python = "file.py:function"`` names; its file is run when it is first needed."""
-    text = table.text("python")
-    file, _, name = text.rpartition(":")
+def python_reference(table: Table, folder: Path, key: str = "python", text: Any = None) -> Reference:
+    """The function that ``key = "file.py:function"`` names; its file is run when it is first needed."""
+    text = table.text(key) if text is None else text
+    file, _, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if not file or not name.isidentifier():
-        table.fail(f'{text!r} names no function: write "file.py:function"', "python")
+        table.fail(f'{text!r} names no function: write "file.py:function"', key)
     path = folder / file
-    content = read_text(path, table, "python")
+    content = read_text(path, table, key)
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
-        table.fail(f"{file} has no function {name!r}", "python")
-    place = table.places.at((*table.path, "python"))
-    return Reference(text, f"{text}\n{content}", cache(lambda: _loaded(path, name)), place=place)
+        table.fail(f"{file} has no function {name!r}", key)
+    place = table.places.at((*table.path, key))
+    return Reference(text, f"{text}\n{content}", UserFunction(name, str(path), content), place=place)
 
 
 def callable_reference(function: Callable[..., Any]) -> Reference:
     """A function given from Python: the same as another one whose code and whatever it refers to are the same."""
     name = getattr(function, "__qualname__", type(function).__name__)
-    return Reference(name, repr(_traits(function)), lambda: function)
+    return Reference(name, repr(_traits(function)), UserFunction(name, given=function))
 
 
 def _traits(value: Any) -> Any:
@@ -111,14 +109,3 @@ def _traits(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
     return repr(value)
-
-
-def _loaded(path: Path, name: str) -> Callable[..., Any]:
-    """The function of a user's Python file, which is run for it. Raises whatever that raises."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{path.name} is no Python file: give it a name that ends with .py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Callable[..., Any] = getattr(module, name)
-    return found

@@ -104,9 +104,6 @@ def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | 
     """The first rule that these sizes alone break."""
     if not device.has("clusters") and _clustered(file):
         return f"it launches clusters, which {device.name} does not have"
-    both = next((a.name for a in file.arguments if a.kind == "inout"), None)
-    if both is not None:  # whoever launches the kernel again would have to restore it in between
-        return f"it reads and writes {both}: give it one array to read and another one to write"
     try:
         known = file.constants(problem.sizes)
         for rule in (*file.rules, *_launch_rules(file, device)):

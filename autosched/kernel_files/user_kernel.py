@@ -46,6 +46,7 @@ class Kernel:
         attributes: Mapping[str, str] | None = None,
         rules: Sequence[str | tuple[str, str] | Mapping[str, str]] = (),
         reference: Callable[..., Any] | Mapping[str, Any] | None = None,
+        verify: Callable[..., Any] | None = None,
         tolerance: Mapping[str, Any] | None = None,
         metrics: Mapping[str, str] | None = None,
         cost: Mapping[str, str] | None = None,
@@ -58,7 +59,9 @@ class Kernel:
         summary: str = "",
     ) -> None:
         """``source`` is CUDA C++, or the path of a file of it. Everything else is spelled as in a kernel file: a rule
-        is an expression, or one with its reason; ``reference`` is a function, or the table of a kernel file.
+        is an expression, or one with its reason; ``reference`` is a function that computes the outputs, or the table
+        of a kernel file; ``verify`` in its place one that is given inputs and outputs by name, and says whether the
+        outputs are right: True or None, or False or a text of what is wrong.
 
         Raises KernelFileError, one line that names the argument, for whatever is wrong with it.
         """
@@ -92,6 +95,7 @@ class Kernel:
             Path(),
             source=None if is_path else str(source),
             reference=reference if callable(reference) else None,
+            judge=verify,
         )
 
     @classmethod

@@ -294,6 +294,7 @@ def _job_text(
     number_of = {operand.name: k for operand, k in numbers_of.items()}
     lines += [f"defined {number_of[name]} {at}" for name, at in _flags_at(kernel, offsets, memory).items()]
     lines += [f"address {number_of[a.array]} {a.at} {number_of[a.target]} {a.offset}" for a in memory.addresses]
+    lines += [f"symbol {operand.name} {numbers_of[operand]}" for operand in kernel.symbols]
     return "\n".join(lines) + "\n"
 
 

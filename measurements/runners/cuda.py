@@ -37,7 +37,7 @@ from measurements.timing import StopRule
 from measurements.transport import Transport, WorkerClosed
 from measurements.worker import Worker
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Problem
+from search_spaces.operators.problem import Array, Problem
 from search_spaces.templates.kernel import operand_json
 
 __all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
@@ -227,13 +227,7 @@ class CudaRunner:
         outcome: Outcome = self._ask(run)
         if outcome.status is not Status.OK:
             return Measurement(outcome.status, self.provenance, outcome.reason)
-        operands = {o.name: o for o in candidate.kernel.operands}
-        answer = outcome.answer
-        blobs = answer.blobs if isinstance(answer, Message) else {}
-        return {
-            name: np.frombuffer(blobs[digest], operands[name].dtype.storage).reshape(operands[name].shape)
-            for name, digest in answer["outputs"].items()
-        }
+        return _outputs(candidate, outcome)
 
     def close(self) -> None:
         """End the workers and every iteration. Safe to call twice and from any thread."""
@@ -357,6 +351,8 @@ class CudaRunner:
         with self._lock:
             known = self._known.get(identity)
             fastest = self._fastest.get(data.key)
+        if known is None and candidate.problem.judged:
+            known = self._judged(supervisor, candidate, kernel, blobs, data)
         if known is None:
             request = {
                 "op": "measure",
@@ -386,6 +382,23 @@ class CudaRunner:
             known, resources=program.resources, compile_seconds=program.compile_seconds, code=program.code
         )
 
+    def _judged(
+        self,
+        supervisor: Supervisor,
+        candidate: Candidate,
+        kernel: dict[str, Any],
+        blobs: dict[str, Buffer],
+        data: DataSet,
+    ) -> Measurement | None:
+        """What is wrong with the outputs of one launch, for a problem that judges them itself; None for nothing."""
+        request = {"op": "outputs", "data": data.key, "kernel": kernel, "launch_limit": self.options.launch_limit}
+        outcome: Outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
+        if outcome.status is not Status.OK:
+            return Measurement(outcome.status, self.provenance, outcome.reason)
+        outputs = _outputs(candidate, outcome)
+        wrong = candidate.problem.judge(candidate.problem.random_inputs(data.seed), outputs)
+        return Measurement(Status.WRONG_RESULT, self.provenance, wrong) if wrong else None
+
     def _data_key(self, problem: Problem, seed: int, warm_cache: bool | None = None) -> DataSet:
         warm = self.options.warm_cache if warm_cache is None else warm_cache
         return DataSet(problem, seed, 0 if warm else 2 * self.device.l2_bytes)
@@ -413,6 +426,17 @@ class CudaRunner:
 class _Task:
     call: Call
     work: Callable[[Supervisor], Any]
+
+
+def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
+    """The outputs of one launch. An array of the problem may be larger than the candidate's."""
+    operands = {o.name: o for o in candidate.kernel.operands}
+    blobs = outcome.answer.blobs if isinstance(outcome.answer, Message) else {}
+    found = {}
+    for name, digest in outcome.answer["outputs"].items():
+        flat = np.frombuffer(blobs[digest], operands[name].dtype.storage, operands[name].size)
+        found[name] = flat.reshape(operands[name].shape)
+    return found
 
 
 def _kernel_json(candidate: Candidate, program: Compiled) -> tuple[dict[str, Any], dict[str, Buffer]]:

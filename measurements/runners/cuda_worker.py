@@ -213,12 +213,27 @@ class GpuWorker:
             program = self._load(request, request["kernel"], data)
             answer["error"] = self._verified(program, data, limit)
             self._poison(program.slots)
-            sampler = self._timer.sampler(program.launch, data.copies, limit, float(request["graph_below"]))
+            sampler = self._sampler(program, data, limit, float(request["graph_below"]))
             answer |= self._repeated(sampler, StopRule(**request["rule"]), request["best"])
             answer["reason"] = "; ".join(filter(None, (program.loaded.shrunk(), answer["reason"])))
             self._undamaged(program, data)
             answer["error"] = max(answer["error"], self._right(program, data, "after repeated launches: "))
         return answer
+
+    def _sampler(self, program: _Program, data: _Data, limit: float, graph_below: float) -> Callable[[], list[float]]:
+        """Times of launches, each on arrays that hold their first contents: what a kernel changes in place is restored
+        outside the clock, which a graph of many launches could not leave out."""
+        if not any(slot.operand.role == "inout" for slot in program.slots):
+            return self._timer.sampler(program.launch, data.copies, limit, graph_below)
+        return self._timer.sampler(
+            program.launch, data.copies, limit, 0.0, lambda copy: self._restore(program, data, copy)
+        )
+
+    def _restore(self, program: _Program, data: _Data, copy: int) -> None:
+        for slot in program.slots:
+            if slot.operand.role == "inout":
+                pointer = slot.memory + copy * slot.stride
+                pointer.copy_from_device_async(data.inputs[slot.operand.name].data, slot.operand.bytes, self._stream)
 
     def _repeated(self, sampler: Callable[[], list[float]], rule: StopRule, best: float | None) -> dict[str, Any]:
         """The times that ``rule`` wants, the clock after the last, and a reason where anything is unusual."""
@@ -246,10 +261,11 @@ class GpuWorker:
         with self._outcome(answer):
             program = self._load(request, request["kernel"], data)
             self._poison(program.slots)
+            self._restore(program, data, 0)
             program.launch(0)
             self._timer.wait(limit)
             for slot in program.slots:
-                if slot.operand.role == "output":
+                if slot.operand.role in ("output", "inout"):
                     answer["outputs"][slot.operand.name] = answer.attach(self._cp.asnumpy(slot.array(0)).tobytes())
         return answer
 
@@ -263,7 +279,7 @@ class GpuWorker:
             with self._outcome(entrant):
                 program = self._load(request, kernel, data)
                 entrant["error"] = self._verified(program, data, limit)
-                sampler = self._timer.sampler(program.launch, data.copies, limit, graph_below)
+                sampler = self._sampler(program, data, limit, graph_below)
                 self._undamaged(program, data)
                 samplers[len(entrants)] = sampler
             entrants.append(entrant)
@@ -370,11 +386,14 @@ class GpuWorker:
             else:
                 raise LaunchRefused(f"the kernel takes {operand.name}, which its problem does not have")
         with _file(request.blobs[kernel["cubin"]]) as path:
-            return _Program(LoadedLaunch(cp, launch, path), slots)
+            program = _Program(LoadedLaunch(cp, launch, path), slots)
+        program.loaded.fill_symbols({slot.operand.name: slot.array(0) for slot in slots})
+        return program
 
     def _verified(self, program: _Program, data: _Data, limit: float) -> float:
         """Launch once on poisoned outputs, and check them; the largest error over its tolerance."""
         self._poison(program.slots)
+        self._restore(program, data, 0)
         program.launch(0)
         self._timer.wait(limit)
         try:
@@ -393,7 +412,7 @@ class GpuWorker:
         most = 0.0
         for slot in program.slots:
             operand = slot.operand
-            if operand.role != "output":
+            if operand.role not in ("output", "inout") or operand.name not in data.reference:  # judged elsewhere
                 continue
             worst, wrong, first = self._error(slot, data)
             most = max(most, worst)

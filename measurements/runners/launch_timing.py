@@ -76,18 +76,23 @@ class LaunchTimer:
             if passed > 1e-3:
                 time.sleep(1e-4)
 
-    def _timed(self, limit: float, work: list[Callable[[], None]]) -> list[float]:
-        """Seconds on the GPU of each piece of ``work``, queued without a gap between them."""
+    def _timed(
+        self, limit: float, work: list[Callable[[], None]], before: Callable[[], None] | None = None
+    ) -> list[float]:
+        """Seconds on the GPU of each piece of ``work``, queued without a gap between them, but for ``before``, which
+        is queued before each and not timed."""
         cuda = self._cp.cuda
         pairs = [(cuda.Event(), cuda.Event()) for _ in work]
         for (start, stop), piece in zip(pairs, work, strict=True):
+            if before is not None:
+                before()
             start.record(self._stream)
             piece()
             stop.record(self._stream)
         self.wait(limit)
         return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
 
-    def _warmed_up(self, launch: Callable[[], None], limit: float) -> float:
+    def _warmed_up(self, launch: Callable[[], None], limit: float, restore: Callable[[], None] | None = None) -> float:
         """Launch until the GPU is warm: for a while, and on while its clock, where known, rises or is still low. The
         first time it takes as long as a clock may take to rise, as NVML repeats the idle clock before it does. Seconds
         of the fastest launch."""
@@ -95,7 +100,7 @@ class LaunchTimer:
         while True:
             until, pairs = time.perf_counter() + _WARM_UP_SECONDS, 0
             while not pairs or (time.perf_counter() < until and pairs < _MOST_PAIRS):
-                fastest = min(fastest, *self._timed(2 * limit, [launch] * 2))
+                fastest = min(fastest, *self._timed(2 * limit, [launch] * 2, restore))
                 pairs += 1
             before, clock = clock, self._clock()
             self._highest = max(self._highest, clock or 0.0)
@@ -107,19 +112,33 @@ class LaunchTimer:
                 return fastest
 
     def sampler(
-        self, launch: Callable[[int], None], copies: int, limit: float, graph_below: float
+        self,
+        launch: Callable[[int], None],
+        copies: int,
+        limit: float,
+        graph_below: float,
+        restore: Callable[[int], None] | None = None,
     ) -> Callable[[], list[float]]:
-        """A function that times the kernel once more or some times more; the GPU is warm when this returns."""
+        """A function that times the kernel once more or some times more; the GPU is warm when this returns.
+
+        ``restore`` is called with the copy before each launch, outside the clock; no graph is captured then.
+        """
         turn = 0
+
+        def restored() -> None:
+            if restore is not None:
+                restore(turn % copies)
+
+        before = None if restore is None else restored
 
         def next_launch() -> None:
             nonlocal turn
             launch(turn % copies)
             turn += 1
 
-        single = max(self._warmed_up(next_launch, limit), 1e-6)
+        single = max(self._warmed_up(next_launch, limit, before), 1e-6)
 
-        if single < graph_below:
+        if restore is None and single < graph_below:
             # A graph visits every copy equally often, else the next replay would find its first ones still in the L2.
             count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), MAX_GRAPH // copies)
             captured = capture(self._stream, [next_launch] * count)
@@ -136,6 +155,6 @@ class LaunchTimer:
 
         def launches() -> list[float]:
             # The first keeps the GPU busy while the others are queued, so it is not counted.
-            return self._timed(limit, [next_launch] * (batch + 1))[1:]
+            return self._timed(limit, [next_launch] * (batch + 1), before)[1:]
 
         return launches

@@ -21,6 +21,7 @@ from search_spaces.operators.input_cases import InputCase, ProvokingInputs
 from search_spaces.operators.part import Indices
 
 Array = npt.NDArray[np.generic]
+Role = Literal["input", "output", "inout", "workspace"]
 
 DRAWN = 4_194_301  # the largest prime below 2^22
 
@@ -62,7 +63,7 @@ class Operand:
     """
 
     name: str
-    role: Literal["input", "output", "inout", "workspace"]
+    role: Role
     dtype: DType
     shape: tuple[int, ...]
     zeroed: bool = False
@@ -98,6 +99,16 @@ class Problem(ABC):
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """``reference`` and ``tolerance``. Where the second follows from the first, this computes the first once."""
         return self.reference(inputs), self.tolerance(inputs)
+
+    @property
+    def judged(self) -> bool:
+        """Whether outputs are right by ``judge``, and have no reference."""
+        return False
+
+    def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
+        """What is wrong with stored ``outputs``, "" for nothing, of a problem that judges them itself; None for one
+        whose outputs are compared with ``reference``."""
+        return None
 
     def _take_defaults(self, **values: str) -> None:
         """Set these fields where they were left empty."""

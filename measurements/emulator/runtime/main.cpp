@@ -51,6 +51,7 @@ struct Job {
   std::vector<TensorMapSpec> maps;
   // Of each parameter: p with a pointer, v with a value, t with a tensor map, by their indices.
   std::vector<std::pair<char, std::size_t>> parameters;
+  std::vector<std::pair<std::string, std::size_t>> symbols;  // __constant__ variables that buffers are copied to
   std::vector<Target> pointers;
   std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and where in DATA the flags of its bytes are
   std::vector<AddressInMemory> addresses;
@@ -137,6 +138,12 @@ Job read_job(const char* path) {
         fail("an address of no buffer");
       }
       job.addresses.push_back(a);
+    } else if (key == "symbol") {
+      std::string name;
+      std::size_t buffer = 0;
+      file >> name >> buffer;
+      if (buffer >= job.buffers.size()) fail("a symbol of no buffer");
+      job.symbols.push_back({name, buffer});
     } else if (key == "tensor_map") {
       TensorMapSpec m{};
       file >> m.buffer >> m.offset >> m.element_bytes >> m.rank;
@@ -309,6 +316,9 @@ int run(int argc, char** argv) {
   buffers.resize(job.buffers.size());
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
     transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
+  }
+  for (const auto& [name, buffer] : job.symbols) {
+    if (!ptx::fill_variable(name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
   }
   for (AddressInMemory& a : job.addresses) {
     std::memcpy(&a.stood, static_cast<char*>(buffers[a.buffer]) + a.at, sizeof a.stood);

@@ -235,6 +235,9 @@ void run_warp(unsigned w);  // until its lanes wait, exit, or let others go on
 // Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
 std::vector<BufferSpec> variable_specs();
 void place_variables(const std::vector<void*>& addresses);
+// Copies the host's bytes to the __constant__ variable of a name. False, with a line on stderr, where it is too small.
+// One that the kernel does not read is not in the program, and left alone.
+bool fill_variable(const std::string& name, const void* from, std::size_t bytes);
 void fill_constants(Warp& warp);
 void fill_special(Warp& warp);
 // What the asynchronous units of a block remember (ptx_mbarrier.cpp, ptx_bulk.cpp, ptx_wgmma.cpp).

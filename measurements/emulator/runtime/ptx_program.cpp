@@ -361,6 +361,21 @@ void place_variables(const std::vector<void*>& addresses) {
   }
 }
 
+bool fill_variable(const std::string& name, const void* from, std::size_t bytes) {
+  // A name in a namespace ends, mangled, with its length and itself.
+  const std::string mangled = std::to_string(name.size()) + name;
+  for (const Variable& v : variables) {
+    const bool inside = v.spec.name.starts_with("_Z") && v.spec.name.find(mangled) != std::string::npos;
+    if (v.spec.role != BufferSpec::Role::input || (v.spec.name != name && !inside)) continue;
+    if (bytes > v.spec.bytes) {
+      std::fprintf(stderr, "arguments: %s has %zu bytes in the source, but the array %zu\n", name.c_str(), v.spec.bytes, bytes);
+      return false;
+    }
+    std::memcpy(reinterpret_cast<void*>(v.address), from, bytes);
+  }
+  return true;
+}
+
 void fill_constants(Warp& warp) {
   for (const Constant& c : constants) {
     std::uint64_t value = c.value;

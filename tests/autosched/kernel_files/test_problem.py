@@ -120,7 +120,7 @@ def test_an_input_from_a_file(write: Write, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"in\.npy has the shape \(8, 1000\), but input is \(8, 10\)"):
         problem(file, width=10).random_inputs(0)
     (tmp_path / "in.npy").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"in\.npy is no \.npy file of numbers"):
+    with pytest.raises(ValueError, match=r"in\.npy is not a .npy file of numbers"):
         problem(file).random_inputs(0)
 
 
@@ -179,7 +179,7 @@ def test_integers_that_no_float_holds_must_be_equal(write: Write, tmp_path: Path
     [
         ("two", r"the reference reference\.py:two must give out, not out, more"),
         ("wrong_shape", r"reference\.py:wrong_shape gives out as \(1000,\), which must be \(8, 1000\)"),
-        ("wrong_name", r"reference\.py:wrong_name asks for weights: it can have width, height, input"),
+        ("wrong_name", r"reference\.py:wrong_name asks for weights: it can have width, height, factor, input"),
         ("fails", r"reference\.py:fails fails at line 18: RuntimeError: no luck$"),
         ("words", r"reference\.py:words gives no numbers for out"),
     ],

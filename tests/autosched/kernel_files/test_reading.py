@@ -142,7 +142,7 @@ WRONG: list[tuple[str, str, str]] = [
     ('dtype = "float"', 'dtype = "flaot"', "scale.toml:46: argument[1].dtype: 'flaot' is not known: did you mean float?"),
     ('dtype = "float"\n', "", "scale.toml:43: argument[1]: dtype is missing: give a text"),
     ('dtype = "float"\nshape = ["height", "width"]', 'dtype = "float"\nshape = ["depth"]', "scale.toml:47: argument[1].shape: unknown name 'depth'"),
-    ('dtype = "float"\nshape = ["height", "width"]', 'dtype = "float"\nshape = ["tile"]', "scale.toml:47: argument[1].shape: unknown name 'tile'"),
+    ('dtype = "float"\nshape = ["height", "width"]', 'dtype = "float"\nshape = ["tile"]', "scale.toml:43: argument[1]: the shape of out depends on parameters"),
     ('dtype = "float"\nshape = ["height", "width"]', 'dtype = "float"\nshape = ["height - 3"]', 'scale.toml:47: argument[1].shape: "height - 3" is 0 for height = 3'),
     ('dtype = "float"\nshape = ["height", "width"]', 'dtype = "float"', "scale.toml:43: argument[1]: shape is missing"),
     ("{ uniform = [-1, 1] }", '"random"', "scale.toml:54: argument[2].fill: 'random' is no fill: use one of normal"),

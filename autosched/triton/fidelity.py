@@ -11,7 +11,7 @@ from measurements.emulator.ptx.parser import parse
 if TYPE_CHECKING:
     from autosched.triton.session import Session
 
-# Results of these are specified by PTX up to an error, not bit by bit; see docs/emulator.md, Limits.
+# Results of these are specified by PTX up to an error, not bit by bit; see docs/explanation/emulator.md, Limits.
 _BOUNDED_OPCODES = ("mma", "wmma", "wgmma", "ex2", "lg2", "sin", "cos", "tanh", "tcgen05")
 _BOUNDED_QUALIFIERS = ("approx", "full")
 

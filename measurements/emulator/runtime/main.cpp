@@ -22,10 +22,10 @@
 #include <new>
 #include <utility>
 
-#include "counting.hpp"
+#include "memory/counting.hpp"
 #include "machine.hpp"
-#include "ptx.hpp"
-#include "tensor_map.hpp"
+#include "isa/ptx.hpp"
+#include "memory/tensor_map.hpp"
 
 namespace autosched::emulator {
 namespace {

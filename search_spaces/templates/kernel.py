@@ -57,17 +57,11 @@ class Launch:
     """How a loaded function is launched, and with what: its ``arguments``, in the order of its parameters.
 
     ``entry`` is launched ``launches`` times, one after another on one stream with the same arguments: a launch sees all
-<<<<<<< HEAD
-    that the one before it wrote. ``cluster`` is what ``__cluster_dims__`` says in the source. With ``grid_may_shrink``
-    any smaller number of whole clusters computes the same: whoever launches it may leave out blocks that would not run
-    at a time with the others. ``unpassed`` are arrays that no argument leads to: their addresses lie in others. Only
-    the emulator can launch with them. Raises ValueError for a launch that no GPU supports.
-=======
     that the one before it wrote. ``symbols`` are inputs that are copied to the ``__constant__`` variables of their
-    names before a launch. ``cluster`` is what ``__cluster_dims__`` says in the source. With ``grid_may_shrink`` any
-    smaller number of whole clusters computes the same: whoever launches it may leave out blocks that would not run at a
-    time with the others. Raises ValueError for a launch that no GPU supports.
->>>>>>> a90bac83033f41706586a91ea25afa59e53406ee
+    names before a launch. ``unpassed`` are arrays that no argument leads to: their addresses lie in others, and only
+    the emulator can launch with them. ``cluster`` is what ``__cluster_dims__`` says in the source. With
+    ``grid_may_shrink`` any smaller number of whole clusters computes the same: whoever launches it may leave out blocks
+    that would not run at a time with the others. Raises ValueError for a launch that no GPU supports.
     """
 
     entry: str
@@ -78,11 +72,8 @@ class Launch:
     dynamic_shared_bytes: int = 0
     launches: int = 1
     grid_may_shrink: bool = False
-<<<<<<< HEAD
-    unpassed: tuple[Operand, ...] = ()
-=======
     symbols: tuple[Operand, ...] = ()
->>>>>>> a90bac83033f41706586a91ea25afa59e53406ee
+    unpassed: tuple[Operand, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("grid", "block", "cluster"):
@@ -101,11 +92,7 @@ class Launch:
         if len({a.name for a in different}) < len(different):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
         names: dict[str, Operand] = {}
-<<<<<<< HEAD
-        for operand in (*_all_operands(self.arguments), *self.unpassed):
-=======
-        for operand in (*_all_operands(self.arguments), *self.symbols):
->>>>>>> a90bac83033f41706586a91ea25afa59e53406ee
+        for operand in (*_all_operands(self.arguments), *self.symbols, *self.unpassed):
             if names.setdefault(operand.name, operand) != operand:
                 raise ValueError(f"two different arrays are called {operand.name}: rename one")
 
@@ -127,14 +114,9 @@ class Launch:
 
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
-<<<<<<< HEAD
-        """The arrays that the launch takes, each once: as a pointer, by a tensor map, or ``unpassed``."""
-        return tuple(dict.fromkeys((*_all_operands(self.arguments), *self.unpassed)))
-=======
-        """The arrays that the launch takes, each once: passed as a pointer, described by a tensor map, or copied to
-        constant memory."""
-        return tuple(dict.fromkeys((*_all_operands(self.arguments), *self.symbols)))
->>>>>>> a90bac83033f41706586a91ea25afa59e53406ee
+        """The arrays that the launch takes, each once: passed as a pointer, described by a tensor map, copied to
+        constant memory, or ``unpassed``."""
+        return tuple(dict.fromkeys((*_all_operands(self.arguments), *self.symbols, *self.unpassed)))
 
     def launch_json(self) -> dict[str, Any]:
         """Everything of the launch, as JSON: what ``launch_from_json`` reads.
@@ -250,11 +232,7 @@ def launch_from_json(data: Mapping[str, Any]) -> Launch:
         dynamic_shared_bytes=int(data["dynamic_shared_bytes"]),
         launches=int(data["launches"]),
         grid_may_shrink=bool(data.get("grid_may_shrink", False)),
-<<<<<<< HEAD
-=======
         symbols=tuple(operand_from_json(o) for o in data.get("symbols", ())),
-        **sizes,
->>>>>>> a90bac83033f41706586a91ea25afa59e53406ee
     )
 
 

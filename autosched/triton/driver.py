@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import triton
@@ -17,6 +19,7 @@ from triton.runtime.cache import get_cache_manager
 from autosched.triton.cubin import cubin_resources
 from search_spaces.hardware.devices import Device
 
+_FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(?=")', re.MULTILINE)
 _FILE_NAME = 150  # letters of a kernel's name that Triton keeps in the names of its cache's files
 
 
@@ -61,11 +64,9 @@ class _KernelLauncher:
         self._ptx, self._cubin = "", b""
         for name, path in files.items():
             if name.endswith(".ptx"):
-                with open(path) as file:
-                    self._ptx = file.read()
+                self._ptx = _with_own_file(Path(path).read_text(), src)
             elif name.endswith(".cubin"):
-                with open(path, "rb") as binary:
-                    self._cubin = binary.read()
+                self._cubin = Path(path).read_bytes()
         self._names = tuple(_name(src, key) for key in src.signature)
         self._kinds = tuple(src.signature.values())
         self._constants = {_name(src, key): value for key, value in getattr(src, "constants", {}).items()}
@@ -134,7 +135,8 @@ class _Utils:
             unit = self._device.register_allocation_unit
             each = -(-registers * self._device.warp_size // unit) * unit
             warps = min(warps, self._device.registers_per_block // each)
-        return (name, name, registers, spills, self._device.warp_size * warps)
+        # No module: there is nothing to unload, and Triton would ask a driver to when none may be active any more.
+        return (None, name, registers, spills, self._device.warp_size * warps)
 
     def unload_module(self, _module: Any) -> None:
         pass
@@ -236,6 +238,19 @@ def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
 
 def _skip_benchmark(self: Any, *_: Any, **__: Any) -> None:
     """In place of the tables and plots of ``triton.testing.perf_report``."""
+
+
+def _with_own_file(ptx: str, src: Any) -> str:
+    """Triton's cache finds a kernel by its text and line: what it holds may name the file of a copy of it."""
+    function = getattr(getattr(src, "fn", None), "fn", None)
+    if function is None:
+        return ptx
+    own = function.__code__.co_filename
+
+    def renamed(file: re.Match[str]) -> str:
+        return f"{file[1]}{own}" if Path(file[2]).name == Path(own).name else file[0]
+
+    return _FILE.sub(renamed, ptx)
 
 
 def cluster_of(metadata: Any) -> int:

@@ -97,11 +97,11 @@ class LaunchRecord:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Of all runs, each kind at each line once."""
+        """Faults and notes of all runs, each grade and kind at each line once."""
         found: dict[tuple[object, ...], Finding] = {}
         for _, run in self.runs:
-            for finding in run.findings:
-                found.setdefault((finding.kind, finding.file, finding.line), finding)
+            for f in run.findings:
+                found.setdefault((f.grade, f.kind, f.file, f.line), f)
         return tuple(found.values())
 
 
@@ -120,26 +120,27 @@ class Session:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Each kind at each line once, over all launches."""
-        found: dict[tuple[object, ...], Finding] = {}
-        for launch in self.launches:
-            for f in launch.findings:
-                found.setdefault((f.kind, f.file, f.line), f)
-        return tuple(found.values())
+        """Faults and notes, each grade and kind at each line once, over all launches."""
+        return tuple(finding for _, finding in self._first_shown())
 
     @property
     def ok(self) -> bool:
-        return not self.findings
+        return not any(f.is_fault for f in self.findings)
 
     def fault_lines(self) -> list[str]:
-        """One line a finding, with the launch that showed it first."""
-        lines, seen = [], set()
+        """One line a fault, with the launch that showed it first."""
+        return [_line(launch, f) for launch, f in self._first_shown() if f.is_fault]
+
+    def note_lines(self) -> list[str]:
+        """One line for what is true and harms nothing: notes of the emulator, and the session's own ``notes``."""
+        return [_line(launch, f) for launch, f in self._first_shown() if not f.is_fault] + self.notes
+
+    def _first_shown(self) -> list[tuple[LaunchRecord, Finding]]:
+        found: dict[tuple[object, ...], tuple[LaunchRecord, Finding]] = {}
         for launch in self.launches:
             for f in launch.findings:
-                if (key := (f.kind, f.file, f.line)) not in seen:
-                    seen.add(key)
-                    lines.append(f"{f} (kernel {launch.kernel}, launched at {launch.called_at})")
-        return lines
+                found.setdefault((f.grade, f.kind, f.file, f.line), (launch, f))
+        return list(found.values())
 
     def launch(self, launch: TritonLaunch) -> None:
         """Emulates one launch, writes its outputs into the program's tensors and records it.
@@ -340,6 +341,10 @@ def _descriptor_flags(descriptor: Any) -> list[int]:
     """What newer versions of Triton pass between the two copies of shape and strides."""
     flags = [int(descriptor.padding == "nan")] if hasattr(descriptor, "padding") else []
     return flags + ([int(descriptor.round_f32_to_tf32)] if hasattr(descriptor, "round_f32_to_tf32") else [])
+
+
+def _line(launch: LaunchRecord, finding: Finding) -> str:
+    return f"{finding} (kernel {launch.kernel}, launched at {launch.called_at})"
 
 
 def _same(a: Array, b: Array | None) -> bool:

@@ -70,7 +70,7 @@ def verify_python(
         stderr_console().print(proof.trace, markup=False, highlight=False, soft_wrap=True)
     for fault in proof.session.fault_lines():
         line(fault)
-    for note in proof.session.notes:
+    for note in proof.session.note_lines():
         line(f"note: {note}")
     for launch in proof.session.launches:
         if launch.differing:
@@ -80,7 +80,7 @@ def verify_python(
             )
     for text in proof.fidelity.lines():
         line(text)
-    kinds = Counter(str(f.kind) for f in proof.session.findings)
+    kinds = Counter(str(f.kind) for f in proof.session.findings if f.is_fault)
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing was found"
     if proof.failure:
         found = f"{proof.failure}; {found}"

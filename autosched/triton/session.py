@@ -133,7 +133,8 @@ class Session:
 
     def note_lines(self) -> list[str]:
         """One line for what is true and harms nothing: notes of the emulator, and the session's own ``notes``."""
-        return [_line(launch, f) for launch, f in self._first_shown() if not f.is_fault] + self.notes
+        own = [f"note: {note}" for note in self.notes]
+        return [_line(launch, f) for launch, f in self._first_shown() if not f.is_fault] + own
 
     def _first_shown(self) -> list[tuple[LaunchRecord, Finding]]:
         found: dict[tuple[object, ...], tuple[LaunchRecord, Finding]] = {}

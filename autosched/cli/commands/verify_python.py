@@ -71,7 +71,7 @@ def verify_python(
     for fault in proof.session.fault_lines():
         line(fault)
     for note in proof.session.note_lines():
-        line(f"note: {note}")
+        line(note)
     for launch in proof.session.launches:
         if launch.differing:
             line(

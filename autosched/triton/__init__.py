@@ -8,6 +8,7 @@ from autosched.triton.session import (
     LaunchRecord,
     ProofSettings,
     Session,
+    emulate,
     emulated,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "LaunchRecord",
     "ProofSettings",
     "Session",
+    "emulate",
     "emulated",
 ]

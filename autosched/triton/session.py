@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -320,6 +320,24 @@ def emulated(
         yield session
     if check and not session.ok:
         raise FaultsFound(session)
+
+
+def emulate(
+    launch: Callable[..., Any], *arguments: Any, device: str | Device, proof: ProofSettings = QUICK, **keywords: Any
+) -> LaunchRecord:
+    """One launch: ``emulate(kernel[grid], x, y, BLOCK=128, device="h100")``.
+
+    Tensors and numpy arrays are changed in place, as by the kernel itself. Returns the record of the last launch,
+    also where it did not end. Raises ValueError where nothing is launched, and as ``emulated`` does.
+    """
+    import torch
+
+    values = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    with emulated(device, proof=proof, pretend_cuda=False, check=False) as session, suppress(LaunchFailed):
+        launch(*values, **keywords)
+    if not session.launches:
+        raise ValueError("nothing was launched: pass a kernel with its grid, kernel[grid], and its arguments")
+    return session.launches[-1]
 
 
 def estimated_milliseconds(record: LaunchRecord, device: Device) -> float:

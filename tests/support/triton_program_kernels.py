@@ -74,20 +74,3 @@ def accumulate(o, x, n, BLOCK: tl.constexpr):
 def accumulate_from_zero(o, x, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(o + i, tl.load(x + i, mask=i < n), mask=i < n)
-
-
-@triton.jit
-def sum_rows_under_locks(o, x, locks, n, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
-    """The second half of layer norm's backward pass in Triton's tutorial: rows of a group add up under its lock."""
-    row = tl.program_id(0)
-    group = row % GROUPS
-    i = tl.arange(0, BLOCK)
-    sums = tl.load(x + row * n + i, mask=i < n, other=0.0)
-    while tl.atomic_cas(locks + group, 0, 1) == 1:
-        pass
-    if tl.load(locks + GROUPS + group) == 0:
-        tl.atomic_xchg(locks + GROUPS + group, 1)
-    else:
-        sums += tl.load(o + group * n + i, mask=i < n)
-    tl.store(o + group * n + i, sums, mask=i < n)
-    tl.atomic_xchg(locks + group, 0)  # before all warps have stored

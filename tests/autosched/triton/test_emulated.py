@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from needs import needs_compiler
 
@@ -13,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import triton_program_kernels as kernels  # noqa: E402
 
-from autosched.triton import THOROUGH, FaultsFound, LaunchFailed, emulated  # noqa: E402
+from autosched.triton import THOROUGH, FaultsFound, LaunchFailed, emulate, emulated  # noqa: E402
 from measurements.emulator import FindingKind  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -207,3 +208,11 @@ def test_outside_of_it_nothing_is_left() -> None:
         assert host.eq(2).all()
     assert (torch.cuda.is_available(), triton.testing.do_bench) == before
     assert not torch.ones(1).is_cuda
+
+
+def test_one_launch_on_arrays() -> None:
+    x, o = np.arange(128, dtype=np.float32), np.zeros(128, np.float32)
+    record = emulate(kernels.scale[(1,)], o, x, 3.0, 128, BLOCK=128, device="h100")
+    assert record.emulation.ok and (o == 3 * x).all()
+    with pytest.raises(ValueError, match="nothing was launched"):
+        emulate(kernels.scale[(0,)], o, x, 3.0, 128, BLOCK=128, device="h100")

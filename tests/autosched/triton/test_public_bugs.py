@@ -24,18 +24,3 @@ def test_triton_10927_a_stride_of_a_descriptor_that_nobody_checks() -> None:
         kernels.row_sums_by_made_descriptor[(2,)](o, x, 32, 511, BM=16, BN=32)
     assert FindingKind.INVALID_ARGUMENT in {f.kind for f in session.findings}
     assert any("global_stride 0 is 1022 bytes, no multiple of 16" in line for line in session.fault_lines())
-
-
-def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> None:
-    with emulated("h100", check=False) as session:
-        x, o = torch.ones(8, 256), torch.zeros(4, 256)
-        kernels.sum_rows_under_locks[(8,)](o, x, torch.zeros(8, dtype=torch.int32), 256, GROUPS=4, BLOCK=256)
-    races = [line for line in session.fault_lines() if "global_race" in line]
-    assert any("of o" in line for line in races), session.fault_lines()
-
-
-def test_tritonbench_1266_is_not_seen_where_no_two_rows_share_a_lock() -> None:
-    with emulated("h100", check=False) as session:
-        x, o = torch.ones(4, 256), torch.zeros(4, 256)
-        kernels.sum_rows_under_locks[(4,)](o, x, torch.zeros(8, dtype=torch.int32), 256, GROUPS=4, BLOCK=256)
-    assert not any("of o" in line for line in session.fault_lines()), "sizes must provoke"

@@ -15,7 +15,8 @@ from kernels import space_of
 
 from autosched.cli import main
 from autosched.cli.commands import verify as command
-from autosched.proofs.proof import AskedLaunch, Verification
+from autosched.proofs.proof import Verification
+from autosched.proofs.run import AskedLaunch
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
@@ -201,6 +202,8 @@ def test_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
         "count": 7,
         "instruction": "",
         "callers": [],
+        "grade": "fault",
+        "other": "",
     }
     assert (bad["error_over_tolerance"], good["error_over_tolerance"]) == ("inf", 0.25)
     assert good["shared_sites"][0]["conflict_degree"] == 1.5

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import signal
 import subprocess
 import time
@@ -25,6 +26,7 @@ import numpy as np
 from measurements.emulator.build import runner
 from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
+from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import PLAIN_MEMORY, Flags, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import (
@@ -255,6 +257,8 @@ def _job_text(
     contents: Mapping[str, str] | None,
     calls: int,
     memory: Memory,
+    count: bool,
+    inputs: InputsFile | None,
 ) -> str:
     def numbers(values: tuple[int, int, int]) -> str:
         return " ".join(map(str, values))
@@ -270,10 +274,13 @@ def _job_text(
         f"check {int(check)}",
         f"perturb {int(perturb)}",
         f"sparse {int(contents is not None)}",
+        f"count {int(count)}",
         f"order_seed {order.seed}",
         f"resident {order.resident}",
         f"interleaved {int(order.blocks == 'interleaved')}",
     ]
+    if inputs is not None:
+        lines.append(f"inputs {inputs.path}")
     if blocks is not None:
         lines.append(f"blocks {len(blocks)} {' '.join(map(str, blocks))}")
     for operand in kernel.operands:
@@ -395,12 +402,17 @@ def run_blocks(
     contents: Mapping[str, str] | None = None,
     calls: int = 1,
     memory: Memory = PLAIN_MEMORY,
+    count: bool = False,
+    inputs: InputsFile | None = None,
 ) -> Emulation:
     """Run ``blocks`` (None: all) of a launch on the file ``data`` of ``folder``, which the runner rewrites; without
-    outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written."""
+    outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written.
+    ``count``: what is executed is counted."""
     program = runner()
     job, data, report = folder / "job", folder / "data", folder / "report"
-    job.write_text(_job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls, memory))
+    job.write_text(
+        _job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls, memory, count, inputs)
+    )
     report.touch()
     started = time.monotonic()
     command = [str(program), str(compiled.path), str(job), str(data), str(report)]
@@ -437,6 +449,8 @@ def run_blocks(
         compile_seconds=compiled.seconds,
         run_seconds=time.monotonic() - started,
         from_cache=compiled.from_cache,
+        executed=tuple(sorted(events.executed.items())),
+        chains=events.chains,
     )
 
 
@@ -452,6 +466,12 @@ def _refused(compiled: CompiledKernel, said: str) -> Emulation:
     return Emulation("unsupported", {}, (), (), (), reason=reason, compile_seconds=compiled.seconds)
 
 
+def _operation(shown: str) -> str:
+    """``fma.rn.f32`` of ``PTX line 12: @%p1 fma.rn.f32 %f1, %f2, ...``."""
+    text = re.sub(r"^@!?\S+\s+", "", shown.partition(": ")[2].strip())
+    return text.split(None, 1)[0].rstrip(";") if text else ""
+
+
 class _Events:
     """The runner's report: JSON lines, of which the last may be cut short by a kill.
 
@@ -463,6 +483,8 @@ class _Events:
         shared: list[SharedSite] = []
         global_: list[GlobalSite] = []
         self.end: dict[str, Any] | None = None
+        self.executed: dict[str, int] = {}
+        self.chains = (0, 0)
         ids: list[int] = []
         counts: dict[int, int] = {}
         for line in text.splitlines(keepends=True):
@@ -484,6 +506,12 @@ class _Events:
                     shared.append(SharedSite(callers=places.callers(event.pop("function")), **event))
                 case "global":
                     global_.append(GlobalSite(callers=places.callers(event.pop("function")), **event))
+                case "executed":
+                    place = places.get(event["function"])
+                    operation = "" if place is None else _operation(place.ptx)
+                    self.executed[operation] = self.executed.get(operation, 0) + event["times"]
+                case "chains":
+                    self.chains = (event["warps"], event["cycles"])
                 case "end":
                     self.end = event
         self.shared_sites, self.global_sites = tuple(_summed(shared)), tuple(_summed(global_))

@@ -25,6 +25,7 @@
 #include "counting.hpp"
 #include "machine.hpp"
 #include "ptx.hpp"
+#include "ptx_counts.hpp"
 #include "tensor_map.hpp"
 
 namespace autosched::emulator {
@@ -84,6 +85,13 @@ Job read_job(const char* path) {
       file >> job.time_limit;
     } else if (key == "perturb") {
       file >> ptx::program.perturb;
+    } else if (key == "count") {
+      file >> launch.count;
+    } else if (key == "inputs") {
+      std::string path;
+      std::getline(file >> std::ws, path);
+      inputs_file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      if (inputs_file < 0) fail("cannot open the inputs");
     } else if (key == "check") {
       file >> launch.check;
     } else if (key == "sparse") {
@@ -110,6 +118,7 @@ Job read_job(const char* path) {
                   : content == "e4m3" ? BufferSpec::Content::e4m3
                   : content == "e5m2" ? BufferSpec::Content::e5m2
                   : content == "bits" ? BufferSpec::Content::bits
+                  : content == "file" ? BufferSpec::Content::file
                                       : BufferSpec::Content::none;
       b.role = role == "input"    ? BufferSpec::Role::input
                : role == "output" ? BufferSpec::Role::output
@@ -266,6 +275,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
     }
   }
   report_counts();
+  if (launch.count) ptx::report_executed();
   report_end(finished ? "done" : "stopped", 0, "");
 }
 

@@ -22,7 +22,8 @@ struct Register {
   // For wgmma (ptx_wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
   // or is a copy of (both counted from 1), and the number of the warp's wgmma.fence before it was written, plus 1.
   std::uint32_t flying, carries, written;
-  unsigned char unused[8];
+  std::uint32_t ready;  // the cycle at which its value can be used (ptx_counts.cpp)
+  unsigned char unused[4];
 };
 static_assert(sizeof(Register) == 32);
 
@@ -149,6 +150,9 @@ struct Warp {
   std::unordered_map<std::uint64_t, std::uint64_t> answers;  // what memory said last, by where and what lanes asked
   bool ahead = false;  // the lanes furthest ahead run next
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
+  // For ptx_counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; how
+  // many have.
+  std::uint32_t block_began = 0, latest = 0, issued = 0;
   bool retry = false;  // a collective cannot go on yet: its lanes come again
 
   template <class T>
@@ -235,6 +239,7 @@ void run_warp(unsigned w);  // until its lanes wait, exit, or let others go on
 // Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
 std::vector<BufferSpec> variable_specs();
 void place_variables(const std::vector<void*>& addresses);
+bool is_constant(std::uint64_t address);  // whether it is in a __constant__ variable
 // Copies the host's bytes to the __constant__ variable of a name. False, with a line on stderr, where it is too small.
 // One that the kernel does not read is not in the program, and left alone.
 bool fill_variable(const std::string& name, const void* from, std::size_t bytes);

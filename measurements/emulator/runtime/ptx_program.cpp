@@ -361,6 +361,12 @@ void place_variables(const std::vector<void*>& addresses) {
   }
 }
 
+bool is_constant(std::uint64_t address) {
+  return std::any_of(variables.begin(), variables.end(), [address](const Variable& v) {
+    return v.spec.role == BufferSpec::Role::input && address - v.address < v.spec.bytes;
+  });
+}
+
 bool fill_variable(const std::string& name, const void* from, std::size_t bytes) {
   // A name in a namespace ends, mangled, with its length and itself.
   const std::string mangled = std::to_string(name.size()) + name;

@@ -82,7 +82,7 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
         with build_folder(path.parent) as folder:
             built = folder / "runner"
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                sources = sorted(RUNTIME.glob("*.cpp"))
+                sources = sorted(RUNTIME.rglob("*.cpp"))
                 objects = list(pool.map(lambda source: _runtime_object(compiler, source, flags, folder), sources))
             parts = [str(made if made.exists() else kept) for kept, made in objects]
             try:
@@ -103,13 +103,15 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
 def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
     """Where one file of the runtime is kept compiled, as most of them stay when one of them changes, and where it has
     been compiled now if it was not there: it is kept only once the program that it is part of has run."""
-    headers = "".join(header.read_text() for header in sorted(RUNTIME.glob("*.hpp")))
-    digest = _digest(compiler, flags, source.read_text(), headers)
-    kept, made = cache_folder() / f"{source.stem}-{digest}.o", folder / f"{source.stem}.o"
+    headers = "".join(header.read_text() for header in sorted(RUNTIME.rglob("*.hpp")))
+    place = source.relative_to(RUNTIME)
+    name = "-".join(place.with_suffix("").parts)
+    digest = _digest(compiler, flags, str(place), source.read_text(), headers)
+    kept, made = cache_folder() / f"{name}-{digest}.o", folder / f"{name}.o"
     if not intact(kept):
-        if source.stem.startswith("ptx_"):
+        if place.parts[0] == "isa" or name.startswith("ptx_"):
             flags = (*flags, "-O1")  # many small functions: -O2 takes twice as long to compile and gains little
-        _compile_runtime(compiler, made, [*flags, "-c", str(source)])
+        _compile_runtime(compiler, made, [*flags, "-I", str(RUNTIME), "-c", str(source)])
         seal(made)  # a linker reads no further than the headers say
     return kept, made
 

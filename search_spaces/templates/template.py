@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.kernel import Kernel
 
 _SHARED = "search_spaces.templates.common"  # rules that several templates state alike
+_IMPORT = re.compile(r"^(?:from|import) [^\n(]*(?:\([^)]*\))?[^\n]*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,15 @@ class KernelTemplate:
     @cached_property
     def version(self) -> str:
         """SHA-256 (hex) of the modules that state the space, the lowering and the counts, of the shared rules that they
-        use, and of the device source: a template whose logic has changed is another version."""
+        use, and of the device source: a template whose logic has changed is another version. Where modules lie is no
+        part of it: neither the packages that they are in, nor what they import from where."""
         functions = (self.space, self.lower, self.supports, self.counts, self.proxy)
         texts = dict(m for f in functions if f is not None and f.__module__ != __name__ for m in _modules(f.__module__))
         shared = dict(_package(_SHARED))
         while used := [n for n in shared if n not in texts and any(n in text for text in texts.values())]:
             texts |= {name: shared[name] for name in used}
         digest = hashlib.sha256(self.content.encode())
-        for name, text in sorted(texts.items()):
+        for name, text in sorted((name.rpartition(".")[2], _IMPORT.sub("", text)) for name, text in texts.items()):
             digest.update(f"{name}\0{len(text)}\0{text}".encode())
         if self.source is not None:
             digest.update(self.source.digest.encode())
